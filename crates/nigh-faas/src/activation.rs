@@ -1,0 +1,117 @@
+//! The record of one invocation: what happened, when, and where its time went.
+
+use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
+use serde::{Deserialize, Serialize};
+
+/// How an invocation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The handler answered.
+    Answered,
+    /// The handler raised; Lambda's `Unhandled`.
+    HandlerError {
+        /// The error's type.
+        error_type: String,
+        /// Its message.
+        message: String,
+    },
+    /// The code could not be loaded, or the process ended before its first request.
+    InitError {
+        /// The error's type.
+        error_type: String,
+        /// Its message.
+        message: String,
+    },
+    /// It ran longer than its function may.
+    TimedOut,
+    /// The sandbox needed more memory than it may have.
+    OutOfMemory,
+    /// The sandbox's process ended before it answered.
+    Crashed {
+        /// How.
+        reason: String,
+    },
+}
+
+/// One S3 call of an invocation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataCallRecord {
+    /// `get`, `head`, `put`, ... as served: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
+    pub served: String,
+    /// The bucket.
+    pub bucket: String,
+    /// The key, if it has one.
+    pub key: Option<String>,
+    /// Bytes given or taken.
+    pub bytes: u64,
+    /// Microseconds from the handler's start to the call's.
+    pub began_us: u64,
+    /// Its length in microseconds.
+    pub took_us: u64,
+}
+
+/// Where the handler's time went, in microseconds. Reads are extraction, writes are load, the rest is transformation;
+/// calls that overlap count once (OFC section 2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Reading inputs.
+    pub extract_us: u64,
+    /// Neither reading nor writing.
+    pub transform_us: u64,
+    /// Writing outputs.
+    pub load_us: u64,
+}
+
+/// One invocation's record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The invocation.
+    pub id: InvocationId,
+    /// The tenant.
+    pub namespace: Namespace,
+    /// The function.
+    pub function: FunctionName,
+    /// The version of its code.
+    pub code_sha256: String,
+    /// The sandbox it ran in, if it came so far.
+    pub sandbox: Option<SandboxId>,
+    /// True if the sandbox was made for it.
+    pub cold: bool,
+    /// When it was asked for.
+    pub start: Timestamp,
+    /// Microseconds until a sandbox had it.
+    pub wait_us: u64,
+    /// Microseconds of making and initialising the sandbox, zero if warm.
+    pub init_us: u64,
+    /// Microseconds from the handler's start to its answer.
+    pub duration_us: u64,
+    /// Where the duration went.
+    pub phases: Phases,
+    /// Each data call, up to a limit; `data_calls_omitted` counts the others.
+    pub data_calls: Vec<DataCallRecord>,
+    /// Data calls that are counted in `phases` but not listed.
+    pub data_calls_omitted: u64,
+    /// Data calls served from memory.
+    pub hits: u64,
+    /// Data calls served by the store.
+    pub misses: u64,
+    /// The memory booked.
+    pub booked: ByteSize,
+    /// The memory granted for this run.
+    pub granted: ByteSize,
+    /// The most memory used, where it can be measured.
+    pub peak_memory: Option<ByteSize>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What the hooks said.
+    pub notes: Vec<String>,
+    /// Why this sandbox: the scheduler's decision.
+    pub placement: String,
+    /// What it had seen at its end.
+    pub token: Token,
+    /// The end of what it printed.
+    pub log: String,
+    /// Bytes it printed beyond the limit.
+    pub log_omitted: u64,
+}

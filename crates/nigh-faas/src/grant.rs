@@ -1,0 +1,85 @@
+//! Memory of a sandbox: what its owner booked, and what it is given now.
+
+use nigh_terms::ByteSize;
+use thiserror::Error;
+
+/// The memory of one sandbox. `memory now <= booked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What it may use now.
+    pub memory: ByteSize,
+    /// What it may grow to.
+    pub booked: ByteSize,
+}
+
+impl Grant {
+    /// All that was booked.
+    #[must_use]
+    pub const fn full(booked: ByteSize) -> Self {
+        Self { memory: booked, booked }
+    }
+}
+
+/// Why a sandbox's memory could not be read or set.
+#[derive(Debug, Error)]
+pub enum SandboxMemoryError {
+    /// The kernel cannot take that much back now; the limit stays what it was.
+    #[error("the limit cannot be lowered to {target}: {used} are in use and cannot be reclaimed; it stays {current}")]
+    CannotShrink {
+        /// What was asked.
+        target: ByteSize,
+        /// The limit that stands.
+        current: ByteSize,
+        /// What is in use.
+        used: ByteSize,
+    },
+    /// There is no cgroup for this sandbox.
+    #[error("memory is not controlled: {0}")]
+    NotControlled(&'static str),
+    /// The file's own reason.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Called with what is in use when a sandbox comes to its limit; it must not block.
+pub type OnPressure = Box<dyn Fn(ByteSize) + Send + Sync>;
+
+/// The memory of a running sandbox. Each call is one read or write of an open cgroup file.
+pub trait SandboxMemory: Send + Sync {
+    /// What it may use from now on.
+    ///
+    /// # Errors
+    /// `CannotShrink` leaves the limit as it was.
+    fn set_limit(&self, limit: ByteSize) -> Result<(), SandboxMemoryError>;
+    /// The most it has used since `reset_peak`, or since it began where the kernel cannot reset.
+    ///
+    /// # Errors
+    /// If there is no control or the file cannot be read.
+    fn peak(&self) -> Result<ByteSize, SandboxMemoryError>;
+    /// Begins a new measurement.
+    ///
+    /// # Errors
+    /// If there is no control, or the kernel cannot reset (cgroup v2 before Linux 6.12).
+    fn reset_peak(&self) -> Result<(), SandboxMemoryError>;
+    /// What is in use now.
+    ///
+    /// # Errors
+    /// If there is no control or the file cannot be read.
+    fn used(&self) -> Result<ByteSize, SandboxMemoryError>;
+    /// The number of processes the kernel has killed in it for want of memory.
+    ///
+    /// # Errors
+    /// If there is no control or the file cannot be read.
+    fn oom_kills(&self) -> Result<u64, SandboxMemoryError>;
+    /// Calls `notice` when the sandbox comes to its limit. One at a time; a second replaces the first.
+    ///
+    /// # Errors
+    /// If there is no control.
+    fn on_pressure(&self, notice: OnPressure) -> Result<(), SandboxMemoryError>;
+}

@@ -1,0 +1,59 @@
+//! An invocation as the doors ask for it, and what they get.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_terms::{FunctionName, InvocationId, Principal, Token};
+use thiserror::Error;
+
+/// What a client asks.
+#[derive(Clone, Debug)]
+pub struct InvokeRequest {
+    /// The function.
+    pub function: FunctionName,
+    /// The handler's input: JSON.
+    pub payload: Bytes,
+    /// Lambda's `ClientContext`, passed through.
+    pub client_context: Option<String>,
+    /// What the caller had seen.
+    pub token: Token,
+}
+
+/// How it ended, for the caller.
+#[derive(Clone, Debug)]
+pub struct Invoked {
+    /// Lambda's request id.
+    pub id: InvocationId,
+    /// The handler's answer, or Lambda's error object.
+    pub payload: Bytes,
+    /// `Unhandled` if the function failed: the value of `X-Amz-Function-Error`.
+    pub function_error: Option<&'static str>,
+    /// The last 4 KiB of its log.
+    pub log_tail: Vec<u8>,
+    /// What it had seen at its end.
+    pub token: Token,
+}
+
+/// Why an invocation did not run. Nothing of it was executed.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum InvokeError {
+    #[error("function not found: {0}")]
+    NotFound(FunctionName),
+    #[error("rate exceeded: {0}")]
+    TooManyRequests(String),
+    #[error("{0}")]
+    InvalidRequest(String),
+    #[error("the payload has {size} bytes, {limit} are allowed")]
+    PayloadTooLarge { size: usize, limit: usize },
+    #[error("Nigh is shutting down")]
+    ShuttingDown,
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Runs invocations: what the doors stand on.
+#[async_trait]
+pub trait Invoke: Send + Sync {
+    /// Runs `request` to its end.
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError>;
+}

@@ -1,0 +1,133 @@
+//! A sandbox: one process tree that runs one function's code, apart from all others.
+//!
+//! The trait is mechanism only; which sandbox lives how long is decided in `keep_alive`.
+//! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
+//! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nigh_terms::{ByteSize, SandboxId};
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+use crate::grant::{Grant, SandboxMemory};
+
+/// Where the Runtime API listens inside a sandbox.
+pub const RUNTIME_PORT: u16 = 9001;
+/// Where the data door listens inside a sandbox.
+pub const DATA_PORT: u16 = 9000;
+
+/// Why a sandbox cannot be made or driven.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// A step of its making failed.
+    #[error("sandbox {id}: {step}: {reason}")]
+    Start {
+        /// The sandbox.
+        id: SandboxId,
+        /// What was tried.
+        step: String,
+        /// The system's reason, with a hint.
+        reason: String,
+    },
+    /// It has ended already.
+    #[error("sandbox {0} has ended")]
+    Ended(SandboxId),
+    /// This machine lacks something.
+    #[error("sandboxes cannot be isolated here: {0}")]
+    Unsupported(String),
+    /// The system's reason.
+    #[error("sandbox: {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Takes what a sandbox prints, line by line as it comes, without the newline. It must not block.
+pub trait LogSink: Send + Sync {
+    /// One line, or a piece of one that is longer than the engine's line limit.
+    fn line(&self, line: &[u8]);
+}
+
+/// What a sandbox shall be.
+pub struct SandboxSpec {
+    /// Its name.
+    pub id: SandboxId,
+    /// The program and its arguments; the program's path is as seen inside.
+    pub command: Vec<OsString>,
+    /// Its whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// The folder that appears read-only at `/var/task`.
+    pub code: PathBuf,
+    /// Folders of the host that appear read-only at the same path: the interpreter, its packages.
+    pub runtime_folders: Vec<PathBuf>,
+    /// Its memory.
+    pub grant: Grant,
+    /// The size of its /tmp.
+    pub tmp: ByteSize,
+    /// Processes and threads it may have.
+    pub pids_max: u32,
+    /// Takes its standard output and error.
+    pub log: Arc<dyn LogSink>,
+}
+
+/// How a sandbox ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SandboxEnd {
+    /// Its first process exited with this code.
+    Exited(i32),
+    /// Its first process was ended by this signal.
+    Signalled(i32),
+    /// The kernel ended a process of it for want of memory.
+    OutOfMemory,
+    /// `destroy` was called.
+    Destroyed,
+}
+
+/// A sandbox that has begun: the listeners stand in its network, nobody serves them yet.
+pub struct Started {
+    /// The sandbox.
+    pub sandbox: Arc<dyn Sandbox>,
+    /// Where its runtime client will ask.
+    pub runtime: TcpListener,
+    /// Where its S3 clients will ask.
+    pub data: TcpListener,
+}
+
+/// Makes sandboxes of one kind.
+#[async_trait]
+pub trait SandboxEngine: Send + Sync {
+    /// Its kind: `process`.
+    fn kind(&self) -> &'static str;
+    /// How its sandboxes are kept apart, in one line for people: what is on, what is off and why.
+    fn isolation(&self) -> String;
+    /// Makes a sandbox and starts its command.
+    async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;
+    /// Ends whatever an earlier process of this Nigh left: sandboxes and their cgroups. Returns how many.
+    async fn sweep(&self) -> Result<usize, SandboxError>;
+}
+
+/// A running sandbox. No call does harm after its end. Dropping the last handle destroys it.
+#[async_trait]
+pub trait Sandbox: Send + Sync {
+    /// Its name.
+    fn id(&self) -> SandboxId;
+    /// Its memory.
+    fn memory(&self) -> &dyn SandboxMemory;
+    /// Stops all its processes until `thaw`.
+    async fn freeze(&self) -> Result<(), SandboxError>;
+    /// Lets them run on.
+    async fn thaw(&self) -> Result<(), SandboxError>;
+    /// Ends all its processes and removes what was made for it. Returns when both are done.
+    async fn destroy(&self);
+    /// Returns when it has ended, with the first reason.
+    async fn ended(&self) -> SandboxEnd;
+}

@@ -1,0 +1,1 @@
+//! The laboratory: experiments, benches, load generation, the peers' servers, statistics and plots.

@@ -1,0 +1,61 @@
+//! Why the object memory refuses; each maps to one error of the S3 API.
+
+use nigh_engine::LedgerError;
+use nigh_terms::{BucketName, ObjectKey, Timestamp};
+use thiserror::Error;
+
+use crate::{ETag, UploadId};
+
+/// Why a request on objects fails.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum ObjectError {
+    #[error("the bucket {0} does not exist")]
+    NoSuchBucket(BucketName),
+    #[error("the bucket {0} exists already and is yours")]
+    BucketAlreadyOwnedByYou(BucketName),
+    #[error("the bucket {0} is not empty; delete its objects and uploads first")]
+    BucketNotEmpty(BucketName),
+    #[error("the key {0} does not exist")]
+    NoSuchKey(ObjectKey),
+    #[error("the upload {} does not exist; it may have been completed or aborted", .0.0)]
+    NoSuchUpload(UploadId),
+    #[error("a condition does not hold: {0}")]
+    PreconditionFailed(&'static str),
+    #[error("not modified")]
+    NotModified { etag: ETag, modified: Timestamp },
+    #[error("a write to the same key is under way; try again")]
+    ConditionalRequestConflict,
+    #[error("the range is not satisfiable: the object has {size} bytes")]
+    InvalidRange { size: u64 },
+    #[error("the object has no part {0}")]
+    InvalidPartNumber(u32),
+    #[error("the {claim} given does not match the bytes received")]
+    BadDigest { claim: &'static str },
+    #[error("{expected} bytes were announced, {received} came")]
+    IncompleteBody { expected: u64, received: u64 },
+    #[error("the body broke off: {0}")]
+    Body(String),
+    #[error("the object would have more than the {limit} bytes allowed")]
+    EntityTooLarge { limit: u64 },
+    #[error("part {part} has {size} bytes; all but the last need at least 5 MiB")]
+    EntityTooSmall { part: u32, size: u64 },
+    #[error("part {0} was not uploaded, or has another entity tag or checksum")]
+    InvalidPart(u32),
+    #[error("the parts are not in ascending order")]
+    InvalidPartOrder,
+    #[error("{0}")]
+    InvalidArgument(String),
+    #[error("{0}")]
+    InvalidTag(String),
+    #[error("user metadata has more than 2 KiB")]
+    MetadataTooLarge,
+    #[error("busy: {0}; try again later")]
+    SlowDown(&'static str),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("store {store}: {operation}: {reason}")]
+    Store { store: &'static str, operation: &'static str, reason: String },
+    #[error("memory: {operation}: {reason}")]
+    Memory { operation: &'static str, reason: String },
+}

@@ -1,0 +1,113 @@
+//! What happens to objects, told to whoever has asked: triggers, feature extraction, phase accounting.
+
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, Clock, Monotonic, ObjectKey, Principal, Token, Version};
+
+/// How a data call was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// From a segment in memory.
+    Hit,
+    /// From the store; the object is in memory now.
+    Miss,
+    /// From the store, past the cache: too large, or a range of an object that is not cached.
+    Past,
+    /// A read of metadata or a listing.
+    Metadata,
+    /// New bytes.
+    Write,
+    /// A deletion.
+    Delete,
+    /// It failed.
+    Failed,
+}
+
+/// One data call, from its request to its last byte.
+#[derive(Clone, Debug)]
+pub struct ObjectEvent {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key; absent for calls on a bucket.
+    pub key: Option<ObjectKey>,
+    /// How it was served.
+    pub served: Served,
+    /// The bytes that went to or came from the caller.
+    pub bytes: u64,
+    /// When the request was taken up.
+    pub began: Monotonic,
+    /// When its last byte was taken or given.
+    pub ended: Monotonic,
+    /// The version read or written.
+    pub version: Option<Version>,
+    /// What that version's writer had seen.
+    pub token: Token,
+}
+
+/// Takes events, in order of their ends within one invocation, on the thread of the call: it must not block.
+pub trait ObjectObserver: Send + Sync {
+    /// Called once for each data call.
+    fn observe(&self, event: &ObjectEvent);
+}
+
+/// A data call under way. Its event is emitted when this is dropped.
+pub struct DataCall {
+    observers: Arc<[Arc<dyn ObjectObserver>]>,
+    clock: Arc<dyn Clock>,
+    event: Option<ObjectEvent>,
+}
+
+impl DataCall {
+    /// A call that begins now. It counts as failed until `succeeded` says otherwise.
+    #[must_use]
+    pub fn begin(
+        observers: Arc<[Arc<dyn ObjectObserver>]>,
+        clock: Arc<dyn Clock>,
+        principal: Principal,
+        bucket: BucketName,
+        key: Option<ObjectKey>,
+    ) -> Self {
+        let began = clock.monotonic();
+        let event = ObjectEvent {
+            principal,
+            bucket,
+            key,
+            served: Served::Failed,
+            bytes: 0,
+            began,
+            ended: began,
+            version: None,
+            token: Token::empty(),
+        };
+        Self { observers, clock, event: Some(event) }
+    }
+
+    /// Says how it was served.
+    pub fn succeeded(&mut self, served: Served, version: Option<Version>, token: Token) {
+        if let Some(event) = &mut self.event {
+            event.served = served;
+            event.version = version;
+            event.token = token;
+        }
+    }
+
+    /// Counts bytes given or taken.
+    pub const fn served(&mut self, bytes: u64) {
+        if let Some(event) = &mut self.event {
+            event.bytes += bytes;
+        }
+    }
+}
+
+impl Drop for DataCall {
+    fn drop(&mut self) {
+        if let Some(mut event) = self.event.take() {
+            event.ended = self.clock.monotonic();
+            for observer in self.observers.iter() {
+                observer.observe(&event);
+            }
+        }
+    }
+}

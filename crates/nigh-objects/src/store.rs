@@ -1,0 +1,62 @@
+//! The system of record behind the object memory: one trait, one file an implementation.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use nigh_terms::{BucketName, Namespace};
+
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
+
+/// A complete, verified object on its way into a store.
+#[derive(Debug)]
+pub enum Payload {
+    /// In memory.
+    Segment(Segment),
+    /// In files of the spool, to be put one behind the other. The store may take the first as its own (rename).
+    Files(Vec<std::path::PathBuf>),
+}
+
+/// Where objects live for good. A write or deletion is durable when it returns.
+///
+/// The memory orders the writes of a key: a store sees one write or delete of a key at a time.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Its kind, for messages: `directory`, `s3`.
+    fn kind(&self) -> &'static str;
+    /// A folder on the store's file system where payloads may be spooled, if it has one.
+    fn spool(&self) -> Option<&Path> {
+        None
+    }
+    /// Makes a bucket; `BucketAlreadyOwnedByYou` if it is there.
+    async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
+    /// Removes an empty bucket.
+    async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
+    /// `NoSuchBucket` if it is not there.
+    async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError>;
+    /// All buckets, by name.
+    async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError>;
+    /// Writes the object, whole or not at all.
+    async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError>;
+    /// What is known of the object.
+    async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError>;
+    /// The object's bytes in `range` (all if absent), all of one version; if `pinned` names another, `PreconditionFailed`.
+    async fn get(
+        &self,
+        object: &ObjectId,
+        range: Option<std::ops::Range<u64>>,
+        pinned: Option<&ETag>,
+    ) -> Result<(ObjectMeta, ByteStream), ObjectError>;
+    /// Removes the object; nothing happens if it is not there.
+    async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError>;
+    /// Replaces the object's tags.
+    async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError>;
+    /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes.
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, ObjectError>;
+}

@@ -1,0 +1,120 @@
+//! Time as an argument: the pure core never asks for it, the shell hands it in.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// A point on a clock that never goes back: nanoseconds since the clock was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Monotonic(pub u64);
+
+impl Monotonic {
+    /// The time from `earlier` to here, nothing if it is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The point `later` after this one.
+    #[must_use]
+    pub const fn after(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later.as_nanos() as u64))
+    }
+}
+
+/// A date: milliseconds since 1970 UTC. It may jump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Milliseconds since 1970 UTC.
+    #[must_use]
+    pub const fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// The whole second this falls in: what HTTP dates can say.
+    #[must_use]
+    pub const fn whole_second(self) -> Self {
+        Self(self.0 / 1000 * 1000)
+    }
+
+    /// As a calendar date.
+    #[must_use]
+    pub fn date(self) -> OffsetDateTime {
+        OffsetDateTime::UNIX_EPOCH + Duration::from_millis(self.0)
+    }
+
+    /// As RFC 3339 text.
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        self.date().format(&Rfc3339).unwrap_or_default()
+    }
+}
+
+/// A source of time.
+pub trait Clock: Send + Sync {
+    /// For durations and deadlines.
+    fn monotonic(&self) -> Monotonic;
+    /// For what people read.
+    fn wall(&self) -> Timestamp;
+}
+
+/// The machine's clocks.
+#[derive(Debug)]
+pub struct SystemClock {
+    origin: std::time::Instant,
+}
+
+impl SystemClock {
+    /// A monotonic clock that begins now, beside the machine's date.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    fn wall(&self) -> Timestamp {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Timestamp(since.map_or(0, |since| since.as_millis() as u64))
+    }
+}
+
+/// A clock that a test moves.
+#[derive(Debug, Default)]
+pub struct ManualClock(Mutex<(Monotonic, Timestamp)>);
+
+impl ManualClock {
+    /// Both clocks move `by`.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        now.0 = now.0.after(by);
+        now.1 = Timestamp(now.1.0 + by.as_millis() as u64);
+    }
+}
+
+impl Clock for ManualClock {
+    fn monotonic(&self) -> Monotonic {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).0
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).1
+    }
+}

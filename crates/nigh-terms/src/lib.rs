@@ -1,0 +1,19 @@
+//! The vocabulary of Nigh: identifiers, units, versions, tokens, principals and the clock.
+//!
+//! Nothing here does I/O or decides anything; every other crate speaks these words.
+
+mod access_key;
+mod clock;
+mod id;
+mod name;
+mod principal;
+mod size;
+mod version;
+
+pub use access_key::{AccessKeyId, SecretKey};
+pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
+pub use id::{Epoch, Incarnation, InvocationId, NodeId, SandboxId, Sequence, ShardId};
+pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
+pub use principal::Principal;
+pub use size::{ByteSize, ParseByteSizeError};
+pub use version::{Token, Version};

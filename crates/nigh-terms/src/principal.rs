@@ -1,0 +1,38 @@
+//! Who asks.
+
+use crate::{FunctionName, InvocationId, Namespace, SandboxId};
+
+/// The one answer of authorisation: on whose behalf a request acts.
+///
+/// Objects, functions and segments of `namespace` are reachable, of no other.
+/// `function`, `sandbox` and `invocation` are set together, for a request from inside a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The tenant.
+    pub namespace: Namespace,
+    /// The function whose sandbox asks.
+    pub function: Option<FunctionName>,
+    /// The sandbox that asks.
+    pub sandbox: Option<SandboxId>,
+    /// The invocation it runs.
+    pub invocation: Option<InvocationId>,
+}
+
+impl Principal {
+    /// A client of `namespace` outside any invocation.
+    #[must_use]
+    pub const fn outside(namespace: Namespace) -> Self {
+        Self { namespace, function: None, sandbox: None, invocation: None }
+    }
+
+    /// The invocation `invocation` of `function`, running in `sandbox`.
+    #[must_use]
+    pub const fn inside(
+        namespace: Namespace,
+        function: FunctionName,
+        sandbox: SandboxId,
+        invocation: InvocationId,
+    ) -> Self {
+        Self { namespace, function: Some(function), sandbox: Some(sandbox), invocation: Some(invocation) }
+    }
+}
