@@ -46,7 +46,7 @@ def handler(event, context):
         recording.setnchannels(channels)
         recording.setsampwidth(2)
         recording.setframerate(rate)
-        recording.writeframes(treated)
+        recording.writeframes(treated.tobytes())
     size = wav.tell()
     wav.seek(0)
     s3.put_object(Bucket=target["bucket"], Key=target["key"], Body=wav, ContentType="audio/wav")
