@@ -2,7 +2,7 @@
 # Makes .deps/python: the interpreter, the Lambda runtime client and the packages of functions/, exactly as pinned.
 #
 # Run it as often as you like: it does nothing when the folder is what it would make. It never touches the machine's
-# own Python. NIGH_PYTHON names another interpreter than `python3` (3.10 or newer).
+# own Python. NIGH_PYTHON names another interpreter than `python3` (3.10 to 3.13, for which the pins have wheels).
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,9 +14,9 @@ python=${NIGH_PYTHON:-python3}
 say() { printf 'install-python: %s\n' "$*"; }
 fail() { printf 'install-python: %s\n' "$*" >&2; exit 1; }
 
-command -v "$python" >/dev/null 2>&1 || fail "there is no '$python'. Install Python 3.10 or newer, or set NIGH_PYTHON."
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-    || fail "$("$python" --version) is too old: Python 3.10 or newer is needed. Set NIGH_PYTHON to another one."
+command -v "$python" >/dev/null 2>&1 || fail "there is no '$python'. Install Python 3.10 to 3.13, or set NIGH_PYTHON to it."
+"$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' \
+    || fail "$("$python" --version) will not do: the pins have wheels for Python 3.10 to 3.13. Set NIGH_PYTHON to one."
 "$python" -c 'import venv, ensurepip' 2>/dev/null \
     || fail "this Python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv."
 
@@ -44,7 +44,7 @@ say "making $venv with $("$python" --version)"
 rm -rf "$venv"
 "$python" -m venv "$venv" || fail "'$python -m venv $venv' failed; is the disk full?"
 
-say "installing $(grep -c '==' "$requirements") pinned packages (about 110 MB to fetch)"
+say "installing the packages pinned in functions/requirements.txt (about 110 MB to fetch)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile \
     --only-binary :all: --retries 5 --requirement "$requirements" \
     || fail "pip could not install $requirements. Is a package index reachable ('pip config list')?"

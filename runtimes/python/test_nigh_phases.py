@@ -56,6 +56,10 @@ class SmallS3(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(403, b"<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>")
+
     def do_PUT(self):
         self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(200, b"")
@@ -232,9 +236,12 @@ class PhasesTest(unittest.TestCase):
 
     def test_clients_of_other_services_are_left_alone(self):
         client = self.client("sts")
-        with mock.patch.object(nigh_phases, "_call_began") as began, self.told() as lines:
-            with self.assertRaises(Exception):
-                client.get_caller_identity()
+        with (
+            mock.patch.object(nigh_phases, "_call_began") as began,
+            self.told() as lines,
+            self.assertRaises(botocore.exceptions.ClientError),
+        ):
+            client.get_caller_identity()
         began.assert_not_called()
         self.assertEqual(lines, [])
 
