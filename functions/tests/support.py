@@ -51,6 +51,7 @@ class HandlerTest(unittest.TestCase):
     def run_on(self, body: bytes, **arguments) -> tuple[dict, bytes, str]:
         """Puts `body`, runs the handler; its answer (checked to be JSON), its output and that one's content type."""
         self.s3.put_object(Bucket=self.bucket, Key="in/ä object", Body=body)
+        self.s3.delete_object(Bucket=self.bucket, Key="out/object")
         event = {
             "input": {"bucket": self.bucket, "key": "in/ä object"},
             "output": {"bucket": self.bucket, "key": "out/object"},

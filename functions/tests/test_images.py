@@ -50,6 +50,9 @@ class BlurTest(HandlerTest):
     def test_what_is_no_image_is_an_error_and_leaves_no_output(self):
         with self.assertRaises(OSError):
             self.run_on(b"not an image")
+        self.assertNotIn(
+            "out/object", [entry["Key"] for entry in self.s3.list_objects_v2(Bucket=self.bucket)["Contents"]]
+        )
 
     def test_a_sigma_out_of_bounds_is_an_error(self):
         for sigma in (-1, 1001, float("nan")):
