@@ -164,7 +164,7 @@ async fn a_large_read_that_meets_a_newer_object_begins_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn under_load_no_read_goes_back_in_time() {
     const KEYS: usize = 3;
-    const ROUNDS: u64 = 400;
+    const ROUNDS: u64 = 150;
     let f = Fixture::new().await;
     let seen: Arc<[AtomicU64; KEYS]> = Arc::default();
     for n in 0..KEYS {
