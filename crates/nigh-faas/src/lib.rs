@@ -4,9 +4,13 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+pub mod code_archive;
 pub mod function;
+pub mod function_arn;
 pub mod grant;
 pub mod hooks;
 pub mod invocation;
+pub mod runtime_catalog;
 pub mod sandbox;
 pub mod scheduler;
+pub mod sigv4;
