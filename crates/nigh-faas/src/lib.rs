@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod code_archive;
+pub mod data_door;
 pub mod function;
 pub mod function_arn;
 pub mod grant;
