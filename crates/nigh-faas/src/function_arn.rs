@@ -43,7 +43,7 @@ pub fn parse_function_reference(text: &str) -> Result<FunctionName, FunctionRefe
     let decoded = percent_decode_str(text).decode_utf8().map_err(|_| malformed())?;
     let parts: Vec<&str> = decoded.split(':').collect();
     let (account, rest) = match parts.as_slice() {
-        ["arn", "aws" | "aws-cn" | "aws-us-gov", "lambda", _region, account, "function", rest @ ..]
+        ["arn", "aws" | "aws-cn" | "aws-us-gov", "lambda", _, account, "function", rest @ ..]
         | [account, "function", rest @ ..] => (*account, rest),
         rest => (ACCOUNT, rest),
     };
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn other_accounts_and_versions_are_not_here() {
-        for text in ["hello:1", "hello:live", "123456789012:function:hello"] {
+        for text in ["hello:1", "hello:live", "function:hello", "123456789012:function:hello"] {
             assert!(matches!(parse_function_reference(text), Err(FunctionReferenceError::NotHere(_))), "{text}");
         }
     }
@@ -100,7 +100,6 @@ mod tests {
             "a.b",
             "hello:",
             ":hello",
-            "function:hello",
             "arn:aws:lambda:r:000000000000:function:",
             "arn:aws:s3:r:000000000000:function:hello",
             "1:function:hello",
