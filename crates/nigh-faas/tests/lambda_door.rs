@@ -1,5 +1,7 @@
 //! The Lambda door over real HTTP: the vendor's clients, and what no client of good will sends.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends by panicking")]
+
 mod lambda_door_support;
 
 use std::path::Path;
