@@ -1,8 +1,11 @@
 //! A function as it is deployed: what the Lambda API calls its configuration.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -54,4 +57,14 @@ pub struct Function {
     pub modified: Timestamp,
     /// Changes with every change (Lambda's `RevisionId`).
     pub revision_id: String,
+}
+
+/// Where the invoker finds functions. `find` is on the path of every invocation: it must not wait for a disk.
+#[async_trait]
+pub trait FunctionSource: Send + Sync {
+    /// The function as it is deployed now.
+    async fn find(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Function>>;
+    /// The folder of this version's code, unpacked; nobody writes to it. It is asked for at a cold start, and must stay
+    /// whole until the version is replaced.
+    async fn code_folder(&self, function: &Function) -> PathBuf;
 }
