@@ -4,6 +4,7 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+pub mod cgroup;
 pub mod function;
 pub mod grant;
 pub mod hooks;
