@@ -33,7 +33,7 @@ pub(super) struct Running {
     pub(super) id: SandboxId,
     pub(super) control: Control,
     pub(super) keeper: Child,
-    pub(super) pipes: Vec<JoinHandle<()>>,
+    pub(super) output: JoinHandle<()>,
     pub(super) group: Group,
     pub(super) lease: Lease,
 }
@@ -52,7 +52,7 @@ pub(super) struct ProcessSandbox {
 impl ProcessSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, pipes, group, lease } = running;
+        let Running { id, control, keeper, output, group, lease } = running;
         let group = Arc::new(group);
         let stop = CancellationToken::new();
         let (words, to_say) = mpsc::channel(WORDS_MAX);
@@ -63,9 +63,7 @@ impl ProcessSandbox {
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
             let end = watcher.watch(keeper).await;
-            for pipe in pipes {
-                let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, pipe).await;
-            }
+            let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, output).await;
             says_end.send_replace(Some(end));
             let removed = tokio::task::spawn_blocking(move || own_group.end()).await;
             if !removed.unwrap_or(false) {
