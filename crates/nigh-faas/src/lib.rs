@@ -4,6 +4,7 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+pub mod cgroup;
 pub mod code_archive;
 pub mod code_store;
 pub mod data_door;
