@@ -175,10 +175,10 @@ impl RuntimeApi {
         Some(replied)
     }
 
-    /// Whether the sandbox can have an input now.
+    /// Whether the sandbox has ended, as far as is known here.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.shared.seats.lock().protocol.state() == State::Idle
+    pub fn has_ended(&self) -> bool {
+        self.shared.seats.lock().protocol.state() == State::Ended
     }
 
     /// The sandbox's process has ended. What it sent before that still counts.
