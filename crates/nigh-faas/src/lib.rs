@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod activation_log;
 mod admission;
+pub mod cgroup;
 pub mod data_door;
 mod execution;
 pub mod function;
