@@ -20,15 +20,15 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::control::Control;
 use super::isolation::Isolation;
 use super::launch::{Launch, Report, Walls, encode};
+use super::log_lines::Output;
 use super::slots::{DEFAULT_UIDS, Slot, Slots};
 use super::supervise::{ProcessSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started, log_lines};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
 use crate::cgroup::{CgroupHost, Group};
 
 /// The name of the sandboxes' init, beside Nigh's own program.
@@ -199,9 +199,10 @@ impl ProcessEngine {
             Err(_) => return Err(Failed::at("start it", format!("not done in {START_PATIENCE:?}")).into_error(id)),
         };
         let [runtime, data] = listeners.map_err(|error| Failed::at("take the listeners over", error).into_error(id))?;
-        let (keeper, pipes) = pass_output_on(keeper, &spec);
+        let mut keeper = keeper;
+        let outputs = outputs(&mut keeper).map_err(|error| Failed::at("take its output over", error).into_error(id))?;
         let Some((group, lease)) = unfinished.finish() else { return Err(SandboxError::Ended(id)) };
-        let running = Running { id, control, keeper, pipes, group, lease };
+        let running = Running { id, control, keeper, outputs, log: spec.log, group, lease };
         Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
     }
 }
@@ -304,10 +305,11 @@ async fn start_init(init: &Path, launch: &Launch) -> Result<(Child, Control, Lis
     Ok((keeper, control, listeners))
 }
 
-fn pass_output_on(mut keeper: Child, spec: &SandboxSpec) -> (Child, Vec<JoinHandle<()>>) {
-    let out = keeper.stdout.take().map(|pipe| tokio::spawn(log_lines::pass_on(pipe, Arc::clone(&spec.log))));
-    let err = keeper.stderr.take().map(|pipe| tokio::spawn(log_lines::pass_on(pipe, Arc::clone(&spec.log))));
-    (keeper, out.into_iter().chain(err).collect())
+/// Takes the pipes of the sandbox over.
+fn outputs(keeper: &mut Child) -> io::Result<Vec<Output>> {
+    let out = keeper.stdout.take().map(|pipe| Output::new(pipe.into_owned_fd()?));
+    let err = keeper.stderr.take().map(|pipe| Output::new(pipe.into_owned_fd()?));
+    out.into_iter().chain(err).collect()
 }
 
 /// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.

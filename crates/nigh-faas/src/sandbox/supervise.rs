@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::Control;
 use super::launch::{CONTINUE, Report, STOP};
+use super::log_lines::Output;
 use super::process::Lease;
-use super::{Sandbox, SandboxEnd, SandboxError};
+use super::{LogSink, Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 use crate::grant::SandboxMemory;
 
@@ -33,7 +34,8 @@ pub(super) struct Running {
     pub(super) id: SandboxId,
     pub(super) control: Control,
     pub(super) keeper: Child,
-    pub(super) pipes: Vec<JoinHandle<()>>,
+    pub(super) outputs: Vec<Output>,
+    pub(super) log: Arc<dyn LogSink>,
     pub(super) group: Group,
     pub(super) lease: Lease,
 }
@@ -42,6 +44,7 @@ pub(super) struct Running {
 pub(super) struct ProcessSandbox {
     id: SandboxId,
     group: Arc<Group>,
+    outputs: Vec<Arc<Output>>,
     stop: CancellationToken,
     words: mpsc::Sender<u8>,
     stopped: watch::Receiver<bool>,
@@ -52,7 +55,10 @@ pub(super) struct ProcessSandbox {
 impl ProcessSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, pipes, group, lease } = running;
+        let Running { id, control, keeper, outputs, log, group, lease } = running;
+        let outputs: Vec<_> = outputs.into_iter().map(Arc::new).collect();
+        let pipes: Vec<JoinHandle<()>> =
+            outputs.iter().map(|output| pass_on(Arc::clone(output), Arc::clone(&log))).collect();
         let group = Arc::new(group);
         let stop = CancellationToken::new();
         let (words, to_say) = mpsc::channel(WORDS_MAX);
@@ -74,7 +80,7 @@ impl ProcessSandbox {
             drop(lease);
             says_cleared.send_replace(true);
         });
-        Self { id, group, stop, words, stopped, end, cleared }
+        Self { id, group, outputs, stop, words, stopped, end, cleared }
     }
 
     /// Has the init stop its processes, or let them run on.
@@ -122,6 +128,12 @@ impl Sandbox for ProcessSandbox {
         if self.group.has_freezer() { self.frozen_or_ended(self.group.thaw()) } else { self.say(CONTINUE).await }
     }
 
+    async fn flush_log(&self) {
+        for output in &self.outputs {
+            output.drained().await;
+        }
+    }
+
     async fn destroy(&self) {
         self.stop.cancel();
         let mut cleared = self.cleared.clone();
@@ -136,6 +148,10 @@ impl Sandbox for ProcessSandbox {
             Err(_runtime_gone) => SandboxEnd::Destroyed,
         }
     }
+}
+
+fn pass_on(output: Arc<Output>, log: Arc<dyn LogSink>) -> JoinHandle<()> {
+    tokio::spawn(async move { output.pass_on(&*log).await })
 }
 
 impl Drop for ProcessSandbox {
