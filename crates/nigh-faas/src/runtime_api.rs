@@ -30,6 +30,8 @@ use crate::sandbox::SandboxEnd;
 pub const RESPONSE_BYTES_MAX: usize = 6 * 1024 * 1024 + 100;
 /// How much of a larger answer is read and thrown away, so that its sender can read the refusal.
 const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of the body of a request that is refused for other reasons is read.
+const REFUSED_BYTES_MAX: usize = 64 * 1024;
 /// Connections that a sandbox may hold; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
 /// How long the connections of an ended sandbox may take to deliver what it had sent.
@@ -359,6 +361,7 @@ async fn invocation_answer(
     // Before the body is read, so that only the one who may answer costs memory; and again after it.
     let allowed = shared.seats.lock().protocol.check_answer(id);
     if let Err(refusal) = allowed {
+        discard(body).await;
         return refused(&refusal);
     }
     let body = match read(body).await {
@@ -379,6 +382,17 @@ async fn invocation_answer(
         let _ = sender.send(Replied { at: shared.clock.monotonic(), reply });
     }
     response
+}
+
+/// Reads a refused body, if it is small: its connection can then be used again.
+async fn discard(mut body: Incoming) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        size += frame.data_ref().map_or(0, Bytes::len);
+        if size > REFUSED_BYTES_MAX {
+            return;
+        }
+    }
 }
 
 enum ReadBody {
