@@ -4,6 +4,9 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+mod admission;
+mod execution;
+pub mod activation_log;
 pub mod cgroup;
 pub mod code_archive;
 pub mod code_store;
@@ -14,8 +17,19 @@ pub mod function_store;
 pub mod grant;
 pub mod hooks;
 pub mod invocation;
+mod live_sandbox;
+pub mod invoker;
+pub mod keep_alive;
 pub mod lambda_door;
+pub mod log_capture;
+pub mod phase_accountant;
+pub mod phases;
+pub mod runtime_api;
 pub mod runtime_catalog;
+pub mod runtime_command;
+pub mod runtime_protocol;
 pub mod sandbox;
+pub mod sandbox_pool;
 pub mod scheduler;
 pub mod sigv4;
+pub mod verdict;

@@ -27,9 +27,10 @@ use tokio::time::timeout;
 use super::control::Control;
 use super::isolation::Isolation;
 use super::launch::{Launch, Report, Walls, encode};
+use super::log_lines::Output;
 use super::slots::{DEFAULT_UIDS, Slot, Slots, probe_address};
 use super::supervise::{ProcessSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started, log_lines};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
 use crate::cgroup::{CgroupHost, Group};
 
 /// The name of the sandboxes' init, beside Nigh's own program.
@@ -202,9 +203,9 @@ impl ProcessEngine {
             Err(_) => return Err(Failed::at("start it", format!("not done in {START_PATIENCE:?}")).into_error(id)),
         };
         let [runtime, data] = listeners.map_err(|error| Failed::at("take the listeners over", error).into_error(id))?;
-        let output = tokio::spawn(log_lines::pass_on(output, spec.log));
+        let output = Output::new(output);
         let Some((group, lease)) = unfinished.finish() else { return Err(SandboxError::Ended(id)) };
-        let running = Running { id, control, keeper, output, group, lease };
+        let running = Running { id, control, keeper, output, log: spec.log, group, lease };
         Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
     }
 }
