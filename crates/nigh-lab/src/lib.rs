@@ -1,1 +1,3 @@
 //! The laboratory: experiments, benches, load generation, the peers' servers, statistics and plots.
+
+pub mod peer;

@@ -1,0 +1,40 @@
+# The commands of the project. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON_DEPS := .deps/python/bin/python3
+
+.PHONY: help demo test bench lint fuzz peers deps install
+
+help:            ## List the commands
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
+
+deps:            ## Install the Python runtime, the functions' packages and their inputs into .deps
+	@scripts/install-python.sh
+	@$(PYTHON_DEPS) scripts/fetch_inputs.py
+
+peers:           ## Install the servers that experiments compare with (Swift)
+	@scripts/install-swift.sh
+
+demo: deps       ## Run real functions on one machine and show where their time goes
+	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
+	@cargo build --release --bins
+	@target/release/nigh experiment demo --html demo.html
+
+test: lint       ## Run every test; needs no set-up beforehand
+	@scripts/test.sh
+
+lint:            ## Check format and lints
+	@cargo fmt --check
+	@cargo clippy --workspace --all-targets -- -D warnings
+
+bench: deps      ## Print the benches: S3 door and invocations, each beside its peer
+	@cargo build --release --bins
+	@target/release/nigh bench s3
+	@target/release/nigh bench invoke
+
+fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
+	@scripts/fuzz.sh
+
+install: deps    ## Install nigh and nigh-sandbox beside each other in ~/.cargo/bin
+	@cargo build --release --bins
+	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox

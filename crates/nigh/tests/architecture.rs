@@ -1,0 +1,65 @@
+//! The rooms and their floors: a crate imports lower floors only, and of its own floor what is stated here.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Each room's floor (ARCHITECTURE.md).
+const FLOORS: [(&str, u8); 8] = [
+    ("nigh-terms", 0),
+    ("nigh-engine", 1),
+    ("nigh-objects", 1),
+    ("nigh-s3", 2),
+    ("nigh-faas", 2),
+    ("nigh-node", 3),
+    ("nigh-lab", 4),
+    ("nigh", 5),
+];
+
+/// The one arrow between siblings.
+const SIBLINGS: [(&str, &str); 1] = [("nigh-objects", "nigh-engine")];
+
+/// Each workspace crate with the workspace crates it imports, in whatever section of its manifest.
+fn arrows() -> BTreeMap<String, Vec<String>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let manifest = entry.unwrap().path().join("Cargo.toml");
+        let manifest: toml::Table = std::fs::read_to_string(manifest).unwrap().parse().unwrap();
+        let name = manifest["package"]["name"].as_str().unwrap().to_owned();
+        let sections = ["dependencies", "dev-dependencies", "build-dependencies"];
+        let imports = sections
+            .iter()
+            .filter_map(|section| manifest.get(*section)?.as_table())
+            .flat_map(|table| table.keys().cloned())
+            .filter(|import| import == "nigh" || import.starts_with("nigh-"))
+            .collect();
+        found.insert(name, imports);
+    }
+    found
+}
+
+#[test]
+fn every_arrow_points_down() {
+    let floors = BTreeMap::from(FLOORS);
+    let arrows = arrows();
+    let rooms: Vec<&str> = arrows.keys().map(String::as_str).collect();
+    assert_eq!(rooms, floors.keys().copied().collect::<Vec<_>>(), "every room has a floor and every floor its room");
+    for (from, imports) in &arrows {
+        for to in imports {
+            let down = floors[to.as_str()] < floors[from.as_str()];
+            assert!(down || SIBLINGS.contains(&(from, to)), "{from} imports {to}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn the_vocabulary_touches_nothing() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("nigh-terms/Cargo.toml");
+    let manifest: toml::Table = std::fs::read_to_string(manifest).unwrap().parse().unwrap();
+    for import in manifest["dependencies"].as_table().unwrap().keys() {
+        assert!(
+            !["tokio", "rustix", "libc", "hyper", "redb"].contains(&import.as_str()),
+            "nigh-terms does I/O by {import}"
+        );
+    }
+}

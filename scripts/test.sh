@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs all tests, prints minutes a part, and fails if a test that must not skip was skipped or did not run.
+#
+# A test that cannot run here prints a line `SKIPPED: <test>: <reason>` and passes; the lines are counted.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=()
+times=()
+
+part() {
+    local name=$1 begin=$SECONDS
+    shift
+    echo "== $name"
+    "$@" 2>&1 | tee -a "$log"
+    if [ "${PIPESTATUS[0]}" -ne 0 ]; then failed+=("$name"); fi
+    times+=("$(printf '%6.1f min  %s' "$(awk "BEGIN { print ($SECONDS - $begin) / 60 }")" "$name")")
+}
+
+part "python runtime and inputs" make --no-print-directory deps
+part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
+part "build" cargo build --workspace --bins --tests
+part "rust tests" cargo test --workspace --no-fail-fast -- --show-output
+part "python tests" scripts/test-python.sh
+
+grep -E '^SKIPPED: ' "$log" | sort -u
+skipped=$(grep -cE '^SKIPPED: ' "$log")
+while read -r test; do
+    case $test in '' | '#'*) continue ;; esac
+    if grep -qF "SKIPPED: $test:" "$log" || ! grep -qE "^test (.*::)?$test \.\.\. ok" "$log"; then
+        failed+=("$test must not skip and did not pass")
+    fi
+done <.ci/must-not-skip
+
+printf '%s\n' "${times[@]}"
+passed=$(grep -hoE '^test result: .* [0-9]+ passed' "$log" | awk '{ sum += $(NF - 1) } END { print sum + 0 }')
+lost=$(grep -hoE '[0-9]+ failed;' "$log" | awk '{ sum += $1 } END { print sum + 0 }')
+for reason in "${failed[@]}"; do echo "FAILED: $reason"; done
+echo "rust: $passed passed, $lost failed, $skipped skipped"
+[ "${#failed[@]}" -eq 0 ]
