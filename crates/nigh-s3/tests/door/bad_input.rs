@@ -130,7 +130,10 @@ async fn what_is_no_http_is_refused_and_the_door_goes_on() {
 async fn names_out_of_bounds_are_refused() {
     let door = Running::with_bucket().await;
     let long = "k".repeat(1025);
-    assert_eq!(door.send(Request::new("PUT", &format!("/bucket/{long}"))).await.error(), (400, "KeyTooLongError".into()));
+    assert_eq!(
+        door.send(Request::new("PUT", &format!("/bucket/{long}"))).await.error(),
+        (400, "KeyTooLongError".into())
+    );
     assert_eq!(door.get(&format!("/bucket/{long}")).await.error(), (400, "KeyTooLongError".into()));
     door.put(&format!("/bucket/{}", &long[1..]), "x").await;
     for bucket in ["UPPER", "a_b", "ab", "192.168.0.1", "a..b", "-ab"] {
@@ -200,9 +203,11 @@ async fn broken_chunk_encodings_are_refused() {
 async fn a_refused_upload_is_refused_before_its_body_is_asked_for() {
     let door = Running::with_bucket().await;
     let wrong = Signer { secret: "wrong".into(), ..door.signer.clone() };
-    for (signer, path, status, asked) in
-        [(&wrong, "/bucket/key", 403, false), (&door.signer, "/nowhere/key", 404, false), (&door.signer, "/bucket/key", 200, true)]
-    {
+    for (signer, path, status, asked) in [
+        (&wrong, "/bucket/key", 403, false),
+        (&door.signer, "/nowhere/key", 404, false),
+        (&door.signer, "/bucket/key", 200, true),
+    ] {
         let request = Request::new("PUT", path).header("expect", "100-continue").body("hello");
         let request = signer.sign(request, Payload::Signed);
         let mut stream = door.connect().await;

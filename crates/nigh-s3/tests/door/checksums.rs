@@ -97,8 +97,7 @@ async fn a_body_that_differs_from_what_was_signed_is_not_stored() {
     assert_eq!(door.send_raw(&signed).await.error(), (400, "XAmzContentSHA256Mismatch".into()));
     for payload in [Payload::Chunks, Payload::ChunksAndTrailer] {
         let request = put(&body);
-        let request =
-            if payload == Payload::Chunks { request } else { request.trailer(crc32.0, &crc32.1) };
+        let request = if payload == Payload::Chunks { request } else { request.trailer(crc32.0, &crc32.1) };
         let mut signed = door.signer.sign(request, payload);
         signed.body[70_000] ^= 1;
         assert_eq!(door.send_raw(&signed).await.error(), (403, "SignatureDoesNotMatch".into()), "{payload:?}");

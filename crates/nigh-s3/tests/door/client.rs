@@ -45,8 +45,11 @@ impl Request {
     }
 
     pub(crate) fn canonical_query(&self) -> String {
-        let mut pairs: Vec<_> =
-            self.query.iter().map(|(name, value)| format!("{}={}", encode(name, false), encode(value, false))).collect();
+        let mut pairs: Vec<_> = self
+            .query
+            .iter()
+            .map(|(name, value)| format!("{}={}", encode(name, false), encode(value, false)))
+            .collect();
         pairs.sort();
         pairs.join("&")
     }

@@ -12,7 +12,8 @@ async fn buckets_are_made_listed_and_removed() {
     let door = Running::start().await;
     let made = door.send(put("/alpha")).await;
     assert_eq!((made.status, made.header("location")), (200, "/alpha"));
-    let constraint = "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
+    let constraint =
+        "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
     assert_eq!(door.send(put("/beta").body(constraint)).await.status, 200);
     assert_eq!(door.send(put("/alpha")).await.error(), (409, "BucketAlreadyOwnedByYou".into()));
     assert_eq!(door.send(put("/No_Bucket")).await.error(), (400, "InvalidBucketName".into()));

@@ -1,7 +1,7 @@
 //! A door that runs: a free port, a Unix socket, a directory store in a temporary folder.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use nigh_engine::{AccessKeys, Ledger, LocalRegistry, StateFile, WriteThrough};
@@ -21,10 +21,9 @@ pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) signer: Signer,
     pub(crate) keys: AccessKeys,
-    pub(crate) registry: LocalRegistry,
     pub(crate) door: S3Door,
     pub(crate) stop: CancellationToken,
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
 }
 
 impl Drop for Running {
@@ -64,7 +63,7 @@ impl Running {
         tokio::spawn(door.clone().serve_tcp(listener, stop.clone()));
         tokio::spawn(door.clone().serve_unix(UnixListener::bind(&socket).unwrap(), stop.clone()));
         let signer = Signer { key: id.to_string(), secret: secret.reveal().to_owned(), skew_seconds: 0 };
-        Self { address, socket, signer, keys, registry, door, stop, folder }
+        Self { address, socket, signer, keys, door, stop, _folder: folder }
     }
 
     /// The same with a bucket `bucket`.
@@ -73,10 +72,6 @@ impl Running {
         let made = running.send(Request::new("PUT", "/bucket")).await;
         assert_eq!(made.status, 200, "{}", made.text());
         running
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {

@@ -84,8 +84,7 @@ impl Signer {
         let names: Vec<_> = signed.iter().map(|(name, _)| name.as_str()).collect();
         let fields: String = signed.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
         let path = encode(&request.path, true);
-        let canonical =
-            format!("{}\n{path}\n{query}\n{fields}\n{}\n{payload}", request.method, names.join(";"));
+        let canonical = format!("{}\n{path}\n{query}\n{fields}\n{}\n{payload}", request.method, names.join(";"));
         scope.sign("AWS4-HMAC-SHA256", &hex(&sha256(canonical.as_bytes())))
     }
 

@@ -39,10 +39,10 @@ async fn parts_become_one_object() {
     assert_eq!(door.get("/bucket/key").await.status, 404);
 
     let listed = door.send(on("GET", &upload)).await;
-    assert_eq!((listed.elements("PartNumber"), listed.elements("Size")), (
-        vec!["1".into(), "2".into()],
-        vec![PART.to_string(), "1000".into()]
-    ));
+    assert_eq!(
+        (listed.elements("PartNumber"), listed.elements("Size")),
+        (vec!["1".into(), "2".into()], vec![PART.to_string(), "1000".into()])
+    );
     let page = door.send(on("GET", &upload).query("max-parts", "1")).await;
     assert_eq!((page.element("IsTruncated"), page.element("NextPartNumberMarker")), ("true".into(), "1".into()));
     let rest = door.send(on("GET", &upload).query("part-number-marker", "1")).await;
@@ -114,9 +114,7 @@ async fn parts_can_be_copied_from_objects() {
     let source: Vec<u8> = (0..PART + 100).map(|index| (index % 251) as u8).collect();
     let etag = door.put("/bucket/source", source.clone()).await.header("etag").to_owned();
     let upload = begin(&door, Request::new("POST", "/bucket/key")).await;
-    let copy = |number: &str| {
-        part(&upload, number, Vec::new()).header("x-amz-copy-source", "bucket/source")
-    };
+    let copy = |number: &str| part(&upload, number, Vec::new()).header("x-amz-copy-source", "bucket/source");
     let first = door.send(copy("1").header("x-amz-copy-source-range", &format!("bytes=0-{}", PART - 1))).await;
     let second = door.send(copy("2").header("x-amz-copy-source-range", &format!("bytes={PART}-{}", PART + 49))).await;
     assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text(), second.text());
