@@ -181,10 +181,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Refusal> {
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn activations<N: Shows>(
-    State(node): State<Arc<N>>,
-    Query(asked): Query<Asked>,
-) -> Result<Response, Refusal> {
+async fn activations<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {
     let found = node.activations().list(asked.query(), asked.limit()).await.map_err(Refusal::Registry)?;
     json(&found)
 }

@@ -127,7 +127,9 @@ fn words(call: &DataCallRecord) -> String {
     }
 }
 
-fn shares(phases: &Phases) -> Shares {
+/// The shares of `phases`.
+#[must_use]
+pub fn shares(phases: &Phases) -> Shares {
     let total = phases.extract_us + phases.transform_us + phases.load_us;
     if total == 0 {
         return Shares::default();

@@ -16,3 +16,5 @@ pub mod state_folder;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+
+pub use nigh_faas::activation::{Activation, Outcome};

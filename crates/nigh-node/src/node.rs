@@ -41,8 +41,8 @@ use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
-use crate::store::{self, StoreOpenError};
 use crate::status::{CacheStatus, Level, SandboxStatus, Status};
+use crate::store::{self, StoreOpenError};
 use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 
 /// Data calls listed in one activation record; further ones are counted only.
@@ -211,10 +211,7 @@ impl Node {
                 catalog,
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
             },
-            LambdaDoorSettings {
-                region: settings.region.clone(),
-                concurrency: settings.functions.sandboxes_max,
-            },
+            LambdaDoorSettings { region: settings.region.clone(), concurrency: settings.functions.sandboxes_max },
         ));
 
         let listeners = Listeners::bind(&settings, &paths.admin_socket()).await?;

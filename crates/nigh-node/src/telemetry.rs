@@ -114,10 +114,7 @@ mod tests {
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 9 0 100 4096 25 18446744073709551615";
         let parsed = parse_stat(stat, 4096).unwrap();
-        assert_eq!(
-            parsed,
-            ProcessUse { resident_bytes: 25 * 4096, cpu_ms: 2000, open_files: 0, threads: 9 }
-        );
+        assert_eq!(parsed, ProcessUse { resident_bytes: 25 * 4096, cpu_ms: 2000, open_files: 0, threads: 9 });
         assert_eq!(parse_stat("", 4096), None);
     }
 

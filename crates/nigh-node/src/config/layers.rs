@@ -9,14 +9,14 @@ use figment::error::Kind;
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Settings;
 use crate::machine::Machine;
 
 /// Variables that begin with `NIGH_` and are no settings: they select what the command talks to.
-const NOT_SETTINGS: [&str; 5] = ["CONFIG", "PROFILE", "NAMESPACE_PROFILE", "ENDPOINT_S3", "ENDPOINT_LAMBDA"];
+const NOT_SETTINGS: [&str; 3] = ["CONFIG", "PROFILE", "ENDPOINT"];
 /// Variables of tests begin so.
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 /// The file of the whole machine.
@@ -94,7 +94,7 @@ pub struct Layers {
 }
 
 /// A setting, its value and its origin, as `nigh config show` prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// The setting: `s3.listen`.
     pub key: String,
