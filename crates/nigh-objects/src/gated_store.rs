@@ -1,6 +1,8 @@
 //! A store in memory whose answers a test can hold back, to make races happen on purpose.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -130,7 +132,20 @@ impl Store for GatedStore {
         self.find_bucket(&object.namespace, &object.bucket)?;
         let bytes: Vec<u8> = match payload {
             Payload::Segment(segment) => segment.as_slice().to_vec(),
-            Payload::Files(files) => files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect(),
+            Payload::Files(files) => {
+                let whole = [meta.size];
+                let lengths = if meta.parts.is_empty() { &whole[..] } else { &meta.parts };
+                assert_eq!(files.len(), lengths.len());
+                let read = |(file, length): (&PathBuf, &u64)| std::fs::read(file).unwrap()[..*length as usize].to_vec();
+                let bytes = files.iter().zip(lengths).flat_map(read).collect();
+                // As a store does that makes the first file the object: it appends to it, and takes it if it succeeds.
+                if self.lose_puts.load(Ordering::SeqCst) {
+                    std::fs::OpenOptions::new().append(true).open(&files[0]).unwrap().write_all(b"tail").unwrap();
+                } else {
+                    std::fs::remove_file(&files[0]).unwrap();
+                }
+                bytes
+            }
         };
         assert_eq!(bytes.len() as u64, meta.size);
         self.objects.lock().insert(object.clone(), (meta.clone(), bytes.into()));

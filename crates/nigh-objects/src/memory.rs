@@ -114,15 +114,20 @@ impl Inner {
         DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
 
-    /// Frees what left the cache, outside its lock, and tells the meter.
+    /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
     fn settle(&self, dropped: Dropped<Resident>) {
         let (kept, budget) = {
             let cache = self.cache.lock();
             (cache.kept(), cache.budget())
         };
-        self.meter.evicted(dropped.len());
         self.meter.holds(kept, budget);
         drop(dropped);
+    }
+
+    /// As `settle`, for what had to make room.
+    fn evict(&self, dropped: Dropped<Resident>) {
+        self.meter.evicted(dropped.len());
+        self.settle(dropped);
     }
 
     /// What readers hold beyond the cache.
@@ -138,7 +143,7 @@ impl Inner {
             cache.reserve(cost, lingering)
         };
         if !dropped.is_empty() {
-            self.settle(dropped);
+            self.evict(dropped);
         }
         granted.then(|| Reservation { inner: Arc::clone(self), cost })
     }
@@ -250,7 +255,7 @@ impl ObjectMemory {
             let lingering = self.0.lingering(&cache);
             cache.set_budget(budget, lingering)
         };
-        self.0.settle(dropped);
+        self.0.evict(dropped);
     }
 
     /// Makes a bucket.

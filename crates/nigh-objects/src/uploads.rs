@@ -8,6 +8,10 @@
 //! ```
 //! Every rename is preceded by a sync of the file and followed by one of the folder. What no record names is
 //! removed when the folder is opened. It keeps the files; `memory` decides what becomes of them.
+//!
+//! A store that makes an object of the parts may append to the first file, and takes it away when the object is
+//! there. So a part counts to its length only, and an upload that lacks a part's file was completed by a process
+//! that ended before it could remove it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -143,7 +147,8 @@ impl Uploads {
                 continue;
             }
             match Upload::read(&path) {
-                Ok(upload) => drop(open.insert(upload.id.clone(), Arc::new(upload))),
+                Ok(Some(upload)) => drop(open.insert(upload.id.clone(), Arc::new(upload))),
+                Ok(None) => fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?,
                 Err(reason) => {
                     tracing::warn!(path = %path.display(), reason, "an upload cannot be read; it is left out")
                 }
@@ -207,7 +212,8 @@ fn sync_folder(folder: &Path) -> Result<(), ObjectError> {
 }
 
 impl Upload {
-    fn read(folder: &Path) -> Result<Self, String> {
+    /// The upload in `folder`; nothing if it was completed.
+    fn read(folder: &Path) -> Result<Option<Self>, String> {
         let manifest: Manifest = read_record(&folder.join("upload.json"))?;
         if manifest.format != FORMAT {
             return Err(format!("its format is {}, this version reads {FORMAT}", manifest.format));
@@ -225,13 +231,16 @@ impl Upload {
                 others.push(path);
             }
         }
+        if !parts.values().all(|part: &Part| others.iter().any(|path| path.ends_with(part.data()))) {
+            return Ok(None);
+        }
         for path in others {
             if !parts.values().any(|part| path.ends_with(part.data())) {
                 fs::remove_file(&path).map_err(|error| error.to_string())?;
             }
         }
         let id = UploadId(id.to_owned());
-        Ok(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() })
+        Ok(Some(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() }))
     }
 
     /// Takes `file`, already synced, as part `number`, in the place of an earlier one. The caller holds `ended`
@@ -247,6 +256,8 @@ impl Upload {
             checksum: info.checksum.clone(),
         };
         fs::rename(file.path(), self.folder.join(part.data())).map_err(failed("keep a part"))?;
+        // The record must never be there without its file: that would read as a completed upload.
+        sync_folder(&self.folder)?;
         write_record(&self.folder, &Part::record(part.number), &part)?;
         self.parts.lock().insert(part.number, part);
         if let Some(replaced) = replaced {
@@ -277,7 +288,7 @@ impl Upload {
                 let part = parts.get(number).ok_or(ObjectError::InvalidPart(*number))?;
                 let path = self.folder.join(part.data());
                 match fs::metadata(&path).map_err(failed("find a part"))?.len() {
-                    length if length == part.size => Ok(path),
+                    length if length >= part.size => Ok(path),
                     _ => Err(ObjectError::InvalidPart(*number)),
                 }
             })
@@ -381,6 +392,23 @@ mod tests {
         fs::write(folder.path().join(&id.0).join(part.data()), b"1234").unwrap();
         upload.parts.lock().insert(1, part);
         assert!(matches!(upload.files(&[1]), Err(ObjectError::InvalidPart(1))));
+    }
+
+    #[tokio::test]
+    async fn an_upload_whose_part_a_store_has_taken_is_not_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().join("spool")).await.unwrap();
+        let path = folder.path().join("uploads");
+        let uploads = Uploads::open(path.clone()).unwrap();
+        let id = uploads.begin(manifest()).unwrap();
+        let upload = uploads.find(&id, &object()).unwrap();
+        add(&spool, &upload, 1, b"first");
+        add(&spool, &upload, 2, b"second");
+        fs::remove_file(&upload.files(&[1]).unwrap()[0]).unwrap();
+        drop(uploads);
+        let uploads = Uploads::open(path.clone()).unwrap();
+        assert!(matches!(uploads.find(&id, &object()), Err(ObjectError::NoSuchUpload(_))));
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
     }
 
     #[test]

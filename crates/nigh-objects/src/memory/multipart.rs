@@ -97,8 +97,8 @@ impl Inner {
         if request.size.is_some_and(|size| size != whole.size) {
             return Err(ObjectError::InvalidRequest(format!("the parts have {} bytes together", whole.size)));
         }
-        let (parts, spool, numbers) = (Arc::clone(&upload), self.spool.clone(), whole.numbers);
-        let (file, files) = blocking(move || Ok((spool.create()?.0, parts.files(&numbers)?))).await?;
+        let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
+        let files = blocking(move || parts.files(&numbers)).await?;
         let draft = Draft {
             object: crate::ObjectId {
                 namespace: manifest.namespace.clone(),
@@ -108,7 +108,7 @@ impl Inner {
             conditions: request.conditions,
             attributes: manifest.attributes.clone(),
             tags: manifest.tags.clone(),
-            content: Content::Parts(file, files),
+            content: Content::Parts(files),
             size: whole.size,
             etag: whole.etag,
             checksum: whole.checksum,

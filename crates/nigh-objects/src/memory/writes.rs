@@ -1,6 +1,7 @@
 //! Writes: a body is taken in and verified without holding anything; then, in the object's turn, its
 //! conditions are checked, the ledger gives it its place, the store makes it durable, and it is kept.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -46,9 +47,8 @@ pub(super) enum Content {
     Memory(Segment, Reservation),
     /// In a file of the spool.
     File(SpoolFile),
-    /// In the files of an upload's parts, to be put one behind the other into an empty file of the spool. The
-    /// store may keep that one; the parts stay as they are, so that a failure can be retried.
-    Parts(SpoolFile, Vec<std::path::PathBuf>),
+    /// In the files of an upload's parts. The store may take the first; only if it has made it the object.
+    Parts(Vec<PathBuf>),
 }
 
 /// An object that waits for its turn.
@@ -215,9 +215,7 @@ impl Inner {
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
-            Content::Parts(whole, parts) => {
-                Payload::Files([whole.path().to_owned()].into_iter().chain(parts.iter().cloned()).collect())
-            }
+            Content::Parts(files) => Payload::Files(files.clone()),
         };
         self.store.put(&object, &payload, &meta).await?;
         ticket.end(self.copy_of(&object, &meta, content));
