@@ -120,9 +120,7 @@ impl S3Door {
             Some(b"STREAMING-UNSIGNED-PAYLOAD-TRAILER") => body = body.chunked(false),
             Some(kind) if kind.starts_with(b"STREAMING-AWS4-HMAC") => body = body.chunked(true),
             _ if carries_document(parts) => {
-                if let Some(md5) = payload::content_md5(&parts.headers)? {
-                    body = body.with_md5(md5);
-                }
+                body = body.document(self.limits.document_bytes, payload::content_md5(&parts.headers)?);
             }
             _ => {}
         }
@@ -130,11 +128,11 @@ impl S3Door {
     }
 }
 
-/// True for what can only be a document: for objects' bytes the memory checks the MD5.
+/// True for what can only be a document: all but puts of objects and parts, of which the memory checks the MD5.
 fn carries_document(parts: &http::request::Parts) -> bool {
-    let is_part = parts.uri.query().is_some_and(|query| query::value(query, "partNumber").is_some());
-    parts.method == Method::POST
-        || (parts.uri.query().is_some_and(|query| query::value(query, "tagging").is_some()) && !is_part)
+    let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
+    let is_tagging = parts.uri.query().is_some_and(|query| query::value(query, "tagging").is_some());
+    parts.method != Method::PUT || !has_key || is_tagging
 }
 
 fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId>, limits: DoorLimits) -> S3Service {

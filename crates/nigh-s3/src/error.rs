@@ -108,6 +108,9 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
             S3ErrorCode::BadDigest,
             "the Content-MD5 given does not match the bytes received",
         )),
+        Fate::DocumentTooLarge => {
+            Some(S3Error::with_message(S3ErrorCode::MaxMessageLengthExceeded, "Your request was too big"))
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Fate {
     ChunkTooLarge = 4,
     /// It does not have the `Content-MD5` given.
     WrongMd5 = 5,
+    /// It is a document above the limit.
+    DocumentTooLarge = 6,
 }
 
 /// The notes.
@@ -59,6 +61,7 @@ impl RequestNotes {
             3 => Fate::Malformed,
             4 => Fate::ChunkTooLarge,
             5 => Fate::WrongMd5,
+            6 => Fate::DocumentTooLarge,
             _ => Fate::Whole,
         }
     }

@@ -233,7 +233,9 @@ pub(crate) async fn attributes(
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let meta = handlers.memory().head(&who, &bucket, &key, GetRequest::default()).await.map_err(s3_error)?;
-    let asks = |attribute: &str| input.object_attributes.iter().any(|asked| asked.as_str() == attribute);
+    // One header may carry several, which `s3s` leaves in one piece.
+    let asked: Vec<_> = input.object_attributes.iter().flat_map(|list| list.as_str().split(',')).collect();
+    let asks = |attribute: &str| asked.iter().any(|asked| asked.trim() == attribute);
     let mut output = GetObjectAttributesOutput { last_modified: Some(wire_date(meta.modified)), ..Default::default() };
     if asks(ObjectAttributes::ETAG) {
         output.e_tag = Some(WireETag::Strong(meta.etag.0.clone()));

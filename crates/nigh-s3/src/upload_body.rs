@@ -29,6 +29,8 @@ pub(crate) enum UploadBodyError {
     Chunks,
     #[error("the Content-MD5 given does not match")]
     WrongMd5,
+    #[error("the document is too large")]
+    DocumentTooLarge,
 }
 
 /// The body.
@@ -40,6 +42,8 @@ pub(crate) struct UploadBody {
     silence: Option<Pin<Box<Sleep>>>,
     frames: Option<ChunkFrames>,
     md5: Option<(Md5, [u8; 16])>,
+    /// So many bytes may still come; for a document only.
+    left: Option<usize>,
 }
 
 impl UploadBody {
@@ -50,7 +54,7 @@ impl UploadBody {
         bytes_in: Counter,
         silence_max: Duration,
     ) -> Self {
-        Self { inner, notes, bytes_in, silence_max, silence: None, frames: None, md5: None }
+        Self { inner, notes, bytes_in, silence_max, silence: None, frames: None, md5: None, left: None }
     }
 
     /// The same, for a body that is aws-chunked.
@@ -59,9 +63,10 @@ impl UploadBody {
         self
     }
 
-    /// The same, for a document that must have this MD5.
-    pub(crate) fn with_md5(mut self, expected: [u8; 16]) -> Self {
-        self.md5 = Some((Md5::new(), expected));
+    /// The same, for a document of at most so many bytes, with this MD5 if one is given.
+    pub(crate) fn document(mut self, bytes_max: usize, md5: Option<[u8; 16]>) -> Self {
+        self.left = Some(bytes_max);
+        self.md5 = md5.map(|expected| (Md5::new(), expected));
         self
     }
 
@@ -84,6 +89,12 @@ impl UploadBody {
                     self.bytes_in.increment(data.len() as u64);
                     if let Some((md5, _)) = &mut self.md5 {
                         md5.update(data);
+                    }
+                    if let Some(left) = &mut self.left {
+                        match left.checked_sub(data.len()) {
+                            Some(rest) => *left = rest,
+                            None => return self.fail(Fate::DocumentTooLarge, UploadBodyError::DocumentTooLarge),
+                        }
                     }
                 }
                 if let Some(silence) = &mut self.silence {
