@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use futures::future::Either;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -30,6 +32,8 @@ use crate::sandbox::SandboxEnd;
 pub const RESPONSE_BYTES_MAX: usize = 6 * 1024 * 1024 + 100;
 /// How much of a larger answer is read and thrown away, so that its sender can read the refusal.
 const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of the body of a request that is refused for other reasons is read.
+const REFUSED_BYTES_MAX: usize = 64 * 1024;
 /// Connections that a sandbox may hold; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
 /// How long the connections of an ended sandbox may take to deliver what it had sent.
@@ -236,9 +240,16 @@ async fn serve_connection(shared: Arc<Shared>, stream: TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY cannot be set");
     }
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+    let service = service_fn(move |request: Request<Incoming>| {
+        let waits_for_input = route(request.uri().path()) == Some(Route::Next);
+        let answered = answer(Arc::clone(&shared), request);
+        if waits_for_input {
+            // It ends with its connection: nobody would take the input.
+            return Either::Left(answered.map(Ok::<_, Infallible>));
+        }
+        // What a client has sent counts though it hangs up before it hears so; the sandbox's end waits for this task.
+        let heard = shared.connections.spawn(answered);
+        Either::Right(heard.map(|heard| Ok(heard.unwrap_or_else(|lost| internal(&lost.to_string())))))
     });
     if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a connection to a runtime interface ended");
@@ -266,14 +277,14 @@ fn route(path: &str) -> Option<Route<'_>> {
     }
 }
 
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let error_type = head.headers.get(ERROR_TYPE).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
     match (route(head.uri.path()), head.method) {
-        (Some(Route::Next), Method::GET) => next(shared).await,
-        (Some(Route::InitError), Method::POST) => init_error(shared, error_type, body).await,
+        (Some(Route::Next), Method::GET) => next(&shared).await,
+        (Some(Route::InitError), Method::POST) => init_error(&shared, error_type, body).await,
         (Some(Route::Answer { id, failed }), Method::POST) => {
-            invocation_answer(shared, id, failed, error_type, body).await
+            invocation_answer(&shared, id, failed, error_type, body).await
         }
         (Some(_), _) => error(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "Method Not Allowed"),
         (None, _) => not_found(),
@@ -287,7 +298,7 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
             Err(refusal) => return refused(&refusal),
             Ok(Next::Take(_)) => match seats.assigned.take() {
                 Some(dispatch) => return input(dispatch),
-                None => return error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the input is lost"),
+                None => return internal("the input is lost"),
             },
             Ok(Next::Wait { initialised }) => {
                 if initialised && let Some(init) = seats.init.take() {
@@ -359,6 +370,7 @@ async fn invocation_answer(
     // Before the body is read, so that only the one who may answer costs memory; and again after it.
     let allowed = shared.seats.lock().protocol.check_answer(id);
     if let Err(refusal) = allowed {
+        discard(body).await;
         return refused(&refusal);
     }
     let body = match read(body).await {
@@ -379,6 +391,17 @@ async fn invocation_answer(
         let _ = sender.send(Replied { at: shared.clock.monotonic(), reply });
     }
     response
+}
+
+/// Reads a refused body, if it is small: its connection can then be used again.
+async fn discard(mut body: Incoming) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        size += frame.data_ref().map_or(0, Bytes::len);
+        if size > REFUSED_BYTES_MAX {
+            return;
+        }
+    }
 }
 
 enum ReadBody {
@@ -433,6 +456,10 @@ fn accepted() -> Response<Full<Bytes>> {
 fn error(status: StatusCode, kind: &str, message: &str) -> Response<Full<Bytes>> {
     let body = serde_json::json!({ "errorMessage": message, "errorType": kind });
     json(status, body.to_string().into())
+}
+
+fn internal(message: &str) -> Response<Full<Bytes>> {
+    error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
 }
 
 fn not_found() -> Response<Full<Bytes>> {

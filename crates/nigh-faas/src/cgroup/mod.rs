@@ -13,6 +13,7 @@ pub mod v2;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_terms::ByteSize;
@@ -73,7 +74,7 @@ pub struct Controls {
 pub struct CgroupHost {
     instance: String,
     layout: Layout,
-    parents: Parents,
+    parents: Arc<Parents>,
 }
 
 impl CgroupHost {
@@ -107,14 +108,14 @@ impl CgroupHost {
                 Parents::V1 { memory: absent(), freezer: absent(), pids: absent() }
             }
         };
-        Self { instance: instance.to_owned(), layout, parents }
+        Self { instance: instance.to_owned(), layout, parents: Arc::new(parents) }
     }
 
     /// What its groups control.
     #[must_use]
     pub fn controls(&self) -> Controls {
         let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
-        match &self.parents {
+        match &*self.parents {
             Parents::V1 { memory, freezer, pids } => {
                 Controls { version: "cgroup v1", memory: had(memory), processes: had(pids), freezer: had(freezer) }
             }
@@ -132,8 +133,14 @@ impl CgroupHost {
     /// # Errors
     /// If the kernel refuses a folder or a limit; nothing is left then.
     pub fn create(&self, name: &str, grant: Grant, pids_max: u32) -> Result<Group, CgroupError> {
-        let mut group = Group { folders: Vec::new(), memory: Box::new(Uncontrolled), freezer: None, v2: false };
-        let outcome = match &self.parents {
+        let mut group = Group {
+            folders: Vec::new(),
+            memory: Box::new(Uncontrolled),
+            freezer: None,
+            v2: false,
+            _parents: Arc::clone(&self.parents),
+        };
+        let outcome = match &*self.parents {
             Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name, grant, pids_max),
             Parents::V2 { folder: Ok(parent), memory, pids } => {
                 group.add_v2(&parent.join(name), memory.is_ok().then_some(grant), pids.is_ok().then_some(pids_max))
@@ -153,22 +160,25 @@ impl CgroupHost {
     /// `living` names are passed over. Returns the number of sandboxes found.
     #[must_use]
     pub fn sweep(&self, living: &dyn Fn(&str) -> bool) -> usize {
-        sweep::sweep(&self.layout, &format!("{PREFIX}{}", self.instance), &self.parent_folders(), living)
+        sweep::sweep(&self.layout, &format!("{PREFIX}{}", self.instance), &self.parents.folders(), living)
     }
+}
 
-    fn parent_folders(&self) -> Vec<&PathBuf> {
-        let parents = match &self.parents {
-            Parents::V1 { memory, freezer, pids } => vec![memory, freezer, pids],
-            Parents::V2 { folder, .. } => vec![folder],
+impl Parents {
+    fn folders(&self) -> Vec<&PathBuf> {
+        let parents = match self {
+            Self::V1 { memory, freezer, pids } => vec![memory, freezer, pids],
+            Self::V2 { folder, .. } => vec![folder],
         };
         parents.into_iter().filter_map(|parent| parent.as_ref().ok()).collect()
     }
 }
 
-impl Drop for CgroupHost {
+/// The host and each of its groups hold the parents: the last one removes them.
+impl Drop for Parents {
     fn drop(&mut self) {
-        for folder in self.parent_folders() {
-            // Not empty while another engine of this Nigh lives; it removes the folder then.
+        for folder in self.folders() {
+            // Not empty if a group could not be removed: it is the next sweep's, and so is this.
             let _still_used = fs::remove_dir(folder);
         }
     }
@@ -242,6 +252,7 @@ pub struct Group {
     memory: Box<dyn SandboxMemory>,
     freezer: Option<Freezer>,
     v2: bool,
+    _parents: Arc<Parents>,
 }
 
 impl Group {

@@ -47,10 +47,16 @@ impl Walls {
         matches!(self, Self::UserAndNamespaces { .. } | Self::Namespaces)
     }
 
-    /// True if RLIMIT_NPROC counts the processes of one sandbox and no others.
+    /// How many processes of ours RLIMIT_NPROC counts beside the function's; none if it counts others' too.
     #[must_use]
-    pub const fn bounds_processes(self) -> bool {
-        !matches!(self, Self::None)
+    pub const fn own_processes(self) -> Option<u32> {
+        match self {
+            // The init.
+            Self::UserAndNamespaces { .. } | Self::User { .. } => Some(1),
+            // The keeper is in the user namespace too; the limit is one namespace's since Linux 5.14.
+            Self::Namespaces => Some(2),
+            Self::None => None,
+        }
     }
 
     /// The user of the host it becomes.

@@ -1,7 +1,6 @@
 //! Splits what a sandbox prints into lines, in bounded memory.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ const READ_BYTES: usize = 64 << 10;
 const DRAIN_PATIENCE: Duration = Duration::from_millis(100);
 const DRAIN_POLL: Duration = Duration::from_micros(100);
 
-/// One pipe that a sandbox prints into.
+/// The pipe that a sandbox prints into.
 #[derive(Debug)]
 pub(super) struct Output {
     pipe: pipe::Receiver,
@@ -26,8 +25,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(pipe: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: pipe::Receiver::from_owned_fd(pipe)?, is_passing_on: AtomicBool::new(false) })
+    pub(super) const fn new(pipe: pipe::Receiver) -> Self {
+        Self { pipe, is_passing_on: AtomicBool::new(false) }
     }
 
     /// Reads to the end and gives each line to `sink`.
@@ -132,8 +131,10 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_was_printed_before_has_come_when_the_pipe_is_drained() {
         let (ours, theirs) = io::pipe().unwrap();
-        let (output, sink) =
-            (std::sync::Arc::new(Output::new(ours.into()).unwrap()), std::sync::Arc::new(Sink::default()));
+        let (output, sink) = (
+            std::sync::Arc::new(Output::new(pipe::Receiver::from_owned_fd(ours.into()).unwrap())),
+            std::sync::Arc::new(Sink::default()),
+        );
         let (reader, lines) = (std::sync::Arc::clone(&output), std::sync::Arc::clone(&sink));
         let reader = tokio::spawn(async move { reader.pass_on(&*lines).await });
         for n in 1..=200 {

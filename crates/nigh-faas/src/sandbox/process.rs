@@ -17,7 +17,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nigh_terms::SandboxId;
 use parking_lot::Mutex;
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -26,7 +28,7 @@ use super::control::Control;
 use super::isolation::Isolation;
 use super::launch::{Launch, Report, Walls, encode};
 use super::log_lines::Output;
-use super::slots::{DEFAULT_UIDS, Slot, Slots};
+use super::slots::{DEFAULT_UIDS, Slot, Slots, probe_address};
 use super::supervise::{ProcessSandbox, Running};
 use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
 use crate::cgroup::{CgroupHost, Group};
@@ -167,8 +169,10 @@ impl ProcessEngine {
             join: group.join_files().map(PathBuf::into_os_string).collect(),
             thaw: group.thaw_before_death().map(|(file, word)| (file.into_os_string(), word.to_owned())),
             folders: group.folders().iter().map(|folder| name(folder)).collect(),
-            processes_max: (self.isolation.controls.processes.is_err() && walls.bounds_processes())
-                .then_some(u64::from(spec.pids_max + INIT_PROCESSES)),
+            processes_max: match self.isolation.controls.processes {
+                Ok(()) => None,
+                Err(_) => walls.own_processes().map(|own| u64::from(spec.pids_max + own)),
+            },
         };
         if !walls.has_namespaces() {
             launch.address = lease.slot.address();
@@ -193,16 +197,15 @@ impl ProcessEngine {
         // From here on the group is ended by whoever holds this, on every way out.
         let unfinished = Unfinished(Some((group, lease)));
         let outcome = timeout(START_PATIENCE, start_init(&self.init, &launch)).await;
-        let (keeper, control, listeners) = match outcome {
+        let Begun { keeper, control, output, listeners } = match outcome {
             Ok(Ok(begun)) => begun,
             Ok(Err(failed)) => return Err(failed.into_error(id)),
             Err(_) => return Err(Failed::at("start it", format!("not done in {START_PATIENCE:?}")).into_error(id)),
         };
         let [runtime, data] = listeners.map_err(|error| Failed::at("take the listeners over", error).into_error(id))?;
-        let mut keeper = keeper;
-        let outputs = outputs(&mut keeper).map_err(|error| Failed::at("take its output over", error).into_error(id))?;
+        let output = Output::new(output);
         let Some((group, lease)) = unfinished.finish() else { return Err(SandboxError::Ended(id)) };
-        let running = Running { id, control, keeper, outputs, log: spec.log, group, lease };
+        let running = Running { id, control, keeper, output, log: spec.log, group, lease };
         Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
     }
 }
@@ -269,27 +272,39 @@ impl Failed {
     }
 }
 
-type Listeners = io::Result<[TcpListener; 2]>;
+/// What runs, and how it is spoken with.
+struct Begun {
+    keeper: Child,
+    control: Control,
+    output: Receiver,
+    listeners: io::Result<[TcpListener; 2]>,
+}
 
 /// Starts `nigh-sandbox` and waits until the command runs.
-async fn start_init(init: &Path, launch: &Launch) -> Result<(Child, Control, Listeners), Failed> {
+async fn start_init(init: &Path, launch: &Launch) -> Result<Begun, Failed> {
     let message = encode(launch).map_err(|error| Failed::at("describe it", error))?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(|error| Failed::at("make a socket", error))?;
     let ours = ours
         .set_nonblocking(true)
         .and_then(|()| UnixStream::from_std(ours))
         .map_err(|error| Failed::at("make a socket", error))?;
+    // One pipe for both, so that lines keep their order.
+    let pipe = || -> io::Result<_> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        Ok((Receiver::from_owned_fd(read)?, write.try_clone()?, write))
+    };
+    let (output, copy, write) = pipe().map_err(|error| Failed::at("make a pipe", error))?;
     let mut command = Command::new(init);
     command
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::from(copy))
+        .stderr(Stdio::from(write))
         // A ctrl-C at Nigh's terminal is Nigh's to answer.
         .process_group(0);
     let keeper = command.spawn().map_err(|error| Failed::at(&format!("start {}", init.display()), error))?;
-    // Holds the other end of the socket, whose closing must show when the sandbox ends.
+    // Holds the other ends of the socket and the pipe, whose closing must show when the sandbox ends.
     drop(command);
     let mut ours = ours;
     ours.write_all(&message).await.map_err(|error| Failed::at("describe it", error))?;
@@ -302,14 +317,7 @@ async fn start_init(init: &Path, launch: &Launch) -> Result<(Child, Control, Lis
         Err(error) => return Err(Failed::at("start it", error)),
     }
     let listeners = control.take_listeners();
-    Ok((keeper, control, listeners))
-}
-
-/// Takes the pipes of the sandbox over.
-fn outputs(keeper: &mut Child) -> io::Result<Vec<Output>> {
-    let out = keeper.stdout.take().map(|pipe| Output::new(pipe.into_owned_fd()?));
-    let err = keeper.stderr.take().map(|pipe| Output::new(pipe.into_owned_fd()?));
-    out.into_iter().chain(err).collect()
+    Ok(Begun { keeper, control, output, listeners })
 }
 
 /// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.
@@ -335,15 +343,15 @@ async fn probe(init: &Path, settings: &ProcessSettings) -> (Option<Walls>, Vec<S
             code: OsString::from("/usr"),
             runtime_folders: Vec::new(),
             tmp_bytes: 1 << 20,
-            // The shared loopback network has room for a probe beside a running Nigh's sandboxes.
-            address: if walls.has_namespaces() { OWN_NETWORK } else { Ipv4Addr::new(127, 76, 0, 1) },
+            // On a shared network another Nigh may probe at the same time.
+            address: if walls.has_namespaces() { OWN_NETWORK } else { probe_address(rand::random()) },
             join: Vec::new(),
             thaw: None,
             folders: Vec::new(),
             processes_max: None,
         };
         match timeout(START_PATIENCE, start_init(init, &launch)).await {
-            Ok(Ok((mut keeper, control, _))) => {
+            Ok(Ok(Begun { mut keeper, control, .. })) => {
                 drop(control);
                 let _reaped_later = keeper.wait().await;
                 return (Some(*walls), refused);

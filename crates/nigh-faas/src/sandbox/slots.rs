@@ -13,6 +13,14 @@ use parking_lot::Mutex;
 pub(super) const DEFAULT_UIDS: Range<u32> = 2_000_000_000..2_000_032_768;
 /// The loopback addresses of sandboxes that share the host's network begin so.
 const SHARED_NETWORK: [u8; 2] = [127, 77];
+/// Those of probes begin so: they never meet a sandbox's.
+const PROBES: [u8; 2] = [127, 76];
+
+/// The address of a probe on a shared network.
+pub(super) const fn probe_address(number: u16) -> Ipv4Addr {
+    let [high, low] = number.to_be_bytes();
+    Ipv4Addr::new(PROBES[0], PROBES[1], high, low)
+}
 
 /// Lends slots. The next one begins behind the last, so that a number rests as long as it can.
 #[derive(Debug)]

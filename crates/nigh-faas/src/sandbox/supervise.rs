@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use nigh_terms::SandboxId;
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +33,7 @@ pub(super) struct Running {
     pub(super) id: SandboxId,
     pub(super) control: Control,
     pub(super) keeper: Child,
-    pub(super) outputs: Vec<Output>,
+    pub(super) output: Output,
     pub(super) log: Arc<dyn LogSink>,
     pub(super) group: Group,
     pub(super) lease: Lease,
@@ -44,7 +43,7 @@ pub(super) struct Running {
 pub(super) struct ProcessSandbox {
     id: SandboxId,
     group: Arc<Group>,
-    outputs: Vec<Arc<Output>>,
+    output: Arc<Output>,
     stop: CancellationToken,
     words: mpsc::Sender<u8>,
     stopped: watch::Receiver<bool>,
@@ -55,10 +54,10 @@ pub(super) struct ProcessSandbox {
 impl ProcessSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, outputs, log, group, lease } = running;
-        let outputs: Vec<_> = outputs.into_iter().map(Arc::new).collect();
-        let pipes: Vec<JoinHandle<()>> =
-            outputs.iter().map(|output| pass_on(Arc::clone(output), Arc::clone(&log))).collect();
+        let Running { id, control, keeper, output, log, group, lease } = running;
+        let output = Arc::new(output);
+        let printed = Arc::clone(&output);
+        let passed_on = tokio::spawn(async move { printed.pass_on(&*log).await });
         let group = Arc::new(group);
         let stop = CancellationToken::new();
         let (words, to_say) = mpsc::channel(WORDS_MAX);
@@ -69,9 +68,7 @@ impl ProcessSandbox {
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
             let end = watcher.watch(keeper).await;
-            for pipe in pipes {
-                let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, pipe).await;
-            }
+            let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
             says_end.send_replace(Some(end));
             let removed = tokio::task::spawn_blocking(move || own_group.end()).await;
             if !removed.unwrap_or(false) {
@@ -80,7 +77,7 @@ impl ProcessSandbox {
             drop(lease);
             says_cleared.send_replace(true);
         });
-        Self { id, group, outputs, stop, words, stopped, end, cleared }
+        Self { id, group, output, stop, words, stopped, end, cleared }
     }
 
     /// Has the init stop its processes, or let them run on.
@@ -129,9 +126,7 @@ impl Sandbox for ProcessSandbox {
     }
 
     async fn flush_log(&self) {
-        for output in &self.outputs {
-            output.drained().await;
-        }
+        self.output.drained().await;
     }
 
     async fn destroy(&self) {
@@ -148,10 +143,6 @@ impl Sandbox for ProcessSandbox {
             Err(_runtime_gone) => SandboxEnd::Destroyed,
         }
     }
-}
-
-fn pass_on(output: Arc<Output>, log: Arc<dyn LogSink>) -> JoinHandle<()> {
-    tokio::spawn(async move { output.pass_on(&*log).await })
 }
 
 impl Drop for ProcessSandbox {

@@ -16,6 +16,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getgid, getpid, getuid, pidfd_open, pidfd_send_signal, set_child_subreaper,
-    waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getgid, getpid, getppid, getuid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitpid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 use rustix::thread::UnshareFlags;
@@ -35,6 +36,9 @@ use crate::failure::{Failure, Step as _};
 
 /// How long a cgroup may stay busy after its last process ended.
 const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a dying engine may take from closing its sockets to its end.
+const DEATH_PATIENCE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(2);
 /// How often a frozen sandbox that shall end is thawed.
 const THAW_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -76,6 +80,7 @@ fn receive(control: &mut UnixStream) -> io::Result<Launch> {
 }
 
 fn keep(control: &mut UnixStream) -> Result<(), Failure> {
+    let engine = getppid();
     let launch = receive(control).step("read what the sandbox shall be")?;
     if let Some(uid) = launch.walls.uid() {
         // Opening /dev/stdout inside is opening these again.
@@ -103,7 +108,7 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let null = null().step("open /dev/null")?;
     dup2_stdout(&null).step("let go of the output")?;
     dup2_stderr(&null).step("let go of the output")?;
-    watch(&launch, control, init)
+    watch(&launch, control, engine, init)
 }
 
 /// Root of a namespace that knows one user: whoever started Nigh.
@@ -119,8 +124,8 @@ fn own_user_namespace() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until the engine or the init ends, and ends the rest.
-fn watch(launch: &Launch, control: &UnixStream, init: Pid) -> Result<(), Failure> {
+/// Waits until the engine or the init ends, and ends the rest. `engine` is the process that started this one.
+fn watch(launch: &Launch, control: &UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
     let process = pidfd_open(init, PidfdFlags::empty()).step("watch the init")?;
     loop {
         let mut fds = [PollFd::new(&process, PollFlags::IN), PollFd::new(control, PollFlags::RDHUP)];
@@ -148,6 +153,7 @@ fn watch(launch: &Launch, control: &UnixStream, init: Pid) -> Result<(), Failure
     }
     if engine_is_gone(control) {
         remove(launch);
+        remove_parents(launch, engine);
     }
     Ok(())
 }
@@ -167,7 +173,23 @@ fn remove(launch: &Launch) {
             if Instant::now() > until {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(POLL);
         }
+    }
+}
+
+/// Removes the folders that held the cgroups of all sandboxes, if this was the last and the engine's process is gone:
+/// a living one that only let go of this sandbox wants them for its next.
+fn remove_parents(launch: &Launch, engine: Option<Pid>) {
+    let until = Instant::now() + DEATH_PATIENCE;
+    // A process that dies closes its sockets a moment before its children get another parent.
+    while !launch.folders.is_empty() && Instant::now() < until {
+        if getppid() != engine {
+            for parent in launch.folders.iter().filter_map(|folder| Path::new(folder).parent()) {
+                let _another_lives = fs::remove_dir(parent);
+            }
+            return;
+        }
+        std::thread::sleep(POLL);
     }
 }
