@@ -2,10 +2,12 @@
 # Drives a Lambda door with aws-cli, unmodified, and prints a line a check.
 #
 # Environment: AWS_ENDPOINT_URL_LAMBDA, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY;
-#   NIGH_SDK_RUNTIME (default python3.11): a Python runtime that the door has.
+#   NIGH_SDK_RUNTIME (default python3.11): a Python runtime that the door has;
+#   AWS_CLI (default aws): the program.
 # Exit code: 0 if every check holds, 1 if one fails.
 set -u
 export AWS_DEFAULT_REGION=us-east-1 AWS_MAX_ATTEMPTS=1 AWS_PAGER=
+aws=${AWS_CLI:-aws}
 runtime=${NIGH_SDK_RUNTIME:-python3.11}
 name="cli-$$-$(date +%s)"
 folder=$(mktemp -d) || exit 1
@@ -20,7 +22,7 @@ check() {
     esac
 }
 # cli ARGUMENTS...: what it prints, errors too
-cli() { aws lambda "$@" --output json 2>&1; }
+cli() { "$aws" lambda "$@" --output json 2>&1; }
 
 cat > "$folder/app.py" <<'PY'
 def handler(event, context):
@@ -40,7 +42,7 @@ check "get-function" "\"FunctionName\": \"$name\"" "$(cli get-function --functio
 check "list-functions" "\"FunctionName\": \"$name\"" "$(cli list-functions)"
 check "invoke" '"StatusCode": 200' "$(cli invoke --function-name "$name" --payload "fileb://$folder/n.json" "$folder/out")"
 check "invoke's answer" '{"n": 1}' "$(python3 -c 'import json,sys; print(json.dumps(json.load(open(sys.argv[1]))["echo"]))' "$folder/out")"
-log=$(aws lambda invoke --function-name "$name" --log-type Tail --query LogResult --output text "$folder/out" | base64 -d)
+log=$("$aws" lambda invoke --function-name "$name" --log-type Tail --query LogResult --output text "$folder/out" | base64 -d)
 check "invoke with the log's tail" "a line of the log" "$log"
 check "a handler's error" '"FunctionError": "Unhandled"' \
     "$(cli invoke --function-name "$name" --payload "fileb://$folder/raise.json" "$folder/out")"

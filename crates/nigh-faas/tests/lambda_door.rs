@@ -17,23 +17,24 @@ use tokio::process::Command;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
 
-/// The project's own Python if it is installed, else the machine's.
-fn python() -> String {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/python/bin/python3");
-    if own.exists() { own.to_string_lossy().into_owned() } else { "python3".to_owned() }
+/// A program of the project's own Python environment if it is installed there, else the machine's.
+fn program(name: &str) -> String {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/python/bin").join(name);
+    if own.exists() { own.to_string_lossy().into_owned() } else { name.to_owned() }
 }
 
 async fn can_run(program: &str, arguments: &[&str]) -> bool {
     Command::new(program).args(arguments).output().await.is_ok_and(|output| output.status.success())
 }
 
-async fn run_sdk(door: &Door, program: &str, script: &str) -> Output {
-    Command::new(program)
+async fn run_sdk(door: &Door, interpreter: &str, script: &str) -> Output {
+    Command::new(interpreter)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdk").join(script))
         .env("AWS_ENDPOINT_URL_LAMBDA", format!("http://{}", door.address))
         .env("AWS_ACCESS_KEY_ID", door.key.0.as_str())
         .env("AWS_SECRET_ACCESS_KEY", door.key.1.reveal())
         .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("AWS_CLI", program("aws"))
         .env_remove("NIGH_SDK_REAL")
         .env_remove("NIGH_SDK_RUNTIME")
         .output()
@@ -49,7 +50,7 @@ fn assert_all_held(output: &Output) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn boto3_manages_and_invokes_functions_unmodified() {
-    let python = python();
+    let python = program("python3");
     if !can_run(&python, &["-c", "import boto3"]).await {
         println!("SKIPPED: boto3_manages_and_invokes_functions_unmodified: {python} has no boto3");
         return;
@@ -60,8 +61,9 @@ async fn boto3_manages_and_invokes_functions_unmodified() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn aws_cli_manages_and_invokes_functions_unmodified() {
-    if !can_run("aws", &["--version"]).await {
-        println!("SKIPPED: aws_cli_manages_and_invokes_functions_unmodified: there is no aws on the path");
+    let aws = program("aws");
+    if !can_run(&aws, &["--version"]).await {
+        println!("SKIPPED: aws_cli_manages_and_invokes_functions_unmodified: there is no aws-cli");
         return;
     }
     let door = Door::open().await;

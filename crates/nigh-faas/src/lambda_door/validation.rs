@@ -271,3 +271,67 @@ fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), LambdaError> {
         Err(LambdaError::invalid_parameter("at most 50 tags, keys of 1 to 128 and values of at most 256 characters"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn settings_of(body: &Value) -> Result<FunctionSettings, LambdaError> {
+        update_configuration(body.to_string().as_bytes(), &RuntimeCatalog::new([11])).map(|(settings, _)| settings)
+    }
+
+    #[test]
+    fn each_limit_takes_its_ends_and_nothing_beyond() {
+        for (name, least, most) in [("MemorySize", 128, 10_240), ("Timeout", 1, 900)] {
+            for (value, good) in [(least - 1, false), (least, true), (most, true), (most + 1, false), (-1, false)] {
+                assert_eq!(settings_of(&json!({ name: value })).is_ok(), good, "{name} {value}");
+            }
+        }
+        for (size, good) in [(511, false), (512, true), (10_240, true), (10_241, false)] {
+            assert_eq!(settings_of(&json!({ "EphemeralStorage": { "Size": size } })).is_ok(), good, "{size}");
+        }
+        for (length, good) in [(0, true), (256, true), (257, false)] {
+            assert_eq!(settings_of(&json!({ "Description": "ü".repeat(length) })).is_ok(), good, "{length}");
+        }
+        for (length, good) in [(4094, true), (4095, false)] {
+            let environment = json!({ "Environment": { "Variables": { "AB": "x".repeat(length) } } });
+            assert_eq!(settings_of(&environment).is_ok(), good, "{length}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_mentioned_stays_and_what_is_emptied_is_empty() {
+        assert_eq!(settings_of(&json!({})), Ok(FunctionSettings::default()));
+        let emptied = settings_of(&json!({ "Environment": {}, "Description": "" })).unwrap();
+        assert_eq!(emptied.environment, Some(BTreeMap::new()));
+        assert_eq!(emptied.description, Some(String::new()));
+        let set = settings_of(&json!({ "MemorySize": 256, "Timeout": 5, "Runtime": "python3.11" })).unwrap();
+        assert_eq!((set.memory, set.timeout), (Some(ByteSize::mib(256)), Some(Duration::from_secs(5))));
+        assert_eq!(set.runtime.unwrap().1, "python3.11");
+    }
+
+    #[test]
+    fn what_cannot_be_done_here_is_refused_unless_it_asks_for_nothing() {
+        for (name, nothing, something) in [
+            ("Layers", json!([]), json!(["arn"])),
+            ("FileSystemConfigs", json!([]), json!([{}])),
+            ("VpcConfig", json!({ "SubnetIds": [] }), json!({ "SubnetIds": ["subnet"] })),
+            ("ImageConfig", json!({}), json!({ "Command": ["x"] })),
+            ("DeadLetterConfig", json!({ "TargetArn": "" }), json!({ "TargetArn": "arn" })),
+            ("SnapStart", json!({ "ApplyOn": "None" }), json!({ "ApplyOn": "PublishedVersions" })),
+        ] {
+            assert_eq!(settings_of(&json!({ name: nothing })), Ok(FunctionSettings::default()), "{name}");
+            let refused = settings_of(&json!({ name: something })).unwrap_err();
+            assert!(refused.message.starts_with(name), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn every_reserved_variable_is_named_in_the_refusal() {
+        for key in RESERVED_KEYS {
+            let refused = settings_of(&json!({ "Environment": { "Variables": { key: "x" } } })).unwrap_err();
+            assert!(refused.message.contains(key), "{refused:?}");
+        }
+    }
+}
