@@ -43,6 +43,20 @@ impl Connection {
     /// # Errors
     /// If the connection breaks or the reply is no success.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<u64> {
+        self.reply(request, |_| ()).map(|(_, length)| length)
+    }
+
+    /// As `exchange`, and gives the reply's head and body.
+    ///
+    /// # Errors
+    /// If the connection breaks or the reply is no success.
+    pub fn fetch(&mut self, request: &[u8]) -> io::Result<(String, Vec<u8>)> {
+        let mut body = Vec::new();
+        let (head, _) = self.reply(request, |piece| body.extend_from_slice(piece))?;
+        Ok((head, body))
+    }
+
+    fn reply(&mut self, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<(String, u64)> {
         self.stream.write_all(request)?;
         let mut filled = 0;
         let head = loop {
@@ -63,16 +77,20 @@ impl Connection {
             let body = String::from_utf8_lossy(&self.buffer[head..filled]);
             return Err(io::Error::other(format!("{} {body}", text.lines().next().unwrap_or_default())));
         }
-        let length = content_length(&text).ok_or_else(|| io::Error::other("the reply has no content-length"))?;
+        // A reply that may have no body (204) says no length.
+        let length = content_length(&text).unwrap_or_default();
+        let text = text.into_owned();
+        take(&self.buffer[head..filled]);
         let mut missing = length.saturating_sub((filled - head) as u64);
         while missing > 0 {
             let read = self.stream.read(&mut self.buffer)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
+            take(&self.buffer[..read]);
             missing = missing.saturating_sub(read as u64);
         }
-        Ok(length)
+        Ok((text, length))
     }
 }
 
@@ -81,10 +99,16 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 fn content_length(head: &str) -> Option<u64> {
+    header(head, "content-length").and_then(|value| value.parse().ok())
+}
+
+/// The value of the header `name` in a message's head.
+#[must_use]
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines()
         .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .and_then(|(_, value)| value.trim().parse().ok())
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
 }
 
 /// Runs `clients` connections for `length`, each sending `request` again as soon as it has its reply.

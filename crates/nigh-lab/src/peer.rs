@@ -1,5 +1,6 @@
 //! The servers that experiments compare with: real ones, started on free ports, ended with us.
 
+pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
 
