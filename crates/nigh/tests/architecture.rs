@@ -57,6 +57,9 @@ fn the_vocabulary_touches_nothing() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("nigh-terms/Cargo.toml");
     let manifest: toml::Table = std::fs::read_to_string(manifest).unwrap().parse().unwrap();
     for import in manifest["dependencies"].as_table().unwrap().keys() {
-        assert!(!["tokio", "rustix", "libc", "hyper", "redb"].contains(&import.as_str()), "nigh-terms does I/O by {import}");
+        assert!(
+            !["tokio", "rustix", "libc", "hyper", "redb"].contains(&import.as_str()),
+            "nigh-terms does I/O by {import}"
+        );
     }
 }

@@ -60,7 +60,7 @@ impl BareRuntime {
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, PeerError> {
         Self::try_start(python, code, handler, environment)
-            .map_err(|error| PeerError::Start { peer: PEER, reason: error.to_string() })
+            .map_err(|error| PeerError::Failed { peer: PEER, reason: error.to_string() })
     }
 
     fn try_start(

@@ -13,13 +13,14 @@ const PEER: &str = "canned C server";
 /// # Errors
 /// If there is no C compiler, or it does not start.
 pub fn start(folder: &Path) -> Result<PeerProcess, PeerError> {
-    let failed = |reason: String| PeerError::Start { peer: PEER, reason };
+    let failed = |reason: String| PeerError::Failed { peer: PEER, reason };
     let (source, program) = (folder.join("canned.c"), folder.join("canned"));
     std::fs::write(&source, SOURCE).map_err(|error| failed(error.to_string()))?;
     let compiled = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).output();
     let output = compiled.map_err(|error| PeerError::NotInstalled {
-        peer: "a C compiler",
-        hint: format!("install gcc ({error})"),
+        peer: PEER,
+        missing: format!("the C compiler `cc` ({error})"),
+        hint: "install gcc".to_owned(),
     })?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
