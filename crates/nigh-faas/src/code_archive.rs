@@ -282,9 +282,8 @@ fn sync_tree(tree: &Tree, into: &Path) -> Result<(), ArchiveError> {
     let each = tree.len() <= SYNC_EACH_MAX;
     let paths = tree.keys().map(|path| into.join(path)).filter(|_| each).chain([into.to_owned()]);
     for path in paths {
-        let synced = File::open(&path).and_then(|file| {
-            if each { file.sync_all() } else { rustix::fs::syncfs(&file).map_err(io::Error::from) }
-        });
+        let synced = File::open(&path)
+            .and_then(|file| if each { file.sync_all() } else { rustix::fs::syncfs(&file).map_err(io::Error::from) });
         synced.map_err(|source| ArchiveError::Io { path, source })?;
     }
     Ok(())

@@ -325,7 +325,8 @@ fn mac(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
 }
 
 fn is_lower_token(name: &str) -> bool {
-    name.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-_.!~*'+^`|#$%&".contains(&octet))
+    name.bytes()
+        .all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-_.!~*'+^`|#$%&".contains(&octet))
 }
 
 fn hex_digest(text: &str) -> Option<[u8; 32]> {

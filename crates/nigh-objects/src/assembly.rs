@@ -65,7 +65,9 @@ pub(crate) fn check_number(number: u32) -> Result<(), ObjectError> {
     if (1..=PARTS_MAX).contains(&number) {
         Ok(())
     } else {
-        Err(ObjectError::InvalidArgument(format!("Part number must be an integer between 1 and {PARTS_MAX}, inclusive")))
+        Err(ObjectError::InvalidArgument(format!(
+            "Part number must be an integer between 1 and {PARTS_MAX}, inclusive"
+        )))
     }
 }
 
@@ -122,11 +124,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(|pair| Some((digit(pair[0])? << 4 | digit(*pair.get(1)?)?) as u8)).collect()
 }
 
-fn checksum_of(
-    parts: &[PartInfo],
-    algorithm: ChecksumAlgorithm,
-    over: ChecksumType,
-) -> Result<Checksum, ObjectError> {
+fn checksum_of(parts: &[PartInfo], algorithm: ChecksumAlgorithm, over: ChecksumType) -> Result<Checksum, ObjectError> {
     let mut raws = Vec::with_capacity(parts.len());
     for part in parts {
         let carried = part.checksum.as_ref().filter(|checksum| checksum.algorithm == algorithm);
@@ -181,11 +179,7 @@ mod tests {
     fn named(parts: &[PartInfo]) -> Vec<CompletedPart> {
         parts
             .iter()
-            .map(|part| CompletedPart {
-                number: part.number,
-                etag: part.etag.clone(),
-                checksum: part.checksum.clone(),
-            })
+            .map(|part| CompletedPart { number: part.number, etag: part.etag.clone(), checksum: part.checksum.clone() })
             .collect()
     }
 
@@ -201,10 +195,7 @@ mod tests {
     #[test]
     fn the_entity_tag_is_the_md5_of_md5s() {
         // Computed by Python's hashlib: md5(md5(b"a" * 5 MiB).digest() + md5(b"b").digest()).
-        let parts = [
-            part(1, &vec![b'a'; MIN], ChecksumAlgorithm::Sha256),
-            part(7, b"b", ChecksumAlgorithm::Sha256),
-        ];
+        let parts = [part(1, &vec![b'a'; MIN], ChecksumAlgorithm::Sha256), part(7, b"b", ChecksumAlgorithm::Sha256)];
         let whole = put(&named(&parts), &parts, None).unwrap();
         assert_eq!(whole.etag.0, "e5a8c5272b26fc10581a21089559b006-2");
         assert_eq!((whole.numbers, whole.lengths, whole.size), (vec![1, 7], vec![MIN as u64, 1], MIN as u64 + 1));

@@ -33,10 +33,7 @@ impl Cost {
     }
 
     pub(crate) const fn minus(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes.saturating_sub(other.bytes),
-            segments: self.segments.saturating_sub(other.segments),
-        }
+        Self { bytes: self.bytes.saturating_sub(other.bytes), segments: self.segments.saturating_sub(other.segments) }
     }
 
     const fn fits(self, room: Self) -> bool {
@@ -293,7 +290,7 @@ mod tests {
         assert_eq!(flight, 7);
         assert_eq!(cache.lookup(&object, |_| true, || 8), Lookup::Join(7));
         assert!(cache.reserve(bytes(10), Cost::default()).0);
-        assert_eq!(cache.fetched(&object, fetch, Some((42, bytes(10)))), []);
+        assert_eq!(cache.fetched(&object, fetch, Some((42, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 9), Lookup::Hit(42));
         assert_eq!(cache.reserved(), Cost::default());
     }
@@ -312,12 +309,12 @@ mod tests {
         assert!(cache.reserve(bytes(10), Cost::default()).0);
         assert_eq!(cache.begin_write(&object), None);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
-        assert_eq!(cache.end_write(&object, None), []);
+        assert_eq!(cache.end_write(&object, None), Vec::<u64>::new());
         let new = lead(&mut cache, &object);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert!(matches!(cache.lookup(&object, |_| true, || 0), Lookup::Join(_)), "the new fetch is still on");
         assert!(cache.reserve(bytes(10), Cost::default()).0);
-        assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), []);
+        assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Hit(2));
     }
 

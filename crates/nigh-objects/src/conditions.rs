@@ -31,14 +31,6 @@ pub(crate) fn check_read(conditions: &ReadConditions, meta: &ObjectMeta) -> Resu
     Ok(())
 }
 
-/// Whether the source of a copy may be read: as `check_read`, but what is not modified fails too.
-///
-/// # Errors
-/// `PreconditionFailed`.
-pub(crate) fn check_source(conditions: &ReadConditions, meta: &ObjectMeta) -> Result<(), ObjectError> {
-    check_read(conditions, meta).map_err(source_error)
-}
-
 /// A failed read condition as it is said of a copy's source, where nothing can be "not modified".
 pub(crate) fn source_error(error: ObjectError) -> ObjectError {
     match error {

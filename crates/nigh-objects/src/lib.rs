@@ -12,6 +12,8 @@ mod conditions;
 mod digest;
 mod error;
 mod event;
+#[cfg(test)]
+mod gated_store;
 mod listing;
 mod memory;
 mod meter;

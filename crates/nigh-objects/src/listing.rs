@@ -93,11 +93,8 @@ impl RollUp {
         if at_end {
             return None;
         }
-        self.batch = if skipped * 2 > self.batch {
-            (self.batch / 4).max(BATCH_MIN)
-        } else {
-            (self.batch * 2).min(BATCH_MAX)
-        };
+        self.batch =
+            if skipped * 2 > self.batch { (self.batch / 4).max(BATCH_MIN) } else { (self.batch * 2).min(BATCH_MAX) };
         Some(self.question())
     }
 

@@ -7,14 +7,17 @@
 mod copies;
 mod multipart;
 mod reads;
+#[cfg(test)]
+mod tests;
 mod writes;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nigh_engine::Ledger;
-use nigh_terms::{BucketName, ByteSize, Clock, ObjectKey, Principal, ShardId, Token};
+use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token};
 use parking_lot::Mutex;
 
 use crate::attributes::check_tags;
@@ -33,6 +36,9 @@ use crate::{
 
 /// The one shard of a node alone.
 const SHARD: ShardId = ShardId(0);
+
+/// Buckets whose existence is remembered.
+const BUCKETS_MAX: usize = 10_000;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +74,9 @@ struct Inner {
     order: WriteOrder,
     spool: Spool,
     uploads: Uploads,
+    /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
+    /// is gone since is refused by the store.
+    buckets: Mutex<HashSet<(Namespace, BucketName)>>,
     meter: Arc<Meter>,
 }
 
@@ -102,13 +111,7 @@ async fn to_the_end<T: Send + 'static>(
 
 impl Inner {
     fn begin(&self, who: &Principal, bucket: &BucketName, key: Option<&ObjectKey>) -> DataCall {
-        DataCall::begin(
-            Arc::clone(&self.observers),
-            Arc::clone(&self.clock),
-            who.clone(),
-            bucket.clone(),
-            key.cloned(),
-        )
+        DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
 
     /// Frees what left the cache, outside its lock, and tells the meter.
@@ -138,6 +141,21 @@ impl Inner {
             self.settle(dropped);
         }
         granted.then(|| Reservation { inner: Arc::clone(self), cost })
+    }
+
+    /// Refuses a bucket that is not there.
+    async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
+        let name = (who.namespace.clone(), bucket.clone());
+        if self.buckets.lock().contains(&name) {
+            return Ok(());
+        }
+        self.store.head_bucket(&who.namespace, bucket).await?;
+        let mut buckets = self.buckets.lock();
+        if buckets.len() >= BUCKETS_MAX {
+            buckets.clear();
+        }
+        buckets.insert(name);
+        Ok(())
     }
 
     /// The object's metadata as it is now.
@@ -199,6 +217,7 @@ impl ObjectMemory {
             order: WriteOrder::default(),
             spool,
             uploads,
+            buckets: Mutex::default(),
             meter,
         })))
     }
@@ -252,6 +271,7 @@ impl ObjectMemory {
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.store.delete_bucket(&who.namespace, bucket).await?;
+        self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
             self.0.end_upload(upload).await?;
         }

@@ -181,7 +181,8 @@ fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> ObjectError {
 
 fn memfd() -> Result<File, ObjectError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memfd = rustix::fs::memfd_create("nigh-segment", flags).map_err(|error| failed("memfd_create")(error.into()))?;
+    let memfd =
+        rustix::fs::memfd_create("nigh-segment", flags).map_err(|error| failed("memfd_create")(error.into()))?;
     Ok(File::from(memfd))
 }
 
@@ -211,7 +212,8 @@ impl Filling {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-        rustix::fs::fcntl_add_seals(self.file.as_fd(), seals).map_err(|error| failed("seal a segment")(error.into()))?;
+        rustix::fs::fcntl_add_seals(self.file.as_fd(), seals)
+            .map_err(|error| failed("seal a segment")(error.into()))?;
         let map = if self.length == 0 {
             None
         } else {

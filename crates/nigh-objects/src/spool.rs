@@ -42,6 +42,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
 #[derive(Clone, Debug)]
 pub(crate) struct Spool {
     folder: Arc<Path>,
+    /// Tells the files of one opening from those of another, whose removal may come late.
+    opening: uuid::Uuid,
     files: Arc<AtomicU64>,
 }
 
@@ -104,17 +106,21 @@ impl Spool {
             std::fs::create_dir_all(&opened).map_err(failed("make the spool"))?;
             for entry in std::fs::read_dir(&opened).map_err(failed("read the spool"))? {
                 let path = entry.map_err(failed("read the spool"))?.path();
-                std::fs::remove_file(&path).map_err(failed("empty the spool"))?;
+                match std::fs::remove_file(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed("empty the spool")(error)),
+                    _ => {}
+                }
             }
             Ok(())
         })
         .await?;
-        Ok(Self { folder: folder.into(), files: Arc::default() })
+        Ok(Self { folder: folder.into(), opening: uuid::Uuid::new_v4(), files: Arc::default() })
     }
 
     /// A new, empty file. Blocks.
     pub(crate) fn create(&self) -> Result<(SpoolFile, File), ObjectError> {
-        let path = self.folder.join(format!("body-{}", self.files.fetch_add(1, Ordering::Relaxed)));
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(format!("{}-{number}", self.opening.simple()));
         let file = File::create_new(&path).map_err(failed("make a file in the spool"))?;
         Ok((SpoolFile { path }, file))
     }

@@ -131,6 +131,9 @@ impl Uploads {
     /// The uploads in `folder`. One that cannot be read stays where it is and is named in the log. Blocks.
     pub(crate) fn open(folder: PathBuf) -> Result<Self, ObjectError> {
         fs::create_dir_all(&folder).map_err(failed("make the folder of uploads"))?;
+        if let Some(parent) = folder.parent() {
+            sync_folder(parent)?;
+        }
         let mut open = HashMap::new();
         for entry in fs::read_dir(&folder).map_err(failed("read the folder of uploads"))? {
             let path = entry.map_err(failed("read the folder of uploads"))?.path();
@@ -141,7 +144,9 @@ impl Uploads {
             }
             match Upload::read(&path) {
                 Ok(upload) => drop(open.insert(upload.id.clone(), Arc::new(upload))),
-                Err(reason) => tracing::warn!(path = %path.display(), reason, "an upload cannot be read; it is left out"),
+                Err(reason) => {
+                    tracing::warn!(path = %path.display(), reason, "an upload cannot be read; it is left out")
+                }
             }
         }
         Ok(Self { folder, open: RwLock::new(open) })
@@ -174,9 +179,7 @@ impl Uploads {
     pub(crate) fn list(&self, namespace: &Namespace, bucket: &BucketName, prefix: &str) -> Vec<Arc<Upload>> {
         let matches = |upload: &&Arc<Upload>| {
             let manifest = &upload.manifest;
-            manifest.namespace == *namespace
-                && manifest.bucket == *bucket
-                && manifest.key.as_str().starts_with(prefix)
+            manifest.namespace == *namespace && manifest.bucket == *bucket && manifest.key.as_str().starts_with(prefix)
         };
         let mut uploads: Vec<Arc<Upload>> = self.open.read().values().filter(matches).cloned().collect();
         uploads.sort_by(|a, b| {
@@ -373,14 +376,8 @@ mod tests {
         let uploads = Uploads::open(folder.path().to_owned()).unwrap();
         let id = uploads.begin(manifest()).unwrap();
         let upload = uploads.find(&id, &object()).unwrap();
-        let part = Part {
-            number: 1,
-            file: 1,
-            size: 5,
-            etag: ETag(String::new()),
-            modified: Timestamp(0),
-            checksum: None,
-        };
+        let part =
+            Part { number: 1, file: 1, size: 5, etag: ETag(String::new()), modified: Timestamp(0), checksum: None };
         fs::write(folder.path().join(&id.0).join(part.data()), b"1234").unwrap();
         upload.parts.lock().insert(1, part);
         assert!(matches!(upload.files(&[1]), Err(ObjectError::InvalidPart(1))));

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName};
-use nigh_objects::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue};
+use nigh_objects::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
 use s3s::{S3Result, TrailingHeaders};
 
 use crate::error::invalid_request;
@@ -21,13 +21,7 @@ static TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 
 /// The header, or trailer, that carries a value of `algorithm`.
 pub(crate) const fn header_name(algorithm: ChecksumAlgorithm) -> HeaderName {
-    HeaderName::from_static(match algorithm {
-        ChecksumAlgorithm::Crc32 => "x-amz-checksum-crc32",
-        ChecksumAlgorithm::Crc32c => "x-amz-checksum-crc32c",
-        ChecksumAlgorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
-        ChecksumAlgorithm::Sha1 => "x-amz-checksum-sha1",
-        ChecksumAlgorithm::Sha256 => "x-amz-checksum-sha256",
-    })
+    HeaderName::from_static(algorithm.header())
 }
 
 /// As S3's documents name it.
@@ -100,14 +94,17 @@ fn trailer_claim(announced: &str, trailers: Option<TrailingHeaders>) -> S3Result
     Ok(ChecksumClaim { algorithm, value: ClaimedValue::Trailer(Box::new(value)) })
 }
 
-/// True if `value` is a checksum of parts' checksums.
-pub(crate) fn is_composite(checksum: &Checksum) -> bool {
-    checksum.value.contains('-')
+/// How headers and documents name what a checksum covers.
+pub(crate) const fn type_name(covers: ChecksumType) -> &'static str {
+    match covers {
+        ChecksumType::Composite => "COMPOSITE",
+        ChecksumType::FullObject => "FULL_OBJECT",
+    }
 }
 
-/// How `x-amz-checksum-type` and documents name what `checksum` covers.
+/// The same for `checksum`.
 pub(crate) fn kind(checksum: &Checksum) -> &'static str {
-    if is_composite(checksum) { "COMPOSITE" } else { "FULL_OBJECT" }
+    type_name(checksum.covers())
 }
 
 /// Writes a checksum into the five fields that each of `s3s`'s documents has for it.
@@ -127,21 +124,30 @@ macro_rules! fill_checksum {
 }
 pub(crate) use fill_checksum;
 
-/// The checksums among the five fields of one of `s3s`'s documents.
-macro_rules! stated_checksums {
+/// The checksum among the five fields of one of `s3s`'s documents: one at most.
+macro_rules! stated_checksum {
     ($document:expr) => {
-        [
-            (nigh_objects::ChecksumAlgorithm::Crc32, $document.checksum_crc32.as_deref()),
-            (nigh_objects::ChecksumAlgorithm::Crc32c, $document.checksum_crc32c.as_deref()),
-            (nigh_objects::ChecksumAlgorithm::Crc64Nvme, $document.checksum_crc64nvme.as_deref()),
-            (nigh_objects::ChecksumAlgorithm::Sha1, $document.checksum_sha1.as_deref()),
-            (nigh_objects::ChecksumAlgorithm::Sha256, $document.checksum_sha256.as_deref()),
-        ]
-        .into_iter()
-        .filter_map(|(algorithm, value)| Some((algorithm, value?)))
+        $crate::checksum_headers::one_of([
+            (nigh_objects::ChecksumAlgorithm::Crc32, &$document.checksum_crc32),
+            (nigh_objects::ChecksumAlgorithm::Crc32c, &$document.checksum_crc32c),
+            (nigh_objects::ChecksumAlgorithm::Crc64Nvme, &$document.checksum_crc64nvme),
+            (nigh_objects::ChecksumAlgorithm::Sha1, &$document.checksum_sha1),
+            (nigh_objects::ChecksumAlgorithm::Sha256, &$document.checksum_sha256),
+        ])
     };
 }
-pub(crate) use stated_checksums;
+pub(crate) use stated_checksum;
+
+/// The one that has a value; two are refused.
+pub(crate) fn one_of(fields: [(ChecksumAlgorithm, &Option<String>); 5]) -> S3Result<Option<Checksum>> {
+    let mut stated =
+        fields.into_iter().filter_map(|(algorithm, value)| Some(Checksum { algorithm, value: value.clone()? }));
+    let first = stated.next();
+    match stated.next() {
+        None => Ok(first),
+        Some(_) => Err(invalid_request("expecting a single checksum of one object or part")),
+    }
+}
 
 #[cfg(test)]
 mod tests {

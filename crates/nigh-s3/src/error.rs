@@ -66,6 +66,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::EntityTooSmall { .. } => S3Error::with_message(Code::EntityTooSmall, message),
         ObjectError::InvalidPart(_) => S3Error::with_message(Code::InvalidPart, message),
         ObjectError::InvalidPartOrder => S3Error::with_message(Code::InvalidPartOrder, message),
+        ObjectError::InvalidRequest(_) => S3Error::with_message(Code::InvalidRequest, message),
         ObjectError::InvalidArgument(_) => S3Error::with_message(Code::InvalidArgument, message),
         ObjectError::InvalidTag(_) => S3Error::with_message(Code::InvalidTag, message),
         ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),

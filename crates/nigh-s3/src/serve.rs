@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,35 +53,54 @@ impl Default for DoorLimits {
     }
 }
 
+/// Where connections come from.
+trait Listener: Send + Sync {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// The next one, ready to be served.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        // Without it a small answer waits for the acknowledgement of the one before it: 40 ms.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
 impl S3Door {
     /// Serves connections of `listener` until `stop`, then lets requests under way finish, for `limits.drain` at most.
     pub async fn serve_tcp(self, listener: TcpListener, stop: CancellationToken) {
-        self.serve(stop, async || {
-            let (stream, _) = listener.accept().await?;
-            // Without it a small answer waits for the acknowledgement of the one before it: 40 ms.
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        })
-        .await;
+        self.serve(listener, stop).await;
     }
 
     /// The same, over a Unix socket.
     pub async fn serve_unix(self, listener: UnixListener, stop: CancellationToken) {
-        self.serve(stop, async || Ok(listener.accept().await?.0)).await;
+        self.serve(listener, stop).await;
     }
 
-    async fn serve<S>(self, stop: CancellationToken, accept: impl AsyncFn() -> io::Result<S>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn serve<L: Listener>(self, listener: L, stop: CancellationToken) {
         let tracker = TaskTracker::new();
         loop {
             let next = async {
-                // The permit first: whoever finds none waits in the backlog, not in our memory.
-                let permit = std::sync::Arc::clone(&self.connections).acquire_owned().await;
-                (permit, accept().await)
+                let accepted = listener.next().await;
+                // One accepted connection waits here at most; those behind it wait in the kernel's backlog.
+                (accepted, Arc::clone(&self.connections).acquire_owned().await)
             };
-            let (permit, accepted) = tokio::select! {
+            let (accepted, permit) = tokio::select! {
                 () = stop.cancelled() => break,
                 next = next => next,
             };
@@ -95,6 +115,8 @@ impl S3Door {
                 }
             }
         }
+        // From here on connections are refused, and not left in a backlog that nobody reads.
+        drop(listener);
         tracker.close();
         tracker.wait().await;
     }

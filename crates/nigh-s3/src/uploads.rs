@@ -1,18 +1,21 @@
 //! Multipart uploads.
 
-use nigh_objects::{ChecksumAlgorithm, ETag, MultipartRequest, PartInfo, UploadId, UploadInfo};
+use nigh_objects::{
+    ChecksumAlgorithm, ChecksumType as Covers, CompleteRequest, CompletedPart, ETag, MultipartRequest, PartInfo,
+    UploadId, UploadInfo,
+};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumAlgorithm as WireAlgorithm, ChecksumType,
-    CommonPrefix, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, CopyPartResult,
-    CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag as WireETag, Initiator, ListMultipartUploadsInput,
-    ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part, StorageClass,
-    UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+    CommonPrefix, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart as WirePart,
+    CopyPartResult, CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag as WireETag, Initiator,
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, Part,
+    StorageClass, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::buckets::owner;
-use crate::checksum_headers::{self, fill_checksum, kind, stated_checksums, wire_name};
-use crate::error::{invalid_argument, invalid_request, not_implemented, s3_error, upload_error};
+use crate::checksum_headers::{self, fill_checksum, kind, stated_checksum, type_name, wire_name};
+use crate::error::{invalid_argument, invalid_request, s3_error, upload_error};
 use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
 use crate::listing::{Names, page_size};
 use crate::objects::{copy_error, described, source};
@@ -23,35 +26,18 @@ fn part_number(number: i32) -> S3Result<u32> {
     u32::try_from(number).ok().filter(|number| (1..=PART_NUMBER_MAX).contains(number)).ok_or_else(part_number_error)
 }
 
-/// What an upload's checksum covers by default (S3 User Guide, "Checking object integrity").
-const fn default_kind(algorithm: ChecksumAlgorithm) -> &'static str {
-    match algorithm {
-        ChecksumAlgorithm::Crc64Nvme => ChecksumType::FULL_OBJECT,
-        _ => ChecksumType::COMPOSITE,
-    }
-}
-
-/// What the checksum of an upload will cover, of what its beginning asks for.
-fn checksum_kind(algorithm: Option<ChecksumAlgorithm>, asked: Option<&str>) -> S3Result<Option<&'static str>> {
-    let Some(algorithm) = algorithm else {
-        return match asked {
-            None => Ok(None),
-            Some(_) => Err(invalid_request("x-amz-checksum-type needs x-amz-checksum-algorithm")),
-        };
-    };
-    let default = default_kind(algorithm);
-    match asked {
-        None => Ok(Some(default)),
-        Some(asked) if asked == default => Ok(Some(default)),
-        Some(ChecksumType::FULL_OBJECT)
-            if matches!(algorithm, ChecksumAlgorithm::Crc32 | ChecksumAlgorithm::Crc32c) =>
-        {
-            Err(not_implemented("a checksum of the full object over parts, but for CRC64NVME,"))
+/// What the checksum of an upload covers: what its beginning asks for, or what S3 takes for `algorithm` (S3 User
+/// Guide, "Checking object integrity"). The memory refuses what does not go together.
+fn covers(algorithm: Option<ChecksumAlgorithm>, asked: Option<&str>) -> S3Result<Option<Covers>> {
+    match (algorithm, asked) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(invalid_request("x-amz-checksum-type needs x-amz-checksum-algorithm")),
+        (Some(_), Some(ChecksumType::COMPOSITE)) => Ok(Some(Covers::Composite)),
+        (Some(_), Some(ChecksumType::FULL_OBJECT)) | (Some(ChecksumAlgorithm::Crc64Nvme), None) => {
+            Ok(Some(Covers::FullObject))
         }
-        Some(asked) => Err(invalid_request(format!(
-            "The {asked} checksum type cannot be used with the {} checksum algorithm.",
-            wire_name(algorithm)
-        ))),
+        (Some(_), None) => Ok(Some(Covers::Composite)),
+        (Some(_), Some(_)) => Err(invalid_argument("x-amz-checksum-type is COMPOSITE or FULL_OBJECT")),
     }
 }
 
@@ -70,10 +56,10 @@ pub(crate) async fn create(
         .as_ref()
         .map(|algorithm| checksum_headers::algorithm(algorithm.as_str()))
         .transpose()?;
-    let kind = checksum_kind(checksum, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
+    let checksum_type = covers(checksum, input.checksum_type.as_ref().map(ChecksumType::as_str))?;
     let upload = handlers
         .memory()
-        .create_upload(&who, &bucket, &key, MultipartRequest { attributes, tags, checksum })
+        .create_upload(&who, &bucket, &key, MultipartRequest { attributes, tags, checksum, checksum_type })
         .await
         .map_err(s3_error)?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -81,7 +67,7 @@ pub(crate) async fn create(
         key: Some(input.key),
         upload_id: Some(upload.0),
         checksum_algorithm: checksum.map(|algorithm| WireAlgorithm::from_static(wire_name(algorithm))),
-        checksum_type: kind.map(ChecksumType::from_static),
+        checksum_type: checksum_type.map(|covers| ChecksumType::from_static(type_name(covers))),
         ..CreateMultipartUploadOutput::default()
     }))
 }
@@ -156,7 +142,11 @@ pub(crate) async fn list_parts(
     let upload = UploadId(input.upload_id);
     let (parts, more) =
         handlers.memory().list_parts(&who, &bucket, &key, &upload, after, limit).await.map_err(s3_error)?;
-    let checksum = parts.iter().find_map(|part| part.checksum.as_ref()).map(|checksum| checksum.algorithm);
+    // What the upload was begun with stands in the list of uploads only.
+    let uploads = handlers.memory().list_uploads(&who, &bucket, key.as_str()).await.map_err(s3_error)?;
+    let begun = uploads.into_iter().find(|begun| begun.upload == upload);
+    let checksum = begun.as_ref().and_then(|begun| begun.checksum);
+    let covers = begun.as_ref().and_then(|begun| begun.checksum_type);
     let owner = owner(&who.namespace);
     Ok(S3Response::new(ListPartsOutput {
         bucket: Some(input.bucket),
@@ -170,7 +160,7 @@ pub(crate) async fn list_parts(
         owner: Some(owner),
         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
         checksum_algorithm: checksum.map(|algorithm| WireAlgorithm::from_static(wire_name(algorithm))),
-        checksum_type: checksum.map(|algorithm| ChecksumType::from_static(default_kind(algorithm))),
+        checksum_type: covers.map(|covers| ChecksumType::from_static(type_name(covers))),
         parts: Some(parts.into_iter().map(part_document).collect()),
         ..ListPartsOutput::default()
     }))
@@ -273,13 +263,14 @@ pub(crate) async fn list(
         match entry {
             Entry::Prefix(common) => prefixes.push(CommonPrefix { prefix: Some(names.write(&common)) }),
             Entry::Upload(upload) => uploads.push(MultipartUpload {
+                checksum_algorithm: upload.checksum.map(|checksum| WireAlgorithm::from_static(wire_name(checksum))),
+                checksum_type: upload.checksum_type.map(|covers| ChecksumType::from_static(type_name(covers))),
                 initiated: Some(wire_date(upload.initiated)),
                 initiator: Some(Initiator { display_name: owner.display_name.clone(), id: owner.id.clone() }),
                 key: Some(names.write(upload.key.as_str())),
                 owner: Some(owner.clone()),
                 storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
                 upload_id: Some(upload.upload.0),
-                ..MultipartUpload::default()
             }),
         }
     }
@@ -301,7 +292,7 @@ pub(crate) async fn list(
 }
 
 /// The parts that a completion names, in its order.
-fn completed_parts(parts: &[CompletedPart]) -> S3Result<Vec<(u32, ETag)>> {
+fn completed_parts(parts: &[WirePart]) -> S3Result<Vec<CompletedPart>> {
     let malformed = || {
         S3Error::with_message(
             S3ErrorCode::MalformedXML,
@@ -315,33 +306,10 @@ fn completed_parts(parts: &[CompletedPart]) -> S3Result<Vec<(u32, ETag)>> {
         .iter()
         .map(|part| {
             let number = part_number(part.part_number.ok_or_else(malformed)?)?;
-            let etag = part.e_tag.as_ref().ok_or_else(malformed)?;
-            Ok((number, ETag(etag.value().to_owned())))
+            let etag = ETag(part.e_tag.as_ref().ok_or_else(malformed)?.value().to_owned());
+            Ok(CompletedPart { number, etag, checksum: stated_checksum!(part)? })
         })
         .collect()
-}
-
-/// Checks what a completion says of its parts beyond their entity tags: checksums, and the object's size. Pure.
-fn check_parts(stated: &[CompletedPart], size: Option<i64>, uploaded: &[PartInfo]) -> S3Result<()> {
-    let mut total = 0;
-    for part in stated {
-        let number = part_number(part.part_number.unwrap_or_default())?;
-        let invalid = || s3_error(nigh_objects::ObjectError::InvalidPart(number));
-        let place = uploaded.binary_search_by_key(&number, |part| part.number).map_err(|_| invalid())?;
-        total += uploaded[place].size;
-        for (algorithm, value) in stated_checksums!(part) {
-            let kept = uploaded[place].checksum.as_ref();
-            if kept.is_none_or(|kept| kept.algorithm != algorithm || kept.value != value) {
-                return Err(invalid());
-            }
-        }
-    }
-    if size.is_some_and(|size| u64::try_from(size) != Ok(total)) {
-        return Err(invalid_request(format!(
-            "The provided 'x-amz-mp-object-size' header value does not match what was computed: {total}"
-        )));
-    }
-    Ok(())
 }
 
 /// Answers CompleteMultipartUpload.
@@ -352,22 +320,17 @@ pub(crate) async fn complete(
     let who = handlers.enter(&request)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
-    let upload = UploadId(input.upload_id.clone());
-    let stated = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref()).unwrap_or_default();
-    let parts = completed_parts(stated)?;
-    let conditions = conditions::of_write(input.if_match.clone(), input.if_none_match.clone())?;
-    let of_object = stated_checksums!(input).next();
-    if of_object.is_some() {
-        return Err(not_implemented("a checksum of the whole object at the completion of an upload"));
-    }
-    let memory = handlers.memory();
-    let more_is_said = stated.iter().any(|part| stated_checksums!(part).next().is_some());
-    if more_is_said || input.mpu_object_size.is_some() {
-        let all = PART_NUMBER_MAX as usize;
-        let (uploaded, _) = memory.list_parts(&who, &bucket, &key, &upload, 0, all).await.map_err(s3_error)?;
-        check_parts(stated, input.mpu_object_size, &uploaded)?;
-    }
-    let done = memory.complete_upload(&who, &bucket, &key, &upload, parts, conditions).await.map_err(s3_error)?;
+    let checksum = stated_checksum!(input)?;
+    let stated = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
+    let size = input.mpu_object_size.map(u64::try_from).transpose();
+    let completion = CompleteRequest {
+        parts: completed_parts(&stated)?,
+        conditions: conditions::of_write(input.if_match, input.if_none_match)?,
+        checksum,
+        size: size.map_err(|_| invalid_argument("x-amz-mp-object-size must not be negative"))?,
+    };
+    let upload = UploadId(input.upload_id);
+    let done = handlers.memory().complete_upload(&who, &bucket, &key, &upload, completion).await.map_err(s3_error)?;
     let mut output = CompleteMultipartUploadOutput {
         bucket: Some(input.bucket),
         location: Some(format!("/{bucket}/{}", Names::Encoded.write(key.as_str()))),
@@ -394,13 +357,18 @@ pub(crate) async fn abort(
 
 #[cfg(test)]
 mod tests {
-    use nigh_objects::Checksum;
     use nigh_terms::{ObjectKey, Timestamp};
 
     use super::*;
 
     fn upload(key: &str, id: &str) -> UploadInfo {
-        UploadInfo { upload: UploadId(id.into()), key: ObjectKey::new(key).unwrap(), initiated: Timestamp(0) }
+        UploadInfo {
+            upload: UploadId(id.into()),
+            key: ObjectKey::new(key).unwrap(),
+            initiated: Timestamp(0),
+            checksum: None,
+            checksum_type: None,
+        }
     }
 
     fn names(page: (Vec<Entry>, bool)) -> (Vec<String>, bool) {
@@ -434,38 +402,32 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_type_is_the_algorithm_s_own_or_refused() {
-        use ChecksumAlgorithm::{Crc32, Crc64Nvme, Sha1};
-        assert_eq!(checksum_kind(Some(Crc32), None).unwrap(), Some("COMPOSITE"));
-        assert_eq!(checksum_kind(Some(Crc64Nvme), Some("FULL_OBJECT")).unwrap(), Some("FULL_OBJECT"));
-        assert_eq!(checksum_kind(None, None).unwrap(), None);
-        for (algorithm, asked, code) in [
-            (Some(Crc32), "FULL_OBJECT", "NotImplemented"),
-            (Some(Sha1), "FULL_OBJECT", "InvalidRequest"),
-            (Some(Crc64Nvme), "COMPOSITE", "InvalidRequest"),
-            (None, "COMPOSITE", "InvalidRequest"),
-        ] {
-            assert_eq!(checksum_kind(algorithm, Some(asked)).unwrap_err().code().as_str(), code);
-        }
+    fn what_a_checksum_covers_is_asked_for_or_the_algorithm_s_own() {
+        use ChecksumAlgorithm::{Crc32, Crc64Nvme};
+        assert_eq!(covers(None, None).unwrap(), None);
+        assert_eq!(covers(Some(Crc32), None).unwrap(), Some(Covers::Composite));
+        assert_eq!(covers(Some(Crc64Nvme), None).unwrap(), Some(Covers::FullObject));
+        assert_eq!(covers(Some(Crc32), Some("FULL_OBJECT")).unwrap(), Some(Covers::FullObject));
+        assert!(covers(None, Some("COMPOSITE")).is_err());
+        assert!(covers(Some(Crc32), Some("HALF")).is_err());
     }
 
     #[test]
-    fn what_a_completion_says_of_its_parts_is_checked() {
-        let checksum = Checksum { algorithm: ChecksumAlgorithm::Crc32, value: "AAAAAA==".into() };
-        let uploaded =
-            [PartInfo { number: 2, size: 7, etag: ETag("e".into()), modified: Timestamp(0), checksum: Some(checksum) }];
-        let part = |number, crc32: Option<&str>| CompletedPart {
+    fn a_completion_names_parts_with_number_and_tag() {
+        let part = |number, crc32: Option<&str>| WirePart {
             part_number: Some(number),
+            e_tag: Some(WireETag::Strong("e".into())),
             checksum_crc32: crc32.map(str::to_owned),
-            ..CompletedPart::default()
+            ..WirePart::default()
         };
-        assert!(check_parts(&[part(2, Some("AAAAAA=="))], Some(7), &uploaded).is_ok());
-        assert!(check_parts(&[part(2, None)], None, &uploaded).is_ok());
-        let code = |outcome: S3Result<()>| outcome.unwrap_err().code().as_str().to_owned();
-        assert_eq!(code(check_parts(&[part(2, Some("BBBBBB=="))], None, &uploaded)), "InvalidPart");
-        assert_eq!(code(check_parts(&[part(3, None)], None, &uploaded)), "InvalidPart");
-        assert_eq!(code(check_parts(&[part(2, None)], Some(8), &uploaded)), "InvalidRequest");
-        assert_eq!(code(completed_parts(&[]).map(drop)), "MalformedXML");
-        assert_eq!(code(completed_parts(&[part(0, None)]).map(drop)), "InvalidArgument");
+        let read = completed_parts(&[part(2, None), part(7, Some("AAAAAA=="))]).unwrap();
+        assert_eq!((read[0].number, &read[0].checksum), (2, &None));
+        assert_eq!(read[1].checksum.as_ref().unwrap().value, "AAAAAA==");
+        let code = |parts: &[WirePart]| completed_parts(parts).unwrap_err().code().as_str().to_owned();
+        assert_eq!(code(&[]), "MalformedXML");
+        assert_eq!(code(&[WirePart::default()]), "MalformedXML");
+        assert_eq!(code(&[part(0, None)]), "InvalidArgument");
+        let two = WirePart { checksum_sha1: Some("x".into()), ..part(1, Some("AAAAAA==")) };
+        assert_eq!(code(&[two]), "InvalidRequest");
     }
 }

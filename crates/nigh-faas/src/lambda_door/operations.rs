@@ -284,7 +284,8 @@ async fn off_the_path<T: Send + 'static>(
 
 /// The JSON that the base64 of a `ClientContext` header holds, in ASCII: it becomes a header again.
 fn client_context(header: &str) -> Result<String, LambdaError> {
-    let refused = || LambdaError::invalid_content("ClientContext must be at most 3583 bytes of base64 of a JSON object");
+    let refused =
+        || LambdaError::invalid_content("ClientContext must be at most 3583 bytes of base64 of a JSON object");
     if header.len() > CLIENT_CONTEXT_BYTES_MAX {
         return Err(refused());
     }

@@ -12,9 +12,7 @@ use nigh_terms::{BucketName, ByteSize, ObjectKey};
 use serde::Deserialize;
 
 use super::LambdaError;
-use super::shape::{
-    ARCHITECTURE, CodeShape, CreateShape, SettingsShape, UpdateCodeShape, UpdateConfigurationShape,
-};
+use super::shape::{ARCHITECTURE, CodeShape, CreateShape, SettingsShape, UpdateCodeShape, UpdateConfigurationShape};
 use crate::function_arn::parse_function_reference;
 use crate::function_store::{FunctionSettings, NewFunction};
 use crate::runtime_catalog::RuntimeCatalog;
@@ -131,7 +129,9 @@ fn code_location(shape: CodeShape<'_>) -> Result<CodeLocation, LambdaError> {
         }
         (None, Some(bucket), Some(key)) => {
             if shape.s3_object_version.is_some() {
-                return Err(LambdaError::invalid_parameter("S3ObjectVersion is not supported; objects have no versions"));
+                return Err(LambdaError::invalid_parameter(
+                    "S3ObjectVersion is not supported; objects have no versions",
+                ));
             }
             let bucket = BucketName::new(&bucket).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
             let key = ObjectKey::new(&key).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
@@ -192,11 +192,7 @@ fn settings(shape: SettingsShape, catalog: &RuntimeCatalog) -> Result<FunctionSe
     })
 }
 
-fn within(
-    what: &str,
-    value: Option<i64>,
-    range: &std::ops::RangeInclusive<i64>,
-) -> Result<Option<u64>, LambdaError> {
+fn within(what: &str, value: Option<i64>, range: &std::ops::RangeInclusive<i64>) -> Result<Option<u64>, LambdaError> {
     match value {
         Some(value) if !range.contains(&value) => {
             let (least, most) = (range.start(), range.end());
@@ -211,8 +207,14 @@ fn refuse_unsupported(shape: &SettingsShape) -> Result<(), LambdaError> {
     let asked = [
         ("Layers", shape.layers.as_ref().is_some_and(|layers| !layers.is_empty())),
         ("FileSystemConfigs", shape.file_system_configs.as_ref().is_some_and(|configs| !configs.is_empty())),
-        ("VpcConfig", shape.vpc_config.as_ref().is_some_and(|v| filled(&v.subnet_ids) || filled(&v.security_group_ids))),
-        ("ImageConfig", shape.image_config.as_ref().is_some_and(|config| config.as_object().is_none_or(|c| !c.is_empty()))),
+        (
+            "VpcConfig",
+            shape.vpc_config.as_ref().is_some_and(|v| filled(&v.subnet_ids) || filled(&v.security_group_ids)),
+        ),
+        (
+            "ImageConfig",
+            shape.image_config.as_ref().is_some_and(|config| config.as_object().is_none_or(|c| !c.is_empty())),
+        ),
         (
             "DeadLetterConfig",
             shape.dead_letter_config.as_ref().is_some_and(|c| c.target_arn.as_ref().is_some_and(|arn| !arn.is_empty())),

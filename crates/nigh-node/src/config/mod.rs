@@ -60,6 +60,8 @@ pub struct S3Settings {
     pub socket: PathBuf,
     /// The largest object it takes.
     pub object_max: ByteSize,
+    /// Connections at a time; further ones wait to be accepted.
+    pub connections_max: usize,
 }
 
 /// The Lambda door.
@@ -203,7 +205,12 @@ impl Settings {
             region: "us-east-1".to_owned(),
             allow_remote: false,
             drain: Span::seconds(30),
-            s3: S3Settings { listen: loopback(9400), socket: state.join("s3.sock"), object_max: ByteSize::gib(5) },
+            s3: S3Settings {
+                listen: loopback(9400),
+                socket: state.join("s3.sock"),
+                object_max: ByteSize::gib(5),
+                connections_max: 1024,
+            },
             lambda: LambdaSettings { listen: loopback(9401) },
             cache: CacheSettings { bytes: ByteSize(machine.memory.bytes() / 4), object_max: ByteSize::mib(10) },
             store: StoreSettings {
@@ -251,6 +258,9 @@ impl Settings {
         }
         if self.functions.sandboxes_max == 0 {
             return broken("functions.sandboxes_max", "at least one sandbox is needed".to_owned());
+        }
+        if self.s3.connections_max == 0 {
+            return broken("s3.connections_max", "at least one connection is needed".to_owned());
         }
         if self.activations.records_max == 0 {
             return broken("activations.records_max", "at least one record is needed".to_owned());

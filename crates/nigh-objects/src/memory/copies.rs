@@ -52,7 +52,7 @@ impl ObjectMemory {
         }
         request.attributes.check()?;
         check_tags(&request.tags)?;
-        self.0.store.head_bucket(&who.namespace, bucket).await?;
+        self.0.find_bucket(who, bucket).await?;
         let read = self.0.read_source(&source, request.source_conditions, None).await?;
         let limit = self.0.limits.object.bytes();
         if read.meta.size > limit {

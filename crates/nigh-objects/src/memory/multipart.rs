@@ -67,13 +67,8 @@ impl Inner {
             Ok(file)
         })
         .await?;
-        let info = PartInfo {
-            number,
-            size,
-            etag: verified.etag(),
-            modified: self.clock.wall(),
-            checksum: verified.checksum,
-        };
+        let info =
+            PartInfo { number, size, etag: verified.etag(), modified: self.clock.wall(), checksum: verified.checksum };
         let ended = upload.ended.lock().await;
         if *ended {
             return Err(ObjectError::NoSuchUpload(upload.id.clone()));
@@ -163,9 +158,8 @@ impl ObjectMemory {
         attributes.check()?;
         check_tags(&tags)?;
         let checksum = wanted_checksum(checksum, checksum_type)?;
-        self.0.store.head_bucket(&who.namespace, bucket).await?;
-        let manifest =
-            Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
+        self.0.find_bucket(who, bucket).await?;
+        let manifest = Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
         let memory = Arc::clone(&self.0);
         let upload = blocking(move || memory.uploads.begin(manifest)).await?;
         call.succeeded(Served::Metadata, None, Token::empty());
@@ -269,7 +263,7 @@ impl ObjectMemory {
         prefix: &str,
     ) -> Result<Vec<UploadInfo>, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        self.0.store.head_bucket(&who.namespace, bucket).await?;
+        self.0.find_bucket(who, bucket).await?;
         let uploads = self.0.uploads.list(&who.namespace, bucket, prefix);
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(uploads

@@ -110,7 +110,7 @@ impl Inner {
         if length.is_some_and(|length| length > limit) {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        self.store.head_bucket(&who.namespace, bucket).await?;
+        self.find_bucket(who, bucket).await?;
         let staged = self.stage(body, Expected { length, md5, checksum, limit }).await?;
         call.served(staged.size);
         let draft = Draft {
@@ -128,11 +128,7 @@ impl Inner {
     }
 
     /// Takes a body in: to memory if its length is known and there is room, else to the spool.
-    pub(super) async fn stage(
-        self: &Arc<Self>,
-        body: ByteStream,
-        expected: Expected,
-    ) -> Result<Staged, ObjectError> {
+    pub(super) async fn stage(self: &Arc<Self>, body: ByteStream, expected: Expected) -> Result<Staged, ObjectError> {
         if let Some(length) = expected.length
             && let Some(room) = self.reserve_incoming(length)
         {
@@ -246,9 +242,7 @@ impl Inner {
         content: Content,
     ) -> Option<(Resident, Reservation)> {
         match content {
-            Content::Memory(segment, room) => {
-                Some((Resident { meta: Arc::clone(meta), segment: Some(segment) }, room))
-            }
+            Content::Memory(segment, room) => Some((Resident { meta: Arc::clone(meta), segment: Some(segment) }, room)),
             Content::File(_) | Content::Parts(..) if meta.size > self.limits.cached_object.bytes() => {
                 let room = self.reserve(metadata_cost(object, meta))?;
                 Some((Resident { meta: Arc::clone(meta), segment: None }, room))
@@ -287,7 +281,7 @@ impl Inner {
         conditions: WriteConditions,
     ) -> Result<(), ObjectError> {
         let call = self.begin(who, bucket, Some(key));
-        self.store.head_bucket(&who.namespace, bucket).await?;
+        self.find_bucket(who, bucket).await?;
         to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions)).await
     }
 
