@@ -100,11 +100,12 @@ fn print(report: &Report, json: bool) -> Result<(), LabError> {
         return Ok(());
     }
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "what", "server", "bytes", "clients", "p50 us", "p99 us", "cpu us", "1/s", "ratio", "of",
-    ]);
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_header(["what", "server", "bytes", "clients", "p50 us", "p99 us", "cpu us", "1/s", "ratio", "of"]);
     for row in &report.rows {
-        let number = |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
         let of = match (&row.peer, row.compares) {
             (Some(peer), Some(compares)) => format!("{peer}: {compares}"),
             _ => String::new(),
@@ -123,6 +124,9 @@ fn print(report: &Report, json: bool) -> Result<(), LabError> {
         ]);
     }
     let machine = &report.machine;
-    println!("{table}\n{} x {}, load {}, Linux {}, {}", machine.cores, machine.cpu, machine.load, machine.kernel, machine.date);
+    println!(
+        "{table}\n{} x {}, load {}, Linux {}, {}",
+        machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
+    );
     Ok(())
 }

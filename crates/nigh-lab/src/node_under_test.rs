@@ -126,7 +126,10 @@ pub fn python() -> Result<PathBuf, LabError> {
     if path.exists() {
         Ok(path)
     } else {
-        Err(LabError::Missing { missing: path.display().to_string(), hint: "run `make deps` in the project's folder first" })
+        Err(LabError::Missing {
+            missing: path.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        })
     }
 }
 

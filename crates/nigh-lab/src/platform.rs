@@ -148,7 +148,8 @@ fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
-    let mut socket = std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
+    let mut socket =
+        std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
     write!(socket, "GET /activations?limit={limit} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
     let mut reply = Vec::new();
     socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;

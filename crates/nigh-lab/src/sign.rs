@@ -67,7 +67,8 @@ impl Signer {
         body: &[u8],
         presigned_for: Option<Duration>,
     ) -> Result<Vec<u8>, LabError> {
-        let failed = |error: &dyn std::fmt::Display| LabError::Request { what: path.to_owned(), reason: error.to_string() };
+        let failed =
+            |error: &dyn std::fmt::Display| LabError::Request { what: path.to_owned(), reason: error.to_string() };
         let mut request = Request::builder().method(method).uri(format!("http://{server}{path}"));
         if presigned_for.is_none() {
             let hash = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -80,9 +81,10 @@ impl Signer {
         let signer = RequestSigner::new(self.service, &self.region);
         let signed = signer.sign_request(&Context::new(), &mut parts, Some(&self.credential), presigned_for).await;
         signed.map_err(|error| failed(&error))?;
-        parts.headers.entry("host").or_insert(
-            HeaderValue::from_str(&server.to_string()).map_err(|error| failed(&error))?,
-        );
+        parts
+            .headers
+            .entry("host")
+            .or_insert(HeaderValue::from_str(&server.to_string()).map_err(|error| failed(&error))?);
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let mut bytes = format!("{} {target} HTTP/1.1\r\n", parts.method).into_bytes();
         for (name, value) in &parts.headers {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::{Length, Row};
 use crate::LabError;
+use crate::cpu_time;
 use crate::http_load::Connection;
 use crate::node_under_test::{NodeUnderTest, python};
 use crate::peer::bare_runtime::BareRuntime;
 use crate::platform::{Deployment, LambdaClient};
 use crate::stats::Sample;
-use crate::cpu_time;
 
 const HANDLER: &str = "def handler(event, context):\n    return event\n";
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
@@ -28,7 +28,10 @@ pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
         .map_err(|error| LabError::file(&code, &error))?;
     let settings: toml::Table = [(
         "functions".to_owned(),
-        toml::Value::from(toml::Table::from_iter([("python".to_owned(), python.to_string_lossy().into_owned().into())])),
+        toml::Value::from(toml::Table::from_iter([(
+            "python".to_owned(),
+            python.to_string_lossy().into_owned().into(),
+        )])),
     )]
     .into_iter()
     .collect();
@@ -81,7 +84,10 @@ async fn warm(
         peer.extend(peer_round);
     }
     let rate = own.len() as f64 / spent;
-    let mut rows = vec![row("warm invocation", "nigh", own, rate), row("warm invocation", "awslambdaric, bare server", peer, f64::NAN)];
+    let mut rows = vec![
+        row("warm invocation", "nigh", own, rate),
+        row("warm invocation", "awslambdaric, bare server", peer, f64::NAN),
+    ];
     rows[0].cpu_us = Some(Sample::new(cpu).median());
     rows[0].peer = Some(rows[1].server.clone());
     rows[0].compares = Some("p50 less 150 us, at most 1.5");
@@ -90,12 +96,7 @@ async fn warm(
     Ok(rows)
 }
 
-async fn cold(
-    lambda: &mut LambdaClient,
-    python: &Path,
-    code: &Path,
-    length: Length,
-) -> Result<Vec<Row>, LabError> {
+async fn cold(lambda: &mut LambdaClient, python: &Path, code: &Path, length: Length) -> Result<Vec<Row>, LabError> {
     let failed = |error: std::io::Error| LabError::Request { what: "cold".to_owned(), reason: error.to_string() };
     let (mut own, mut peer) = (Vec::new(), Vec::new());
     for round in 0..length.rounds.max(1) * 3 {
@@ -113,7 +114,8 @@ async fn cold(
         peer.push(begin.elapsed().as_secs_f64() * 1e6);
     }
     let ratio = Sample::new(own.clone()).median() / Sample::new(peer.clone()).median();
-    let mut rows = vec![row("cold start", "nigh", own, f64::NAN), row("cold start", "awslambdaric, bare server", peer, f64::NAN)];
+    let mut rows =
+        vec![row("cold start", "nigh", own, f64::NAN), row("cold start", "awslambdaric, bare server", peer, f64::NAN)];
     for row in &mut rows {
         row.per_second = 1e6 / row.p50_us;
     }

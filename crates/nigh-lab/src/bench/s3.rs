@@ -11,12 +11,12 @@ use http::Method;
 
 use super::{Length, Row};
 use crate::LabError;
+use crate::cpu_time;
 use crate::http_load::{Connection, closed_loop};
 use crate::node_under_test::NodeUnderTest;
 use crate::peer::{PeerProcess, bare_s3s, canned};
 use crate::sign::Signer;
 use crate::stats::Sample;
-use crate::cpu_time;
 
 const BUCKET: &str = "bench-bucket";
 
@@ -56,9 +56,27 @@ const BARE: &str = "bare s3s";
 const CANNED: &str = "canned C";
 
 const CASES: [Case; 7] = [
-    Case { what: "get hit", method: Method::GET, bytes: 1 << 10, clients: 1, peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)] },
-    Case { what: "get hit", method: Method::GET, bytes: 1 << 10, clients: 8, peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)] },
-    Case { what: "get hit", method: Method::GET, bytes: 128 << 10, clients: 8, peers: &[(CANNED, "throughput", Figure::Throughput)] },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 1 << 10,
+        clients: 1,
+        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 1 << 10,
+        clients: 8,
+        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 128 << 10,
+        clients: 8,
+        peers: &[(CANNED, "throughput", Figure::Throughput)],
+    },
     Case {
         what: "get hit",
         method: Method::GET,
@@ -66,17 +84,34 @@ const CASES: [Case; 7] = [
         clients: 8,
         peers: &[(CANNED, "throughput, at least 0.8", Figure::Throughput)],
     },
-    Case { what: "get hit", method: Method::GET, bytes: 10 << 20, clients: 1, peers: &[(CANNED, "throughput", Figure::Throughput)] },
-    Case { what: "put durable", method: Method::PUT, bytes: 1 << 10, clients: 1, peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)] },
-    Case { what: "put durable", method: Method::PUT, bytes: 1 << 20, clients: 1, peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)] },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 10 << 20,
+        clients: 1,
+        peers: &[(CANNED, "throughput", Figure::Throughput)],
+    },
+    Case {
+        what: "put durable",
+        method: Method::PUT,
+        bytes: 1 << 10,
+        clients: 1,
+        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
+    },
+    Case {
+        what: "put durable",
+        method: Method::PUT,
+        bytes: 1 << 20,
+        clients: 1,
+        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
+    },
 ];
 
 pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
     let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
     let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
-    let peer_program = std::env::current_exe()
-        .map_err(|error| LabError::Node(error.to_string()))?
-        .with_file_name("nigh-peer");
+    let peer_program =
+        std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?.with_file_name("nigh-peer");
     let bare = PeerProcess::start(BARE, Command::new(peer_program).arg("bare-s3s"))?;
     let canned = canned::start(folder.path())?;
     let bare_signer = Signer::new("s3", "us-east-1", bare_s3s::ACCESS_KEY, bare_s3s::SECRET_KEY);
@@ -105,7 +140,9 @@ async fn prepare(case: &Case, server: &Server) -> Result<Option<Vec<u8>>, LabErr
     let path = format!("/{BUCKET}/object-{}", case.bytes);
     let Some(signer) = &server.signer else {
         let get = case.method == Method::GET;
-        return Ok(get.then(|| format!("GET /{} HTTP/1.1\r\nhost: {}\r\n\r\n", case.bytes, server.address).into_bytes()));
+        return Ok(
+            get.then(|| format!("GET /{} HTTP/1.1\r\nhost: {}\r\n\r\n", case.bytes, server.address).into_bytes())
+        );
     };
     let put = signer.signed(Method::PUT, server.address, &path, &[], &vec![b'x'; case.bytes as usize]).await?;
     exchange(server.address, &put)?;
@@ -158,7 +195,13 @@ async fn measure(case: &Case, servers: &[Server], length: Length) -> Result<Vec<
     Ok(rows.collect())
 }
 
-fn round(server: &Server, request: &[u8], clients: usize, length: Duration, measured: &mut Measured) -> Result<(), LabError> {
+fn round(
+    server: &Server,
+    request: &[u8],
+    clients: usize,
+    length: Duration,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError::Request { what: server.name.to_owned(), reason: error.to_string() };
     let before = cpu_time::of_process(server.pid).map_err(failed)?;
     let round = closed_loop(server.address, request, clients, length).map_err(failed)?;

@@ -225,7 +225,11 @@ impl DemoArgs {
             jobs.shuffle(&mut random);
             for &side in sides {
                 progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
-                progress.set_message(format!("round {} {}", round + 1, if side == Side::Nigh { "through Nigh" } else { "direct" }));
+                progress.set_message(format!(
+                    "round {} {}",
+                    round + 1,
+                    if side == Side::Nigh { "through Nigh" } else { "direct" }
+                ));
                 let done = |job: &Job<'_>, took: Duration, log: &[String]| {
                     progress.inc(1);
                     Run {
@@ -245,7 +249,9 @@ impl DemoArgs {
                     _ => clients(&jobs, &stop, || {
                         let mut lambda = LambdaClient::connect(node);
                         let (requests, done) = (&requests, &done);
-                        move |job: &Job<'_>| through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
+                        move |job: &Job<'_>| {
+                            through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
+                        }
                     }),
                 };
                 for result in results {
@@ -269,11 +275,7 @@ impl DemoArgs {
 }
 
 /// Works `jobs` off with `CLIENTS` threads, each with a worker of its own.
-fn clients<'a, W>(
-    jobs: &'a [Job<'a>],
-    stop: &AtomicBool,
-    worker: impl Fn() -> W + Sync,
-) -> Vec<Result<Run, LabError>>
+fn clients<'a, W>(jobs: &'a [Job<'a>], stop: &AtomicBool, worker: impl Fn() -> W + Sync) -> Vec<Result<Run, LabError>>
 where
     W: FnMut(&Job<'a>) -> Result<Run, LabError>,
 {
@@ -392,7 +394,8 @@ async fn upload(node: &NodeUnderTest, functions: &[SampleFunction], inputs: &Pat
     let (signer, address) = (node.signer("s3"), node.s3()?);
     let mut connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
     send(&signer, &mut connection, address, &format!("/{BUCKET}"), b"").await?;
-    let names: std::collections::BTreeSet<&String> = functions.iter().flat_map(|function| &function.demo.inputs).collect();
+    let names: std::collections::BTreeSet<&String> =
+        functions.iter().flat_map(|function| &function.demo.inputs).collect();
     for name in names {
         let path = inputs.join(name);
         let bytes = std::fs::read(&path).map_err(|_| LabError::Missing {
@@ -476,7 +479,8 @@ fn spinner() -> ProgressStyle {
 }
 
 fn bar() -> ProgressStyle {
-    ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
+    ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
@@ -487,8 +491,17 @@ fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabErro
         return Ok(());
     }
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "function", "", "runs", "p50 ms", "p95 ms", "extract", "transform", "load", "hits", "time, Nigh / direct",
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "function",
+        "",
+        "runs",
+        "p50 ms",
+        "p95 ms",
+        "extract",
+        "transform",
+        "load",
+        "hits",
+        "time, Nigh / direct",
     ]);
     for summary in &report.summaries {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
@@ -506,7 +519,10 @@ fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabErro
         ]);
     }
     println!("{table}");
-    println!("store: {}; {} clients, {} rounds, {} failed invocations", report.store, report.clients, report.rounds, report.failed);
+    println!(
+        "store: {}; {} clients, {} rounds, {} failed invocations",
+        report.store, report.clients, report.rounds, report.failed
+    );
     if report.summaries.iter().all(|summary| summary.side == Side::Nigh) {
         println!("There is no second store to compare with, so no improvement is claimed.");
     }
@@ -539,7 +555,10 @@ mod tests {
         let records = [serde_json::json!({"function": "f", "hits": 3, "misses": 1})];
         let summaries = summarize(&runs, &records);
         assert_eq!(summaries.len(), 2);
-        assert_eq!((summaries[0].side, summaries[0].ratio_to_direct, summaries[0].hit_ratio), (Side::Direct, None, None));
+        assert_eq!(
+            (summaries[0].side, summaries[0].ratio_to_direct, summaries[0].hit_ratio),
+            (Side::Direct, None, None)
+        );
         assert_eq!(summaries[1].ratio_to_direct, Some(0.5), "the lower of the medians 0.5 and 0.9");
         assert_eq!(summaries[1].hit_ratio, Some(0.75));
         assert!((summaries[1].extract - 0.5).abs() < 1e-9);

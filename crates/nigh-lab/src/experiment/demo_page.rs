@@ -193,14 +193,19 @@ fn distributions(runs: &[Run]) -> Result<String, LabError> {
             .y_label_area_size(48)
             .build_cartesian_2d((1.0..largest).log_scale(), 0.0..1.0)
             .map_err(chart_error)?;
-        chart.configure_mesh().y_label_formatter(&|share| format!("{:.0} %", share * 100.0)).draw().map_err(chart_error)?;
+        chart
+            .configure_mesh()
+            .y_label_formatter(&|share| format!("{:.0} %", share * 100.0))
+            .draw()
+            .map_err(chart_error)?;
         for (side, color) in [(Side::Direct, DIRECT), (Side::Nigh, NIGH)] {
             let times = Sample::new(runs.iter().filter(|run| run.side == side).map(|run| run.took_ms).collect());
             if times.is_empty() {
                 continue;
             }
             let count = times.len() as f64;
-            let points = times.values().iter().enumerate().map(|(rank, took)| (took.max(1.0), (rank + 1) as f64 / count));
+            let points =
+                times.values().iter().enumerate().map(|(rank, took)| (took.max(1.0), (rank + 1) as f64 / count));
             chart
                 .draw_series(LineSeries::new(points, color.stroke_width(2)))
                 .map_err(chart_error)?

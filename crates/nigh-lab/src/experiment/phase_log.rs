@@ -27,7 +27,9 @@ impl PhasesMs {
     /// The phases of a run that took `total` and printed `log`.
     pub(super) fn read<'a>(log: impl Iterator<Item = &'a str>, total: Duration) -> Self {
         let mut phases = Self::default();
-        for line in log.filter_map(|line| line.split_once(MARK)).filter_map(|(_, line)| serde_json::from_str::<Line>(line).ok()) {
+        for line in
+            log.filter_map(|line| line.split_once(MARK)).filter_map(|(_, line)| serde_json::from_str::<Line>(line).ok())
+        {
             let took_ms = line.took_us as f64 / 1e3;
             match line.op.as_str() {
                 "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" => phases.extract += took_ms,

@@ -71,7 +71,9 @@ impl SampleFunction {
         let sources = [(self.folder.as_path(), target), (instrument, package.as_path())];
         for (from, to) in sources {
             let entries = std::fs::read_dir(from).map_err(|error| LabError::file(from, &error))?;
-            for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("py".as_ref())) {
+            for path in
+                entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("py".as_ref()))
+            {
                 let copy = to.join(path.file_name().unwrap_or_default());
                 std::fs::copy(&path, &copy).map_err(|error| LabError::file(&copy, &error))?;
             }
