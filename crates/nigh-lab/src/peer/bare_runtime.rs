@@ -192,3 +192,28 @@ impl Drop for BareRuntime {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_answers_fails_and_prints_without_a_platform() {
+        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/python/bin/python3");
+        if !python.exists() {
+            println!("SKIPPED: a_handler_answers_fails_and_prints_without_a_platform: run `make deps` first");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let code = "def handler(event, context):\n    print('seen', event['n'])\n    return {'twice': 2 * event['n']}\n";
+        std::fs::write(folder.path().join("app.py"), code).unwrap();
+        let mut runtime = BareRuntime::start(&python, folder.path(), "app.handler", &BTreeMap::new()).unwrap();
+        for n in 1..4 {
+            let answer = runtime.invoke(format!("{{\"n\": {n}}}").as_bytes()).unwrap();
+            assert!(answer.succeeded);
+            assert_eq!(answer.payload, format!("{{\"twice\": {}}}", 2 * n).as_bytes());
+        }
+        assert!(!runtime.invoke(b"{}").unwrap().succeeded);
+        assert!(BareRuntime::start(&python, folder.path(), "absent.handler", &BTreeMap::new()).is_err());
+    }
+}
