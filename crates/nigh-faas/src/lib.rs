@@ -4,6 +4,7 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+pub mod activation_log;
 mod admission;
 mod execution;
 pub mod activation_log;
