@@ -162,7 +162,7 @@ mod tests {
             (PEAK, "8192\n"),
             (OOM_CONTROL, oom),
             (EVENT_CONTROL, ""),
-            (SWAPPINESS, "60"),
+            (SWAPPINESS, ""),
         ] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
