@@ -182,6 +182,8 @@ impl Sandboxes {
                     books.pool.leave(ticket)
                 };
                 if gave_up {
+                    // It may have stood before others that there is room for.
+                    self.serve_waiting();
                     let waited = self.queue_wait.as_secs_f64();
                     return Err(InvokeError::TooManyRequests(format!("for {waited:.1} s the node {why}")));
                 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activation::{Activation, DataCallRecord, Outcome};
 use crate::admission::{Lease, Room};
 use crate::function::Function;
+use crate::function_arn::function_arn;
 use crate::grant::Grant;
 use crate::hooks::Run;
 use crate::invocation::{InvokeError, Invoked};
@@ -129,8 +130,7 @@ impl Inner {
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
         let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
-        let function_arn =
-            format!("arn:aws:lambda:{}:000000000000:function:{}", self.settings.runtime.region, function.name);
+        let function_arn = function_arn(&self.settings.runtime.region, &function.name);
         let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
         let log = Arc::new(LogCapture::new(self.settings.log_max));
         let until = CancellationToken::new();
@@ -192,7 +192,7 @@ impl Inner {
             .hooks
             .iter()
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
-        let notes: Vec<String> = notes.collect();
+        let mut notes: Vec<String> = notes.collect();
         let granted = live.grant(run.grant);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
@@ -227,6 +227,9 @@ impl Inner {
         };
         live.key.act_for(None);
         let peak = memory.peak().ok();
+        if lives && let Some(killed) = live.new_oom_kills() {
+            notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
+        }
         live.sandbox.flush_log().await;
         let duration = ended.since(began);
         let measured = |calls| Measured { duration, granted, peak, calls, notes };

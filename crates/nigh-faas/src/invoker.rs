@@ -29,8 +29,8 @@ use crate::sandbox_pool::{PoolLimits, PoolUse, SandboxPool};
 
 /// The largest input (Lambda quotas: 6 MB).
 pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
-/// The largest `ClientContext`, decoded (Lambda API reference, Invoke: 3,583 bytes of base64).
-const CLIENT_CONTEXT_BYTES_MAX: usize = 3583;
+/// The largest `ClientContext`, as a header of an input; callers may send 3,583 bytes of base64, which escapes widen.
+const CLIENT_CONTEXT_BYTES_MAX: usize = 16 * 1024;
 /// How often idle sandboxes are looked at.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 /// Sandboxes that may end under one invocation before they took its input.
@@ -289,7 +289,9 @@ fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
     let client_context = match request.client_context.take() {
         None => None,
         Some(context) if context.len() > CLIENT_CONTEXT_BYTES_MAX => {
-            return Err(InvokeError::InvalidRequest("Client context must be at most 3583 bytes".to_owned()));
+            return Err(InvokeError::InvalidRequest(format!(
+                "Client context must be at most {CLIENT_CONTEXT_BYTES_MAX} bytes"
+            )));
         }
         Some(context) => Some(
             HeaderValue::from_str(&context)

@@ -70,6 +70,8 @@ pub(crate) struct LiveSandbox {
     /// Held while its state changes: whether it is frozen.
     frozen: tokio::sync::Mutex<bool>,
     granted: Mutex<ByteSize>,
+    /// Processes that the kernel had ended for want of memory when this was asked last.
+    oom_kills: Mutex<u64>,
 }
 
 impl PartialEq for LiveSandbox {
@@ -106,6 +108,7 @@ impl LiveSandbox {
             rest: Mutex::new(rest),
             frozen: tokio::sync::Mutex::new(false),
             granted: Mutex::new(parts.granted),
+            oom_kills: Mutex::new(0),
         }
     }
 
@@ -178,6 +181,15 @@ impl LiveSandbox {
             }
         }
         *granted
+    }
+
+    /// How many processes of it, but not the first, the kernel has ended for want of memory since this was asked last.
+    pub(crate) fn new_oom_kills(&self) -> Option<u64> {
+        let now = self.sandbox.memory().oom_kills().ok()?;
+        let mut known = self.oom_kills.lock();
+        let new = now.saturating_sub(*known);
+        *known = now;
+        (new > 0).then_some(new)
     }
 
     /// Ends it and all that belongs to it: when this returns no process of it is left, and its key is worth nothing.

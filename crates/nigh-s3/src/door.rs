@@ -131,7 +131,8 @@ impl S3Door {
 /// True for what can only be a document: all but puts of objects and parts, of which the memory checks the MD5.
 fn carries_document(parts: &http::request::Parts) -> bool {
     let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
-    let is_tagging = parts.uri.query().is_some_and(|query| query::value(query, "tagging").is_some());
+    let query = parts.uri.query().unwrap_or_default();
+    let is_tagging = query::pairs(query).any(|(name, _)| name == "tagging");
     parts.method != Method::PUT || !has_key || is_tagging
 }
 

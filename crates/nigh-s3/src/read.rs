@@ -89,7 +89,8 @@ impl ReadQuery {
         for (name, value) in query::pairs(query) {
             let overridden = match name.as_ref() {
                 "partNumber" => {
-                    let number = value.parse().ok().filter(|number| (1..=PART_NUMBER_MAX).contains(number));
+                    let number = value.decode().and_then(|text| text.parse().ok());
+                    let number = number.filter(|number| (1..=PART_NUMBER_MAX).contains(number));
                     read.part = Some(number.ok_or_else(part_number_error)?);
                     continue;
                 }
@@ -101,8 +102,8 @@ impl ReadQuery {
                 "response-content-encoding" => header::CONTENT_ENCODING,
                 _ => continue,
             };
-            let value = HeaderValue::try_from(value.as_ref())
-                .map_err(|_| invalid_argument(format!("{name} is no value for a header")))?;
+            let value = value.decode().and_then(|value| HeaderValue::try_from(value.as_ref()).ok());
+            let value = value.ok_or_else(|| invalid_argument(format!("{name} is no value for a header")))?;
             read.overrides.push((overridden, value));
         }
         Ok(read)

@@ -29,7 +29,9 @@ fn unique(tags: impl Iterator<Item = (String, String)>) -> S3Result<Tags> {
 pub(crate) fn of_header(header: Option<&str>) -> S3Result<Tags> {
     let header = header.unwrap_or_default();
     let pairs = header.split('&').filter(|pair| !pair.is_empty()).count();
-    let read: Vec<_> = query::pairs(header).map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
+    let read: Vec<_> = query::pairs(header)
+        .filter_map(|(key, value)| Some((key.into_owned(), value.decode()?.into_owned())))
+        .collect();
     if read.len() != pairs {
         return Err(invalid_argument("The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded"));
     }

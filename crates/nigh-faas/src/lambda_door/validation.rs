@@ -16,6 +16,7 @@ use super::shape::{ARCHITECTURE, CodeShape, CreateShape, SettingsShape, UpdateCo
 use crate::function_arn::parse_function_reference;
 use crate::function_store::{FunctionSettings, NewFunction};
 use crate::runtime_catalog::RuntimeCatalog;
+use crate::runtime_command::RESERVED_NAMES;
 
 const MEMORY_MB: std::ops::RangeInclusive<i64> = 128..=10_240;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=900;
@@ -27,28 +28,6 @@ const ENVIRONMENT_BYTES_MAX: usize = 4096;
 const TAGS_MAX: usize = 50;
 const TAG_KEY_CHARS_MAX: usize = 128;
 const TAG_VALUE_CHARS_MAX: usize = 256;
-/// Set by the runtime; a function cannot set them.
-const RESERVED_KEYS: [&str; 18] = [
-    "_HANDLER",
-    "_X_AMZN_TRACE_ID",
-    "AWS_ACCESS_KEY",
-    "AWS_ACCESS_KEY_ID",
-    "AWS_DEFAULT_REGION",
-    "AWS_EXECUTION_ENV",
-    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
-    "AWS_LAMBDA_FUNCTION_NAME",
-    "AWS_LAMBDA_FUNCTION_VERSION",
-    "AWS_LAMBDA_INITIALIZATION_TYPE",
-    "AWS_LAMBDA_LOG_GROUP_NAME",
-    "AWS_LAMBDA_LOG_STREAM_NAME",
-    "AWS_LAMBDA_RUNTIME_API",
-    "AWS_REGION",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "LAMBDA_RUNTIME_DIR",
-    "LAMBDA_TASK_ROOT",
-];
-
 /// Where an archive is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CodeLocation {
@@ -229,7 +208,7 @@ fn refuse_unsupported(shape: &SettingsShape) -> Result<(), LambdaError> {
 
 fn check_environment(environment: &BTreeMap<String, String>) -> Result<(), LambdaError> {
     let reserved: Vec<&str> =
-        environment.keys().map(String::as_str).filter(|key| RESERVED_KEYS.contains(key)).collect();
+        environment.keys().map(String::as_str).filter(|key| RESERVED_NAMES.contains(key)).collect();
     if !reserved.is_empty() {
         return Err(LambdaError::invalid_parameter(format!(
             "these environment variables are reserved for the runtime and cannot be set: {}",

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -85,6 +86,9 @@ def handle(event, request_id, headers):
     if what == "hoard":
         hoard.append(bytearray(os.urandom(1 << 20) * event["mib"]))
         return len(hoard)
+    if what == "child hoards":
+        program = f"len(__import__('os').urandom(1 << 20) * {event['mib']})"
+        return subprocess.run([sys.executable, "-c", program]).returncode
     if what == "print":
         for number in range(event["lines"]):
             print(f"line {number}")

@@ -18,10 +18,13 @@ use crate::node::{Node, settings};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_runs_on_after_its_answer_is_refused_its_data_and_frozen() {
-    let node = Node::start(settings()).await;
+    let mut settings = settings();
+    // Time for some calls after the answer.
+    settings.freeze_grace = Duration::from_millis(300);
+    let node = Node::start(settings).await;
     node.deploy("f", |_| {});
     let outcome = node.invoke("f", json!({"do": "run on"})).await;
-    // Ten times a hundred calls' time: one that is not frozen would fill it.
+    // Time for far more calls, if it were not frozen.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let heard = node.invoke("f", json!({"do": "heard"})).await.payload;
     let heard: Vec<_> = heard.as_array().unwrap().iter().filter_map(|line| line.as_str()).collect();

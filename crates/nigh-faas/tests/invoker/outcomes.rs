@@ -155,6 +155,19 @@ async fn a_function_that_hoards_memory_ends_alone_and_it_is_called_that() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_memory_was_taken_from_is_noted_and_the_handler_lives() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |_| {});
+    let outcome = node.invoke("f", json!({"do": "child hoards", "mib": 200})).await;
+    assert_eq!(outcome.payload, json!(-9));
+    let record = node.record(outcome.id).await;
+    assert_eq!(record.notes, ["memory: the kernel ended 1 processes of the handler for want of it"]);
+    let next = node.record(node.invoke("f", json!({})).await.id).await;
+    assert!(!next.cold && next.notes.is_empty());
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_log_keeps_its_end_and_counts_what_it_omits() {
     let node = Node::start(settings()).await;
     node.deploy("f", |_| {});
