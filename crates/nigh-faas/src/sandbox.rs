@@ -4,6 +4,14 @@
 //! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
 
+mod control;
+pub mod isolation;
+pub mod launch;
+pub mod log_lines;
+pub mod process;
+mod slots;
+mod supervise;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -126,6 +134,9 @@ pub trait Sandbox: Send + Sync {
     async fn freeze(&self) -> Result<(), SandboxError>;
     /// Lets them run on.
     async fn thaw(&self) -> Result<(), SandboxError>;
+    /// Returns when what it printed before this call has come to the log sink; bounded, so that a sandbox which never
+    /// stops printing holds nobody up. Engines that hand lines over at once need not do anything.
+    async fn flush_log(&self) {}
     /// Ends all its processes and removes what was made for it. Returns when both are done.
     async fn destroy(&self);
     /// Returns when it has ended, with the first reason.

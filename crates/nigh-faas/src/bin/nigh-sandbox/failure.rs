@@ -1,0 +1,24 @@
+//! Why a sandbox cannot be made: the step, and the system's reason.
+
+use std::fmt::Display;
+
+/// A step that failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What was tried.
+    pub(crate) step: String,
+    /// The system's reason.
+    pub(crate) reason: String,
+}
+
+/// Names the step that a result belongs to.
+pub(crate) trait Step<T> {
+    /// The failure says what was tried.
+    fn step(self, step: impl Display) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> Step<T> for Result<T, E> {
+    fn step(self, step: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure { step: step.to_string(), reason: error.to_string() })
+    }
+}

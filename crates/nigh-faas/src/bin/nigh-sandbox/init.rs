@@ -1,0 +1,221 @@
+//! The first process of a sandbox: raises the walls, starts the command, reaps what the command leaves, and tells how
+//! it ended. When it ends the kernel ends all processes of its pid namespace.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io::{IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+
+use nigh_faas::sandbox::launch::{CONTINUE, Launch, Report, STOP, Walls, encode};
+use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, chdir, getuid, kill_process, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid, wait,
+};
+use rustix::thread::UnshareFlags;
+
+use crate::failure::{Failure, Step as _};
+use crate::{descendants, privileges, root, sys};
+
+/// Under want of memory in the whole machine a function goes before Nigh and before what is not Nigh's.
+const OOM_SCORE: &str = "500";
+const HOST_NAME: &[u8] = b"sandbox";
+
+/// Makes the sandbox, runs the command to its end and says so. `keeper` hangs up when the keeper is gone.
+pub(crate) fn run(launch: &Launch, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
+    let listeners = raise_walls(launch, keeper)?;
+    if launch.command.is_empty() {
+        return send(&mut control, &Report::Running);
+    }
+    let children = sys::child_events().step("watch for ended processes")?;
+    let command = start(launch)?;
+    announce(&control, &listeners)?;
+    drop(listeners);
+    attend(launch.walls, &mut control, keeper, &children, command)
+}
+
+/// Tells the engine something.
+pub(crate) fn send(control: &mut UnixStream, report: &Report) -> Result<(), Failure> {
+    let bytes = encode(report).step("encode a report")?;
+    control.write_all(&bytes).step("report to the engine")
+}
+
+fn raise_walls(launch: &Launch, keeper: &OwnedFd) -> Result<[TcpListener; 2], Failure> {
+    die_with(keeper)?;
+    setsid().step("begin a session")?;
+    for file in &launch.join {
+        fs::write(file, "0").step(format_args!("join {}", file.display()))?;
+    }
+    // Raising one's own score is always allowed; where /proc is odd, the kernel's own choice stands.
+    let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    let namespaces = launch.walls.has_namespaces();
+    if namespaces {
+        let flags = UnshareFlags::NEWNS
+            | UnshareFlags::NEWIPC
+            | UnshareFlags::NEWUTS
+            | UnshareFlags::NEWNET
+            | UnshareFlags::NEWCGROUP;
+        sys::unshare(flags).step("make namespaces for files, network, names and cgroups")?;
+        rustix::system::sethostname(HOST_NAME).step("set the host name")?;
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).step("open a socket")?;
+        sys::bring_up(&socket, c"lo").step("bring the loopback interface up")?;
+    }
+    let listen = |port| {
+        let address = (launch.address, port);
+        TcpListener::bind(address).step(format_args!("listen at {}:{port}", launch.address))
+    };
+    let listeners = [listen(RUNTIME_PORT)?, listen(DATA_PORT)?];
+    if namespaces {
+        root::enter(launch, launch.walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
+        chdir("/var/task").step("enter /var/task")?;
+    } else {
+        chdir(&*launch.code).step("enter the code's folder")?;
+    }
+    privileges::limit(launch.processes_max)?;
+    privileges::drop_all(launch.walls)?;
+    // The function has the same user as this process and must not get at its descriptors. Starting a program undoes
+    // this for the command; becoming another user has undone the death signal.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
+    die_with(keeper)?;
+    Ok(listeners)
+}
+
+/// Ends this process when the keeper ends, also if it has ended already.
+fn die_with(keeper: &OwnedFd) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL)).step("end with the parent")?;
+    let mut fds = [PollFd::new(keeper, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut fds, Some(&now)).step("look for the parent")? {
+        0 => Ok(()),
+        _ => Err("it has ended").step("look for the parent"),
+    }
+}
+
+fn c_string(text: &OsStr) -> Result<CString, Failure> {
+    CString::new(text.as_bytes()).step("a command or environment without zero bytes")
+}
+
+/// Starts the command; returns when the program runs.
+fn start(launch: &Launch) -> Result<Pid, Failure> {
+    let program = launch.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+    let arguments = launch.command.iter().map(|text| c_string(text)).collect::<Result<Vec<_>, _>>()?;
+    let environment = (launch.environment.iter())
+        .map(|(name, value)| {
+            let mut line = name.clone();
+            line.push("=");
+            line.push(value);
+            c_string(&line)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    // Closes when the program starts, or brings the reason why it does not.
+    let (reason, tell) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
+    let Some(command) = sys::fork().step("make the first process")? else {
+        let error = become_command(&arguments, &environment);
+        let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
+        // The reader may be gone; there is nobody else to tell.
+        let _nobody = rustix::io::write(&tell, &number);
+        std::process::exit(127);
+    };
+    drop(tell);
+    let mut number = Vec::new();
+    fs::File::from(reason).read_to_end(&mut number).step("wait for the program")?;
+    match <[u8; 4]>::try_from(&*number) {
+        Ok(number) => {
+            Err(std::io::Error::from_raw_os_error(i32::from_ne_bytes(number))).step(format_args!("start {program}"))
+        }
+        Err(_) => Ok(command),
+    }
+}
+
+fn become_command(arguments: &[CString], environment: &[CString]) -> std::io::Error {
+    sys::default_signals();
+    match sys::close_others_on_exec() {
+        Ok(()) => sys::execute(arguments, environment),
+        Err(error) => error,
+    }
+}
+
+fn announce(control: &UnixStream, listeners: &[TcpListener; 2]) -> Result<(), Failure> {
+    let bytes = encode(&Report::Running).step("encode a report")?;
+    let fds = [listeners[0].as_fd(), listeners[1].as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err("no space for two descriptors").step("hand the listeners over");
+    }
+    let sent = sendmsg(control, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)
+        .step("hand the listeners over")?;
+    if sent == bytes.len() { Ok(()) } else { Err("a short write").step("hand the listeners over") }
+}
+
+/// Reaps, stops and continues, until the command, the engine or the keeper ends.
+fn attend(
+    walls: Walls,
+    control: &mut UnixStream,
+    keeper: &OwnedFd,
+    children: &OwnedFd,
+    command: Pid,
+) -> Result<(), Failure> {
+    loop {
+        let (engine_speaks, keeper_gone) = {
+            let mut fds = [
+                PollFd::new(children, PollFlags::IN),
+                PollFd::new(&*control, PollFlags::IN),
+                PollFd::new(keeper, PollFlags::empty()),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) => (!fds[1].revents().is_empty(), !fds[2].revents().is_empty()),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error).step("wait"),
+            }
+        };
+        if keeper_gone {
+            return Ok(());
+        }
+        // Only that it was raised matters; each ended process is asked for below.
+        let _raised = rustix::io::read(children, &mut [0; 128]);
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid != command {
+                continue;
+            }
+            let report = match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => Report::Exited(code),
+                (None, Some(signal)) => Report::Signalled(signal),
+                (None, None) => continue,
+            };
+            return send(control, &report);
+        }
+        if engine_speaks {
+            let mut word = [0];
+            match control.read(&mut word) {
+                Ok(0) | Err(_) => return Ok(()),
+                Ok(_) => obey(walls, control, word[0])?,
+            }
+        }
+    }
+}
+
+fn obey(walls: Walls, control: &mut UnixStream, word: u8) -> Result<(), Failure> {
+    let (signal, report) = match word {
+        STOP => (Signal::STOP, Report::Stopped),
+        CONTINUE => (Signal::CONT, Report::Continued),
+        _ => return Ok(()),
+    };
+    if walls == Walls::None {
+        for pid in descendants::of_this_process() {
+            let _ended = kill_process(pid, signal);
+        }
+    } else {
+        // Everyone this user may signal except this process: the pid namespace or the user bounds it.
+        // SAFETY: sends a signal, nothing else.
+        let _nobody_left = unsafe { libc::kill(-1, signal.as_raw()) };
+    }
+    send(control, &report)
+}

@@ -1,0 +1,146 @@
+//! The few system calls that no safe crate offers. The process has one thread throughout: that is what makes `fork`
+//! and `unshare` sound here.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::path::Path;
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+
+/// Attributes of a mount, as `mount_setattr(2)` takes them.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// No writing.
+pub(crate) const READ_ONLY: u64 = 0x1;
+/// No program gains rights by its file.
+pub(crate) const NO_SET_UID: u64 = 0x2;
+/// No device files.
+pub(crate) const NO_DEVICES: u64 = 0x4;
+/// No programs.
+pub(crate) const NO_EXEC: u64 = 0x8;
+
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Makes a second process. None in the new one.
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: one thread only, so the new process finds no lock held by a thread that it lacks.
+    let pid = checked(unsafe { libc::fork() }.into())?;
+    Ok(Pid::from_raw(pid as i32))
+}
+
+/// Leaves the parent's namespaces.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the flags used here never include FILES, and there is one thread only.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}
+
+/// Adds attributes to the mount at `path` and, if `recursive`, to all below. Needs Linux 5.12.
+pub(crate) fn restrict_mount(path: &Path, recursive: bool, set: u64) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attributes = MountAttributes { set, clear: 0, propagation: 0, user_namespace: 0 };
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a C string, the attributes have the kernel's layout and the size given.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    checked(result).map(drop)
+}
+
+/// Blocks SIGCHLD and returns a descriptor that tells of it instead.
+pub(crate) fn child_events() -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero set is what sigemptyset makes, and sigaddset gets a valid set and signal.
+    let set = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        set
+    };
+    // SAFETY: the set is valid; no old set is asked for.
+    checked(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) }.into())?;
+    // SAFETY: the set is valid; -1 asks for a new descriptor.
+    let fd = checked(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) }.into())?;
+    // SAFETY: the descriptor is new and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Signals as a fresh program expects them: none blocked, SIGPIPE at its default, which Rust's start-up changes.
+pub(crate) fn default_signals() {
+    // SAFETY: an empty set is valid; SIGPIPE's default takes no handler. Neither can fail with these arguments.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+/// Closes all descriptors but the first three when the program starts, whoever opened them.
+pub(crate) fn close_others_on_exec() -> io::Result<()> {
+    // SAFETY: only marks descriptors; closes none now.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    checked(result).map(drop)
+}
+
+/// Becomes another program. Returns only if it cannot.
+pub(crate) fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
+    let Some(program) = arguments.first() else { return io::ErrorKind::InvalidInput.into() };
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: both lists end with a null pointer and their strings outlive the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Takes a capability out of the set that any program could gain. False if the kernel knows no such capability.
+pub(crate) fn forget_capability(capability: u32) -> io::Result<bool> {
+    // SAFETY: takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+    match checked(result.into()) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        outcome => outcome.map(|_| true),
+    }
+}
+
+/// Begins an empty keyring for the session, so that the parent's keys are out of reach.
+pub(crate) fn new_session_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: a null name asks for an unnamed keyring.
+    let result = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    checked(result).map(drop)
+}
+
+/// Brings a network interface up.
+pub(crate) fn bring_up(socket: &OwnedFd, interface: &CStr) -> io::Result<()> {
+    // SAFETY: all-zero is a valid request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: the kernel reads and writes one request.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) }.into())?;
+    // SAFETY: the kernel has just written the flags.
+    unsafe { request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short };
+    // SAFETY: as above.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into()).map(drop)
+}

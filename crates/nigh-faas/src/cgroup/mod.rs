@@ -1,0 +1,515 @@
+//! The kernel's groups of processes: one for each sandbox, with its memory limit, its process limit and its freezer.
+//!
+//! Groups are made as `<Nigh's own group>/nigh-<instance>/<sandbox>`, in each v1 tree that serves or in the one v2
+//! tree. What cannot be had is said as a reason, never taken as granted. Groups not named so are never touched.
+
+mod control_file;
+mod layout;
+mod pressure;
+mod sweep;
+pub mod v1;
+pub mod v2;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nigh_terms::ByteSize;
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+pub use self::layout::{Layout, Place, locate};
+use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
+
+/// What the folders of all Nighs begin with.
+const PREFIX: &str = "nigh-";
+/// The v2 leaf that Nigh itself moves to: a v2 group that has groups below must have no processes.
+const SELF_SUFFIX: &str = "-self";
+const PROCS: &str = "cgroup.procs";
+/// How long the processes of a group may take to stand still.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a group may stay busy after its last process was killed.
+const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+const REMOVE_POLL: Duration = Duration::from_millis(1);
+
+/// Why a group cannot be made or driven.
+#[derive(Debug, Error)]
+#[error("cgroup {path}: cannot {what}: {source}")]
+pub struct CgroupError {
+    /// What was tried.
+    pub what: &'static str,
+    /// The folder.
+    pub path: PathBuf,
+    /// The system's reason.
+    #[source]
+    pub source: io::Error,
+}
+
+/// A folder under which groups can be made, or why there is none.
+type Parent = Result<PathBuf, String>;
+
+#[derive(Debug)]
+enum Parents {
+    V1 { memory: Parent, freezer: Parent, pids: Parent },
+    V2 { folder: Parent, memory: Result<(), String>, pids: Result<(), String> },
+}
+
+/// What the groups made here control, each with the reason if not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controls {
+    /// `cgroup v1` or `cgroup v2`.
+    pub version: &'static str,
+    /// The memory limit.
+    pub memory: Result<(), String>,
+    /// The limit of processes.
+    pub processes: Result<(), String>,
+    /// The freezer.
+    pub freezer: Result<(), String>,
+}
+
+/// Makes groups for the sandboxes of one Nigh.
+#[derive(Debug)]
+pub struct CgroupHost {
+    instance: String,
+    layout: Layout,
+    parents: Arc<Parents>,
+}
+
+impl CgroupHost {
+    /// Reads where this process stands and prepares the parent groups. `instance` tells this Nigh from others on the
+    /// machine, the same at each start: letters and digits only.
+    #[must_use]
+    pub fn detect(instance: &str) -> Self {
+        // Unreadable files mean the same as empty ones: no group can be made.
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let layout = locate(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), |group| {
+            fs::read_to_string(group.join(v2::CONTROLLERS)).unwrap_or_default()
+        });
+        Self::open(instance, layout)
+    }
+
+    /// As `detect`, with the places given.
+    #[must_use]
+    pub fn open(instance: &str, layout: Layout) -> Self {
+        let folder = format!("{PREFIX}{instance}");
+        let parents = match &layout {
+            Layout::V1 { memory, freezer, pids } => {
+                let parent = |place: &Option<Place>| match place {
+                    Some(place) => make(&place.own.join(&folder)),
+                    None => Err("the kernel has no such v1 tree mounted".to_owned()),
+                };
+                Parents::V1 { memory: parent(memory), freezer: parent(freezer), pids: parent(pids) }
+            }
+            Layout::V2(place) => delegate(place, &folder),
+            Layout::Absent => {
+                let absent = || Err("no cgroup tree is mounted".to_owned());
+                Parents::V1 { memory: absent(), freezer: absent(), pids: absent() }
+            }
+        };
+        Self { instance: instance.to_owned(), layout, parents: Arc::new(parents) }
+    }
+
+    /// What its groups control.
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
+        match &*self.parents {
+            Parents::V1 { memory, freezer, pids } => {
+                Controls { version: "cgroup v1", memory: had(memory), processes: had(pids), freezer: had(freezer) }
+            }
+            Parents::V2 { folder, memory, pids } => Controls {
+                version: "cgroup v2",
+                memory: had(folder).and(memory.clone()),
+                processes: had(folder).and(pids.clone()),
+                freezer: had(folder),
+            },
+        }
+    }
+
+    /// Makes the group of one sandbox, with its limits set. What this machine cannot control is left out.
+    ///
+    /// # Errors
+    /// If the kernel refuses a folder or a limit; nothing is left then.
+    pub fn create(&self, name: &str, grant: Grant, pids_max: u32) -> Result<Group, CgroupError> {
+        let mut group = Group {
+            folders: Vec::new(),
+            memory: Box::new(Uncontrolled),
+            freezer: None,
+            v2: false,
+            _parents: Arc::clone(&self.parents),
+        };
+        let outcome = match &*self.parents {
+            Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name, grant, pids_max),
+            Parents::V2 { folder: Ok(parent), memory, pids } => {
+                group.add_v2(&parent.join(name), memory.is_ok().then_some(grant), pids.is_ok().then_some(pids_max))
+            }
+            Parents::V2 { folder: Err(_), .. } => Ok(()),
+        };
+        match outcome {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                group.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends all processes in groups that an earlier process of this Nigh left, and removes the groups; those that
+    /// `living` names are passed over. Returns the number of sandboxes found.
+    #[must_use]
+    pub fn sweep(&self, living: &dyn Fn(&str) -> bool) -> usize {
+        sweep::sweep(&self.layout, &format!("{PREFIX}{}", self.instance), &self.parents.folders(), living)
+    }
+}
+
+impl Parents {
+    fn folders(&self) -> Vec<&PathBuf> {
+        let parents = match self {
+            Self::V1 { memory, freezer, pids } => vec![memory, freezer, pids],
+            Self::V2 { folder, .. } => vec![folder],
+        };
+        parents.into_iter().filter_map(|parent| parent.as_ref().ok()).collect()
+    }
+}
+
+/// The host and each of its groups hold the parents: the last one removes them.
+impl Drop for Parents {
+    fn drop(&mut self) {
+        for folder in self.folders() {
+            // Not empty if a group could not be removed: it is the next sweep's, and so is this.
+            let _still_used = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn make(folder: &Path) -> Parent {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(format!("{} cannot be made: {error}", folder.display()))
+        }
+        _ => Ok(folder.to_owned()),
+    }
+}
+
+/// Makes the v2 parent and passes the controllers down to it.
+fn delegate(place: &Place, folder: &str) -> Parents {
+    let leaf = format!("{folder}{SELF_SUFFIX}");
+    // A second engine of this process finds itself in the leaf that the first one made.
+    let own = match place.own.parent() {
+        Some(parent) if place.own.ends_with(&leaf) => parent,
+        _ => &place.own,
+    };
+    let prepare = || -> Parent {
+        if own != place.mount && own == place.own && !has(own, v2::SUBTREE_CONTROL, "memory") {
+            move_to_leaf(own, &leaf)?;
+        }
+        make(&own.join(folder))
+    };
+    let parent = prepare();
+    let pass = |controller: &str| -> Result<(), String> {
+        let Ok(parent) = &parent else { return Ok(()) };
+        for group in [own, parent] {
+            if !has(group, v2::SUBTREE_CONTROL, controller) {
+                control_file::write_once(group, v2::SUBTREE_CONTROL, &format!("+{controller}"))
+                    .map_err(|error| format!("{} refuses to pass `{controller}` down: {error}", group.display()))?;
+            }
+        }
+        Ok(())
+    };
+    let (memory, pids) = (pass("memory"), pass("pids"));
+    Parents::V2 { folder: parent, memory, pids }
+}
+
+fn has(group: &Path, file: &str, controller: &str) -> bool {
+    fs::read_to_string(group.join(file)).is_ok_and(|text| text.split_whitespace().any(|one| one == controller))
+}
+
+/// Moves this process out of `own` into a group below, if it is alone there: other processes are not ours to move.
+fn move_to_leaf(own: &Path, leaf: &str) -> Result<(), String> {
+    let this = std::process::id().to_string();
+    let procs = fs::read_to_string(own.join(PROCS)).map_err(|error| format!("{}: {error}", own.display()))?;
+    if procs.lines().any(|pid| pid != this) {
+        return Err(format!(
+            "other processes share Nigh's group {}; start Nigh in one of its own: systemd-run --scope -p Delegate=yes",
+            own.display()
+        ));
+    }
+    let leaf = make(&own.join(leaf))?;
+    control_file::write_once(&leaf, PROCS, &this).map_err(|error| format!("{}: {error}", leaf.display()))
+}
+
+#[derive(Debug)]
+enum Freezer {
+    V1(v1::Freezer),
+    V2(v2::Freezer),
+}
+
+/// The group of one sandbox. It must be ended: a folder that is only forgotten stays until the next sweep.
+pub struct Group {
+    folders: Vec<PathBuf>,
+    memory: Box<dyn SandboxMemory>,
+    freezer: Option<Freezer>,
+    v2: bool,
+    _parents: Arc<Parents>,
+}
+
+impl Group {
+    fn add_v1(
+        &mut self,
+        memory: &Parent,
+        freezer: &Parent,
+        pids: &Parent,
+        name: &str,
+        grant: Grant,
+        pids_max: u32,
+    ) -> Result<(), CgroupError> {
+        if let Ok(parent) = memory {
+            let folder = self.add_folder(parent.join(name))?;
+            let memory = v1::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
+            self.memory = Box::new(memory);
+        }
+        if let Ok(parent) = freezer {
+            let folder = self.add_folder(parent.join(name))?;
+            let freezer = v1::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
+            self.freezer = Some(Freezer::V1(freezer));
+        }
+        if let Ok(parent) = pids {
+            let folder = self.add_folder(parent.join(name))?;
+            v1::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
+        }
+        Ok(())
+    }
+
+    fn add_v2(&mut self, folder: &Path, grant: Option<Grant>, pids_max: Option<u32>) -> Result<(), CgroupError> {
+        self.v2 = true;
+        let folder = self.add_folder(folder.to_owned())?;
+        if let Some(grant) = grant {
+            let memory = v2::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
+            self.memory = Box::new(memory);
+        }
+        if let Some(pids_max) = pids_max {
+            v2::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
+        }
+        let freezer = v2::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
+        self.freezer = Some(Freezer::V2(freezer));
+        Ok(())
+    }
+
+    fn add_folder(&mut self, folder: PathBuf) -> Result<PathBuf, CgroupError> {
+        // Two controllers may share one tree.
+        if !self.folders.contains(&folder) {
+            fs::create_dir(&folder).map_err(because("make the group", &folder))?;
+            self.folders.push(folder.clone());
+        }
+        Ok(folder)
+    }
+
+    /// The folders, one a tree.
+    #[must_use]
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// The files a process writes `0` to, to join.
+    pub fn join_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.folders.iter().map(|folder| folder.join(PROCS))
+    }
+
+    /// The file and the word that let processes run which no signal reaches because they are frozen (v1).
+    #[must_use]
+    pub fn thaw_before_death(&self) -> Option<(PathBuf, &'static str)> {
+        match self.freezer {
+            Some(Freezer::V1(_)) => self
+                .folders
+                .iter()
+                .map(|folder| folder.join(v1::FREEZER_STATE))
+                .find(|file| file.exists())
+                .map(|file| (file, v1::THAWED)),
+            _ => None,
+        }
+    }
+
+    /// Its memory; answers `NotControlled` where there is no control.
+    #[must_use]
+    pub fn memory(&self) -> &dyn SandboxMemory {
+        &*self.memory
+    }
+
+    /// True if it can stop its processes.
+    #[must_use]
+    pub fn has_freezer(&self) -> bool {
+        self.freezer.is_some()
+    }
+
+    /// Stops all processes; they stand still when it returns. Does nothing without a freezer.
+    ///
+    /// # Errors
+    /// If they do not stand still in time (they run on then), or the group is gone.
+    pub async fn freeze(&self) -> Result<(), CgroupError> {
+        let outcome = match &self.freezer {
+            Some(Freezer::V1(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,
+            Some(Freezer::V2(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,
+            None => Ok(()),
+        };
+        outcome.map_err(|source| self.failed("freeze", source))
+    }
+
+    /// Lets the processes run on.
+    ///
+    /// # Errors
+    /// If the group is gone.
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        let outcome = match &self.freezer {
+            Some(Freezer::V1(freezer)) => freezer.thaw(),
+            Some(Freezer::V2(freezer)) => freezer.thaw(),
+            None => Ok(()),
+        };
+        outcome.map_err(|source| self.failed("thaw", source))
+    }
+
+    fn failed(&self, what: &'static str, source: io::Error) -> CgroupError {
+        CgroupError { what, path: self.folders.first().cloned().unwrap_or_default(), source }
+    }
+
+    /// Ends all its processes and removes it; blocks for milliseconds, at most `REMOVE_PATIENCE`. What is left then
+    /// is the next sweep's. True if nothing is left.
+    pub fn end(&self) -> bool {
+        end_folders(&self.folders, self.v2)
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("folders", &self.folders).finish_non_exhaustive()
+    }
+}
+
+/// Kills, thaws and removes until the folders are gone or the patience is.
+fn end_folders(folders: &[PathBuf], v2: bool) -> bool {
+    let until = Instant::now() + REMOVE_PATIENCE;
+    loop {
+        let gone = folders.iter().filter(|folder| !removed(folder)).count() == 0;
+        if gone || Instant::now() > until {
+            return gone;
+        }
+        for folder in folders {
+            if !(v2 && v2::kill_all(folder)) {
+                kill_members(folder);
+            }
+            // Frozen v1 processes die only when they run again. Absent in the other trees.
+            let _no_freezer = control_file::write_once(folder, v1::FREEZER_STATE, v1::THAWED);
+        }
+        std::thread::sleep(REMOVE_POLL);
+    }
+}
+
+fn removed(folder: &Path) -> bool {
+    match fs::remove_dir(folder) {
+        Ok(()) => true,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+fn kill_members(folder: &Path) {
+    let members = fs::read_to_string(folder.join(PROCS)).unwrap_or_default();
+    for pid in members.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
+        // It may have ended by itself meanwhile.
+        let _ended = kill_process(pid, Signal::KILL);
+    }
+}
+
+fn because(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
+    move |source| CgroupError { what, path: path.to_owned(), source }
+}
+
+/// Stands for the memory of a sandbox that has no memory group.
+struct Uncontrolled;
+
+const UNCONTROLLED: SandboxMemoryError =
+    SandboxMemoryError::NotControlled("no memory cgroup can be made on this machine; `nigh status` says why");
+
+impl SandboxMemory for Uncontrolled {
+    fn set_limit(&self, _: ByteSize) -> Result<(), SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+
+    fn peak(&self) -> Result<ByteSize, SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+
+    fn reset_peak(&self) -> Result<(), SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+
+    fn used(&self) -> Result<ByteSize, SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+
+    fn oom_kills(&self) -> Result<u64, SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+
+    fn on_pressure(&self, _: OnPressure) -> Result<(), SandboxMemoryError> {
+        Err(UNCONTROLLED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_tree_is_mounted_a_group_controls_nothing_and_says_so() {
+        let host = CgroupHost::open("test", Layout::Absent);
+        let controls = host.controls();
+        assert!(controls.memory.is_err() && controls.processes.is_err() && controls.freezer.is_err());
+        let group = host.create("one", Grant::full(ByteSize::mib(1)), 8).unwrap();
+        assert!(group.folders().is_empty());
+        assert!(matches!(group.memory().peak(), Err(SandboxMemoryError::NotControlled(_))));
+        assert!(group.end());
+    }
+
+    #[test]
+    fn a_v2_group_shared_with_others_is_not_reorganised() {
+        let tree = tempfile::tempdir().unwrap();
+        let own = tree.path().join("session");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join(v2::SUBTREE_CONTROL), "").unwrap();
+        fs::write(own.join(PROCS), format!("1\n{}\n", std::process::id())).unwrap();
+        let host = CgroupHost::open("test", Layout::V2(Place { mount: tree.path().into(), own: own.clone() }));
+        let reason = host.controls().memory.unwrap_err();
+        assert!(reason.contains("other processes share"), "{reason}");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_v2_group_of_our_own_passes_its_controllers_down() {
+        let tree = tempfile::tempdir().unwrap();
+        let own = tree.path().join("nigh.service");
+        // A real tree fills new folders with files by itself.
+        for folder in [own.join("nigh-test"), own.join("nigh-test-self")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(v2::SUBTREE_CONTROL), "").unwrap();
+            fs::write(folder.join(PROCS), "").unwrap();
+        }
+        fs::write(own.join(v2::SUBTREE_CONTROL), "").unwrap();
+        fs::write(own.join(PROCS), format!("{}\n", std::process::id())).unwrap();
+        let host = CgroupHost::open("test", Layout::V2(Place { mount: tree.path().into(), own: own.clone() }));
+        assert_eq!(host.controls().memory, Ok(()));
+        let moved = fs::read_to_string(own.join("nigh-test-self").join(PROCS)).unwrap();
+        assert_eq!(moved, std::process::id().to_string());
+        for group in [own.clone(), own.join("nigh-test")] {
+            assert!(fs::read_to_string(group.join(v2::SUBTREE_CONTROL)).unwrap().contains('+'));
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_a_reason_and_not_a_failure() {
+        let tree = tempfile::tempdir().unwrap();
+        let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
+        let host = CgroupHost::open("test", Layout::V1 { memory, freezer: None, pids: None });
+        assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
+    }
+}

@@ -1,0 +1,86 @@
+//! The engine's end of the socket to a sandbox's init and keeper.
+
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::{TcpListener, UnixStream};
+
+use super::launch::{Report, decode};
+
+/// The listeners come once.
+const DESCRIPTORS_MAX: usize = 2;
+const READ_BYTES: usize = 4096;
+
+/// Reads reports; keeps the descriptors that came with them.
+#[derive(Debug)]
+pub(super) struct Control {
+    stream: UnixStream,
+    received: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Control {
+    pub(super) fn new(stream: UnixStream) -> Self {
+        Self { stream, received: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// The next report; none when the sandbox has ended. May be dropped and called again.
+    pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
+        loop {
+            if let Some(report) = decode(&mut self.received)? {
+                return Ok(Some(report));
+            }
+            self.stream.readable().await?;
+            let mut buffer = [0; READ_BYTES];
+            let mut descriptors = Vec::new();
+            let received = self.stream.try_io(Interest::READABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+                let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+                let mut parts = [IoSliceMut::new(&mut buffer)];
+                let message = recvmsg(self.stream.as_fd(), &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+                for part in ancillary.drain() {
+                    if let RecvAncillaryMessage::ScmRights(rights) = part {
+                        descriptors.extend(rights);
+                    }
+                }
+                Ok(message.bytes)
+            });
+            self.descriptors.append(&mut descriptors);
+            match received {
+                Ok(0) => return Ok(None),
+                Ok(length) => self.received.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The other end went while we had unread words for it: the same as its end.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The two listeners that came with `Running`.
+    pub(super) fn take_listeners(&mut self) -> io::Result<[TcpListener; 2]> {
+        let listeners = std::mem::take(&mut self.descriptors)
+            .into_iter()
+            .map(|descriptor| {
+                let listener = std::net::TcpListener::from(descriptor);
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener)
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        listeners.try_into().map_err(|_| io::Error::other("two listeners were expected"))
+    }
+
+    /// Says one word to the init.
+    pub(super) fn say(&self, word: u8) -> io::Result<()> {
+        self.stream.try_write(&[word]).map(drop)
+    }
+
+    /// Asks the keeper to end the sandbox; its last reports can still be read.
+    pub(super) fn end(&self) {
+        // Fails only if the other end is gone already.
+        let _gone = rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write);
+    }
+}

@@ -1,0 +1,77 @@
+//! What keeps the sandboxes of this machine apart, and what does not: found once, said in one line.
+
+use std::fmt;
+
+use super::launch::Walls;
+use crate::cgroup::Controls;
+
+/// What is on, what is off and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Isolation {
+    /// The walls; the users in it stand for any of the range.
+    pub walls: Walls,
+    /// Stronger walls that were tried, each with the reason why they cannot be had.
+    pub refused: Vec<String>,
+    /// What the cgroups control.
+    pub controls: Controls,
+}
+
+impl Isolation {
+    /// The parts that are off, each with its reason.
+    #[must_use]
+    pub fn off(&self) -> Vec<String> {
+        let controls = &self.controls;
+        [("memory limit", &controls.memory), ("process limit by cgroup", &controls.processes)]
+            .into_iter()
+            .chain([("freezer (signals stop processes instead)", &controls.freezer)])
+            .filter_map(|(what, state)| state.as_ref().err().map(|reason| format!("{what}: {reason}")))
+            .chain(self.refused.iter().cloned())
+            .collect()
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.walls {
+            Walls::UserAndNamespaces { .. } => "each its own user, files, processes and network",
+            Walls::Namespaces => "each its own files, processes and network (user namespace)",
+            Walls::User { .. } => "each its own user; files, processes and network are the host's",
+            Walls::None => "none: functions are trusted with all that Nigh may read",
+        })?;
+        let controls = &self.controls;
+        let on: Vec<&str> = [
+            (controls.memory.is_ok(), "memory"),
+            (controls.processes.is_ok(), "processes"),
+            (controls.freezer.is_ok(), "freezing"),
+        ]
+        .into_iter()
+        .filter_map(|(on, what)| on.then_some(what))
+        .collect();
+        if !on.is_empty() {
+            write!(f, "; {} by {}", on.join(", "), controls.version)?;
+        }
+        let off = self.off();
+        if !off.is_empty() {
+            write!(f, "; off: {}", off.join("; "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_what_is_on_and_what_is_off_and_why() {
+        let controls =
+            Controls { version: "cgroup v1", memory: Ok(()), processes: Err("no tree".to_owned()), freezer: Ok(()) };
+        let isolation =
+            Isolation { walls: Walls::Namespaces, refused: vec!["own user: not root".to_owned()], controls };
+        assert_eq!(
+            isolation.to_string(),
+            "each its own files, processes and network (user namespace); memory, freezing by cgroup v1; \
+             off: process limit by cgroup: no tree; own user: not root"
+        );
+    }
+}

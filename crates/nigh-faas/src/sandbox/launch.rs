@@ -1,0 +1,192 @@
+//! What the engine and the sandbox's init (`nigh-sandbox`) say to each other over one socket.
+//!
+//! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Launch` once; the init
+//! answers with reports. `Running` carries the descriptors of the two listeners: the Runtime API's, then the data
+//! door's. After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for
+//! whatever reason, the sandbox ends.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The longest message: the environment and the command are bounded far below by the kernel's own limit of 2 MiB,
+/// and JSON takes at most four characters a byte.
+pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
+/// Bytes of the length before each message.
+pub const LENGTH_BYTES: usize = 4;
+/// The engine's word to stop all processes, where no freezer does.
+pub const STOP: u8 = b'S';
+/// The engine's word to let them run on.
+pub const CONTINUE: u8 = b'C';
+
+/// How a sandbox is kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Walls {
+    /// Its own user of the host, and its own view of files, processes and network: needs root.
+    UserAndNamespaces {
+        /// The user's and the group's number.
+        uid: u32,
+    },
+    /// Its own view of users, files, processes and network.
+    Namespaces,
+    /// Its own user of the host only.
+    User {
+        /// The user's and the group's number.
+        uid: u32,
+    },
+    /// Nothing.
+    None,
+}
+
+impl Walls {
+    /// True if files, processes and network are its own.
+    #[must_use]
+    pub const fn has_namespaces(self) -> bool {
+        matches!(self, Self::UserAndNamespaces { .. } | Self::Namespaces)
+    }
+
+    /// How many processes of ours RLIMIT_NPROC counts beside the function's; none if it counts others' too.
+    #[must_use]
+    pub const fn own_processes(self) -> Option<u32> {
+        match self {
+            // The init.
+            Self::UserAndNamespaces { .. } | Self::User { .. } => Some(1),
+            // The keeper is in the user namespace too; the limit is one namespace's since Linux 5.14.
+            Self::Namespaces => Some(2),
+            Self::None => None,
+        }
+    }
+
+    /// The user of the host it becomes.
+    #[must_use]
+    pub const fn uid(self) -> Option<u32> {
+        match self {
+            Self::UserAndNamespaces { uid } | Self::User { uid } => Some(uid),
+            Self::Namespaces | Self::None => None,
+        }
+    }
+}
+
+/// All that the init must know. No `Debug`: the environment holds the sandbox's secret key.
+#[derive(Serialize, Deserialize)]
+pub struct Launch {
+    /// How it is kept apart.
+    pub walls: Walls,
+    /// The program and its arguments. Empty: stop after the walls stand (a probe).
+    pub command: Vec<OsString>,
+    /// The whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder that appears at `/var/task`.
+    pub code: OsString,
+    /// Folders that appear at the same path.
+    pub runtime_folders: Vec<OsString>,
+    /// The size of /tmp, in bytes.
+    pub tmp_bytes: u64,
+    /// Where the listeners stand.
+    pub address: Ipv4Addr,
+    /// Files that a process writes `0` to, to join the sandbox's cgroups.
+    pub join: Vec<OsString>,
+    /// The file and the word that let frozen processes die (cgroup v1).
+    pub thaw: Option<(OsString, String)>,
+    /// The cgroup's folders, removed at the end if the engine is gone.
+    pub folders: Vec<OsString>,
+    /// Bounds processes by RLIMIT_NPROC, where no cgroup does.
+    pub processes_max: Option<u64>,
+}
+
+/// What the init tells the engine.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The command runs; the listeners' descriptors come with this message.
+    Running,
+    /// The sandbox cannot be made.
+    Failed {
+        /// What was tried.
+        step: String,
+        /// The system's reason.
+        reason: String,
+    },
+    /// All processes are stopped.
+    Stopped,
+    /// All processes run on.
+    Continued,
+    /// The command exited with this code.
+    Exited(i32),
+    /// The command was ended by this signal.
+    Signalled(i32),
+}
+
+/// A message as it goes over the socket.
+///
+/// # Errors
+/// If it is longer than `MESSAGE_MAX_BYTES`.
+pub fn encode(message: &impl Serialize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; LENGTH_BYTES];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = bytes.len() - LENGTH_BYTES;
+    if length > MESSAGE_MAX_BYTES {
+        return Err(too_long(length));
+    }
+    bytes[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Takes the first whole message off `bytes`, if there is one.
+///
+/// # Errors
+/// If it is longer than `MESSAGE_MAX_BYTES` or is not the message expected.
+pub fn decode<M: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Option<M>> {
+    let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > MESSAGE_MAX_BYTES {
+        return Err(too_long(length));
+    }
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    let message = serde_json::from_slice(body)?;
+    bytes.drain(..LENGTH_BYTES + length);
+    Ok(Some(message))
+}
+
+fn too_long(length: usize) -> std::io::Error {
+    let reason = format!("a message of {length} bytes is longer than {MESSAGE_MAX_BYTES}");
+    std::io::Error::new(std::io::ErrorKind::InvalidData, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_out_one_by_one_however_the_bytes_are_cut() {
+        let mut stream = encode(&Report::Running).unwrap();
+        stream.extend(encode(&Report::Exited(3)).unwrap());
+        let mut received = Vec::new();
+        let mut reports = Vec::new();
+        for byte in stream {
+            received.push(byte);
+            while let Some(report) = decode::<Report>(&mut received).unwrap() {
+                reports.push(report);
+            }
+        }
+        assert_eq!(reports, [Report::Running, Report::Exited(3)]);
+        assert!(received.is_empty());
+    }
+
+    #[test]
+    fn a_message_too_long_or_of_another_kind_is_refused() {
+        let mut long = (MESSAGE_MAX_BYTES as u32 + 1).to_le_bytes().to_vec();
+        assert!(decode::<Report>(&mut long).is_err());
+        let mut other = encode(&17).unwrap();
+        assert!(decode::<Report>(&mut other).is_err());
+    }
+
+    #[test]
+    fn names_that_are_no_text_pass_unchanged() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let name = OsString::from_vec(vec![b'/', 0xff, 0xfe]);
+        let mut bytes = encode(&name).unwrap();
+        assert_eq!(decode::<OsString>(&mut bytes).unwrap(), Some(name));
+    }
+}

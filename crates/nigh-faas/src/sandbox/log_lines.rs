@@ -1,0 +1,157 @@
+//! Splits what a sandbox prints into lines, in bounded memory.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::net::unix::pipe;
+use tokio::time::{sleep, timeout};
+
+use super::LogSink;
+
+/// A longer line is passed on in pieces of this length.
+pub const LINE_MAX_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 64 << 10;
+/// How long `drained` waits at most, and how often it looks.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(100);
+const DRAIN_POLL: Duration = Duration::from_micros(100);
+
+/// The pipe that a sandbox prints into.
+#[derive(Debug)]
+pub(super) struct Output {
+    pipe: pipe::Receiver,
+    /// From before bytes leave the pipe until their lines have come to the sink.
+    is_passing_on: AtomicBool,
+}
+
+impl Output {
+    pub(super) const fn new(pipe: pipe::Receiver) -> Self {
+        Self { pipe, is_passing_on: AtomicBool::new(false) }
+    }
+
+    /// Reads to the end and gives each line to `sink`.
+    pub(super) async fn pass_on(&self, sink: &dyn LogSink) {
+        let mut lines = Lines::default();
+        let mut buffer = vec![0; READ_BYTES];
+        while self.pipe.readable().await.is_ok() {
+            self.is_passing_on.store(true, Ordering::SeqCst);
+            let read = self.pipe.try_read(&mut buffer);
+            if let Ok(length @ 1..) = read {
+                lines.push(&buffer[..length], &mut |line| sink.line(line));
+            }
+            self.is_passing_on.store(false, Ordering::SeqCst);
+            match read {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A pipe has no error but its end.
+                Ok(0) | Err(_) => break,
+            }
+        }
+        lines.finish(&mut |line| sink.line(line));
+    }
+
+    /// Returns when the lines that were in the pipe have come to the sink, or after a short time.
+    pub(super) async fn drained(&self) {
+        let drained = async {
+            // In this order: bytes leave the pipe only while they are said to be passed on.
+            while rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|bytes| bytes > 0)
+                || self.is_passing_on.load(Ordering::SeqCst)
+            {
+                sleep(DRAIN_POLL).await;
+            }
+        };
+        let _prints_without_end = timeout(DRAIN_PATIENCE, drained).await;
+    }
+}
+
+/// A line that has begun.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8], line: &mut dyn FnMut(&[u8])) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (mut text, ends) = match piece.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (piece, false),
+            };
+            while self.begun.len() + text.len() > LINE_MAX_BYTES {
+                let (fits, rest) = text.split_at(LINE_MAX_BYTES - self.begun.len());
+                self.begun.extend_from_slice(fits);
+                line(&self.begun);
+                self.begun.clear();
+                text = rest;
+            }
+            self.begun.extend_from_slice(text);
+            if ends {
+                line(&self.begun);
+                self.begun.clear();
+            }
+        }
+    }
+
+    fn finish(self, line: &mut dyn FnMut(&[u8])) {
+        if !self.begun.is_empty() {
+            line(&self.begun);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut lines = Lines::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            lines.push(piece, &mut |line| out.push(line.to_vec()));
+        }
+        lines.finish(&mut |line| out.push(line.to_vec()));
+        out
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_arrive() {
+        assert_eq!(split(&[b"one\ntw", b"o\n", b"\nlast"]), [&b"one"[..], b"two", b"", b"last"]);
+        assert!(split(&[b""]).is_empty());
+    }
+
+    #[derive(Default)]
+    struct Sink(parking_lot::Mutex<Vec<Vec<u8>>>);
+
+    impl LogSink for Sink {
+        fn line(&self, line: &[u8]) {
+            self.0.lock().push(line.to_vec());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_printed_before_has_come_when_the_pipe_is_drained() {
+        let (ours, theirs) = io::pipe().unwrap();
+        let (output, sink) = (
+            std::sync::Arc::new(Output::new(pipe::Receiver::from_owned_fd(ours.into()).unwrap())),
+            std::sync::Arc::new(Sink::default()),
+        );
+        let (reader, lines) = (std::sync::Arc::clone(&output), std::sync::Arc::clone(&sink));
+        let reader = tokio::spawn(async move { reader.pass_on(&*lines).await });
+        for n in 1..=200 {
+            io::Write::write_all(&mut &theirs, b"line\n").unwrap();
+            output.drained().await;
+            assert_eq!(sink.0.lock().len(), n);
+        }
+        drop(theirs);
+        reader.await.unwrap();
+    }
+
+    #[test]
+    fn a_line_without_end_is_passed_on_in_pieces() {
+        let long = vec![b'x'; LINE_MAX_BYTES * 2 + 5];
+        let lengths: Vec<usize> = split(&[&long, b"\n"]).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [LINE_MAX_BYTES, LINE_MAX_BYTES, 5]);
+        let exact = vec![b'x'; LINE_MAX_BYTES];
+        assert_eq!(split(&[&exact, b"\n"]).len(), 1);
+    }
+}

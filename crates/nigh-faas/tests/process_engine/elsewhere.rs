@@ -1,0 +1,131 @@
+//! The same tests on machines that allow less: as a user without rights, and where no namespace can be made.
+//!
+//! A process whose root is not the mount's may make no user namespace, and without CAP_SYS_ADMIN no other either:
+//! so a machine that forbids both is had by `chroot` and `setpriv`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nigh_faas::sandbox::SandboxError;
+use nigh_faas::sandbox::process::ProcessEngine;
+
+use crate::harness::{INIT_VARIABLE, TRUST_VARIABLE, settings, skip};
+
+const NOBODY: u32 = 65534;
+/// Set while this file's tests run the others, so that they do not run themselves again.
+const INNER_VARIABLE: &str = "NIGH_TEST_ELSEWHERE";
+
+/// The tests and the init where every user can run them.
+struct Programs(tempfile::TempDir);
+
+impl Programs {
+    fn copied() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(std::env::current_exe().unwrap(), folder.path().join("tests")).unwrap();
+        fs::copy(settings().init.unwrap(), folder.path().join("nigh-sandbox")).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env(INNER_VARIABLE, "1").env(INIT_VARIABLE, self.path("nigh-sandbox")).current_dir("/");
+        command
+    }
+}
+
+/// False, and said so, where the outer tests are not root or are the inner ones.
+fn can_go_elsewhere(test: &str) -> bool {
+    if std::env::var_os(INNER_VARIABLE).is_some() {
+        return false;
+    }
+    if !Path::new("/proc/self").metadata().is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0) {
+        skip(test, "only root can become others");
+        return false;
+    }
+    true
+}
+
+fn assert_passed(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("test result: ok") && !text.contains(" 0 passed"), "{text}");
+}
+
+#[test]
+fn the_walls_stand_for_a_user_without_rights() {
+    let test = "the_walls_stand_for_a_user_without_rights";
+    if !can_go_elsewhere(test) {
+        return;
+    }
+    if fs::read_to_string("/proc/sys/user/max_user_namespaces").is_ok_and(|max| max.trim() == "0")
+        || fs::read_to_string("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").is_ok_and(|on| on.trim() == "1")
+    {
+        return skip(test, "user namespaces are forbidden to users here");
+    }
+    let programs = Programs::copied();
+    let tests = programs.command(&programs.path("tests")).uid(NOBODY).gid(NOBODY).output().unwrap();
+    assert_passed(&tests);
+}
+
+/// Runs a program where no namespace can be made, as root or as nobody.
+fn without_namespaces(programs: &Programs, user: &str, arguments: &[&str], trust: bool) -> Output {
+    let root = tempfile::tempdir().unwrap();
+    let script = "mount --make-rprivate / && mount --rbind / \"$ROOT\" && exec chroot \"$ROOT\" \"$@\"";
+    let mut command = programs.command("/usr/bin/unshare");
+    command.env("ROOT", root.path()).args(["-m", "/bin/sh", "-c", script, "sh", "/usr/bin/setpriv"]);
+    command.args(["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", "--clear-groups"]);
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), programs.path("tests")]);
+    command.args(arguments);
+    if trust {
+        command.env(TRUST_VARIABLE, "1");
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn without_namespaces_each_sandbox_has_its_own_user() {
+    if can_go_elsewhere("without_namespaces_each_sandbox_has_its_own_user") {
+        assert_passed(&without_namespaces(&Programs::copied(), "0", &["walls::", "life::", "limits::"], false));
+    }
+}
+
+#[test]
+fn trusted_functions_run_where_nothing_keeps_them_apart() {
+    if can_go_elsewhere("trusted_functions_run_where_nothing_keeps_them_apart") {
+        let user = NOBODY.to_string();
+        assert_passed(&without_namespaces(&Programs::copied(), &user, &["walls::", "life::", "limits::"], true));
+    }
+}
+
+#[test]
+fn where_nothing_keeps_functions_apart_the_engine_refuses() {
+    if can_go_elsewhere("where_nothing_keeps_functions_apart_the_engine_refuses") {
+        let test = ["--exact", "elsewhere::the_engine_that_refuses"];
+        assert_passed(&without_namespaces(&Programs::copied(), &NOBODY.to_string(), &test, false));
+    }
+}
+
+/// The inner half of the test above; anywhere else there is nothing to see.
+#[tokio::test]
+async fn the_engine_that_refuses() {
+    let refusal = match ProcessEngine::new(settings()).await {
+        Err(SandboxError::Unsupported(refusal)) => refusal,
+        Err(error) => panic!("{error}"),
+        Ok(engine) => {
+            let walls = engine.probe().walls;
+            let outer = std::env::var_os(INNER_VARIABLE).is_none();
+            return assert!(outer || walls.has_namespaces() || walls.uid().is_some() || settings().trust_functions);
+        }
+    };
+    for part in ["user namespace", "/srv/nigh", "--trust-functions"] {
+        assert!(refusal.contains(part), "{refusal}");
+    }
+}

@@ -1,0 +1,220 @@
+//! How sandboxes begin, stand still and end.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_faas::cgroup::CgroupHost;
+use nigh_faas::grant::Grant;
+use nigh_faas::sandbox::process::ProcessEngine;
+use nigh_faas::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
+use nigh_terms::ByteSize;
+
+use crate::harness::{
+    INIT_VARIABLE, command, destroy, engine, marker, output, processes_with, run, script, settings, skip, start, until,
+};
+
+/// Set for the process that the test of Nigh's own death starts: what its sandboxes sleep for.
+const CHILD_VARIABLE: &str = "NIGH_TEST_CHILD_MARKER";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_is_that_of_the_first_process() {
+    let engine = engine().await;
+    assert_eq!(run(&engine, script("exit 7")).await.1, SandboxEnd::Exited(7));
+    assert_eq!(run(&engine, script("kill -TERM $$; sleep 1000")).await.1, SandboxEnd::Signalled(15));
+    // What the first process leaves behind ends with it.
+    let marker = marker();
+    assert_eq!(run(&engine, script(&format!("sleep {marker} & exit 0"))).await.1, SandboxEnd::Exited(0));
+    assert!(processes_with(&marker).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_cannot_start_is_an_error_that_names_it() {
+    let engine = engine().await;
+    for (program, reason) in [("/var/task/absent", "No such file"), ("/var/task/handler.txt", "Permission denied")] {
+        let Err(error) = engine.start(command(&[program]).spec).await else { panic!("{program} started") };
+        let text = error.to_string();
+        let name = program.rsplit('/').next().unwrap();
+        assert!(matches!(error, SandboxError::Start { .. }), "{text}");
+        assert!(text.contains(name) && text.contains(reason), "{text}");
+    }
+    let mut function = script("true");
+    function.spec.code = PathBuf::from("/absent/code");
+    let Err(error) = engine.start(function.spec).await else { panic!("started without code") };
+    assert!(error.to_string().contains("/absent/code") || error.to_string().contains("code's folder"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_sandbox_stands_still_and_a_thawed_one_runs_on() {
+    let engine = engine().await;
+    let (started, lines, _code) = start(&engine, script("(while sleep 0.005; do echo child; done) & wait")).await;
+    lines.wait_for("child").await;
+    for _ in 0..3 {
+        started.sandbox.freeze().await.unwrap();
+        // What was written before may still be on its way.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let before = lines.count();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(lines.count(), before);
+        started.sandbox.thaw().await.unwrap();
+        until("it runs on", || lines.count() > before).await;
+    }
+    destroy(&*started.sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_sandbox_can_be_destroyed() {
+    let engine = engine().await;
+    let marker = marker();
+    let (started, _lines, _code) = start(&engine, command(&["/usr/bin/sleep", &marker])).await;
+    assert_eq!(processes_with(&marker).len(), 1);
+    started.sandbox.freeze().await.unwrap();
+    destroy(&*started.sandbox).await;
+    assert!(processes_with(&marker).is_empty());
+    assert_eq!(started.sandbox.ended().await, SandboxEnd::Destroyed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_daemonises_ends_with_its_sandbox() {
+    let engine = engine().await;
+    let marker = marker();
+    let daemon = format!(
+        "(setsid sh -c 'setsid sleep {marker} & ' &) ; (nohup sleep {marker} >/dev/null 2>&1 &); sleep {marker}"
+    );
+    let (started, _lines, _code) = start(&engine, script(&daemon)).await;
+    until("three sleep", || processes_with(&marker).len() == 3).await;
+    destroy(&*started.sandbox).await;
+    assert!(processes_with(&marker).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_does_harm_after_the_end_and_all_hear_of_it() {
+    let engine = engine().await;
+    let (started, _lines, _code) = start(&engine, script("sleep 1000")).await;
+    let sandbox = started.sandbox;
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let sandbox = Arc::clone(&sandbox);
+            tokio::spawn(async move { sandbox.ended().await })
+        })
+        .collect();
+    tokio::join!(sandbox.destroy(), sandbox.destroy());
+    for waiter in waiting {
+        assert_eq!(waiter.await.unwrap(), SandboxEnd::Destroyed);
+    }
+    destroy(&*sandbox).await;
+    assert!(matches!(sandbox.freeze().await, Err(SandboxError::Ended(_))));
+    assert!(matches!(sandbox.thaw().await, Err(SandboxError::Ended(_))));
+    assert!(sandbox.memory().used().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropping_the_last_handle_destroys_the_sandbox() {
+    let engine = engine().await;
+    let marker = marker();
+    let (started, _lines, _code) = start(&engine, command(&["/usr/bin/sleep", &marker])).await;
+    assert_eq!(processes_with(&marker).len(), 1);
+    drop(started);
+    until("it has ended", || processes_with(&marker).is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_output_harms_neither_the_engine_nor_the_next_sandbox() {
+    let engine = engine().await;
+    let (started, lines, _code) = start(&engine, command(&["/usr/bin/yes"])).await;
+    until("lines come", || lines.count() > 100_000).await;
+    destroy(&*started.sandbox).await;
+    assert_eq!(output(&engine, "echo still here").await, "still here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_sandboxes_start_side_by_side() {
+    let engine = Arc::new(engine().await);
+    let starting: Vec<_> = (0..16)
+        .map(|number| {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move { output(&engine, &format!("echo {number}")).await })
+        })
+        .collect();
+    for (number, started) in starting.into_iter().enumerate() {
+        assert_eq!(started.await.unwrap(), number.to_string());
+    }
+}
+
+/// Not a test by itself: the Nigh that `nothing_outlives_a_killed_nigh` kills.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nigh_that_is_killed() {
+    let Some(marker) = std::env::var(CHILD_VARIABLE).ok() else { return };
+    let engine = ProcessEngine::new(settings()).await.unwrap();
+    let (running, _lines, _code) = start(&engine, script(&format!("setsid sleep {marker} & sleep {marker}"))).await;
+    let (frozen, _lines, _code) = start(&engine, command(&["/usr/bin/sleep", &marker])).await;
+    frozen.sandbox.freeze().await.unwrap();
+    running.sandbox.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_outlives_a_killed_nigh() {
+    let marker = marker();
+    let groups = || -> Vec<PathBuf> {
+        let Ok(pid) = processes_with(&marker).first().copied().ok_or(()) else { return Vec::new() };
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| line.rsplit(':').next())
+            .filter(|path| path.contains("/nigh-"))
+            .flat_map(|path| {
+                ["memory", "freezer", "pids", ""].map(|tree| format!("/sys/fs/cgroup/{tree}{path}").into())
+            })
+            .filter(|path: &PathBuf| path.exists())
+            .collect()
+    };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "life::the_nigh_that_is_killed", "--nocapture"])
+        .env(CHILD_VARIABLE, &marker)
+        .env(INIT_VARIABLE, settings().init.unwrap())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("both sandboxes run", || processes_with(&marker).len() == 3).await;
+    // The second one is being frozen.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let groups = groups();
+    assert_eq!(groups.is_empty(), engine().await.probe().controls.freezer.is_err(), "{groups:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("all processes have ended", || processes_with(&marker).is_empty()).await;
+    until("their cgroups are gone", || groups.iter().all(|group| !group.exists())).await;
+    until("the folders of Nigh's cgroups are gone", || {
+        groups.iter().filter_map(|group| group.parent()).all(|parent| !parent.exists())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_ends_what_was_left_and_spares_what_lives() {
+    let settings = settings();
+    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    if engine.probe().controls.freezer.is_err() {
+        return skip("a_sweep_ends_what_was_left_and_spares_what_lives", "no cgroup can be made here");
+    }
+    // What a keeper that was killed together with Nigh would leave: processes in a frozen group.
+    let earlier = CgroupHost::detect(&settings.instance);
+    let group = earlier.create("left-over", Grant::full(ByteSize::mib(64)), 8).unwrap();
+    let mut left = Command::new("/usr/bin/sleep").arg("1000").spawn().unwrap();
+    for file in group.join_files() {
+        std::fs::write(file, left.id().to_string()).unwrap();
+    }
+    group.freeze().await.unwrap();
+    let folders = group.folders().to_vec();
+    let (living, lines, _code) = start(&engine, script("while sleep 0.01; do echo alive; done")).await;
+
+    // The left-over process is a child of this test: its parent must reap it for the group to become empty.
+    let reaped = tokio::task::spawn_blocking(move || left.wait());
+    assert_eq!(engine.sweep().await.unwrap(), 1);
+    reaped.await.unwrap().unwrap();
+    assert!(folders.iter().all(|folder| !folder.exists()));
+    let before = lines.count();
+    until("the living one runs on", || lines.count() > before).await;
+    destroy(&*living.sandbox).await;
+    assert_eq!(engine.sweep().await.unwrap(), 0);
+}

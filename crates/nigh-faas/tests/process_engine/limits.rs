@@ -1,0 +1,128 @@
+//! What a function can use up.
+
+use nigh_faas::grant::{Grant, SandboxMemoryError};
+use nigh_faas::sandbox::SandboxEnd;
+use nigh_faas::sandbox::launch::Walls;
+use nigh_faas::sandbox::process::ProcessEngine;
+use nigh_terms::ByteSize;
+
+use crate::harness::{command, destroy, engine, has_namespaces, output, run, script, skip, start, until};
+
+fn lacks_memory_control(engine: &ProcessEngine, test: &str) -> bool {
+    match &engine.probe().controls.memory {
+        Ok(()) => false,
+        Err(reason) => {
+            skip(test, reason);
+            true
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tmp_is_full_at_its_size_and_at_its_number_of_files() {
+    let engine = engine().await;
+    if !has_namespaces(&engine) {
+        return skip("tmp_is_full_at_its_size_and_at_its_number_of_files", "/tmp is the host's here");
+    }
+    let said = output(&engine, "head -c 900k /dev/zero > /tmp/a && echo fits; head -c 900k /dev/zero > /tmp/b").await;
+    assert!(said.starts_with("fits\n") && said.contains("No space left"), "{said}");
+    let many = "i=0; while [ $i -lt 3000 ]; do true > /tmp/$i || break; i=$((i+1)); done 2>&1; ls /tmp | wc -l";
+    let said = output(&engine, many).await;
+    let made: usize = said.lines().last().unwrap().trim().parse().unwrap();
+    assert!((900..1025).contains(&made), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_bomb_ends_at_the_process_limit() {
+    let engine = engine().await;
+    if engine.probe().walls == Walls::None && engine.probe().controls.processes.is_err() {
+        return skip("a_fork_bomb_ends_at_the_process_limit", "neither a cgroup nor an own user bounds it here");
+    }
+    // Each child makes children; the counter is a process that began before.
+    let bomb = "use POSIX; $| = 1; my $failed = 0;
+        for (1..200) { my $p = fork; if (!defined $p) { $failed++ } elsif (!$p) { sleep 1000 } }
+        print \"failed $failed\\n\"; sleep 1000;";
+    let (started, lines, _code) = start(&engine, command(&["/usr/bin/perl", "-e", bomb])).await;
+    lines.wait_for("failed").await;
+    let failed: usize = lines.text().rsplit(' ').next().unwrap().parse().unwrap();
+    // 32 processes: perl and 31 children.
+    assert_eq!(failed, 200 - 31, "{}", lines.text());
+    destroy(&*started.sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn want_of_memory_is_told_from_another_kill() {
+    let engine = engine().await;
+    if lacks_memory_control(&engine, "want_of_memory_is_told_from_another_kill") {
+        return;
+    }
+    let (_, end) = run(&engine, command(&["/usr/bin/tail", "/dev/zero"])).await;
+    assert_eq!(end, SandboxEnd::OutOfMemory);
+    let (_, end) = run(&engine, script("kill -9 $$")).await;
+    assert_eq!(end, SandboxEnd::Signalled(9));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_peak_is_read_and_begun_anew() {
+    let engine = engine().await;
+    if lacks_memory_control(&engine, "the_peak_is_read_and_begun_anew") {
+        return;
+    }
+    let text = "head -c 40m /dev/zero > /dev/shm/$$; rm /dev/shm/$$; echo empty; sleep 1000";
+    let (started, lines, _code) = start(&engine, script(text)).await;
+    lines.wait_for("empty").await;
+    let memory = started.sandbox.memory();
+    assert!(memory.peak().unwrap() >= ByteSize::mib(40), "{}", memory.peak().unwrap());
+    memory.reset_peak().unwrap();
+    assert!(memory.peak().unwrap() < ByteSize::mib(30), "{}", memory.peak().unwrap());
+    assert!(memory.used().unwrap() < ByteSize::mib(30));
+    assert_eq!(memory.oom_kills().unwrap(), 0);
+    destroy(&*started.sandbox).await;
+    assert!(memory.peak().is_err(), "no group is left to ask");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands() {
+    let engine = engine().await;
+    if lacks_memory_control(&engine, "a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands") {
+        return;
+    }
+    let (started, lines, _code) = start(
+        &engine,
+        script("trap 'rm /dev/shm/$$' EXIT; head -c 40m /dev/zero > /dev/shm/$$; echo full; sleep 1000"),
+    )
+    .await;
+    lines.wait_for("full").await;
+    let memory = started.sandbox.memory();
+    let error = memory.set_limit(ByteSize::mib(16)).unwrap_err();
+    assert!(
+        matches!(error, SandboxMemoryError::CannotShrink { target, current, used }
+            if target == ByteSize::mib(16) && current == ByteSize::mib(64) && used >= ByteSize::mib(40)),
+        "{error}"
+    );
+    memory.set_limit(ByteSize::mib(56)).unwrap();
+    memory.set_limit(ByteSize::mib(128)).unwrap();
+    destroy(&*started.sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coming_to_the_limit_is_noticed() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let engine = engine().await;
+    if lacks_memory_control(&engine, "coming_to_the_limit_is_noticed") {
+        return;
+    }
+    // Waits for a word through the runtime's door, so that the notice stands before the memory is used.
+    let text = "exec 3<>/dev/tcp/${DOORS%%:*}/9001; cat <&3; exec tail /dev/zero";
+    let mut function = command(&["/bin/bash", "-c", text]);
+    function.spec.grant = Grant { memory: ByteSize::mib(32), booked: ByteSize::mib(64) };
+    let (started, _lines, _code) = start(&engine, function).await;
+    let noticed = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&noticed);
+    started.sandbox.memory().on_pressure(Box::new(move |used| seen.store(used.bytes(), Ordering::SeqCst))).unwrap();
+    drop(started.runtime.accept().await.unwrap());
+    until("the notice", || noticed.load(Ordering::SeqCst) > 0).await;
+    assert_eq!(started.sandbox.ended().await, SandboxEnd::OutOfMemory);
+    destroy(&*started.sandbox).await;
+}

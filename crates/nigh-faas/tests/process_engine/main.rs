@@ -1,0 +1,12 @@
+//! The process engine against the real kernel: real sandboxes, real cgroups, real processes.
+//!
+//! As root every test runs. `elsewhere` runs the same tests again as a user without rights, and where the kernel
+//! refuses namespaces.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "all of this is tests")]
+
+mod elsewhere;
+mod harness;
+mod life;
+mod limits;
+mod walls;
