@@ -37,7 +37,7 @@ pub enum Outcome {
 /// One S3 call of an invocation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataCallRecord {
-    /// `get`, `head`, `put`, ... as served: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
+    /// How it was served: `hit`, `miss`, `past`, `metadata`, `write`, `delete`, `failed`.
     pub served: String,
     /// The bucket.
     pub bucket: String,
@@ -84,6 +84,9 @@ pub struct Activation {
     pub wait_us: u64,
     /// Microseconds of making and initialising the sandbox, zero if warm.
     pub init_us: u64,
+    /// The data calls of the sandbox's initialisation, up to a limit; `began_us` counts from its start.
+    #[serde(default)]
+    pub init_data_calls: Vec<DataCallRecord>,
     /// Microseconds from the handler's start to its answer.
     pub duration_us: u64,
     /// Where the duration went.

@@ -1,8 +1,11 @@
 //! A function as it is deployed: what the Lambda API calls its configuration.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -54,4 +57,60 @@ pub struct Function {
     pub modified: Timestamp,
     /// Changes with every change (Lambda's `RevisionId`).
     pub revision_id: String,
+}
+
+/// Where the invoker finds functions. `find` is on the path of every invocation: it must not wait for a disk.
+#[async_trait]
+pub trait FunctionSource: Send + Sync {
+    /// The function as it is deployed now.
+    async fn find(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Function>>;
+    /// The folder of this version's code, unpacked; nobody writes to it. It is asked for at a cold start, and must stay
+    /// whole until the version is replaced.
+    async fn code_folder(&self, function: &Function) -> PathBuf;
+}
+
+impl Function {
+    /// True if `other` is the same function with the same code and configuration: only then may they share a sandbox.
+    #[must_use]
+    pub fn same_version(&self, other: &Self) -> bool {
+        self.namespace == other.namespace
+            && self.name == other.name
+            && self.revision_id == other.revision_id
+            && self.code_sha256 == other.code_sha256
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A function that is none: for tests of what only reads its description.
+    pub(crate) fn function(name: &str) -> Function {
+        Function {
+            namespace: Namespace::new("tenant").unwrap(),
+            name: FunctionName::new(name).unwrap(),
+            runtime: Runtime::Provided,
+            runtime_name: "provided".to_owned(),
+            handler: "app.handler".to_owned(),
+            description: String::new(),
+            memory: ByteSize::mib(128),
+            timeout: Duration::from_secs(3),
+            ephemeral_storage: ByteSize::mib(512),
+            environment: BTreeMap::new(),
+            role: String::new(),
+            code_sha256: "code-1".to_owned(),
+            code_size: ByteSize(1),
+            modified: Timestamp(1),
+            revision_id: "revision-1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_change_of_code_or_configuration_is_another_version() {
+        let one = function("f");
+        assert!(one.same_version(&one.clone()));
+        assert!(!one.same_version(&Function { code_sha256: "code-2".to_owned(), ..one.clone() }));
+        assert!(!one.same_version(&Function { revision_id: "revision-2".to_owned(), ..one.clone() }));
+        assert!(!one.same_version(&Function { namespace: Namespace::new("other").unwrap(), ..one.clone() }));
+    }
 }

@@ -4,10 +4,32 @@
 //! answered through `runtime_api`; what happened becomes an `activation`.
 
 pub mod activation;
+pub mod activation_log;
+mod admission;
 pub mod cgroup;
+pub mod code_archive;
+pub mod code_store;
+pub mod data_door;
+mod execution;
 pub mod function;
+pub mod function_arn;
+pub mod function_store;
 pub mod grant;
 pub mod hooks;
 pub mod invocation;
+pub mod invoker;
+pub mod keep_alive;
+pub mod lambda_door;
+mod live_sandbox;
+pub mod log_capture;
+pub mod phase_accountant;
+pub mod phases;
+pub mod runtime_api;
+pub mod runtime_catalog;
+pub mod runtime_command;
+pub mod runtime_protocol;
 pub mod sandbox;
+pub mod sandbox_pool;
 pub mod scheduler;
+pub mod sigv4;
+pub mod verdict;

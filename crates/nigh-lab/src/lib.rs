@@ -1,1 +1,19 @@
 //! The laboratory: experiments, benches, load generation, the peers' servers, statistics and plots.
+//!
+//! Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine.
+
+pub mod bench;
+pub mod cpu_time;
+mod error;
+pub mod experiment;
+pub mod http_load;
+pub mod machine;
+pub mod node_under_test;
+pub mod peer;
+pub mod platform;
+pub mod sign;
+pub mod stats;
+
+pub use bench::BenchArgs;
+pub use error::LabError;
+pub use experiment::ExperimentArgs;

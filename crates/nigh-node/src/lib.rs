@@ -1,1 +1,20 @@
-//! (room under construction)
+//! One worker process: its settings, what it is wired from, and what it shows of itself; and the clients of its doors.
+//!
+//! Nothing is decided here: each room decides, this one hands each what it needs, starts and ends them in order.
+
+pub mod admin;
+pub mod client;
+pub mod config;
+pub mod credentials;
+mod data_door;
+pub mod endpoints;
+pub mod explain;
+pub mod machine;
+pub mod node;
+pub mod python;
+pub mod state_folder;
+pub mod status;
+pub mod store;
+pub mod telemetry;
+
+pub use nigh_faas::activation::{Activation, Outcome};

@@ -6,7 +6,7 @@ use std::fmt;
 use nigh_terms::{Timestamp, Token, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::Checksum;
+use crate::{Checksum, ObjectError};
 
 /// An entity tag without its quotes: the MD5 of the bytes in hex, or `md5-of-md5s-N` for N parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,4 +74,71 @@ pub struct ObjectMeta {
     /// What its writer had seen, itself included.
     #[serde(default, skip_serializing_if = "Token::is_empty")]
     pub token: Token,
+}
+
+/// User metadata in all, names and values.
+const USER_BYTES_MAX: usize = 2 << 10;
+/// Tags of an object.
+const TAGS_MAX: usize = 10;
+/// Characters of a tag's key.
+const TAG_KEY_MAX: usize = 128;
+/// Characters of a tag's value.
+const TAG_VALUE_MAX: usize = 256;
+
+impl Attributes {
+    /// Refuses what S3 does ("Working with object metadata", S3 User Guide).
+    pub(crate) fn check(&self) -> Result<(), ObjectError> {
+        let bytes: usize = self.user.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > USER_BYTES_MAX { Err(ObjectError::MetadataTooLarge) } else { Ok(()) }
+    }
+}
+
+/// Refuses the tags that S3 does ("Categorizing your storage using tags", S3 User Guide).
+pub(crate) fn check_tags(tags: &Tags) -> Result<(), ObjectError> {
+    if tags.len() > TAGS_MAX {
+        return Err(ObjectError::InvalidTag(format!("Object tags cannot be greater than {TAGS_MAX}")));
+    }
+    let allowed = |text: &str| text.chars().all(|c| c.is_alphanumeric() || " +-=._:/@".contains(c));
+    for (key, value) in tags {
+        if !(1..=TAG_KEY_MAX).contains(&key.chars().count()) || !allowed(key) {
+            return Err(ObjectError::InvalidTag("The TagKey you have provided is invalid".to_owned()));
+        }
+        if value.chars().count() > TAG_VALUE_MAX || !allowed(value) {
+            return Err(ObjectError::InvalidTag("The TagValue you have provided is invalid".to_owned()));
+        }
+        if key.starts_with("aws:") {
+            return Err(ObjectError::InvalidTag("System tags cannot be added/updated by requester".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_limited_as_in_s3() {
+        let tags = |pairs: &[(&str, &str)]| -> Tags {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let (key, value) = ("k".repeat(128), "ü".repeat(256));
+        assert!(check_tags(&tags(&[("a b", ""), (&key, &value)])).is_ok());
+        for (key, value) in
+            [("", ""), (&*"k".repeat(129), ""), ("k", &*"v".repeat(257)), ("aws:x", ""), ("k*", ""), ("k", "<")]
+        {
+            assert!(check_tags(&tags(&[(key, value)])).is_err(), "{key} {value}");
+        }
+        let many: Tags = (0..11).map(|n| (n.to_string(), String::new())).collect();
+        assert!(check_tags(&many).is_err());
+    }
+
+    #[test]
+    fn user_metadata_is_limited_to_2_kib() {
+        let of = |length: usize| Attributes {
+            user: BTreeMap::from([("name".to_owned(), "v".repeat(length))]),
+            ..Attributes::default()
+        };
+        assert!(of(2044).check().is_ok() && of(2045).check().is_err());
+    }
 }

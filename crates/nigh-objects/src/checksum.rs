@@ -19,6 +19,15 @@ pub enum ChecksumAlgorithm {
     Sha256,
 }
 
+/// What the checksum of an object uploaded in parts is taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ChecksumType {
+    /// The checksums of its parts; its value ends in `-N`.
+    Composite,
+    /// All its bytes.
+    FullObject,
+}
+
 /// A checksum's value, base64 of its big-endian bytes; with `-N` behind it if it is a checksum of N parts' checksums.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
@@ -26,6 +35,14 @@ pub struct Checksum {
     pub algorithm: ChecksumAlgorithm,
     /// Its value.
     pub value: String,
+}
+
+impl Checksum {
+    /// What it was taken over.
+    #[must_use]
+    pub fn covers(&self) -> ChecksumType {
+        if self.value.contains('-') { ChecksumType::Composite } else { ChecksumType::FullObject }
+    }
 }
 
 /// Where the value that a writer claims is to be found.

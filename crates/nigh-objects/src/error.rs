@@ -7,14 +7,14 @@ use thiserror::Error;
 use crate::{ETag, UploadId};
 
 /// Why a request on objects fails.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum ObjectError {
     #[error("the bucket {0} does not exist")]
     NoSuchBucket(BucketName),
     #[error("the bucket {0} exists already and is yours")]
     BucketAlreadyOwnedByYou(BucketName),
-    #[error("the bucket {0} is not empty; delete its objects and uploads first")]
+    #[error("the bucket {0} is not empty; delete its objects first")]
     BucketNotEmpty(BucketName),
     #[error("the key {0} does not exist")]
     NoSuchKey(ObjectKey),
@@ -46,6 +46,8 @@ pub enum ObjectError {
     InvalidPartOrder,
     #[error("{0}")]
     InvalidArgument(String),
+    #[error("{0}")]
+    InvalidRequest(String),
     #[error("{0}")]
     InvalidTag(String),
     #[error("user metadata has more than 2 KiB")]

@@ -93,6 +93,13 @@ impl DataCall {
         }
     }
 
+    /// Says that it failed after all: its body broke off.
+    pub const fn failed(&mut self) {
+        if let Some(event) = &mut self.event {
+            event.served = Served::Failed;
+        }
+    }
+
     /// Counts bytes given or taken.
     pub const fn served(&mut self, bytes: u64) {
         if let Some(event) = &mut self.event {

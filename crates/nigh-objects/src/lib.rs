@@ -4,23 +4,37 @@
 //! decisions (`cache`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
 //! and the events of all this (`event`).
 
+mod assembly;
 mod attributes;
+mod cache;
 mod checksum;
+mod conditions;
+mod digest;
 mod error;
 mod event;
+#[cfg(test)]
+mod gated_store;
+mod listing;
 mod memory;
+mod meter;
+mod range;
+mod recency;
 mod request;
 mod segment;
+mod spool;
 pub mod store;
+mod uploads;
+mod write_order;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
-pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue};
+pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
 pub use memory::{MemoryLimits, ObjectMemory};
+pub use meter::MemoryUsage;
 pub use request::{
-    Body, BucketInfo, ByteRange, ByteStream, Copied, CopyRequest, Direction, GetRequest, Got, ListPage, ListRequest,
-    Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest, RangeSpec, ReadConditions, UploadId, UploadInfo,
-    WriteConditions,
+    Body, BucketInfo, ByteRange, ByteStream, CompleteRequest, CompletedPart, Copied, CopyRequest, Direction,
+    GetRequest, Got, ListPage, ListRequest, Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest,
+    RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
 pub use segment::{Segment, SegmentSlice};

@@ -1,19 +1,44 @@
 //! The object memory: the one way to objects, for both doors and the runtime.
 //!
 //! The shell around the cache's decisions: it authorises by `Principal`, orders writes through the ledger,
-//! moves bytes between callers, segments and the store, and emits an event for each data call.
+//! moves bytes between callers, segments and the store, and emits an event for each data call. Here is what is
+//! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
+mod copies;
+mod multipart;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nigh_engine::Ledger;
-use nigh_terms::{BucketName, ByteSize, Clock, ObjectKey, Principal};
+use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token};
+use parking_lot::Mutex;
 
+use crate::attributes::check_tags;
+use crate::cache::{Cache, Cost, Dropped};
+use crate::listing::RollUp;
+use crate::meter::Meter;
+use crate::segment::{Account, Segment, segments_max};
+use crate::spool::{Spool, blocking};
 use crate::store::Store;
+use crate::uploads::Uploads;
+use crate::write_order::WriteOrder;
 use crate::{
-    BucketInfo, ByteStream, ChecksumClaim, Copied, CopyRequest, ETag, GetRequest, Got, ListPage, ListRequest,
-    MultipartRequest, ObjectError, ObjectMeta, ObjectObserver, PartInfo, PutDone, PutRequest, RangeSpec,
-    ReadConditions, Tags, UploadId, UploadInfo, WriteConditions,
+    BucketInfo, DataCall, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError, ObjectId, ObjectMeta,
+    ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
 };
+
+/// The one shard of a node alone.
+const SHARD: ShardId = ShardId(0);
+
+/// Buckets whose existence is remembered.
+const BUCKETS_MAX: usize = 10_000;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -26,43 +51,263 @@ pub struct MemoryLimits {
     pub object: ByteSize,
 }
 
-/// Coherent object memory.
-pub struct ObjectMemory {
-    _private: (),
+/// What is kept of an object.
+#[derive(Clone, Debug)]
+struct Resident {
+    meta: Arc<ObjectMeta>,
+    /// Its bytes; absent if it is larger than what is kept.
+    segment: Option<Segment>,
 }
 
-#[expect(unused_variables, clippy::missing_errors_doc, clippy::todo, clippy::unused_async, reason = "interface sketch")]
+/// Coherent object memory. A clone is another handle to the same.
+#[derive(Clone)]
+pub struct ObjectMemory(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+    observers: Arc<[Arc<dyn ObjectObserver>]>,
+    limits: MemoryLimits,
+    cache: Mutex<Cache<Resident, reads::Flight>>,
+    account: Arc<Account>,
+    order: WriteOrder,
+    spool: Spool,
+    uploads: Uploads,
+    /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
+    /// is gone since is refused by the store.
+    buckets: Mutex<HashSet<(Namespace, BucketName)>>,
+    meter: Arc<Meter>,
+}
+
+/// Room in the cache, until it is used or dropped.
+struct Reservation {
+    inner: Arc<Inner>,
+    cost: Cost,
+}
+
+impl Reservation {
+    /// The room, now the caller's to keep a copy in.
+    fn take(mut self) -> Cost {
+        std::mem::take(&mut self.cost)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.cost != Cost::default() {
+            self.inner.cache.lock().release(self.cost);
+        }
+    }
+}
+
+/// Runs `work` to its end, also if the caller no longer waits: a client that hangs up leaves nothing half done.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
+) -> Result<T, ObjectError> {
+    let ended = tokio::spawn(work).await;
+    ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
+}
+
+impl Inner {
+    fn begin(&self, who: &Principal, bucket: &BucketName, key: Option<&ObjectKey>) -> DataCall {
+        DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
+    }
+
+    /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
+    fn settle(&self, dropped: Dropped<Resident>) {
+        let (kept, budget) = {
+            let cache = self.cache.lock();
+            (cache.kept(), cache.budget())
+        };
+        self.meter.holds(kept, budget);
+        drop(dropped);
+    }
+
+    /// As `settle`, for what had to make room.
+    fn evict(&self, dropped: Dropped<Resident>) {
+        self.meter.evicted(dropped.len());
+        self.settle(dropped);
+    }
+
+    /// What readers hold beyond the cache.
+    fn lingering(&self, cache: &Cache<Resident, reads::Flight>) -> Cost {
+        self.account.living().minus(cache.kept()).minus(cache.reserved())
+    }
+
+    /// Room for `cost`, if the cache can give it.
+    fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
+        let (granted, dropped) = {
+            let mut cache = self.cache.lock();
+            let lingering = self.lingering(&cache);
+            cache.reserve(cost, lingering)
+        };
+        if !dropped.is_empty() {
+            self.evict(dropped);
+        }
+        granted.then(|| Reservation { inner: Arc::clone(self), cost })
+    }
+
+    /// Refuses a bucket that is not there.
+    async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
+        let name = (who.namespace.clone(), bucket.clone());
+        if self.buckets.lock().contains(&name) {
+            return Ok(());
+        }
+        self.store.head_bucket(&who.namespace, bucket).await?;
+        let mut buckets = self.buckets.lock();
+        if buckets.len() >= BUCKETS_MAX {
+            buckets.clear();
+        }
+        buckets.insert(name);
+        Ok(())
+    }
+
+    /// The object's metadata as it is now.
+    async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+        let kept = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta));
+        match kept {
+            Some(meta) => Ok(meta),
+            None => self.store.head(object).await.map(Arc::new),
+        }
+    }
+
+    /// The object's metadata as it is now, or that there is none.
+    async fn current_if_any(&self, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
+        match self.current(object).await {
+            Ok(meta) => Ok(Some(meta)),
+            Err(ObjectError::NoSuchKey(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
+    ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key.clone() }
+}
+
 impl ObjectMemory {
-    /// A memory in front of `store`. Unfinished uploads found in `spool` live on.
+    /// A memory in front of `store`. Unfinished uploads found in the spool live on.
+    ///
+    /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and
+    /// `spool` else. One memory at a time may use it. The metrics recorder is to be installed before.
+    ///
+    /// # Errors
+    /// If the spool cannot be used, or the kernel makes no memfd.
     pub async fn open(
         store: Arc<dyn Store>,
         ledger: Arc<dyn Ledger>,
         clock: Arc<dyn Clock>,
         observers: Vec<Arc<dyn ObjectObserver>>,
-        spool: std::path::PathBuf,
+        spool: PathBuf,
         limits: MemoryLimits,
     ) -> Result<Self, ObjectError> {
-        todo!()
+        let folder = store.spool().map_or(spool, Path::to_path_buf);
+        let uploads = folder.join("uploads");
+        let uploads = blocking(move || Uploads::open(uploads)).await?;
+        let spool = Spool::open(folder.join("bodies")).await?;
+        let meter = Arc::new(Meter::new());
+        let mut all: Vec<Arc<dyn ObjectObserver>> = vec![Arc::clone(&meter) as Arc<dyn ObjectObserver>];
+        all.extend(observers);
+        let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
+        meter.holds(Cost::default(), budget);
+        Ok(Self(Arc::new(Inner {
+            store,
+            ledger,
+            clock,
+            observers: all.into(),
+            limits,
+            cache: Mutex::new(Cache::new(budget)),
+            account: Account::open()?,
+            order: WriteOrder::default(),
+            spool,
+            uploads,
+            buckets: Mutex::default(),
+            meter,
+        })))
+    }
+
+    /// What the memory holds and has done.
+    #[must_use]
+    pub fn usage(&self) -> MemoryUsage {
+        let (kept, reserved, budget, objects) = {
+            let cache = self.0.cache.lock();
+            (cache.kept(), cache.reserved(), cache.budget(), cache.copies())
+        };
+        self.0.meter.usage(MemoryUsage {
+            budget: ByteSize(budget.bytes),
+            kept: ByteSize(kept.bytes),
+            reserved: ByteSize(reserved.bytes),
+            living: ByteSize(self.0.account.living().bytes),
+            objects: objects as u64,
+            segments: kept.segments,
+            segments_max: budget.segments,
+            ..MemoryUsage::default()
+        })
+    }
+
+    /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns;
+    /// what readers hold of them is freed when they let go.
+    pub fn set_cache_budget(&self, bytes: ByteSize) {
+        let dropped = {
+            let mut cache = self.0.cache.lock();
+            let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
+            let lingering = self.0.lingering(&cache);
+            cache.set_budget(budget, lingering)
+        };
+        self.0.evict(dropped);
     }
 
     /// Makes a bucket.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou`, or the store's.
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        todo!()
-    }
-    /// Removes an empty bucket.
-    pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        todo!()
-    }
-    /// What is known of a bucket.
-    pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
-        todo!()
-    }
-    /// The namespace's buckets.
-    pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
-        todo!()
+        let mut call = self.0.begin(who, bucket, None);
+        self.0.store.create_bucket(&who.namespace, bucket).await?;
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(())
     }
 
-    /// Reads an object.
+    /// Removes an empty bucket, and its unfinished uploads.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
+    pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        self.0.store.delete_bucket(&who.namespace, bucket).await?;
+        self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
+        for upload in self.0.uploads.list(&who.namespace, bucket, "") {
+            self.0.end_upload(upload).await?;
+        }
+        call.succeeded(Served::Delete, None, Token::empty());
+        Ok(())
+    }
+
+    /// What is known of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        let info = self.0.store.head_bucket(&who.namespace, bucket).await?;
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(info)
+    }
+
+    /// The namespace's buckets. It names no bucket, so it emits no event.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
+        self.0.store.list_buckets(&who.namespace).await
+    }
+
+    /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
+    /// large or being written.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchKey`, a condition's or the range's, or the store's.
     pub async fn get(
         &self,
         who: &Principal,
@@ -70,9 +315,13 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<Got, ObjectError> {
-        todo!()
+        self.0.get(who, bucket, key, request).await
     }
+
     /// Reads what is known of an object; the conditions and the range are those of a get.
+    ///
+    /// # Errors
+    /// As of a get.
     pub async fn head(
         &self,
         who: &Principal,
@@ -80,9 +329,14 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
-        todo!()
+        self.0.head(who, bucket, key, request).await
     }
+
     /// Writes an object. When it returns the write is durable.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, what is wrong with the body, a condition's, or the store's. Nothing is written then, but
+    /// for a `Store` error, after which the object is the old or the new one.
     pub async fn put(
         &self,
         who: &Principal,
@@ -90,9 +344,13 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
-        todo!()
+        self.0.put(who, bucket, key, request).await
     }
+
     /// Deletes an object; also one that is not there.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, a condition's, or the store's.
     pub async fn delete(
         &self,
         who: &Principal,
@@ -100,32 +358,49 @@ impl ObjectMemory {
         key: &ObjectKey,
         conditions: WriteConditions,
     ) -> Result<(), ObjectError> {
-        todo!()
+        self.0.delete(who, bucket, key, conditions).await
     }
-    /// Copies an object within the namespace.
-    pub async fn copy(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: CopyRequest,
-    ) -> Result<Copied, ObjectError> {
-        todo!()
-    }
+
     /// Lists a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
     pub async fn list(
         &self,
         who: &Principal,
         bucket: &BucketName,
         request: ListRequest,
     ) -> Result<ListPage, ObjectError> {
-        todo!()
+        let mut call = self.0.begin(who, bucket, None);
+        let prefix = request.prefix.clone();
+        let (mut roll_up, mut question) = RollUp::begin(request);
+        if question.is_none() {
+            self.0.store.head_bucket(&who.namespace, bucket).await?;
+        }
+        while let Some(asked) = question {
+            let listed =
+                self.0.store.list(&who.namespace, bucket, &prefix, asked.after.as_deref(), asked.limit).await?;
+            question = roll_up.answer(listed);
+        }
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(roll_up.page())
     }
+
     /// An object's tags.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchKey`, or the store's.
     pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
-        todo!()
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let meta = self.0.current(&object(who, bucket, key)).await?;
+        call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
+        Ok(meta.tags.clone())
     }
-    /// Replaces an object's tags; none removes them.
+
+    /// Replaces an object's tags; none removes them. The object's version stays: its bytes do.
+    ///
+    /// # Errors
+    /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.
     pub async fn put_tags(
         &self,
         who: &Principal,
@@ -133,91 +408,8 @@ impl ObjectMemory {
         key: &ObjectKey,
         tags: Tags,
     ) -> Result<(), ObjectError> {
-        todo!()
-    }
-
-    /// Begins a multipart upload.
-    pub async fn create_upload(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        request: MultipartRequest,
-    ) -> Result<UploadId, ObjectError> {
-        todo!()
-    }
-    /// Uploads a part; durable when it returns.
-    #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
-    pub async fn put_part(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        upload: &UploadId,
-        number: u32,
-        body: ByteStream,
-        length: Option<u64>,
-        md5: Option<[u8; 16]>,
-        checksum: Option<ChecksumClaim>,
-    ) -> Result<PartInfo, ObjectError> {
-        todo!()
-    }
-    /// Takes a part from another object of the namespace.
-    #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
-    pub async fn copy_part(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        upload: &UploadId,
-        number: u32,
-        source: (&BucketName, &ObjectKey),
-        range: Option<RangeSpec>,
-        conditions: ReadConditions,
-    ) -> Result<PartInfo, ObjectError> {
-        todo!()
-    }
-    /// The parts uploaded so far whose number is above `after`, at most `limit`; and whether there are more.
-    pub async fn list_parts(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        upload: &UploadId,
-        after: u32,
-        limit: usize,
-    ) -> Result<(Vec<PartInfo>, bool), ObjectError> {
-        todo!()
-    }
-    /// The uploads of a bucket that are not complete, by key and time.
-    pub async fn list_uploads(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        prefix: &str,
-    ) -> Result<Vec<UploadInfo>, ObjectError> {
-        todo!()
-    }
-    /// Makes the object of the parts named, each with its entity tag.
-    pub async fn complete_upload(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        upload: &UploadId,
-        parts: Vec<(u32, ETag)>,
-        conditions: WriteConditions,
-    ) -> Result<PutDone, ObjectError> {
-        todo!()
-    }
-    /// Drops an upload and its parts.
-    pub async fn abort_upload(
-        &self,
-        who: &Principal,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        upload: &UploadId,
-    ) -> Result<(), ObjectError> {
-        todo!()
+        let call = self.0.begin(who, bucket, Some(key));
+        check_tags(&tags)?;
+        to_the_end(Arc::clone(&self.0).write_tags(call, object(who, bucket, key), tags)).await
     }
 }

@@ -11,7 +11,8 @@ use futures::stream::BoxStream;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp, Token, Version};
 
 use crate::{
-    Attributes, Checksum, ChecksumAlgorithm, ChecksumClaim, DataCall, ETag, ObjectError, ObjectMeta, SegmentSlice, Tags,
+    Attributes, Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, DataCall, ETag, ObjectError, ObjectMeta,
+    SegmentSlice, Tags,
 };
 
 /// Bytes as they come. An error ends it.
@@ -149,11 +150,15 @@ impl futures::Stream for Body {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let next = match &mut this.source {
-            Source::Segment(slice) => Poll::Ready(slice.take().map(|slice| Ok(slice.into_bytes()))),
+            Source::Segment(slice) => {
+                Poll::Ready(slice.take().filter(|slice| !slice.as_ref().is_empty()).map(|slice| Ok(slice.into_bytes())))
+            }
             Source::Stream(stream) => stream.as_mut().poll_next(context),
         };
-        if let Poll::Ready(Some(Ok(bytes))) = &next {
-            this.call.served(bytes.len() as u64);
+        match &next {
+            Poll::Ready(Some(Ok(bytes))) => this.call.served(bytes.len() as u64),
+            Poll::Ready(Some(Err(_))) => this.call.failed(),
+            Poll::Ready(None) | Poll::Pending => {}
         }
         next
     }
@@ -288,6 +293,32 @@ pub struct MultipartRequest {
     pub tags: Tags,
     /// The checksum each part will carry.
     pub checksum: Option<ChecksumAlgorithm>,
+    /// What the object's checksum will be taken over; if absent, what S3 takes for `checksum`.
+    pub checksum_type: Option<ChecksumType>,
+}
+
+/// A part named when an upload is completed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompletedPart {
+    /// 1 to 10,000.
+    pub number: u32,
+    /// The entity tag its upload answered.
+    pub etag: ETag,
+    /// The checksum its upload answered, if it is repeated.
+    pub checksum: Option<Checksum>,
+}
+
+/// The end of a multipart upload.
+#[derive(Clone, Debug, Default)]
+pub struct CompleteRequest {
+    /// The parts of the object, in ascending order.
+    pub parts: Vec<CompletedPart>,
+    /// Conditions on the object there is.
+    pub conditions: WriteConditions,
+    /// The checksum that the whole should have.
+    pub checksum: Option<Checksum>,
+    /// The length that the whole should have.
+    pub size: Option<u64>,
 }
 
 /// A part that was uploaded.
@@ -314,4 +345,8 @@ pub struct UploadInfo {
     pub key: ObjectKey,
     /// When it began.
     pub initiated: Timestamp,
+    /// The checksum its parts carry.
+    pub checksum: Option<ChecksumAlgorithm>,
+    /// What the object's checksum will be taken over.
+    pub checksum_type: Option<ChecksumType>,
 }

@@ -1,5 +1,8 @@
 //! The system of record behind the object memory: one trait, one file an implementation.
 
+pub mod directory;
+pub mod remote;
+
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -8,11 +11,13 @@ use nigh_terms::{BucketName, Namespace};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 
 /// A complete, verified object on its way into a store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Payload {
     /// In memory.
     Segment(Segment),
-    /// In files of the spool, to be put one behind the other. The store may take the first as its own (rename).
+    /// In files of the spool, to be put one behind the other; their lengths are `ObjectMeta::parts`, or `size` if
+    /// there is one only. The store may take the first as its own (rename), and may append to it before that: what
+    /// stands behind its length counts for nothing.
     Files(Vec<std::path::PathBuf>),
 }
 

@@ -1,1 +1,35 @@
-//! (room under construction)
+//! The S3 door: the S3 REST API onto the object memory, over TCP and Unix sockets.
+//!
+//! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides
+//! what stands between: who asks (`auth`), what is refused because it would change meaning and is not supported
+//! (`screen`), how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`).
+//! It never touches a store and never decides where an object's bytes are.
+//!
+//! The reference is the Amazon S3 API reference, API version 2006-03-01.
+
+mod auth;
+mod buckets;
+mod checksum_headers;
+mod chunk_frames;
+mod conditions;
+mod door;
+mod error;
+mod handlers;
+mod http_date;
+mod listing;
+mod metadata;
+mod notes;
+mod objects;
+mod payload;
+mod query;
+mod read;
+mod request_id;
+mod screen;
+mod serve;
+mod tagging;
+mod telemetry;
+mod upload_body;
+mod uploads;
+
+pub use door::S3Door;
+pub use serve::DoorLimits;

@@ -41,6 +41,13 @@ macro_rules! name {
             }
         }
 
+        /// Ordered, compared and hashed as its text, so that maps can be asked by text.
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)

@@ -1,1 +1,141 @@
-fn main() {}
+//! The `nigh` command: one file a group of subcommands; the work is done by the crates below.
+
+mod activations;
+mod archive;
+mod completions;
+mod config;
+mod context;
+mod deploy;
+mod down;
+mod error;
+mod explain;
+mod functions;
+mod invoke;
+mod logs;
+mod object_address;
+mod objects;
+mod output;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::context::Globals;
+use crate::error::CliError;
+
+/// Runs Lambda functions near their data: objects stay in memory, functions do not change.
+#[derive(Parser)]
+#[command(name = "nigh", version, propagate_version = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  nigh up                                                   start a node; Ctrl-C drains and ends it
+  nigh objects mb nigh://pictures                           make a bucket
+  nigh objects cp cat.png nigh://pictures/cat.png           upload
+  nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11
+  nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
+  nigh activations; nigh explain ID                         where the time went
+
+Exit codes: 0 done, 1 refused or failed (`invoke`: also if the function failed), 2 wrong usage,
+3 no Nigh is running, 130 interrupted.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a node: S3 and Lambda doors, functions, cache, all in one process
+    Up(up::UpArgs),
+    /// Ask the running node to drain and end
+    Down,
+    /// Make a function of a folder or archive, or replace its code and settings
+    Deploy(deploy::DeployArgs),
+    /// Run a function and print its answer
+    Invoke(invoke::InvokeArgs),
+    /// List, show and remove functions
+    #[command(subcommand)]
+    Functions(functions::FunctionsCommand),
+    /// List what ran, newest first
+    Activations(activations::ActivationsArgs),
+    /// Print what functions printed
+    Logs(logs::LogsArgs),
+    /// Show where one invocation's time went
+    Explain(explain::ExplainArgs),
+    /// Show the running node
+    Status,
+    /// List, copy and remove objects and buckets
+    #[command(subcommand)]
+    Objects(objects::ObjectsCommand),
+    /// Show the settings, each with its origin
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Print a shell's completions
+    Completions(completions::CompletionsArgs),
+    /// Measure against the peers on this machine
+    #[cfg(feature = "lab")]
+    Bench(nigh_lab::BenchArgs),
+    /// Run an experiment and print its table
+    #[cfg(feature = "lab")]
+    Experiment(nigh_lab::ExperimentArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
+        Err(error) => Err(CliError::Local { what: "starting threads".to_owned(), source: error }),
+    };
+    match ended {
+        Ok(code) => code,
+        Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            error.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    let Cli { globals, command } = cli;
+    match command {
+        Command::Up(args) => return Box::pin(up::run(args, &globals)).await,
+        Command::Invoke(args) => return invoke::run(args, &globals).await,
+        Command::Down => down::run(&globals).await?,
+        Command::Deploy(args) => deploy::run(args, &globals).await?,
+        Command::Functions(command) => functions::run(command, &globals).await?,
+        Command::Activations(args) => activations::run(args, &globals).await?,
+        Command::Logs(args) => logs::run(args, &globals).await?,
+        Command::Explain(args) => explain::run(args, &globals).await?,
+        Command::Status => status::run(&globals).await?,
+        Command::Objects(command) => objects::run(command, &globals).await?,
+        Command::Config(command) => config::run(command, &globals).await?,
+        Command::Completions(args) => completions::run::<Cli>(&args)?,
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => Box::pin(args.run(globals.json)).await?,
+        #[cfg(feature = "lab")]
+        Command::Experiment(args) => Box::pin(args.run(globals.json)).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent_and_explains_itself() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        let help = command.render_long_help().to_string();
+        for word in ["Examples:", "Exit codes:", "deploy", "explain"] {
+            assert!(help.contains(word), "{word}");
+        }
+    }
+}

@@ -63,3 +63,33 @@ fn the_vocabulary_touches_nothing() {
         );
     }
 }
+
+/// The text of every Rust file below `folder`.
+fn sources(folder: &Path, into: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name() != Some("target".as_ref()) {
+            sources(&path, into);
+        } else if path.extension() == Some("rs".as_ref()) {
+            into.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_promise_names_tests_that_exist() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut code = String::new();
+    sources(&project.join("crates"), &mut code);
+    let promises = std::fs::read_to_string(project.join("SEMANTICS.md")).unwrap();
+    let rows: Vec<&str> = promises.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    assert!(rows.len() > 20, "the tables of promises are not read");
+    for row in rows {
+        let tests = row.trim_end_matches('|').rsplit_once('|').unwrap().1;
+        let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty(), "no test for: {row}");
+        for name in names {
+            assert!(code.contains(&format!("fn {name}(")), "SEMANTICS.md names a test that is not there: {name}");
+        }
+    }
+}

@@ -547,4 +547,47 @@ mod tests {
         let host = CgroupHost::open("test", Layout::V1 { memory, freezer: None, pids: None });
         assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
     }
+
+    /// A tree of the real kernel; the freezer and the killer are there without any controller.
+    fn real_v2() -> Result<Layout, String> {
+        let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+        match locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?, |_| "memory".to_owned()) {
+            layout @ Layout::V2(_) => Ok(layout),
+            _ => Err("no cgroup v2 tree is mounted".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep() {
+        let instance = format!("v2-{}", std::process::id());
+        let prepared = real_v2().and_then(|layout| {
+            let host = CgroupHost::open(&instance, layout);
+            host.controls().freezer.map(|()| host)
+        });
+        let host = match prepared {
+            Ok(host) => host,
+            Err(reason) => {
+                let test = "a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep";
+                return println!("SKIPPED: {test}: {reason}");
+            }
+        };
+        let group = host.create("one").unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        for file in group.join_files() {
+            fs::write(file, sleeper.id().to_string()).unwrap();
+        }
+        group.freeze().await.unwrap();
+        let events = fs::read_to_string(group.folders()[0].join("cgroup.events")).unwrap();
+        assert!(events.contains("frozen 1"), "{events}");
+        group.thaw().unwrap();
+        group.freeze().await.unwrap();
+        assert_eq!(host.sweep(&|name| name == "one"), 0, "a living group is passed over");
+
+        // Only its parent can reap it, and only then is the group empty.
+        let reaped = std::thread::spawn(move || sleeper.wait());
+        assert_eq!(host.sweep(&|_| false), 1);
+        let end = reaped.join().unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
+        assert!(!group.folders()[0].exists());
+    }
 }

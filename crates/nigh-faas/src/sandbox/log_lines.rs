@@ -1,24 +1,67 @@
 //! Splits what a sandbox prints into lines, in bounded memory.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::unix::pipe;
+use tokio::time::{sleep, timeout};
 
 use super::LogSink;
 
 /// A longer line is passed on in pieces of this length.
 pub const LINE_MAX_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 64 << 10;
+/// How long `drained` waits at most, and how often it looks.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(100);
+const DRAIN_POLL: Duration = Duration::from_micros(100);
 
-/// Reads `pipe` to its end and gives each line to `sink`.
-pub(super) async fn pass_on(mut pipe: impl AsyncRead + Unpin, sink: Arc<dyn LogSink>) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; READ_BYTES];
-    // A pipe has no error but its end.
-    while let Ok(length @ 1..) = pipe.read(&mut buffer).await {
-        lines.push(&buffer[..length], &mut |line| sink.line(line));
+/// The pipe that a sandbox prints into.
+#[derive(Debug)]
+pub(super) struct Output {
+    pipe: pipe::Receiver,
+    /// From before bytes leave the pipe until their lines have come to the sink.
+    is_passing_on: AtomicBool,
+}
+
+impl Output {
+    pub(super) const fn new(pipe: pipe::Receiver) -> Self {
+        Self { pipe, is_passing_on: AtomicBool::new(false) }
     }
-    lines.finish(&mut |line| sink.line(line));
+
+    /// Reads to the end and gives each line to `sink`.
+    pub(super) async fn pass_on(&self, sink: &dyn LogSink) {
+        let mut lines = Lines::default();
+        let mut buffer = vec![0; READ_BYTES];
+        while self.pipe.readable().await.is_ok() {
+            self.is_passing_on.store(true, Ordering::SeqCst);
+            let read = self.pipe.try_read(&mut buffer);
+            if let Ok(length @ 1..) = read {
+                lines.push(&buffer[..length], &mut |line| sink.line(line));
+            }
+            self.is_passing_on.store(false, Ordering::SeqCst);
+            match read {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A pipe has no error but its end.
+                Ok(0) | Err(_) => break,
+            }
+        }
+        lines.finish(&mut |line| sink.line(line));
+    }
+
+    /// Returns when the lines that were in the pipe have come to the sink, or after a short time.
+    pub(super) async fn drained(&self) {
+        let drained = async {
+            // In this order: bytes leave the pipe only while they are said to be passed on.
+            while rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|bytes| bytes > 0)
+                || self.is_passing_on.load(Ordering::SeqCst)
+            {
+                sleep(DRAIN_POLL).await;
+            }
+        };
+        let _prints_without_end = timeout(DRAIN_PATIENCE, drained).await;
+    }
 }
 
 /// A line that has begun.
@@ -74,6 +117,33 @@ mod tests {
     fn lines_are_whole_however_they_arrive() {
         assert_eq!(split(&[b"one\ntw", b"o\n", b"\nlast"]), [&b"one"[..], b"two", b"", b"last"]);
         assert!(split(&[b""]).is_empty());
+    }
+
+    #[derive(Default)]
+    struct Sink(parking_lot::Mutex<Vec<Vec<u8>>>);
+
+    impl LogSink for Sink {
+        fn line(&self, line: &[u8]) {
+            self.0.lock().push(line.to_vec());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_was_printed_before_has_come_when_the_pipe_is_drained() {
+        let (ours, theirs) = io::pipe().unwrap();
+        let (output, sink) = (
+            std::sync::Arc::new(Output::new(pipe::Receiver::from_owned_fd(ours.into()).unwrap())),
+            std::sync::Arc::new(Sink::default()),
+        );
+        let (reader, lines) = (std::sync::Arc::clone(&output), std::sync::Arc::clone(&sink));
+        let reader = tokio::spawn(async move { reader.pass_on(&*lines).await });
+        for n in 1..=200 {
+            io::Write::write_all(&mut &theirs, b"line\n").unwrap();
+            output.drained().await;
+            assert_eq!(sink.0.lock().len(), n);
+        }
+        drop(theirs);
+        reader.await.unwrap();
     }
 
     #[test]

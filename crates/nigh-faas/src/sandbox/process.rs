@@ -13,9 +13,10 @@ use async_trait::async_trait;
 use super::blank::{Begun, Failed, Maker, OWN_NETWORK, START_PATIENCE};
 use super::isolation::Isolation;
 use super::launch::{Launch, Prepare, Walls};
+use super::log_lines::Output;
 use super::slots::{DEFAULT_UIDS, probe_address};
 use super::supervise::{ProcessSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started, log_lines};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
 use crate::cgroup::CgroupHost;
 
 /// The name of the sandboxes' init, beside Nigh's own program.
@@ -106,8 +107,8 @@ impl SandboxEngine for ProcessEngine {
         self.maker.restock();
         let (begun, group, lease) = outcome.map_err(|failed| failed.into_error(id))?;
         let Begun { keeper, control, output, listeners: [runtime, data] } = begun;
-        let output = tokio::spawn(log_lines::pass_on(output, spec.log));
-        let running = Running { id, control, keeper, output, group, lease };
+        let output = Output::new(output);
+        let running = Running { id, control, keeper, output, log: spec.log, group, lease };
         Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
     }
 

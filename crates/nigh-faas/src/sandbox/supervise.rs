@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use nigh_terms::SandboxId;
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::blank::Lease;
 use super::control::Control;
 use super::launch::{CONTINUE, Report, STOP};
-use super::{Sandbox, SandboxEnd, SandboxError};
+use super::log_lines::Output;
+use super::{LogSink, Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 use crate::grant::SandboxMemory;
 
@@ -33,7 +33,8 @@ pub(super) struct Running {
     pub(super) id: SandboxId,
     pub(super) control: Control,
     pub(super) keeper: Child,
-    pub(super) output: JoinHandle<()>,
+    pub(super) output: Output,
+    pub(super) log: Arc<dyn LogSink>,
     pub(super) group: Group,
     pub(super) lease: Lease,
 }
@@ -42,6 +43,7 @@ pub(super) struct Running {
 pub(super) struct ProcessSandbox {
     id: SandboxId,
     group: Arc<Group>,
+    output: Arc<Output>,
     stop: CancellationToken,
     words: mpsc::Sender<u8>,
     stopped: watch::Receiver<bool>,
@@ -52,7 +54,10 @@ pub(super) struct ProcessSandbox {
 impl ProcessSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, output, group, lease } = running;
+        let Running { id, control, keeper, output, log, group, lease } = running;
+        let output = Arc::new(output);
+        let printed = Arc::clone(&output);
+        let passed_on = tokio::spawn(async move { printed.pass_on(&*log).await });
         let group = Arc::new(group);
         let stop = CancellationToken::new();
         let (words, to_say) = mpsc::channel(WORDS_MAX);
@@ -63,7 +68,7 @@ impl ProcessSandbox {
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
             let end = watcher.watch(keeper).await;
-            let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, output).await;
+            let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
             says_end.send_replace(Some(end));
             let removed = tokio::task::spawn_blocking(move || own_group.end()).await;
             if !removed.unwrap_or(false) {
@@ -72,7 +77,7 @@ impl ProcessSandbox {
             drop(lease);
             says_cleared.send_replace(true);
         });
-        Self { id, group, stop, words, stopped, end, cleared }
+        Self { id, group, output, stop, words, stopped, end, cleared }
     }
 
     /// Has the init stop its processes, or let them run on.
@@ -118,6 +123,10 @@ impl Sandbox for ProcessSandbox {
 
     async fn thaw(&self) -> Result<(), SandboxError> {
         if self.group.has_freezer() { self.frozen_or_ended(self.group.thaw()) } else { self.say(CONTINUE).await }
+    }
+
+    async fn flush_log(&self) {
+        self.output.drained().await;
     }
 
     async fn destroy(&self) {

@@ -1,0 +1,260 @@
+//! The way into a sandbox: the pool's books behind a lock, and guards that settle them whatever happens.
+//!
+//! Who is admitted holds guards: one for the run, one for the sandbox or for the room of one. Dropping them gives back
+//! what they stand for, so that no path, not even a panic, leaves the books wrong.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nigh_terms::{ByteSize, Clock, SandboxId, Token};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::function::Function;
+use crate::invocation::InvokeError;
+use crate::live_sandbox::LiveSandbox;
+use crate::sandbox_pool::{Admission, Answer, PoolUse, SandboxPool, Ticket};
+
+/// The pool and those who wait for it.
+pub(crate) struct Sandboxes {
+    books: Mutex<Books>,
+    clock: Arc<dyn Clock>,
+    freeze_grace: std::time::Duration,
+    queue_wait: std::time::Duration,
+}
+
+struct Books {
+    pool: SandboxPool<Arc<LiveSandbox>>,
+    waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, ByteSize)>,
+    alive: HashMap<SandboxId, Arc<LiveSandbox>>,
+}
+
+/// What an invocation is admitted with.
+pub(crate) struct Admitted {
+    pub(crate) place: Place,
+    /// To be ended before a sandbox is made.
+    pub(crate) evicted: Vec<Lease>,
+    pub(crate) run: RunGuard,
+    /// What it waited for, if it did.
+    pub(crate) waited_for: Option<&'static str>,
+}
+
+/// Where it runs.
+pub(crate) enum Place {
+    Warm(Lease),
+    Cold(Room),
+}
+
+/// Counts as a running invocation.
+pub(crate) struct RunGuard(Arc<Sandboxes>);
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        self.0.books.lock().pool.finished();
+        self.0.serve_waiting();
+    }
+}
+
+/// Room that a new sandbox may take.
+pub(crate) struct Room {
+    sandboxes: Arc<Sandboxes>,
+    booked: Option<ByteSize>,
+}
+
+impl Room {
+    /// The sandbox that takes it.
+    pub(crate) fn taken_by(mut self, live: Arc<LiveSandbox>) -> Lease {
+        self.booked = None;
+        self.sandboxes.books.lock().alive.insert(live.id, Arc::clone(&live));
+        Lease { sandboxes: Arc::clone(&self.sandboxes), live: Some(live) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(booked) = self.booked {
+            self.sandboxes.books.lock().pool.release(booked);
+            self.sandboxes.serve_waiting();
+        }
+    }
+}
+
+/// A sandbox that its holder has alone. If it is neither given back nor ended it is ended when dropped.
+pub(crate) struct Lease {
+    sandboxes: Arc<Sandboxes>,
+    live: Option<Arc<LiveSandbox>>,
+}
+
+impl Lease {
+    /// The sandbox, while the lease is held.
+    pub(crate) const fn live(&self) -> Option<&Arc<LiveSandbox>> {
+        self.live.as_ref()
+    }
+
+    /// Its sandbox may have the next invocation, unless it has ended or everything is to end.
+    pub(crate) async fn give_back(mut self) {
+        let Some(live) = self.live.take() else { return };
+        live.rest(self.sandboxes.freeze_grace);
+        let now = self.sandboxes.clock.monotonic();
+        let function = Arc::clone(&live.function);
+        let refused = {
+            let mut books = self.sandboxes.books.lock();
+            // One that ended in this moment was not idle when that was noticed.
+            if live.runtime.has_ended() { Some(live) } else { books.pool.give_back(live, function, now) }
+        };
+        match refused {
+            Some(live) => end(&self.sandboxes, live).await,
+            None => self.sandboxes.serve_waiting(),
+        }
+    }
+
+    /// Ends its sandbox; when this returns nothing is left of it.
+    pub(crate) async fn end(mut self) {
+        if let Some(live) = self.live.take() {
+            end(&self.sandboxes, live).await;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Without a runtime everything ends: the engine's sandboxes die with this process.
+        if let (Some(live), Ok(runtime)) = (self.live.take(), tokio::runtime::Handle::try_current()) {
+            let sandboxes = Arc::clone(&self.sandboxes);
+            runtime.spawn(async move { end(&sandboxes, live).await });
+        }
+    }
+}
+
+async fn end(sandboxes: &Arc<Sandboxes>, live: Arc<LiveSandbox>) {
+    live.end().await;
+    {
+        let mut books = sandboxes.books.lock();
+        books.alive.remove(&live.id);
+        books.pool.release(live.function.memory);
+    }
+    sandboxes.serve_waiting();
+}
+
+impl Sandboxes {
+    pub(crate) fn new(
+        pool: SandboxPool<Arc<LiveSandbox>>,
+        clock: Arc<dyn Clock>,
+        freeze_grace: std::time::Duration,
+        queue_wait: std::time::Duration,
+    ) -> Self {
+        let books = Mutex::new(Books { pool, waiting: HashMap::new(), alive: HashMap::new() });
+        Self { books, clock, freeze_grace, queue_wait }
+    }
+
+    pub(crate) fn in_use(&self) -> PoolUse {
+        self.books.lock().pool.in_use()
+    }
+
+    /// Admits an invocation of `function`, after a bounded wait if need be.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        function: &Arc<Function>,
+        token: &Token,
+    ) -> Result<Admitted, InvokeError> {
+        let (ticket, mut served, why) = {
+            let mut books = self.books.lock();
+            match books.pool.ask(function, token) {
+                Answer::Admitted(admission) => {
+                    drop(books);
+                    return Ok(self.admitted(admission, function.memory));
+                }
+                Answer::Waiting(ticket, why) => {
+                    let (sender, served) = oneshot::channel();
+                    books.waiting.insert(ticket, (sender, function.memory));
+                    (ticket, served, why)
+                }
+                Answer::Refused(why) => return Err(InvokeError::TooManyRequests(format!("the node {why}"))),
+                Answer::Closed => return Err(InvokeError::ShuttingDown),
+            }
+        };
+        let admitted = match tokio::time::timeout(self.queue_wait, &mut served).await {
+            Ok(admitted) => admitted,
+            Err(_) => {
+                let gave_up = {
+                    let mut books = self.books.lock();
+                    books.waiting.remove(&ticket);
+                    books.pool.leave(ticket)
+                };
+                if gave_up {
+                    // It may have stood before others that there is room for.
+                    self.serve_waiting();
+                    let waited = self.queue_wait.as_secs_f64();
+                    return Err(InvokeError::TooManyRequests(format!("for {waited:.1} s the node {why}")));
+                }
+                // It was served in this moment, or the pool was closed.
+                served.await
+            }
+        };
+        let mut admitted = admitted.map_err(|_| InvokeError::ShuttingDown)?;
+        admitted.waited_for = Some(why);
+        Ok(admitted)
+    }
+
+    /// Lets those in who wait, as far as there is room.
+    fn serve_waiting(self: &Arc<Self>) {
+        let served: Vec<_> = {
+            let mut books = self.books.lock();
+            if books.waiting.is_empty() {
+                return;
+            }
+            let served = books.pool.serve_waiting();
+            served.into_iter().filter_map(|(ticket, what)| Some((books.waiting.remove(&ticket)?, what))).collect()
+        };
+        for ((waiting, booked), admission) in served {
+            // If nobody waits any more the guards give everything back.
+            drop(waiting.send(self.admitted(admission, booked)));
+        }
+    }
+
+    fn admitted(self: &Arc<Self>, admission: Admission<Arc<LiveSandbox>>, booked: ByteSize) -> Admitted {
+        let room = || Place::Cold(Room { sandboxes: Arc::clone(self), booked: Some(booked) });
+        let (place, evicted) = match admission {
+            Admission::Warm(live) => (Place::Warm(self.lease(live)), Vec::new()),
+            Admission::Cold => (room(), Vec::new()),
+            Admission::Evict(idle) => (room(), idle.into_iter().map(|live| self.lease(live)).collect()),
+        };
+        Admitted { place, evicted, run: RunGuard(Arc::clone(self)), waited_for: None }
+    }
+
+    fn lease(self: &Arc<Self>, live: Arc<LiveSandbox>) -> Lease {
+        Lease { sandboxes: Arc::clone(self), live: Some(live) }
+    }
+
+    /// Takes `live` out of the idle ones, to be ended. Nothing if it is not idle.
+    pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>) -> Option<Lease> {
+        let taken = self.books.lock().pool.take(live);
+        taken.then(|| self.lease(Arc::clone(live)))
+    }
+
+    /// Takes out the idle ones that have lived long enough, or of whose function `is_stale` says that it has changed.
+    pub(crate) fn take_expired(self: &Arc<Self>, is_stale: impl Fn(&Function) -> bool) -> Vec<Lease> {
+        let now = self.clock.monotonic();
+        let expired = self.books.lock().pool.take_expired(now, is_stale);
+        expired.into_iter().map(|live| self.lease(live)).collect()
+    }
+
+    pub(crate) fn idle_functions(&self) -> Vec<Arc<Function>> {
+        self.books.lock().pool.idle_functions()
+    }
+
+    /// From here on nobody is admitted. The idle ones come out, to be ended.
+    pub(crate) fn close(self: &Arc<Self>) -> Vec<Lease> {
+        let (idle, waiting) = {
+            let mut books = self.books.lock();
+            (books.pool.close(), std::mem::take(&mut books.waiting))
+        };
+        drop(waiting);
+        idle.into_iter().map(|live| self.lease(live)).collect()
+    }
+
+    /// All that have not ended.
+    pub(crate) fn alive(&self) -> Vec<Arc<LiveSandbox>> {
+        self.books.lock().alive.values().cloned().collect()
+    }
+}

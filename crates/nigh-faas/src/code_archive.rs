@@ -1,0 +1,451 @@
+//! A function's archive: what a zip from outside may hold, and how it becomes a folder.
+//!
+//! Decides which archives are refused: anything that could write outside its folder, or cost more than its limits
+//! in bytes, entries or time. Sizes that the archive states are not believed: what comes out is counted. There are
+//! no links, devices or set-id bits in what it makes. It never executes, and never touches, anything but the new
+//! folder. Format: PKWARE APPNOTE 6.3.9; limits: Lambda quotas (50 MB zipped, 250 MB unzipped).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Cursor, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nigh_terms::ByteSize;
+use thiserror::Error;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+/// What an archive may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveLimits {
+    /// The archive itself.
+    pub zipped: ByteSize,
+    /// All files together, unpacked.
+    pub unpacked: ByteSize,
+    /// Files and folders, also those that are only implied by a file's path.
+    pub entries: usize,
+}
+
+impl ArchiveLimits {
+    /// Lambda's.
+    pub const LAMBDA: Self =
+        Self { zipped: ByteSize::mib(50), unpacked: ByteSize::mib(250), entries: ARCHIVE_ENTRIES_MAX };
+}
+
+/// Files and folders of one archive; a large Python dependency tree has some 20,000.
+pub const ARCHIVE_ENTRIES_MAX: usize = 65_536;
+/// The longest path of an entry; with the folder's own it stays below Linux's PATH_MAX.
+const PATH_BYTES_MAX: usize = 1024;
+/// The longest name of one file or folder (Linux NAME_MAX).
+const NAME_BYTES_MAX: usize = 255;
+/// Up to so many files are synced one by one; above, the whole file system once.
+const SYNC_EACH_MAX: usize = 64;
+const COPY_BUFFER_BYTES: usize = 64 << 10;
+const CENTRAL_RECORD_SIGNATURE: &[u8] = b"PK\x01\x02";
+
+const FILE_MODE: u32 = 0o644;
+const EXECUTABLE_MODE: u32 = 0o755;
+const FOLDER_MODE: u32 = 0o755;
+const EXECUTE_BITS: u32 = 0o111;
+const TYPE_BITS: u32 = 0o170_000;
+const TYPE_FILE: u32 = 0o100_000;
+const TYPE_FOLDER: u32 = 0o040_000;
+
+/// Why an archive is refused, or cannot be unpacked.
+#[derive(Debug, Error)]
+pub enum ArchiveError {
+    /// It is longer than allowed.
+    #[error("the archive has {size} bytes, {limit} are allowed; leave out what the function does not need")]
+    Zipped {
+        /// Its length.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Its files are larger than allowed.
+    #[error("the unpacked files are larger than {limit} bytes; leave out what the function does not need")]
+    Unpacked {
+        /// The limit.
+        limit: u64,
+    },
+    /// It has too many.
+    #[error("the archive has more than {limit} files and folders")]
+    Entries {
+        /// The limit.
+        limit: usize,
+    },
+    /// One entry is not allowed.
+    #[error("the archive's entry {name:?} is refused: {why}")]
+    Entry {
+        /// Its name.
+        name: String,
+        /// The rule it breaks.
+        why: &'static str,
+    },
+    /// It is no zip, or a damaged one.
+    #[error("could not unzip the archive: {0}; make it with zip or Python's zipfile and try again")]
+    Malformed(String),
+    /// The disk's own reason.
+    #[error("unpacking to {path}: {source}; check the space and the permissions of the state folder")]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ArchiveError {
+    /// True if another archive would do; false if the disk is at fault.
+    #[must_use]
+    pub const fn is_the_archives(&self) -> bool {
+        !matches!(self, Self::Io { .. })
+    }
+}
+
+/// What was unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    /// The bytes of all files.
+    pub size: ByteSize,
+    /// Files and folders.
+    pub entries: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    File { index: usize, executable: bool },
+}
+
+/// The archive's files and folders by path, parents first. Nothing outside it can be named.
+type Tree = BTreeMap<PathBuf, Kind>;
+
+/// Unpacks `archive` into the new folder `into` and makes all of it durable, except `into`'s own name.
+/// What a failure leaves in `into` is for the caller to remove.
+///
+/// # Errors
+/// If the archive breaks a rule or a limit, or the disk refuses.
+pub fn unpack(archive: &[u8], into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+    if archive.len() as u64 > limits.zipped.bytes() {
+        return Err(ArchiveError::Zipped { size: archive.len() as u64, limit: limits.zipped.bytes() });
+    }
+    // The reader allocates for every record of the directory; count them before it does.
+    if memchr::memmem::find_iter(archive, CENTRAL_RECORD_SIGNATURE).nth(limits.entries).is_some() {
+        return Err(ArchiveError::Entries { limit: limits.entries });
+    }
+    let mut zip = ZipArchive::new(Cursor::new(archive)).map_err(malformed)?;
+    let tree = plan(&mut zip, limits)?;
+    let size = write_tree(&mut zip, &tree, into, limits.unpacked)?;
+    sync_tree(&tree, into)?;
+    Ok(Unpacked { size, entries: tree.len() })
+}
+
+fn malformed(error: ZipError) -> ArchiveError {
+    ArchiveError::Malformed(error.to_string())
+}
+
+/// Checks every entry's name and kind before a byte is written.
+fn plan(zip: &mut ZipArchive<Cursor<&[u8]>>, limits: ArchiveLimits) -> Result<Tree, ArchiveError> {
+    if zip.has_duplicate_names() {
+        return Err(ArchiveError::Malformed("two entries have the same name".to_owned()));
+    }
+    if zip.has_overlapping_entries().map_err(malformed)? {
+        return Err(ArchiveError::Malformed("entries share bytes of the archive".to_owned()));
+    }
+    let mut tree = Tree::new();
+    for index in 0..zip.len() {
+        let entry = zip.by_index_raw(index).map_err(malformed)?;
+        let name = entry.name_raw();
+        let refused = |why| ArchiveError::Entry { name: String::from_utf8_lossy(name).into_owned(), why };
+        let (path, names_folder) = entry_path(name).map_err(refused)?;
+        if entry.encrypted() {
+            return Err(refused("it is encrypted"));
+        }
+        let mode = entry.unix_mode().unwrap_or(0);
+        let kind = match mode & TYPE_BITS {
+            0 | TYPE_FILE if !names_folder => Kind::File { index, executable: mode & EXECUTE_BITS != 0 },
+            0 | TYPE_FOLDER if names_folder => Kind::Folder,
+            _ => return Err(refused("it is neither a file nor a folder; links and devices are not allowed")),
+        };
+        if path.as_os_str().is_empty() {
+            continue;
+        }
+        for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+            match tree.get(parent) {
+                Some(Kind::Folder) => break,
+                Some(Kind::File { .. }) => return Err(refused("a file stands where its folder should")),
+                None => drop(tree.insert(parent.to_owned(), Kind::Folder)),
+            }
+        }
+        match (tree.get(&path), kind) {
+            (None, _) => drop(tree.insert(path, kind)),
+            (Some(Kind::Folder), Kind::Folder) => {}
+            (Some(_), _) => return Err(refused("another entry has the same path")),
+        }
+        if tree.len() > limits.entries {
+            return Err(ArchiveError::Entries { limit: limits.entries });
+        }
+    }
+    Ok(tree)
+}
+
+/// The path that an entry's name stands for below the folder, empty for the folder itself, and whether the name
+/// says that it is a folder.
+fn entry_path(name: &[u8]) -> Result<(PathBuf, bool), &'static str> {
+    let name = std::str::from_utf8(name).map_err(|_| "its name is not UTF-8")?;
+    if name.len() > PATH_BYTES_MAX {
+        return Err("its path is longer than 1024 bytes");
+    }
+    if name.is_empty() || name.contains('\0') {
+        return Err("its name is empty or has a zero byte");
+    }
+    if name.contains('\\') {
+        return Err("its name has a backslash; separate folders with /");
+    }
+    if name.starts_with('/') {
+        return Err("its path is absolute");
+    }
+    let (path, names_folder) = name.strip_suffix('/').map_or((name, false), |path| (path, true));
+    let mut parts = PathBuf::new();
+    for part in path.split('/') {
+        match part {
+            "" => return Err("its path has an empty part"),
+            ".." => return Err("its path leads outside the archive"),
+            "." => {}
+            _ if part.len() > NAME_BYTES_MAX => return Err("a part of its path is longer than 255 bytes"),
+            _ => parts.push(part),
+        }
+    }
+    if parts.as_os_str().is_empty() && !names_folder {
+        return Err("its name is no file's");
+    }
+    Ok((parts, names_folder))
+}
+
+fn write_tree(
+    zip: &mut ZipArchive<Cursor<&[u8]>>,
+    tree: &Tree,
+    into: &Path,
+    limit: ByteSize,
+) -> Result<ByteSize, ArchiveError> {
+    make_folder(into)?;
+    let mut left = limit.bytes();
+    let mut buffer = vec![0; COPY_BUFFER_BYTES];
+    for (path, kind) in tree {
+        let target = into.join(path);
+        match *kind {
+            Kind::Folder => make_folder(&target)?,
+            Kind::File { index, executable } => {
+                let mode = if executable { EXECUTABLE_MODE } else { FILE_MODE };
+                let entry = zip.by_index(index).map_err(malformed)?;
+                left = write_file(entry, &target, mode, left, &mut buffer)?
+                    .ok_or(ArchiveError::Unpacked { limit: limit.bytes() })?;
+            }
+        }
+    }
+    Ok(ByteSize(limit.bytes() - left))
+}
+
+/// Copies `entry` and returns what is left of `left`; `None` if it was not enough.
+fn write_file(
+    mut entry: impl Read,
+    target: &Path,
+    mode: u32,
+    mut left: u64,
+    buffer: &mut [u8],
+) -> Result<Option<u64>, ArchiveError> {
+    let io = |source| ArchiveError::Io { path: target.to_owned(), source };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(io)?;
+    file.set_permissions(Permissions::from_mode(mode)).map_err(io)?;
+    loop {
+        // An error here is the archive's: it is read from memory.
+        let read = entry.read(buffer).map_err(|error| ArchiveError::Malformed(error.to_string()))?;
+        if read == 0 {
+            return Ok(Some(left));
+        }
+        let Some(rest) = left.checked_sub(read as u64) else { return Ok(None) };
+        left = rest;
+        file.write_all(&buffer[..read]).map_err(io)?;
+    }
+}
+
+fn make_folder(path: &Path) -> Result<(), ArchiveError> {
+    let io = |source| ArchiveError::Io { path: path.to_owned(), source };
+    fs::create_dir(path).map_err(io)?;
+    fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)).map_err(io)
+}
+
+fn sync_tree(tree: &Tree, into: &Path) -> Result<(), ArchiveError> {
+    let each = tree.len() <= SYNC_EACH_MAX;
+    let paths = tree.keys().map(|path| into.join(path)).filter(|_| each).chain([into.to_owned()]);
+    for path in paths {
+        let synced = File::open(&path)
+            .and_then(|file| if each { file.sync_all() } else { rustix::fs::syncfs(&file).map_err(io::Error::from) });
+        synced.map_err(|source| ArchiveError::Io { path, source })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zip::write::SimpleFileOptions;
+    use zip::{CompressionMethod, ZipWriter};
+
+    fn options(mode: u32) -> SimpleFileOptions {
+        SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).unix_permissions(mode)
+    }
+
+    fn archive(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, mode, content) in entries {
+            if name.ends_with('/') {
+                zip.add_directory(*name, options(*mode)).unwrap();
+            } else {
+                zip.start_file(*name, options(*mode)).unwrap();
+                zip.write_all(content).unwrap();
+            }
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn renamed(archive: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+        assert_eq!(from.len(), to.len());
+        let mut changed = archive.to_vec();
+        let places: Vec<usize> = memchr::memmem::find_iter(archive, from).collect();
+        assert!(places.len() >= 2, "the name stands in the local and in the central header");
+        for place in places {
+            changed[place..place + to.len()].copy_from_slice(to);
+        }
+        changed
+    }
+
+    fn refusal(archive: &[u8]) -> String {
+        limited(archive, ArchiveLimits::LAMBDA)
+    }
+
+    fn limited(archive: &[u8], limits: ArchiveLimits) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let error = unpack(archive, &folder.path().join("code"), limits).unwrap_err();
+        let outside: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(outside.iter().all(|name| name == "code"), "{outside:?}");
+        error.to_string()
+    }
+
+    #[test]
+    fn files_come_out_as_they_went_in_with_execute_but_no_set_id_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let into = folder.path().join("code");
+        let zip = archive(&[
+            ("bootstrap", 0o6755, b"#!/bin/sh\n"),
+            ("./lib/", 0o777, b""),
+            ("lib/deep/er/mödule.py", 0o600, b"x = 1\n"),
+            ("handler.py", 0, b""),
+        ]);
+        let unpacked = unpack(&zip, &into, ArchiveLimits::LAMBDA).unwrap();
+        assert_eq!(unpacked, Unpacked { size: ByteSize(16), entries: 6 });
+        assert_eq!(fs::read(into.join("lib/deep/er/mödule.py")).unwrap(), b"x = 1\n");
+        let mode = |path: &str| fs::metadata(into.join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode("bootstrap"), 0o755);
+        assert_eq!(mode("handler.py"), 0o644);
+        assert_eq!(mode("lib/deep/er/mödule.py"), 0o644);
+        assert_eq!(mode("lib"), 0o755);
+    }
+
+    #[test]
+    fn no_name_leads_outside() {
+        for (name, why) in [
+            ("../evil", "outside"),
+            ("a/../../evil", "outside"),
+            ("a/..", "outside"),
+            ("/etc/passwd", "absolute"),
+            ("a//b", "empty part"),
+            ("..\\evil", "backslash"),
+            (".", "no file's"),
+            (&"d/".repeat(600), "1024"),
+            (&"n".repeat(256), "255"),
+        ] {
+            let placeholder = "Q".repeat(name.len());
+            let zip = archive(&[(&placeholder, 0o644, b"evil")]);
+            let said = refusal(&renamed(&zip, placeholder.as_bytes(), name.as_bytes()));
+            assert!(said.contains(why), "{name}: {said}");
+        }
+        let zip = archive(&[("QQQQ", 0o644, b"x")]);
+        assert!(refusal(&renamed(&zip, b"QQQQ", b"a\xff\xfeb")).contains("UTF-8"));
+        assert!(refusal(&renamed(&zip, b"QQQQ", b"a\0bc")).contains("zero byte"));
+    }
+
+    #[test]
+    fn links_are_refused() {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        zip.add_symlink("link", "/etc", options(0o777)).unwrap();
+        let zip = zip.finish().unwrap().into_inner();
+        assert!(refusal(&zip).contains("links"));
+    }
+
+    #[test]
+    fn two_entries_never_share_a_path() {
+        let same_name = archive(&[("QQ1", 0o644, b"a"), ("QQ2", 0o644, b"b")]);
+        assert!(refusal(&renamed(&same_name, b"QQ2", b"QQ1")).contains("same name"));
+        assert!(refusal(&archive(&[("a", 0o644, b"1"), ("./a", 0o644, b"2")])).contains("same path"));
+        assert!(refusal(&archive(&[("a", 0o644, b"1"), ("a/b", 0o644, b"2")])).contains("where its folder should"));
+        assert!(refusal(&archive(&[("a/b", 0o644, b"1"), ("a", 0o644, b"2")])).contains("same path"));
+    }
+
+    #[test]
+    fn a_bomb_is_stopped_by_what_comes_out_not_by_what_it_states() {
+        let limits = ArchiveLimits { unpacked: ByteSize::mib(1), ..ArchiveLimits::LAMBDA };
+        let zeros = vec![0; 8 << 20];
+        let bomb = archive(&[("zeros", 0o644, &zeros)]);
+        assert!(bomb.len() < 16 << 10);
+        assert!(limited(&bomb, limits).contains("larger than 1048576"));
+        // The central and the local header lie: they state ten bytes. No more than these may come out.
+        let lying = renamed(&bomb, &(8u32 << 20).to_le_bytes(), &10u32.to_le_bytes());
+        assert!(limited(&lying, limits).contains("could not unzip"));
+        // Each file fits, all together do not.
+        let many: Vec<_> = (0..9).map(|n| (format!("f{n}"), vec![0u8; 120_000])).collect();
+        let many: Vec<_> = many.iter().map(|(name, content)| (name.as_str(), 0o644, content.as_slice())).collect();
+        assert!(limited(&archive(&many), limits).contains("larger than 1048576"));
+        // An archive within an archive is a file like any other.
+        let nested = archive(&[("inner.zip", 0o644, &bomb)]);
+        let folder = tempfile::tempdir().unwrap();
+        let unpacked = unpack(&nested, &folder.path().join("code"), limits).unwrap();
+        assert_eq!(unpacked.size, ByteSize(bomb.len() as u64));
+    }
+
+    #[test]
+    fn an_archive_of_exactly_the_limit_fits_and_one_more_byte_does_not() {
+        let limits = ArchiveLimits { unpacked: ByteSize(100), ..ArchiveLimits::LAMBDA };
+        let folder = tempfile::tempdir().unwrap();
+        let fits = archive(&[("a", 0o644, &[1; 60]), ("b", 0o644, &[2; 40])]);
+        assert!(unpack(&fits, &folder.path().join("code"), limits).is_ok());
+        assert!(limited(&archive(&[("a", 0o644, &[1; 60]), ("b", 0o644, &[2; 41])]), limits).contains("larger"));
+        let zipped = ArchiveLimits { zipped: ByteSize(fits.len() as u64 - 1), ..limits };
+        assert!(limited(&fits, zipped).contains("are allowed"));
+    }
+
+    #[test]
+    fn entries_are_counted_with_the_folders_that_they_imply() {
+        let limits = ArchiveLimits { entries: 5, ..ArchiveLimits::LAMBDA };
+        assert!(limited(&archive(&[("a/b/c/d/e/f", 0o644, b"")]), limits).contains("more than 5"));
+        let six: Vec<_> = (0..6).map(|n| format!("f{n}")).collect();
+        let six: Vec<_> = six.iter().map(|name| (name.as_str(), 0o644, b"".as_slice())).collect();
+        assert!(limited(&archive(&six), limits).contains("more than 5"));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(unpack(&archive(&six[..5]), &folder.path().join("code"), limits).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_zip_or_a_damaged_one_is_malformed() {
+        let whole = archive(&[("a.py", 0o644, b"print(1)\n".repeat(200).as_slice())]);
+        for bad in [b"".as_slice(), b"not a zip", &whole[..whole.len() / 2], &whole[10..]] {
+            assert!(refusal(bad).contains("could not unzip"), "{}", bad.len());
+        }
+        let mut damaged = whole.clone();
+        damaged[40] ^= 0x55;
+        assert!(refusal(&damaged).contains("could not unzip"));
+    }
+}

@@ -1,0 +1,328 @@
+//! One invocation in its sandbox, from the input to the record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use nigh_terms::{ByteSize, InvocationId, SandboxId, Timestamp, Token};
+use tokio_util::sync::CancellationToken;
+
+use crate::activation::{Activation, DataCallRecord, Outcome};
+use crate::admission::{Lease, Room};
+use crate::function::Function;
+use crate::function_arn::function_arn;
+use crate::grant::Grant;
+use crate::hooks::Run;
+use crate::invocation::{InvokeError, Invoked};
+use crate::invoker::Inner;
+use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
+use crate::log_capture::{CapturedLog, LogCapture, Report};
+use crate::phase_accountant::DataCalls;
+use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
+use crate::runtime_command::{SandboxIdentity, runtime_command};
+use crate::sandbox::{LogSink, SandboxEnd, SandboxSpec, Started};
+use crate::verdict::{Verdict, timeout_message};
+
+/// An invocation on its way.
+pub(crate) struct Call {
+    pub(crate) id: InvocationId,
+    pub(crate) function: Arc<Function>,
+    pub(crate) payload: Bytes,
+    pub(crate) client_context: Option<HeaderValue>,
+    pub(crate) token: Token,
+    /// When it was asked for.
+    pub(crate) start: Timestamp,
+    /// Until a sandbox had it.
+    pub(crate) wait: Duration,
+    /// Why this sandbox.
+    pub(crate) placement: String,
+}
+
+/// How the making of a sandbox went.
+#[derive(Default)]
+pub(crate) struct Init {
+    /// From its start until it asked for its input.
+    took: Duration,
+    /// What it asked of the data doors meanwhile.
+    calls: DataCalls,
+}
+
+/// What came out of an attempt to run.
+pub(crate) enum Attempt {
+    /// It ran to its end.
+    Done(Box<Invoked>),
+    /// The sandbox ended before it took the input: nothing has run.
+    NotTaken,
+}
+
+/// What was measured while it ran.
+struct Measured {
+    duration: Duration,
+    granted: ByteSize,
+    peak: Option<ByteSize>,
+    calls: DataCalls,
+    notes: Vec<String>,
+}
+
+fn internal(error: impl std::fmt::Display) -> InvokeError {
+    tracing::error!(%error, "a sandbox cannot be made");
+    InvokeError::Internal(error.to_string())
+}
+
+impl Inner {
+    /// Makes a sandbox for `call` and waits until it asks for its input. If it does not, the invocation ends with that.
+    pub(crate) async fn make(
+        self: &Arc<Self>,
+        room: Room,
+        call: &Call,
+    ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
+        let began = self.clock.monotonic();
+        let init_id = InvocationId::now();
+        self.accountant.begin(init_id, began);
+        let started = self.start_sandbox(&call.function, init_id).await;
+        let (live, initialised) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                drop(self.accountant.finish(init_id));
+                return Err(error);
+            }
+        };
+        let lease = room.taken_by(Arc::clone(&live));
+        self.watch(&live);
+        metrics::counter!("nigh_cold_starts_total").increment(1);
+
+        let limit = self.settings.init_timeout.max(call.function.timeout);
+        let end = tokio::time::timeout(limit, initialised).await;
+        live.key.act_for(None);
+        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id) };
+        let verdict = match end {
+            Ok(Ok(Initialised::Ready)) => {
+                metrics::histogram!("nigh_init_seconds").record(init.took.as_secs_f64());
+                return Ok(Ok((lease, init)));
+            }
+            Ok(Ok(Initialised::Failed { payload, error_type })) => Verdict::of_init_error(payload, error_type),
+            Ok(Ok(Initialised::Ended(end))) => Verdict::of_init_end(call.id, &end),
+            Ok(Err(_)) => Verdict::of_init_end(call.id, &SandboxEnd::Destroyed),
+            Err(_) => Verdict::timed_out(call.id, limit),
+        };
+        let measured = Measured {
+            duration: Duration::ZERO,
+            granted: call.function.memory,
+            peak: live.sandbox.memory().peak().ok(),
+            calls: DataCalls::default(),
+            notes: Vec::new(),
+        };
+        live.runtime.end(SandboxEnd::Destroyed);
+        live.sandbox.flush_log().await;
+        live.log.start(call.id);
+        lease.end().await;
+        Ok(Err(self.conclude(call, &live, Some(&init), measured, verdict, true)))
+    }
+
+    async fn start_sandbox(
+        self: &Arc<Self>,
+        function: &Arc<Function>,
+        init_id: InvocationId,
+    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>), InvokeError> {
+        let id = SandboxId::random();
+        let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
+        let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
+        let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
+        let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
+        let function_arn = function_arn(&self.settings.runtime.region, &function.name);
+        let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
+        let log = Arc::new(LogCapture::new(self.settings.log_max));
+        let until = CancellationToken::new();
+        let revoked = Arc::clone(&key);
+        let (runtime, initialised) = RuntimeApi::new(Arc::clone(&self.clock), Box::new(move || revoked.act_for(None)));
+
+        key.act_for(Some(init_id));
+        let spec = SandboxSpec {
+            id,
+            command: command.command,
+            environment: command.environment,
+            code: self.functions.code_folder(function).await,
+            runtime_folders: command.folders,
+            grant: Grant::full(function.memory),
+            tmp: function.ephemeral_storage,
+            pids_max: self.settings.pids_max,
+            log: Arc::clone(&log) as Arc<dyn LogSink>,
+        };
+        let Started { sandbox, runtime: runtime_listener, data } = self.engine.start(spec).await.map_err(internal)?;
+        runtime.serve(runtime_listener, until.clone());
+        self.data_door.serve(data, key.id().clone(), until.clone());
+        let parts = SandboxParts {
+            function: Arc::clone(function),
+            function_arn,
+            sandbox,
+            runtime,
+            log,
+            key,
+            until,
+            granted: function.memory,
+        };
+        Ok((Arc::new(LiveSandbox::new(parts)), initialised))
+    }
+
+    /// Tells the runtime interface when the sandbox ends by itself, and ends what is left of it if it was idle.
+    fn watch(self: &Arc<Self>, live: &Arc<LiveSandbox>) {
+        let (live, sandboxes) = (Arc::clone(live), Arc::clone(&self.sandboxes));
+        tokio::spawn(async move {
+            let end = live.sandbox.ended().await;
+            live.runtime.ended(end).await;
+            if let Some(lease) = sandboxes.take_idle(&live) {
+                lease.end().await;
+            }
+        });
+    }
+
+    /// Runs `call` in the sandbox of `lease`, which is awake.
+    pub(crate) async fn execute(self: &Arc<Self>, call: &Call, lease: Lease, init: Option<&Init>) -> Attempt {
+        let Some(live) = lease.live().cloned() else { return Attempt::NotTaken };
+        let memory = live.sandbox.memory();
+        let mut run = Run {
+            invocation: call.id,
+            function: &call.function,
+            payload: &call.payload,
+            sandbox: live.id,
+            grant: Grant::full(call.function.memory),
+        };
+        let notes = self
+            .hooks
+            .iter()
+            .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
+        let mut notes: Vec<String> = notes.collect();
+        let granted = live.grant(run.grant);
+        // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
+        let _ = memory.reset_peak();
+        live.log.start(call.id);
+
+        let began = self.clock.monotonic();
+        self.accountant.begin(call.id, began);
+        live.key.act_for(Some(call.id));
+        let timeout = call.function.timeout;
+        let dispatched = live.runtime.dispatch(Dispatch {
+            id: call.id,
+            deadline: Timestamp(self.clock.wall().millis() + timeout.as_millis() as u64),
+            function_arn: live.function_arn.clone(),
+            client_context: call.client_context.clone(),
+            payload: call.payload.clone(),
+        });
+        let (verdict, ended, lives) = match dispatched {
+            None => (None, began, false),
+            Some(replied) => match tokio::time::timeout(timeout, replied).await {
+                Ok(Ok(replied)) => match replied.reply {
+                    Reply::Ended { taken: false, .. } => (None, replied.at, false),
+                    reply @ Reply::Ended { .. } => (Some(Verdict::of_reply(call.id, reply)), replied.at, false),
+                    reply => (Some(Verdict::of_reply(call.id, reply)), replied.at, true),
+                },
+                Ok(Err(_)) => (None, began, false),
+                Err(_) => {
+                    let date = self.clock.wall().rfc3339();
+                    live.log.say(&format!("{date} {} {}", call.id, timeout_message(timeout)));
+                    (Some(Verdict::timed_out(call.id, timeout)), began.after(timeout), false)
+                }
+            },
+        };
+        live.key.act_for(None);
+        let peak = memory.peak().ok();
+        if lives && let Some(killed) = live.new_oom_kills() {
+            notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
+        }
+        live.sandbox.flush_log().await;
+        let duration = ended.since(began);
+        let measured = |calls| Measured { duration, granted, peak, calls, notes };
+        if lives {
+            let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
+            let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
+            lease.give_back().await;
+            return Attempt::Done(Box::new(invoked));
+        }
+        // An end is told when nothing of the invocation can happen any more.
+        lease.end().await;
+        let calls = self.accountant.finish(call.id);
+        let is_recorded = verdict.is_some();
+        let verdict = verdict.unwrap_or_else(|| lost(call.id));
+        let invoked = self.conclude(call, &live, init, measured(calls), verdict, is_recorded);
+        if is_recorded { Attempt::Done(Box::new(invoked)) } else { Attempt::NotTaken }
+    }
+
+    /// Makes the record and the caller's answer of an invocation that has ended.
+    fn conclude(
+        &self,
+        call: &Call,
+        live: &LiveSandbox,
+        init: Option<&Init>,
+        measured: Measured,
+        verdict: Verdict,
+        is_recorded: bool,
+    ) -> Invoked {
+        let Measured { duration, granted, peak, calls, notes } = measured;
+        let report = Report { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
+        let log = live.log.finish(call.id, &report);
+        let mut token = call.token.clone();
+        token.join(&calls.token);
+        if let Some(init) = init {
+            token.join(&init.calls.token);
+        }
+        let Verdict { outcome, payload, function_error } = verdict;
+        let duration_us = duration.as_micros() as u64;
+        let activation = Activation {
+            id: call.id,
+            namespace: call.function.namespace.clone(),
+            function: call.function.name.clone(),
+            code_sha256: call.function.code_sha256.clone(),
+            sandbox: Some(live.id),
+            cold: init.is_some(),
+            start: call.start,
+            wait_us: call.wait.as_micros() as u64,
+            init_us: init.map_or(0, |init| init.took.as_micros() as u64),
+            init_data_calls: init.map_or_else(Vec::<DataCallRecord>::new, |init| init.calls.listed.clone()),
+            duration_us,
+            phases: calls.phases(duration_us),
+            data_calls: calls.listed,
+            data_calls_omitted: calls.omitted,
+            hits: calls.hits,
+            misses: calls.misses,
+            booked: call.function.memory,
+            granted,
+            peak_memory: peak,
+            outcome,
+            notes,
+            placement: call.placement.clone(),
+            token: token.clone(),
+            log: log.text(),
+            log_omitted: log.omitted,
+        };
+        for hook in self.hooks.iter().rev() {
+            hook.after_run(&activation);
+        }
+        if is_recorded {
+            metrics::counter!("nigh_invocations_total", "outcome" => outcome_name(&activation.outcome)).increment(1);
+            metrics::histogram!("nigh_invocation_seconds").record(duration.as_secs_f64());
+            self.activations.append(activation);
+        }
+        Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token }
+    }
+}
+
+fn tail(log: &CapturedLog) -> Vec<u8> {
+    log.tail().to_vec()
+}
+
+/// For a sandbox that went away without a word.
+fn lost(id: InvocationId) -> Verdict {
+    Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
+}
+
+const fn outcome_name(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Answered => "answered",
+        Outcome::HandlerError { .. } => "handler_error",
+        Outcome::InitError { .. } => "init_error",
+        Outcome::TimedOut => "timed_out",
+        Outcome::OutOfMemory => "out_of_memory",
+        Outcome::Crashed { .. } => "crashed",
+    }
+}

@@ -1,0 +1,295 @@
+//! Which functions are deployed: their documents in the registry, their code on disk, and both in step.
+//!
+//! A change is acknowledged when its code is unpacked and synced and then the registry has its document; a crash at
+//! any point leaves the old function or the new one. One change of a function at a time: a second gets `Busy`, as
+//! Lambda's `ResourceConflictException`. Code that was replaced stays until no invocation can run it any more.
+//! Reads come from memory. What a document means to clients is the door's.
+
+mod changes;
+mod document;
+mod retired;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace};
+use parking_lot::{Mutex, RwLock};
+use thiserror::Error;
+
+use self::document::decode;
+use self::retired::Retired;
+pub use self::settings::{FunctionSettings, NewFunction};
+use crate::code_archive::ArchiveLimits;
+use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
+use crate::function::{Function, FunctionSource};
+
+const TABLE: &str = "functions";
+/// Functions of one namespace.
+pub const FUNCTIONS_MAX: usize = 10_000;
+
+/// The limits of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionLimits {
+    /// Of each archive.
+    pub archive: ArchiveLimits,
+    /// Of all code of a namespace, zipped and unpacked, replaced versions included until they are removed.
+    pub code: ByteSize,
+}
+
+impl Default for FunctionLimits {
+    /// Lambda's: 75 GB of code an account.
+    fn default() -> Self {
+        Self { archive: ArchiveLimits::LAMBDA, code: ByteSize::gib(75) }
+    }
+}
+
+/// Why a change is refused.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum FunctionStoreError {
+    #[error("function not found: {0}")]
+    NotFound(FunctionName),
+    #[error("function already exists: {0}")]
+    Exists(FunctionName),
+    #[error("an update of the function {0} is in progress; try again when it has ended")]
+    Busy(FunctionName),
+    #[error("the revision is {found} and not {asked}; read the function again and repeat the change")]
+    OtherRevision { asked: String, found: String },
+    #[error("the namespace has {0} functions, which is the limit; delete some")]
+    TooMany(usize),
+    #[error(
+        "the code of the namespace takes more than {limit}; delete functions, or wait until replaced code is removed"
+    )]
+    CodeStorage { limit: ByteSize },
+    #[error(transparent)]
+    Code(#[from] CodeStoreError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
+    Document(String, String),
+    #[error("the change was cut short: {0}")]
+    Aborted(String),
+}
+
+/// A deployed function and what only its management needs.
+#[derive(Clone, Debug)]
+pub struct Deployed {
+    /// The function.
+    pub function: Arc<Function>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    unpacked: ByteSize,
+    revision: Revision,
+}
+
+type Index = BTreeMap<Namespace, BTreeMap<FunctionName, Arc<Deployed>>>;
+
+/// The functions of a node.
+#[derive(Clone)]
+pub struct FunctionStore(Arc<Inner>);
+
+struct Inner {
+    registry: Arc<dyn Registry>,
+    code: CodeStore,
+    clock: Arc<dyn Clock>,
+    limits: FunctionLimits,
+    index: RwLock<Index>,
+    changing: Mutex<HashSet<(Namespace, FunctionName)>>,
+    retired: Mutex<Vec<Retired>>,
+}
+
+impl FunctionStore {
+    /// Reads what is deployed, and removes code that no function has.
+    ///
+    /// # Errors
+    /// If the registry or the disk cannot be read.
+    pub async fn open(
+        registry: Arc<dyn Registry>,
+        root: &Path,
+        clock: Arc<dyn Clock>,
+        limits: FunctionLimits,
+    ) -> Result<Self, FunctionStoreError> {
+        let mut index = Index::new();
+        for (key, stored) in registry.list(TABLE, "").await? {
+            let deployed = decode(&key, &stored.value, stored.revision)?;
+            let function = &deployed.function;
+            let (namespace, name) = (function.namespace.clone(), function.name.clone());
+            index.entry(namespace).or_default().insert(name, Arc::new(deployed));
+        }
+        let root = root.to_owned();
+        let versions: Vec<CodeVersion> = functions(&index).map(CodeVersion::of_function).collect();
+        let code = blocking(move || {
+            let code = CodeStore::open(&root, limits.archive)?;
+            let live: HashSet<PathBuf> = versions.iter().map(|version| code.folder(version)).collect();
+            let swept = code.sweep(|folder| live.contains(folder))?;
+            if swept > 0 {
+                tracing::info!(swept, "removed code that no function has");
+            }
+            Ok(code)
+        })
+        .await?;
+        let inner = Inner {
+            registry,
+            code,
+            clock,
+            limits,
+            index: RwLock::new(index),
+            changing: Mutex::default(),
+            retired: Mutex::default(),
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The function as it is now.
+    #[must_use]
+    pub fn get(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Deployed>> {
+        self.0.index.read().get(namespace)?.get(name).cloned()
+    }
+
+    /// At most `limit` functions behind `after`, by name; and whether there are more.
+    #[must_use]
+    pub fn list(
+        &self,
+        namespace: &Namespace,
+        after: Option<&FunctionName>,
+        limit: usize,
+    ) -> (Vec<Arc<Deployed>>, bool) {
+        let index = self.0.index.read();
+        let Some(functions) = index.get(namespace) else { return (Vec::new(), false) };
+        let mut behind = functions
+            .range::<FunctionName, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+            .map(|(_, f)| f);
+        let page = behind.by_ref().take(limit).cloned().collect();
+        (page, behind.next().is_some())
+    }
+
+    /// How many functions the namespace has, and what their archives take.
+    #[must_use]
+    pub fn totals(&self, namespace: &Namespace) -> (usize, ByteSize) {
+        let index = self.0.index.read();
+        index.get(namespace).map_or((0, ByteSize::ZERO), |functions| {
+            (functions.len(), functions.values().map(|deployed| deployed.function.code_size).sum())
+        })
+    }
+
+    /// The limits it keeps.
+    #[must_use]
+    pub fn limits(&self) -> FunctionLimits {
+        self.0.limits
+    }
+
+    /// The archive of `function`, as it was uploaded.
+    #[must_use]
+    pub fn archive(&self, function: &Function) -> PathBuf {
+        self.0.code.archive(&CodeVersion::of_function(function))
+    }
+
+    /// Deploys a function of `archive`.
+    ///
+    /// # Errors
+    /// If it exists, or the archive, a limit, the disk or the registry refuses.
+    pub async fn create(
+        &self,
+        namespace: &Namespace,
+        new: NewFunction,
+        archive: Bytes,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let (store, namespace) = (Arc::clone(&self.0), namespace.clone());
+        to_the_end(async move { store.create(namespace, new, archive).await }).await
+    }
+
+    /// Replaces a function's code.
+    ///
+    /// # Errors
+    /// If it is not there, is at another revision, or the archive, a limit, the disk or the registry refuses.
+    pub async fn update_code(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        archive: Bytes,
+        revision: Option<String>,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
+    }
+
+    /// Checks what `update_code` would, and changes nothing.
+    ///
+    /// # Errors
+    /// As `update_code`.
+    pub async fn check_code(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        archive: Bytes,
+        revision: Option<&str>,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let current = self.0.current(namespace, name, revision)?;
+        let code = self.0.code.clone();
+        blocking(move || code.check(&archive)).await?;
+        Ok(current)
+    }
+
+    /// Changes a function's settings.
+    ///
+    /// # Errors
+    /// If it is not there, is at another revision, or the registry refuses.
+    pub async fn update_settings(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        settings: FunctionSettings,
+        revision: Option<String>,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
+    }
+
+    /// Removes a function. Invocations that run go on to their end.
+    ///
+    /// # Errors
+    /// If it is not there, or the registry refuses.
+    pub async fn delete(&self, namespace: &Namespace, name: &FunctionName) -> Result<(), FunctionStoreError> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        to_the_end(async move { store.delete(&namespace, &name).await }).await
+    }
+}
+
+#[async_trait]
+impl FunctionSource for FunctionStore {
+    async fn find(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Function>> {
+        self.0.index.read().get(namespace)?.get(name).map(|deployed| Arc::clone(&deployed.function))
+    }
+
+    async fn code_folder(&self, function: &Function) -> PathBuf {
+        self.0.code.task_folder(&CodeVersion::of_function(function))
+    }
+}
+
+fn functions(index: &Index) -> impl Iterator<Item = &Function> {
+    index.values().flat_map(BTreeMap::values).map(|deployed| &*deployed.function)
+}
+
+/// Runs `change` to its end also when the caller goes away, so that none stops half-way.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, FunctionStoreError>> + Send + 'static,
+) -> Result<T, FunctionStoreError> {
+    tokio::spawn(change).await.unwrap_or_else(|join| Err(FunctionStoreError::Aborted(join.to_string())))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CodeStoreError> + Send + 'static,
+) -> Result<T, FunctionStoreError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Ok(result?),
+        Err(join) => Err(FunctionStoreError::Aborted(join.to_string())),
+    }
+}

@@ -1,0 +1,321 @@
+//! Runs invocations on this node: admits them, finds or makes their sandboxes, keeps these warm, ends them.
+//!
+//! What is decided stands elsewhere, in pure modules: `scheduler`, `sandbox_pool`, `keep_alive`, `runtime_protocol`,
+//! `phases`, `verdict`. Here are the tasks around them. An invocation runs in a task of its own: it goes on to its end
+//! and its record when its caller hangs up, as on Lambda.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::join_all;
+use http::HeaderValue;
+use nigh_engine::AccessKeys;
+use nigh_terms::{ByteSize, Clock, Incarnation, InvocationId, NodeId, Principal};
+use tokio_util::task::TaskTracker;
+
+use crate::activation_log::ActivationLog;
+use crate::admission::{Admitted, Lease, Place, Sandboxes};
+use crate::data_door::DataDoor;
+use crate::execution::{Attempt, Call};
+use crate::function::{Function, FunctionSource};
+use crate::hooks::InvocationHook;
+use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::keep_alive::KeepAlive;
+use crate::phase_accountant::PhaseAccountant;
+use crate::runtime_command::RuntimeSettings;
+use crate::sandbox::{SandboxEnd, SandboxEngine};
+use crate::sandbox_pool::{PoolLimits, PoolUse, SandboxPool};
+
+/// The largest input (Lambda quotas: 6 MB).
+pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
+/// The largest `ClientContext`, as a header of an input; callers may send 3,583 bytes of base64, which escapes widen.
+const CLIENT_CONTEXT_BYTES_MAX: usize = 16 * 1024;
+/// How often idle sandboxes are looked at.
+const REAP_EVERY: Duration = Duration::from_secs(1);
+/// Sandboxes that may end under one invocation before they took its input.
+const ATTEMPTS_MAX: u32 = 4;
+/// How long ended invocations may take to be concluded at the end of a drain.
+const CONCLUDE_WAIT: Duration = Duration::from_secs(10);
+/// How often that is looked at.
+const CONCLUDE_POLL: Duration = Duration::from_millis(5);
+
+/// How a node runs functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvokerSettings {
+    /// What all functions are told, and the installed interpreters.
+    pub runtime: RuntimeSettings,
+    /// What the sandboxes may take.
+    pub limits: PoolLimits,
+    /// How long an invocation may wait for a sandbox.
+    pub queue_wait: Duration,
+    /// How long idle sandboxes live.
+    pub keep_alive: KeepAlive,
+    /// How long after its answer a sandbox is frozen.
+    pub freeze_grace: Duration,
+    /// How long a sandbox may initialise; at least its function's own time-out.
+    pub init_timeout: Duration,
+    /// How much of an invocation's log is kept.
+    pub log_max: ByteSize,
+    /// Processes and threads that a sandbox may have (Lambda quotas: 1,024).
+    pub pids_max: u32,
+}
+
+impl InvokerSettings {
+    /// Lambda's limits and this project's defaults, for sandboxes that may book `memory_max` together.
+    #[must_use]
+    pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
+        Self {
+            runtime,
+            limits: PoolLimits { sandboxes_max: 256, memory_max, invocations_max: 256, waiting_max: 1024 },
+            queue_wait: Duration::from_secs(10),
+            keep_alive: KeepAlive::default(),
+            freeze_grace: Duration::from_millis(50),
+            init_timeout: Duration::from_secs(10),
+            log_max: ByteSize::kib(64),
+            pids_max: 1024,
+        }
+    }
+}
+
+/// What an invoker stands on.
+pub struct InvokerParts {
+    /// Where functions are found.
+    pub functions: Arc<dyn FunctionSource>,
+    /// Makes sandboxes.
+    pub engine: Arc<dyn SandboxEngine>,
+    /// Serves data inside them.
+    pub data_door: Arc<dyn DataDoor>,
+    /// Their keys.
+    pub keys: AccessKeys,
+    /// Observes the data calls; it must be an observer of the object memory behind `data_door`.
+    pub accountant: Arc<PhaseAccountant>,
+    /// Takes the records.
+    pub activations: ActivationLog,
+    /// Stand before and after each run, in this order and in reverse.
+    pub hooks: Vec<Arc<dyn InvocationHook>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// This node.
+    pub node: NodeId,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
+
+pub(crate) struct Inner {
+    pub(crate) settings: InvokerSettings,
+    pub(crate) functions: Arc<dyn FunctionSource>,
+    pub(crate) engine: Arc<dyn SandboxEngine>,
+    pub(crate) data_door: Arc<dyn DataDoor>,
+    pub(crate) keys: AccessKeys,
+    pub(crate) accountant: Arc<PhaseAccountant>,
+    pub(crate) activations: ActivationLog,
+    pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sandboxes: Arc<Sandboxes>,
+    tasks: TaskTracker,
+}
+
+/// Runs invocations. When it is dropped its idle sandboxes are ended; `drain` ends all and waits for it.
+pub struct Invoker {
+    inner: Arc<Inner>,
+}
+
+impl Invoker {
+    /// An invoker that is ready. Needs a tokio runtime, in which it looks after its idle sandboxes.
+    #[must_use]
+    pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
+        let pool = SandboxPool::new(parts.node, parts.incarnation, settings.limits, settings.keep_alive);
+        let clock = Arc::clone(&parts.clock);
+        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait);
+        let inner = Arc::new(Inner {
+            settings,
+            functions: parts.functions,
+            engine: parts.engine,
+            data_door: parts.data_door,
+            keys: parts.keys,
+            accountant: parts.accountant,
+            activations: parts.activations,
+            hooks: parts.hooks,
+            clock: parts.clock,
+            sandboxes: Arc::new(sandboxes),
+            tasks: TaskTracker::new(),
+        });
+        reap(&inner);
+        Self { inner }
+    }
+
+    /// What the sandboxes take now.
+    #[must_use]
+    pub fn in_use(&self) -> PoolUse {
+        self.inner.sandboxes.in_use()
+    }
+
+    /// Refuses new invocations, lets those that run go on for `patience`, ends what then still runs, and returns when
+    /// no sandbox is left.
+    pub async fn drain(&self, patience: Duration) {
+        let inner = &self.inner;
+        join_all(inner.sandboxes.close().into_iter().map(Lease::end)).await;
+        inner.tasks.close();
+        if tokio::time::timeout(patience, inner.tasks.wait()).await.is_err() {
+            let running = inner.sandboxes.in_use().running;
+            tracing::warn!(running, "invocations still run after the time to drain; they are ended");
+        }
+        let end_all = async {
+            loop {
+                // Again and again: one that was being made when the others were ended has come since.
+                let alive = inner.sandboxes.alive();
+                if alive.is_empty() && inner.tasks.is_empty() {
+                    return;
+                }
+                for live in alive {
+                    live.runtime.end(SandboxEnd::Destroyed);
+                }
+                tokio::time::sleep(CONCLUDE_POLL).await;
+            }
+        };
+        if tokio::time::timeout(CONCLUDE_WAIT, end_all).await.is_err() {
+            tracing::error!("invocations could not be ended; their sandboxes end with this process");
+        }
+    }
+}
+
+impl Drop for Invoker {
+    fn drop(&mut self) {
+        drop(self.inner.sandboxes.close());
+    }
+}
+
+/// Ends idle sandboxes whose time has come or whose function has changed, until the invoker is gone.
+fn reap(inner: &Arc<Inner>) {
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(REAP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let Some(inner) = inner.upgrade() else { return };
+            inner.reap().await;
+        }
+    });
+}
+
+impl Inner {
+    async fn reap(&self) {
+        let mut current: Vec<Arc<Function>> = Vec::new();
+        for idle in self.sandboxes.idle_functions() {
+            current.extend(self.functions.find(&idle.namespace, &idle.name).await);
+        }
+        let is_stale = |idle: &Function| !current.iter().any(|function| function.same_version(idle));
+        join_all(self.sandboxes.take_expired(is_stale).into_iter().map(Lease::end)).await;
+        let in_use = self.sandboxes.in_use();
+        metrics::gauge!("nigh_sandboxes", "state" => "idle").set(in_use.idle as f64);
+        metrics::gauge!("nigh_sandboxes", "state" => "busy").set(in_use.sandboxes.saturating_sub(in_use.idle) as f64);
+        metrics::gauge!("nigh_sandboxes_booked_bytes").set(in_use.booked.bytes() as f64);
+        metrics::gauge!("nigh_invocations_waiting").set(in_use.waiting as f64);
+    }
+
+    async fn run(self: Arc<Self>, function: Arc<Function>, request: Checked) -> Result<Invoked, InvokeError> {
+        let asked = self.clock.monotonic();
+        let mut call = Call {
+            id: InvocationId::now(),
+            function,
+            payload: request.request.payload,
+            client_context: request.client_context,
+            token: request.request.token,
+            start: self.clock.wall(),
+            wait: Duration::ZERO,
+            placement: String::new(),
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let Admitted { place, evicted, run: _run, waited_for } =
+                self.sandboxes.admit(&call.function, &call.token).await?;
+            call.placement = placement(&place, evicted.len(), waited_for);
+            join_all(evicted.into_iter().map(Lease::end)).await;
+            call.wait = self.clock.monotonic().since(asked);
+            let (lease, init) = match place {
+                Place::Warm(lease) => (lease, None),
+                Place::Cold(room) => match Box::pin(self.make(room, &call)).await? {
+                    Ok((lease, init)) => (lease, Some(init)),
+                    Err(failed) => return Ok(failed),
+                },
+            };
+            if let Some(live) = lease.live()
+                && let Err(error) = live.wake().await
+            {
+                tracing::warn!(%error, sandbox = %live.id, "a warm sandbox does not wake; another is taken");
+                lease.end().await;
+                continue;
+            }
+            if let Attempt::Done(invoked) = self.execute(&call, lease, init.as_ref()).await {
+                return Ok(*invoked);
+            }
+        }
+        Err(InvokeError::Internal(format!("{ATTEMPTS_MAX} sandboxes ended before they took the input")))
+    }
+}
+
+fn placement(place: &Place, evicted: usize, waited_for: Option<&str>) -> String {
+    let mut text = match place {
+        Place::Warm(_) => "an idle sandbox of the function".to_owned(),
+        Place::Cold(_) if evicted == 0 => "a new sandbox: none of the function was idle".to_owned(),
+        Place::Cold(_) => format!("a new sandbox in the room of {evicted} that were idle"),
+    };
+    if let Some(why) = waited_for {
+        text.push_str("; it waited because the node ");
+        text.push_str(why);
+    }
+    text
+}
+
+/// A request that may run.
+struct Checked {
+    request: InvokeRequest,
+    client_context: Option<HeaderValue>,
+}
+
+fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
+    let size = request.payload.len();
+    if size > REQUEST_BYTES_MAX {
+        return Err(InvokeError::PayloadTooLarge { size, limit: REQUEST_BYTES_MAX });
+    }
+    if request.payload.is_empty() {
+        // As Lambda does.
+        request.payload = bytes::Bytes::from_static(b"{}");
+    }
+    let invalid = |why: String| InvokeError::InvalidRequest(format!("Could not parse request body into json: {why}"));
+    let text = std::str::from_utf8(&request.payload).map_err(|error| invalid(error.to_string()))?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| invalid(error.to_string()))?;
+    let client_context = match request.client_context.take() {
+        None => None,
+        Some(context) if context.len() > CLIENT_CONTEXT_BYTES_MAX => {
+            return Err(InvokeError::InvalidRequest(format!(
+                "Client context must be at most {CLIENT_CONTEXT_BYTES_MAX} bytes"
+            )));
+        }
+        Some(context) => Some(
+            HeaderValue::from_str(&context)
+                .map_err(|_| InvokeError::InvalidRequest("Client context must be one line of text".to_owned()))?,
+        ),
+    };
+    Ok(Checked { request, client_context })
+}
+
+#[async_trait]
+impl Invoke for Invoker {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+        let request = check(request)?;
+        let name = &request.request.function;
+        let found = self.inner.functions.find(&who.namespace, name).await;
+        let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
+        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request));
+        let result = run.await.unwrap_or_else(|lost| {
+            tracing::error!(error = %lost, "an invocation was lost");
+            Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
+        });
+        if result.is_err() {
+            metrics::counter!("nigh_invocations_refused_total").increment(1);
+        }
+        result
+    }
+}

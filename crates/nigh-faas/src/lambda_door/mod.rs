@@ -1,0 +1,73 @@
+//! The Lambda door: the part of the Lambda REST API that deploys and invokes functions.
+//!
+//! `route` says which operation a request is, `sigv4` whether it is signed, `validation` whether it may be,
+//! `operations` does it, `server` is the HTTP around. A request acts for the namespace of the key that signed it.
+//! A sandbox's key may invoke functions of its namespace while it runs an invocation, and do nothing else here.
+//! There are no asynchronous invocations, versions, aliases, layers or images: they answer an error that says so.
+
+mod code_objects;
+mod error;
+mod operations;
+mod route;
+mod server;
+mod shape;
+mod validation;
+
+use std::sync::Arc;
+
+use nigh_engine::AccessKeys;
+use nigh_terms::{ByteSize, Clock};
+use tokio::sync::Semaphore;
+
+pub use code_objects::CodeObjects;
+pub use error::LambdaError;
+pub use route::Operation;
+
+use crate::function_store::FunctionStore;
+use crate::invocation::Invoke;
+use crate::runtime_catalog::RuntimeCatalog;
+
+/// Request bodies in memory at any time, archives counted threefold: as text, as bytes and in the unpacker's hands.
+const BODIES_IN_FLIGHT_MAX: ByteSize = ByteSize::mib(512);
+
+/// What a door says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LambdaDoorSettings {
+    /// The region in ARNs. Requests may be signed for any.
+    pub region: String,
+    /// How many invocations can run at once, for `GetAccountSettings`.
+    pub concurrency: usize,
+}
+
+/// What a door stands on.
+pub struct LambdaDoorParts {
+    /// The functions.
+    pub functions: FunctionStore,
+    /// What runs them.
+    pub invoke: Arc<dyn Invoke>,
+    /// Who may ask.
+    pub keys: AccessKeys,
+    /// Where archives may lie.
+    pub objects: Arc<dyn CodeObjects>,
+    /// The runtimes of this node.
+    pub catalog: RuntimeCatalog,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The Lambda door.
+pub struct LambdaDoor {
+    parts: LambdaDoorParts,
+    settings: LambdaDoorSettings,
+    /// In KiB of request bodies.
+    bodies: Arc<Semaphore>,
+}
+
+impl LambdaDoor {
+    /// A door that nobody can enter until `serve`.
+    #[must_use]
+    pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
+        let bodies = Arc::new(Semaphore::new((BODIES_IN_FLIGHT_MAX.bytes() >> 10) as usize));
+        Self { parts, settings, bodies }
+    }
+}

@@ -1,0 +1,246 @@
+//! The HTTP around the door: connections, limits, signatures, and the end.
+//!
+//! A request's head is judged before its body is read, the body is read within a limit and a time, and nothing of
+//! it is looked at before its signature holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderValue, Request as HttpRequest};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use nigh_terms::{AccessKeyId, Principal};
+use sha2::{Digest, Sha256};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::operations::{Answer, Request, error_answer, header};
+use super::{LambdaDoor, LambdaError, Operation};
+use crate::sigv4::{Authorization, RequestHead};
+
+/// The name of the service in a signature's scope.
+const SERVICE: &str = "lambda";
+/// Connections at a time; the next ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 1024;
+/// A request's head, and what is read at once of a body.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A connection that sends no whole head for so long is closed; idle ones too.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// The payload of an invocation (Lambda quotas: 6 MB).
+const PAYLOAD_BYTES_MAX: u64 = 6 << 20;
+/// A body that carries an archive of 50 MiB as base64, as Lambda limits it.
+const CODE_BYTES_MAX: u64 = 70_167_211;
+/// Any other body.
+const BODY_BYTES_MAX: u64 = 1 << 20;
+/// Bodies up to this need not wait for room.
+const SMALL_BODY_BYTES_MAX: u64 = 64 << 10;
+/// A body above its limit is read to its end, and dropped, so that the client gets to read the answer; up to here.
+const DISCARDED_BYTES_MAX: u64 = 256 << 20;
+/// A body must be here after so long, whatever it is.
+const BODY_TIME_MAX: Duration = Duration::from_secs(300);
+/// A body may wait so long for room.
+const ROOM_TIME_MAX: Duration = Duration::from_secs(30);
+/// Bodies above this are hashed away from the threads that serve others.
+const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
+/// How long to wait when no connection can be accepted, for want of descriptors, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl LambdaDoor {
+    /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let tracker = TaskTracker::new();
+        loop {
+            let next = async {
+                let place = Arc::clone(&connections).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                () = until.cancelled() => break,
+                next = next => next,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = Arc::clone(&self).connection(stream, until.clone());
+                    tracker.spawn(async move {
+                        let _place = place;
+                        connection.await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the Lambda door cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        tracker.close();
+        tracker.wait().await;
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, until: CancellationToken) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is gone before its first request");
+            return;
+        }
+        let service = service_fn(|request| {
+            let door = Arc::clone(&self);
+            async move { Ok::<_, std::convert::Infallible>(door.answer(request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
+            () = until.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
+    async fn answer(&self, request: HttpRequest<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        let operation = Operation::of(&head.method, head.uri.path());
+        let name = operation.as_ref().map_or("none", Operation::name);
+        let result = match operation {
+            Ok(operation) => self.signed(operation, &head, body).await,
+            Err(error) => Err(error),
+        };
+        let mut answer = result.unwrap_or_else(|error| error_answer(&error));
+        let status = answer.status().as_str().to_owned();
+        metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
+        if !answer.headers().contains_key(header::REQUEST_ID)
+            && let Ok(id) = HeaderValue::from_str(&Uuid::new_v4().to_string())
+        {
+            answer.headers_mut().insert(header::REQUEST_ID, id);
+        }
+        answer
+    }
+
+    async fn signed(&self, operation: Operation<'_>, head: &Parts, body: Incoming) -> Result<Answer, LambdaError> {
+        let authorization = Authorization::of(&head.headers)?;
+        authorization.check_claims(&head.headers, SERVICE, self.parts.clock.wall())?;
+        let key = AccessKeyId::new(authorization.access_key);
+        // Fails for a key that nobody has, before its holder may make us read a body.
+        self.principal(&key)?;
+        let secret = self.parts.keys.secret(&key);
+        let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
+
+        let _room = self.room_for(operation, &body).await?;
+        let body = read_body(operation, body).await?;
+        let digest = digest(&body).await?;
+        let signed = RequestHead {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            query: head.uri.query().unwrap_or(""),
+            headers: &head.headers,
+        };
+        authorization.check_signature(&signed, &digest, &secret)?;
+        // Once more, for what has become of the key and its sandbox while the body came.
+        let who = self.principal(&key)?;
+        self.perform(operation, Request { who, query: signed.query, headers: signed.headers, body }).await
+    }
+
+    fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {
+        Ok(self.parts.keys.principal(key)?)
+    }
+
+    /// Waits until this body may be in memory.
+    async fn room_for(
+        &self,
+        operation: Operation<'_>,
+        body: &Incoming,
+    ) -> Result<Option<OwnedSemaphorePermit>, LambdaError> {
+        let limit = body_limit(operation);
+        let size = body.size_hint().upper().unwrap_or(limit).min(limit);
+        if size <= SMALL_BODY_BYTES_MAX {
+            return Ok(None);
+        }
+        let copies = if operation.carries_code() { 3 } else { 1 };
+        let room = (size * copies).div_ceil(1 << 10) as u32;
+        match tokio::time::timeout(ROOM_TIME_MAX, Arc::clone(&self.bodies).acquire_many_owned(room)).await {
+            Ok(Ok(permit)) => Ok(Some(permit)),
+            _ => Err(LambdaError::too_many_requests("too many large requests are under way; try again later")),
+        }
+    }
+}
+
+const fn body_limit(operation: Operation<'_>) -> u64 {
+    match operation {
+        Operation::Invoke(_) => PAYLOAD_BYTES_MAX,
+        Operation::Create | Operation::UpdateCode(_) => CODE_BYTES_MAX,
+        _ => BODY_BYTES_MAX,
+    }
+}
+
+fn too_large(operation: Operation<'_>, limit: u64) -> LambdaError {
+    let message = format!("Request must be smaller than {limit} bytes for the {} operation", operation.name());
+    match operation {
+        Operation::Invoke(_) => LambdaError::too_large(message),
+        _ => LambdaError::entity_too_large(message),
+    }
+}
+
+async fn read_body(operation: Operation<'_>, body: Incoming) -> Result<Bytes, LambdaError> {
+    let limit = body_limit(operation);
+    tokio::time::timeout(BODY_TIME_MAX, collect(operation, body, limit))
+        .await
+        .unwrap_or_else(|_| Err(LambdaError::timed_out("the request's body did not come within 300 seconds")))
+}
+
+async fn collect(operation: Operation<'_>, mut body: Incoming, limit: u64) -> Result<Bytes, LambdaError> {
+    let expected = body.size_hint().exact();
+    let mut received = 0;
+    let mut first: Option<Bytes> = None;
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| LambdaError::invalid_content(format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        received += data.len() as u64;
+        if received > DISCARDED_BYTES_MAX {
+            break;
+        }
+        if received > limit {
+            (first, whole) = (None, BytesMut::new());
+            continue;
+        }
+        match &first {
+            None if whole.is_empty() => first = Some(data),
+            _ => {
+                if let Some(first) = first.take() {
+                    whole.reserve(expected.unwrap_or(received).min(limit) as usize);
+                    whole.extend_from_slice(&first);
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+    }
+    if received > limit {
+        return Err(too_large(operation, limit));
+    }
+    Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+async fn digest(body: &Bytes) -> Result<[u8; 32], LambdaError> {
+    if body.len() <= HASH_INLINE_BYTES_MAX {
+        return Ok(Sha256::digest(body).into());
+    }
+    let body = body.clone();
+    let digest = tokio::task::spawn_blocking(move || Sha256::digest(body).into()).await;
+    digest.map_err(|join| LambdaError::service(join.to_string()))
+}

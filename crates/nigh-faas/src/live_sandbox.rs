@@ -1,0 +1,202 @@
+//! A sandbox with all that belongs to it: its process, its key, its two doors, its log, and whether it is frozen.
+//!
+//! It knows nothing of other sandboxes; who may have it is the pool's matter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use nigh_engine::AccessKeys;
+use nigh_terms::{AccessKeyId, ByteSize, InvocationId, SandboxId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::function::Function;
+use crate::grant::{Grant, SandboxMemoryError};
+use crate::log_capture::LogCapture;
+use crate::runtime_api::RuntimeApi;
+use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
+
+/// A sandbox's key. It dies with this at the latest.
+pub(crate) struct SandboxKey {
+    keys: AccessKeys,
+    id: AccessKeyId,
+}
+
+impl SandboxKey {
+    pub(crate) const fn new(keys: AccessKeys, id: AccessKeyId) -> Self {
+        Self { keys, id }
+    }
+
+    pub(crate) const fn id(&self) -> &AccessKeyId {
+        &self.id
+    }
+
+    /// From here on the sandbox's data calls are `invocation`'s; with `None` they are refused.
+    pub(crate) fn act_for(&self, invocation: Option<InvocationId>) {
+        self.keys.set_invocation(&self.id, invocation);
+    }
+}
+
+impl Drop for SandboxKey {
+    fn drop(&mut self) {
+        self.keys.revoke(&self.id);
+    }
+}
+
+struct Rest {
+    /// False while it has an invocation.
+    is_resting: bool,
+    since: Instant,
+    /// A task will look whether it is to be frozen.
+    is_watched: bool,
+    /// False once freezing has failed: it is not tried again.
+    can_freeze: bool,
+}
+
+/// A running sandbox.
+pub(crate) struct LiveSandbox {
+    pub(crate) id: SandboxId,
+    pub(crate) function: Arc<Function>,
+    pub(crate) function_arn: HeaderValue,
+    pub(crate) sandbox: Arc<dyn Sandbox>,
+    pub(crate) runtime: RuntimeApi,
+    pub(crate) log: Arc<LogCapture>,
+    pub(crate) key: Arc<SandboxKey>,
+    /// Ends its doors.
+    pub(crate) until: CancellationToken,
+    rest: Mutex<Rest>,
+    /// Held while its state changes: whether it is frozen.
+    frozen: tokio::sync::Mutex<bool>,
+    granted: Mutex<ByteSize>,
+    /// Processes that the kernel had ended for want of memory when this was asked last.
+    oom_kills: Mutex<u64>,
+}
+
+impl PartialEq for LiveSandbox {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+/// What a sandbox is made of.
+pub(crate) struct SandboxParts {
+    pub(crate) function: Arc<Function>,
+    pub(crate) function_arn: HeaderValue,
+    pub(crate) sandbox: Arc<dyn Sandbox>,
+    pub(crate) runtime: RuntimeApi,
+    pub(crate) log: Arc<LogCapture>,
+    pub(crate) key: Arc<SandboxKey>,
+    pub(crate) until: CancellationToken,
+    /// The limit that it began with.
+    pub(crate) granted: ByteSize,
+}
+
+impl LiveSandbox {
+    pub(crate) fn new(parts: SandboxParts) -> Self {
+        let rest = Rest { is_resting: false, since: Instant::now(), is_watched: false, can_freeze: true };
+        Self {
+            id: parts.sandbox.id(),
+            function: parts.function,
+            function_arn: parts.function_arn,
+            sandbox: parts.sandbox,
+            runtime: parts.runtime,
+            log: parts.log,
+            key: parts.key,
+            until: parts.until,
+            rest: Mutex::new(rest),
+            frozen: tokio::sync::Mutex::new(false),
+            granted: Mutex::new(parts.granted),
+            oom_kills: Mutex::new(0),
+        }
+    }
+
+    /// It is to have an invocation: it runs again when this returns.
+    pub(crate) async fn wake(&self) -> Result<(), SandboxError> {
+        self.rest.lock().is_resting = false;
+        let mut frozen = self.frozen.lock().await;
+        if *frozen {
+            self.sandbox.thaw().await?;
+            *frozen = false;
+        }
+        Ok(())
+    }
+
+    /// It has no invocation now; it is frozen after `grace` unless it gets one. Back-to-back invocations cost one
+    /// sleeping task per `grace`, not one each.
+    pub(crate) fn rest(self: &Arc<Self>, grace: Duration) {
+        let mut rest = self.rest.lock();
+        rest.is_resting = true;
+        rest.since = Instant::now();
+        if rest.is_watched || !rest.can_freeze {
+            return;
+        }
+        rest.is_watched = true;
+        let (this, mut due) = (Arc::clone(self), rest.since + grace);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep_until(due).await;
+                let mut rest = this.rest.lock();
+                due = rest.since + grace;
+                if !rest.is_resting {
+                    rest.is_watched = false;
+                    return;
+                }
+                if due <= Instant::now() {
+                    rest.is_watched = false;
+                    break;
+                }
+            }
+            this.freeze().await;
+        });
+    }
+
+    async fn freeze(&self) {
+        let mut frozen = self.frozen.lock().await;
+        // An invocation that came meanwhile waits for the lock and must not find it frozen under its hands.
+        if *frozen || !self.rest.lock().is_resting {
+            return;
+        }
+        match self.sandbox.freeze().await {
+            Ok(()) => *frozen = true,
+            Err(SandboxError::Ended(_)) => {}
+            Err(error) => {
+                self.rest.lock().can_freeze = false;
+                tracing::warn!(%error, sandbox = %self.id, "an idle sandbox cannot be frozen; its data calls are refused");
+            }
+        }
+    }
+
+    /// Sets its memory for the next run and returns what it has.
+    pub(crate) fn grant(&self, grant: Grant) -> ByteSize {
+        let mut granted = self.granted.lock();
+        let target = grant.memory.min(grant.booked);
+        if *granted != target {
+            match self.sandbox.memory().set_limit(target) {
+                Ok(()) => *granted = target,
+                Err(SandboxMemoryError::CannotShrink { current, .. }) => *granted = current,
+                Err(SandboxMemoryError::NotControlled(_)) => {}
+                Err(error) => tracing::warn!(%error, sandbox = %self.id, "the memory limit cannot be set"),
+            }
+        }
+        *granted
+    }
+
+    /// How many processes of it, but not the first, the kernel has ended for want of memory since this was asked last.
+    pub(crate) fn new_oom_kills(&self) -> Option<u64> {
+        let now = self.sandbox.memory().oom_kills().ok()?;
+        let mut known = self.oom_kills.lock();
+        let new = now.saturating_sub(*known);
+        *known = now;
+        (new > 0).then_some(new)
+    }
+
+    /// Ends it and all that belongs to it: when this returns no process of it is left, and its key is worth nothing.
+    pub(crate) async fn end(&self) {
+        self.key.act_for(None);
+        self.runtime.end(SandboxEnd::Destroyed);
+        self.until.cancel();
+        self.sandbox.destroy().await;
+    }
+}

@@ -1,0 +1,187 @@
+//! What an invocation prints: the end of it, in bounded memory, framed by the lines that Lambda prints.
+//!
+//! One capture belongs to one sandbox. Lines that come between two invocations (from a handler that runs on after its
+//! answer) open the next one's log, as on Lambda.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use nigh_terms::{ByteSize, InvocationId};
+use parking_lot::Mutex;
+
+use crate::sandbox::LogSink;
+
+/// What `X-Amz-Log-Result` holds (Lambda API reference, Invoke).
+pub const TAIL_BYTES: usize = 4096;
+
+/// The log of one invocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedLog {
+    /// The end of it.
+    pub bytes: Vec<u8>,
+    /// Bytes that came before.
+    pub omitted: u64,
+}
+
+impl CapturedLog {
+    /// Its last 4 KiB.
+    #[must_use]
+    pub fn tail(&self) -> &[u8] {
+        &self.bytes[self.bytes.len().saturating_sub(TAIL_BYTES)..]
+    }
+
+    /// As text; what is no UTF-8 is replaced.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+/// What Lambda's REPORT line says.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// From the handler's start to its answer.
+    pub duration: Duration,
+    /// What the owner booked.
+    pub booked: ByteSize,
+    /// The most memory used, where it can be measured.
+    pub peak: Option<ByteSize>,
+    /// The making of the sandbox, of a cold start.
+    pub init: Option<Duration>,
+}
+
+/// The end of what a sandbox prints.
+#[derive(Debug)]
+pub struct LogCapture {
+    ring: Mutex<Ring>,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    bytes: VecDeque<u8>,
+    omitted: u64,
+}
+
+impl Ring {
+    fn push(&mut self, line: &[u8], limit: usize) {
+        let kept = &line[line.len().saturating_sub(limit)..];
+        let surplus = (self.bytes.len() + kept.len()).saturating_sub(limit);
+        self.omitted += (line.len() - kept.len() + surplus) as u64;
+        self.bytes.drain(..surplus);
+        self.bytes.extend(kept);
+    }
+}
+
+impl LogCapture {
+    /// A capture that keeps the last `limit` bytes, at least the tail that callers may ask for.
+    #[must_use]
+    pub fn new(limit: ByteSize) -> Self {
+        let limit = usize::try_from(limit.bytes()).unwrap_or(usize::MAX).max(TAIL_BYTES);
+        Self { ring: Mutex::default(), limit }
+    }
+
+    fn write(&self, line: &[u8]) {
+        let mut ring = self.ring.lock();
+        ring.push(line, self.limit);
+        ring.push(b"\n", self.limit);
+    }
+
+    /// An invocation begins.
+    pub fn start(&self, id: InvocationId) {
+        self.write(format!("START RequestId: {id} Version: $LATEST").as_bytes());
+    }
+
+    /// The platform has something to say, between START and END.
+    pub fn say(&self, line: &str) {
+        self.write(line.as_bytes());
+    }
+
+    /// The invocation has ended: its log, and an empty one for the next.
+    pub fn finish(&self, id: InvocationId, report: &Report) -> CapturedLog {
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let mut line = format!(
+            "END RequestId: {id}\nREPORT RequestId: {id}\tDuration: {:.2} ms\tBilled Duration: {} ms\tMemory Size: {} MB",
+            ms(report.duration),
+            report.duration.as_micros().div_ceil(1000),
+            report.booked.mib_ceil(),
+        );
+        if let Some(peak) = report.peak {
+            line.push_str(&format!("\tMax Memory Used: {} MB", peak.mib_ceil()));
+        }
+        if let Some(init) = report.init {
+            line.push_str(&format!("\tInit Duration: {:.2} ms", ms(init)));
+        }
+        self.write(line.as_bytes());
+        let ring = std::mem::take(&mut *self.ring.lock());
+        CapturedLog { bytes: ring.bytes.into(), omitted: ring.omitted }
+    }
+}
+
+impl LogSink for LogCapture {
+    fn line(&self, line: &[u8]) {
+        self.write(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report { duration: Duration::from_micros(1234), booked: ByteSize::mib(128), peak: None, init: None }
+    }
+
+    #[test]
+    fn a_log_is_framed_as_lambda_frames_it() {
+        let (capture, id) = (LogCapture::new(ByteSize::kib(64)), InvocationId::now());
+        capture.start(id);
+        capture.line(b"hello");
+        let report = Report { peak: Some(ByteSize(1)), init: Some(Duration::from_millis(40)), ..report() };
+        assert_eq!(
+            capture.finish(id, &report).text(),
+            format!(
+                "START RequestId: {id} Version: $LATEST\nhello\nEND RequestId: {id}\nREPORT RequestId: {id}\t\
+                 Duration: 1.23 ms\tBilled Duration: 2 ms\tMemory Size: 128 MB\tMax Memory Used: 1 MB\t\
+                 Init Duration: 40.00 ms\n"
+            )
+        );
+    }
+
+    #[test]
+    fn the_end_is_kept_and_what_came_before_is_counted() {
+        let (capture, id) = (LogCapture::new(ByteSize::kib(8)), InvocationId::now());
+        capture.start(id);
+        let printed: usize = (0..10_000).map(|n| format!("line {n}\n").len()).sum();
+        for n in 0..10_000 {
+            capture.line(format!("line {n}").as_bytes());
+        }
+        let log = capture.finish(id, &report());
+        assert_eq!(log.bytes.len(), 8192);
+        assert!(log.omitted > 0 && log.omitted as usize + log.bytes.len() > printed);
+        assert!(log.text().contains("line 9999\nEND RequestId"));
+        assert_eq!(log.tail().len(), TAIL_BYTES);
+        assert!(log.bytes.ends_with(log.tail()));
+    }
+
+    #[test]
+    fn a_line_longer_than_the_limit_keeps_its_end() {
+        let (capture, id) = (LogCapture::new(ByteSize::kib(4)), InvocationId::now());
+        let mut line = vec![b'x'; 1 << 20];
+        line.extend_from_slice(b"end");
+        capture.line(&line);
+        let log = capture.finish(id, &report());
+        assert!(log.text().contains("xxend\nEND"));
+        assert_eq!(log.bytes.len(), 4096);
+    }
+
+    #[test]
+    fn what_is_printed_after_the_answer_opens_the_next_log() {
+        let (capture, first, second) = (LogCapture::new(ByteSize::kib(4)), InvocationId::now(), InvocationId::now());
+        capture.start(first);
+        assert!(!capture.finish(first, &report()).text().contains("late"));
+        capture.line(b"late");
+        capture.start(second);
+        assert!(capture.finish(second, &report()).text().starts_with("late\nSTART"));
+    }
+}

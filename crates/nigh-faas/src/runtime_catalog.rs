@@ -1,0 +1,70 @@
+//! The runtimes that this node has: which of Lambda's names a function may ask for.
+//!
+//! Pure: what is installed is given at construction, by whoever looked.
+
+use std::collections::BTreeSet;
+
+use thiserror::Error;
+
+use crate::function::Runtime;
+
+/// The names of the runtimes whose archive brings its own `bootstrap`; they differ in nothing here.
+const PROVIDED: [&str; 3] = ["provided", "provided.al2", "provided.al2023"];
+
+/// Why a runtime cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the runtime {asked:?} is not on this node; it has {}", .available.join(", "))]
+pub struct NoSuchRuntime {
+    asked: String,
+    available: Vec<String>,
+}
+
+/// What is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeCatalog {
+    python_minors: BTreeSet<u8>,
+}
+
+impl RuntimeCatalog {
+    /// Beside `provided`, a Python 3 of each of these minor versions.
+    pub fn new(python_minors: impl IntoIterator<Item = u8>) -> Self {
+        Self { python_minors: python_minors.into_iter().collect() }
+    }
+
+    /// All names that `find` knows.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let python = self.python_minors.iter().map(|minor| format!("python3.{minor}"));
+        python.chain(PROVIDED.map(str::to_owned)).collect()
+    }
+
+    /// The runtime called `name`.
+    ///
+    /// # Errors
+    /// If it is not installed, with what is.
+    pub fn find(&self, name: &str) -> Result<Runtime, NoSuchRuntime> {
+        if PROVIDED.contains(&name) {
+            return Ok(Runtime::Provided);
+        }
+        let minor = self.python_minors.iter().find(|minor| name == format!("python3.{minor}"));
+        minor
+            .map(|&minor| Runtime::Python { minor })
+            .ok_or_else(|| NoSuchRuntime { asked: name.chars().take(64).collect(), available: self.names() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_python_is_found_and_another_is_refused_with_what_is_there() {
+        let catalog = RuntimeCatalog::new([11]);
+        assert_eq!(catalog.find("python3.11"), Ok(Runtime::Python { minor: 11 }));
+        assert_eq!(catalog.find("provided.al2023"), Ok(Runtime::Provided));
+        for absent in ["python3.12", "python3.011", "python3.", "nodejs22.x", ""] {
+            let said = catalog.find(absent).unwrap_err().to_string();
+            assert!(said.contains("it has python3.11, provided, provided.al2, provided.al2023"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What a function's process is: its command, its environment as Lambda sets it, the folders it needs. Pure.
+//!
+//! The environment follows the Lambda developer guide, "Defined runtime environment variables": the reserved names
+//! are Nigh's whatever the function says, the others are defaults that the function may replace.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
+use thiserror::Error;
+
+use crate::function::{Function, Runtime};
+use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
+
+/// Where a sandbox finds its code.
+const TASK_ROOT: &str = "/var/task";
+/// Where Lambda's own runtimes live; nothing is there in a sandbox of Nigh.
+const RUNTIME_DIR: &str = "/var/runtime";
+
+/// Names that a function's own environment cannot set (Lambda developer guide).
+pub const RESERVED_NAMES: [&str; 18] = [
+    "_HANDLER",
+    "_X_AMZN_TRACE_ID",
+    "AWS_ACCESS_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_DEFAULT_REGION",
+    "AWS_EXECUTION_ENV",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_LAMBDA_FUNCTION_VERSION",
+    "AWS_LAMBDA_INITIALIZATION_TYPE",
+    "AWS_LAMBDA_LOG_GROUP_NAME",
+    "AWS_LAMBDA_LOG_STREAM_NAME",
+    "AWS_LAMBDA_RUNTIME_API",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "LAMBDA_RUNTIME_DIR",
+    "LAMBDA_TASK_ROOT",
+];
+
+/// A Python that functions may run on, with the vendor's runtime interface client among its packages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonRuntime {
+    /// The `x` of 3.x.
+    pub minor: u8,
+    /// The interpreter: a virtual environment's, or one whose packages hold `awslambdaric`.
+    pub interpreter: PathBuf,
+    /// Folders that it needs beyond the system's own: the virtual environment, its base installation.
+    pub folders: Vec<PathBuf>,
+}
+
+/// What all functions of a node share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeSettings {
+    /// The region that functions are told.
+    pub region: String,
+    /// The Pythons that are installed.
+    pub pythons: Vec<PythonRuntime>,
+}
+
+/// What stands in one sandbox's environment and nowhere else.
+pub struct SandboxIdentity<'a> {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Its key.
+    pub key: &'a AccessKeyId,
+    /// Its key's secret.
+    pub secret: &'a SecretKey,
+    /// When it is made: a part of its log stream's name.
+    pub made: Timestamp,
+}
+
+/// A process to be.
+pub struct RuntimeCommand {
+    /// The program and its arguments, as seen inside.
+    pub command: Vec<OsString>,
+    /// Its whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Folders of the host that it needs.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Why there is no process for a function.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuntimeCommandError {
+    /// The node has no such Python.
+    #[error("python3.{asked} is not installed here (there is: {there}); deploy the function for one that is")]
+    NoPython {
+        /// The minor version asked for.
+        asked: u8,
+        /// Those that are there.
+        there: String,
+    },
+}
+
+/// The process of `function`.
+///
+/// # Errors
+/// If its runtime is not installed.
+pub fn runtime_command(
+    function: &Function,
+    settings: &RuntimeSettings,
+    sandbox: &SandboxIdentity<'_>,
+) -> Result<RuntimeCommand, RuntimeCommandError> {
+    let (command, folders) = match function.runtime {
+        Runtime::Provided => (vec![OsString::from(format!("{TASK_ROOT}/bootstrap"))], Vec::new()),
+        Runtime::Python { minor } => {
+            let python = settings.pythons.iter().find(|python| python.minor == minor).ok_or_else(|| {
+                let there: Vec<String> = settings.pythons.iter().map(|one| format!("python3.{}", one.minor)).collect();
+                RuntimeCommandError::NoPython { asked: minor, there: there.join(", ") }
+            })?;
+            let command =
+                vec![python.interpreter.clone().into(), "-m".into(), "awslambdaric".into(), (&function.handler).into()];
+            (command, python.folders.clone())
+        }
+    };
+    let mut environment = defaults(function);
+    environment.extend(function.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+    for name in RESERVED_NAMES {
+        environment.remove(name);
+    }
+    environment.extend(fixed(function, settings, sandbox));
+    let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Ok(RuntimeCommand { command, environment, folders })
+}
+
+/// What a function may replace.
+fn defaults(function: &Function) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::from(
+        [
+            ("LANG", "en_US.UTF-8"),
+            ("TZ", ":UTC"),
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/bin"),
+            ("LD_LIBRARY_PATH", "/var/task:/var/task/lib:/opt/lib"),
+            // Without it an SDK that misses its credentials would wait for a metadata service that is not there.
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    if matches!(function.runtime, Runtime::Python { .. }) {
+        environment.insert("PYTHONPATH".to_owned(), TASK_ROOT.to_owned());
+    }
+    environment
+}
+
+/// What is as it is.
+fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
+    let made = sandbox.made.date();
+    let stream = format!("{}/{:02}/{:02}/[$LATEST]{}", made.year(), u8::from(made.month()), made.day(), sandbox.id);
+    let mut environment = vec![
+        ("_HANDLER", function.handler.clone()),
+        ("AWS_ACCESS_KEY_ID", sandbox.key.to_string()),
+        ("AWS_SECRET_ACCESS_KEY", sandbox.secret.reveal().to_owned()),
+        ("AWS_REGION", settings.region.clone()),
+        ("AWS_DEFAULT_REGION", settings.region.clone()),
+        // An address and no name: SDKs then put the bucket into the path.
+        ("AWS_ENDPOINT_URL_S3", format!("http://127.0.0.1:{DATA_PORT}")),
+        ("AWS_LAMBDA_RUNTIME_API", format!("127.0.0.1:{RUNTIME_PORT}")),
+        ("AWS_LAMBDA_FUNCTION_NAME", function.name.to_string()),
+        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".to_owned()),
+        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory.mib_ceil().to_string()),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".to_owned()),
+        ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
+        ("AWS_LAMBDA_LOG_STREAM_NAME", stream),
+        ("LAMBDA_TASK_ROOT", TASK_ROOT.to_owned()),
+        ("LAMBDA_RUNTIME_DIR", RUNTIME_DIR.to_owned()),
+    ];
+    if let Runtime::Python { minor } = function.runtime {
+        environment.push(("AWS_EXECUTION_ENV", format!("AWS_Lambda_python3.{minor}")));
+    }
+    environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::tests::function;
+
+    fn settings() -> RuntimeSettings {
+        let python =
+            PythonRuntime { minor: 11, interpreter: "/venv/bin/python3".into(), folders: vec!["/venv".into()] };
+        RuntimeSettings { region: "us-east-1".to_owned(), pythons: vec![python] }
+    }
+
+    fn command_of(function: &Function) -> Result<RuntimeCommand, RuntimeCommandError> {
+        let (key, secret) = (AccessKeyId::new("KEY"), SecretKey::new("secret"));
+        let made = Timestamp(1_700_000_000_000);
+        runtime_command(
+            function,
+            &settings(),
+            &SandboxIdentity { id: SandboxId::random(), key: &key, secret: &secret, made },
+        )
+    }
+
+    fn value<'a>(command: &'a RuntimeCommand, name: &str) -> Option<&'a str> {
+        command.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
+    }
+
+    #[test]
+    fn python_functions_run_under_the_vendors_client() {
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor: 11 };
+        let command = command_of(&function).unwrap();
+        assert_eq!(command.command, ["/venv/bin/python3", "-m", "awslambdaric", "app.handler"]);
+        assert_eq!(command.folders, [PathBuf::from("/venv")]);
+        for (name, expected) in [
+            ("_HANDLER", "app.handler"),
+            ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000"),
+            ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128"),
+            ("AWS_LAMBDA_LOG_GROUP_NAME", "/aws/lambda/thumbnail"),
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_python3.11"),
+            ("AWS_ACCESS_KEY_ID", "KEY"),
+            ("TZ", ":UTC"),
+            ("PYTHONPATH", "/var/task"),
+        ] {
+            assert_eq!(value(&command, name), Some(expected), "{name}");
+        }
+        assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
+    }
+
+    #[test]
+    fn a_function_sets_its_own_names_and_cannot_set_reserved_ones() {
+        let mut function = function("f");
+        for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3", "PATH", "MINE"]) {
+            function.environment.insert(name.to_owned(), "own".to_owned());
+        }
+        let command = command_of(&function).unwrap();
+        for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3"]) {
+            assert_ne!(value(&command, name), Some("own"), "{name}");
+        }
+        assert_eq!((value(&command, "PATH"), value(&command, "MINE")), (Some("own"), Some("own")));
+        assert_eq!(command.command, ["/var/task/bootstrap"]);
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_named_with_those_that_are() {
+        let mut function = function("f");
+        function.runtime = Runtime::Python { minor: 8 };
+        let error = command_of(&function).err().map(|error| error.to_string()).unwrap();
+        assert!(error.contains("python3.8") && error.contains("python3.11"), "{error}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The invoker with real sandboxes: what functions do, well and badly, and what their callers and others see of it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lifecycle;
+mod node;
+mod outcomes;
+mod python;

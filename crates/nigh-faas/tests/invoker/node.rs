@@ -1,0 +1,248 @@
+//! A node without doors: the real engine, invoker and logs; functions in a table; a data door of one line a call.
+
+use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
+use nigh_faas::activation::Activation;
+use nigh_faas::activation_log::ActivationLog;
+use nigh_faas::data_door::DataDoor;
+use nigh_faas::function::{Function, FunctionSource, Runtime};
+use nigh_faas::hooks::InvocationHook;
+use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
+use nigh_faas::phase_accountant::PhaseAccountant;
+use nigh_faas::runtime_command::RuntimeSettings;
+use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_objects::{DataCall, ObjectObserver, Served};
+use nigh_terms::{
+    AccessKeyId, BucketName, ByteSize, Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
+    Principal, SystemClock, Timestamp, Token,
+};
+use parking_lot::Mutex;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+/// How long a test waits for what must come, however busy the machine is.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+static NODES: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Default)]
+struct Functions {
+    table: Mutex<HashMap<(Namespace, FunctionName), Arc<Function>>>,
+    folder: PathBuf,
+}
+
+#[async_trait]
+impl FunctionSource for Functions {
+    async fn find(&self, namespace: &Namespace, name: &FunctionName) -> Option<Arc<Function>> {
+        self.table.lock().get(&(namespace.clone(), name.clone())).cloned()
+    }
+
+    async fn code_folder(&self, function: &Function) -> PathBuf {
+        self.folder.join(&function.code_sha256)
+    }
+}
+
+/// Answers each line with what the key may do now, as a real door would before anything else.
+struct LineDoor {
+    keys: AccessKeys,
+    observers: Arc<[Arc<dyn ObjectObserver>]>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LineDoor {
+    async fn serve_one(&self, stream: TcpStream, key: &AccessKeyId) -> std::io::Result<()> {
+        let mut stream = BufReader::new(stream);
+        let mut word = String::new();
+        stream.read_line(&mut word).await?;
+        let said = match self.keys.principal(key) {
+            Err(_) => "refused\n".to_owned(),
+            Ok(principal) => {
+                let invocation = principal.invocation.unwrap();
+                let (bucket, key) = (BucketName::new("bucket").unwrap(), ObjectKey::new(word.trim()).unwrap());
+                let (observers, clock) = (Arc::clone(&self.observers), Arc::clone(&self.clock));
+                let mut call = DataCall::begin(observers, clock, principal, bucket, Some(key));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let served = if word.trim() == "write" { Served::Write } else { Served::Hit };
+                call.succeeded(served, None, Token::empty());
+                call.served(3);
+                format!("{invocation}\n")
+            }
+        };
+        stream.write_all(said.as_bytes()).await
+    }
+}
+
+struct SharedDoor(Arc<LineDoor>);
+
+impl DataDoor for SharedDoor {
+    fn serve(&self, listener: TcpListener, key: AccessKeyId, until: CancellationToken) {
+        let door = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let accept = async {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let (door, key) = (Arc::clone(&door), key.clone());
+                    tokio::spawn(async move { drop(door.serve_one(stream, &key).await) });
+                }
+            };
+            tokio::select! {
+                () = accept => {}
+                () = until.cancelled() => {}
+            }
+        });
+    }
+}
+
+/// A node of one tenant.
+pub(crate) struct Node {
+    pub(crate) invoker: Arc<Invoker>,
+    pub(crate) activations: ActivationLog,
+    pub(crate) tenant: Namespace,
+    functions: Arc<Functions>,
+    _folder: tempfile::TempDir,
+}
+
+/// What a caller got, as text.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) id: InvocationId,
+    pub(crate) payload: serde_json::Value,
+    pub(crate) is_error: bool,
+    pub(crate) tail: String,
+}
+
+impl Outcome {
+    pub(crate) fn error_type(&self) -> &str {
+        assert!(self.is_error, "{self:?}");
+        self.payload["errorType"].as_str().unwrap()
+    }
+}
+
+/// Four sandboxes of 128 MiB, frozen soon.
+pub(crate) fn settings() -> InvokerSettings {
+    let runtime = RuntimeSettings { region: "us-east-1".to_owned(), pythons: Vec::new() };
+    let mut settings = InvokerSettings::new(runtime, ByteSize::mib(512));
+    settings.queue_wait = PATIENCE;
+    settings.freeze_grace = Duration::from_millis(10);
+    settings
+}
+
+impl Node {
+    pub(crate) async fn start(settings: InvokerSettings) -> Self {
+        Self::with_hooks(settings, Vec::new()).await
+    }
+
+    pub(crate) async fn with_hooks(settings: InvokerSettings, hooks: Vec<Arc<dyn InvocationHook>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let instance = format!("test-invoker-{}-{}", std::process::id(), NODES.fetch_add(1, Ordering::Relaxed));
+        let init = PathBuf::from(env!("CARGO_BIN_EXE_nigh-sandbox"));
+        let engine = ProcessSettings { init: Some(init), ..ProcessSettings::new(instance, folder.path()) };
+        let engine = ProcessEngine::new(engine).await.unwrap();
+        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+        let activations = ActivationLog::new(RecordLog::open(state, Retention { records_max: 1000 }).unwrap());
+        let functions = Arc::new(Functions { folder: folder.path().to_owned(), ..Functions::default() });
+        let (keys, clock) = (AccessKeys::default(), Arc::new(SystemClock::new()) as Arc<dyn Clock>);
+        let accountant = Arc::new(PhaseAccountant::new(8));
+        let observers: Arc<[Arc<dyn ObjectObserver>]> = Arc::new([Arc::clone(&accountant) as Arc<dyn ObjectObserver>]);
+        let door = LineDoor { keys: keys.clone(), observers, clock: Arc::clone(&clock) };
+        let parts = InvokerParts {
+            functions: Arc::clone(&functions) as Arc<dyn FunctionSource>,
+            engine: Arc::new(engine),
+            data_door: Arc::new(SharedDoor(Arc::new(door))),
+            keys,
+            accountant,
+            activations: activations.clone(),
+            hooks,
+            clock,
+            node: NodeId("node".to_owned()),
+            incarnation: Incarnation(1),
+        };
+        let invoker = Arc::new(Invoker::new(parts, settings));
+        Self { invoker, activations, tenant: Namespace::new("tenant").unwrap(), functions, _folder: folder }
+    }
+
+    /// Deploys the bootstrap as `name`, of which `change` makes what the test needs.
+    pub(crate) fn deploy(&self, name: &str, change: impl FnOnce(&mut Function)) {
+        self.deploy_files(name, &[("bootstrap", include_str!("bootstrap.py"))], change);
+    }
+
+    /// Deploys `files` as `name`.
+    pub(crate) fn deploy_files(&self, name: &str, files: &[(&str, &str)], change: impl FnOnce(&mut Function)) {
+        let name = FunctionName::new(name).unwrap();
+        let mut function = Function {
+            namespace: self.tenant.clone(),
+            name: name.clone(),
+            runtime: Runtime::Provided,
+            runtime_name: "provided".to_owned(),
+            handler: "app.handler".to_owned(),
+            description: String::new(),
+            memory: ByteSize::mib(128),
+            timeout: Duration::from_secs(60),
+            ephemeral_storage: ByteSize::mib(64),
+            environment: std::collections::BTreeMap::new(),
+            role: String::new(),
+            code_sha256: format!("{name}-1"),
+            code_size: ByteSize(1),
+            modified: Timestamp(1),
+            revision_id: "1".to_owned(),
+        };
+        change(&mut function);
+        let folder = self.functions.folder.join(&function.code_sha256);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+        for (file, text) in files.iter().copied().chain([("version", function.code_sha256.as_str())]) {
+            std::fs::write(folder.join(file), text).unwrap();
+            std::fs::set_permissions(folder.join(file), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        self.functions.table.lock().insert((self.tenant.clone(), name), Arc::new(function));
+    }
+
+    pub(crate) async fn try_invoke(&self, name: &str, payload: serde_json::Value) -> Result<Invoked, InvokeError> {
+        let request = InvokeRequest {
+            function: FunctionName::new(name).unwrap(),
+            payload: Bytes::from(payload.to_string()),
+            client_context: None,
+            token: Token::empty(),
+        };
+        self.invoker.invoke(&Principal::outside(self.tenant.clone()), request).await
+    }
+
+    pub(crate) async fn invoke(&self, name: &str, payload: serde_json::Value) -> Outcome {
+        let invoked = tokio::time::timeout(PATIENCE, self.try_invoke(name, payload)).await.unwrap().unwrap();
+        Outcome {
+            id: invoked.id,
+            payload: serde_json::from_slice(&invoked.payload).unwrap(),
+            is_error: invoked.function_error.is_some(),
+            tail: String::from_utf8(invoked.log_tail).unwrap(),
+        }
+    }
+
+    pub(crate) async fn record(&self, id: InvocationId) -> Activation {
+        self.activations.get(id).await.unwrap().unwrap()
+    }
+
+    /// Returns when `holds`, which must come to hold.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            while !holds(self) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "it never came to hold: {what}");
+    }
+
+    /// Ends all; nothing may be left.
+    pub(crate) async fn stop(self) {
+        self.invoker.drain(PATIENCE).await;
+        assert_eq!(self.invoker.in_use(), nigh_faas::sandbox_pool::PoolUse::default());
+    }
+}

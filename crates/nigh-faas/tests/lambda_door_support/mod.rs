@@ -1,0 +1,253 @@
+//! A real door on loopback over a real registry and disk, with an invoker that answers as the SDK scripts' handler
+//! would; and a client that signs by hand, so that it can also send what no SDK sends.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, Mac};
+use nigh_engine::{AccessKeys, LocalRegistry, Registry, StateFile};
+use nigh_faas::function::FunctionSource;
+use nigh_faas::function_store::{FunctionLimits, FunctionStore};
+use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_faas::runtime_catalog::RuntimeCatalog;
+use nigh_objects::ObjectError;
+use nigh_terms::{
+    AccessKeyId, BucketName, ByteSize, Clock, InvocationId, Namespace, ObjectKey, Principal, SecretKey, SystemClock,
+    Token,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Answers as the handler of `tests/sdk` does, without a sandbox. Each call takes a permit of `gate`.
+pub(crate) struct Scripted {
+    functions: FunctionStore,
+    pub(crate) gate: Semaphore,
+    pub(crate) client_contexts: parking_lot::Mutex<Vec<Option<String>>>,
+}
+
+#[async_trait]
+impl Invoke for Scripted {
+    async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+        if self.functions.find(&who.namespace, &request.function).await.is_none() {
+            return Err(InvokeError::NotFound(request.function));
+        }
+        let event: Value = serde_json::from_slice(&request.payload)
+            .map_err(|error| InvokeError::InvalidRequest(format!("the payload is no JSON: {error}")))?;
+        self.client_contexts.lock().push(request.client_context);
+        self.gate.acquire().await.map_err(|_| InvokeError::ShuttingDown)?.forget();
+        self.gate.add_permits(1);
+        let raised = event.get("raise").is_some();
+        let answer = if raised {
+            json!({ "errorType": "ValueError", "errorMessage": "asked to fail", "stackTrace": [] })
+        } else {
+            json!({ "echo": event })
+        };
+        Ok(Invoked {
+            id: InvocationId::now(),
+            payload: Bytes::from(answer.to_string()),
+            function_error: raised.then_some("Unhandled"),
+            log_tail: b"a line of the log\n".to_vec(),
+            token: Token::empty(),
+        })
+    }
+}
+
+/// One archive at `code/app.zip`.
+struct OneObject(Bytes);
+
+#[async_trait]
+impl CodeObjects for OneObject {
+    async fn read(
+        &self,
+        _who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        limit: ByteSize,
+    ) -> Result<Bytes, ObjectError> {
+        match (bucket.as_str(), key.as_str()) {
+            ("code", "app.zip") => Ok(self.0.clone()),
+            ("code", "large.zip") => Err(ObjectError::EntityTooLarge { limit: limit.bytes() }),
+            ("code", _) => Err(ObjectError::NoSuchKey(key.clone())),
+            _ => Err(ObjectError::NoSuchBucket(bucket.clone())),
+        }
+    }
+}
+
+pub(crate) struct Door {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) keys: AccessKeys,
+    pub(crate) registry: Arc<dyn Registry>,
+    pub(crate) invoke: Arc<Scripted>,
+    pub(crate) key: (AccessKeyId, SecretKey),
+    pub(crate) until: CancellationToken,
+    pub(crate) served: tokio::task::JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+impl Door {
+    pub(crate) async fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+        let keys = AccessKeys::load(&*registry).await.unwrap();
+        let tenant = Namespace::new("tenant").unwrap();
+        let key = keys.issue(&*registry, &tenant).await.unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let root = folder.path().join("functions");
+        let limits = FunctionLimits::default();
+        let functions = FunctionStore::open(Arc::clone(&registry), &root, Arc::clone(&clock), limits).await.unwrap();
+        let invoke = Arc::new(Scripted {
+            functions: functions.clone(),
+            gate: Semaphore::new(1),
+            client_contexts: parking_lot::Mutex::default(),
+        });
+        let parts = LambdaDoorParts {
+            functions,
+            invoke: Arc::clone(&invoke) as _,
+            keys: keys.clone(),
+            objects: Arc::new(OneObject(archive("app.py", b"x = 1\n").into())),
+            catalog: RuntimeCatalog::new([11]),
+            clock,
+        };
+        let settings = LambdaDoorSettings { region: "us-east-1".to_owned(), concurrency: 10 };
+        let door = Arc::new(LambdaDoor::new(parts, settings));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let until = CancellationToken::new();
+        let served = tokio::spawn(door.serve(listener, until.clone()));
+        Self { address, keys, registry, invoke, key, until, served, _folder: folder }
+    }
+
+    /// A client with the tenant's key.
+    pub(crate) fn client(&self) -> Client {
+        Client { address: self.address, key: self.key.clone(), seconds_off: 0 }
+    }
+
+    /// Makes a function and panics if the door refuses.
+    pub(crate) async fn create(&self, name: &str) {
+        let body = create_body(name, &archive("app.py", b"x = 1\n"));
+        let answer = self.client().send("POST", "/2015-03-31/functions", &[], body.to_string().as_bytes()).await;
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+}
+
+pub(crate) fn create_body(name: &str, archive: &[u8]) -> Value {
+    json!({
+        "FunctionName": name,
+        "Runtime": "python3.11",
+        "Handler": "app.handler",
+        "Role": "r",
+        "Code": { "ZipFile": STANDARD.encode(archive) },
+    })
+}
+
+/// A zip of one stored file.
+pub(crate) fn archive(name: &str, content: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+    zip.write_all(content).unwrap();
+    zip.finish().unwrap().into_inner()
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn kind(&self) -> Option<&str> {
+        self.header("x-amzn-errortype")
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+pub(crate) struct Client {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) key: (AccessKeyId, SecretKey),
+    /// How far its clock is off.
+    pub(crate) seconds_off: i64,
+}
+
+impl Client {
+    /// The head of a signed request, with its end.
+    pub(crate) fn sign(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
+        let now = time::OffsetDateTime::now_utc() + time::Duration::seconds(self.seconds_off);
+        let stamp =
+            now.format(time::macros::format_description!("[year][month][day]T[hour][minute][second]Z")).unwrap();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let mut signed = vec![("host", self.address.to_string()), ("x-amz-date", stamp.clone())];
+        signed.extend(headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        signed.sort();
+        let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
+        let lines: String = signed.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let path = path.replace('%', "%25");
+        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{}", hex(&Sha256::digest(body)));
+        let scope = format!("{}/eu-west-3/lambda/aws4_request", &stamp[..8]);
+        let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+        let mut key = format!("AWS4{}", self.key.1.reveal()).into_bytes();
+        for part in scope.split('/') {
+            key = hmac(&key, part.as_bytes());
+        }
+        let signature = hex(&hmac(&key, text.as_bytes()));
+        let mut head = format!("{method} {target} HTTP/1.1\r\n");
+        signed.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+        let _ = write!(
+            head,
+            "authorization: AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n",
+            self.key.0,
+            body.len()
+        );
+        head
+    }
+
+    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let head = self.sign(method, target, headers, body);
+        self.raw(head.as_bytes(), body).await
+    }
+
+    /// Sends these bytes and reads to the end.
+    pub(crate) async fn raw(&self, head: &[u8], body: &[u8]) -> Answer {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(head).await.unwrap();
+        let _ = stream.write_all(body).await;
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all).await;
+        let end = all.windows(4).position(|four| four == b"\r\n\r\n").map_or(all.len(), |end| end + 4);
+        let head = String::from_utf8_lossy(&all[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Answer { status, head, body: all[end..].to_vec() }
+    }
+}
+
+fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(message);
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}

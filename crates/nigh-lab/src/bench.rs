@@ -1,0 +1,132 @@
+//! `nigh bench`: figures of one machine, each beside its peer in the same run.
+
+mod invoke;
+mod s3;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use crate::LabError;
+use crate::machine::Machine;
+
+/// What `nigh bench` takes.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum What {
+    /// The S3 door against a bare s3s server and a canned C server
+    S3(Length),
+    /// Warm and cold invocations against the vendor's runtime client on a bare server
+    Invoke(Length),
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Length {
+    /// Rounds of each measurement; servers take turns within a round
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+}
+
+impl Length {
+    fn of_round(self) -> Duration {
+        Duration::from_secs_f64(self.seconds.clamp(0.05, 600.0))
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was done.
+    pub what: String,
+    /// To whom.
+    pub server: String,
+    /// Bytes of each object or payload.
+    pub bytes: u64,
+    /// Clients at once.
+    pub clients: usize,
+    /// Median latency in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile of the latency.
+    pub p99_us: f64,
+    /// Processor time of the server for each operation, microseconds; absent if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<f64>,
+    /// Operations a second.
+    pub per_second: f64,
+    /// Beside whom.
+    pub peer: Option<String>,
+    /// What the ratio compares, and what is asked of it.
+    pub compares: Option<&'static str>,
+    /// This server's figure over the peer's: the median of the rounds' ratios.
+    pub ratio: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+impl BenchArgs {
+    /// Runs the bench and prints its report.
+    ///
+    /// # Errors
+    /// If something it needs is missing or fails.
+    pub async fn run(self, json: bool) -> Result<(), LabError> {
+        let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
+        let rows = match self.what {
+            What::S3(length) => s3::run(length).await?,
+            What::Invoke(length) => invoke::run(length).await?,
+        };
+        print(&Report { machine, rows }, json)
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the command's output")]
+fn print(report: &Report, json: bool) -> Result<(), LabError> {
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
+        println!("{text}");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_header(["what", "server", "bytes", "clients", "p50 us", "p99 us", "cpu us", "1/s", "ratio", "of"]);
+    for row in &report.rows {
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
+        let of = match (&row.peer, row.compares) {
+            (Some(peer), Some(compares)) => format!("{peer}: {compares}"),
+            _ => String::new(),
+        };
+        table.add_row([
+            row.what.clone(),
+            row.server.clone(),
+            row.bytes.to_string(),
+            row.clients.to_string(),
+            number(Some(row.p50_us), 0),
+            number(Some(row.p99_us), 0),
+            number(row.cpu_us, 1),
+            number(Some(row.per_second), 0),
+            number(row.ratio, 2),
+            of,
+        ]);
+    }
+    let machine = &report.machine;
+    println!(
+        "{table}\n{} x {}, load {}, Linux {}, {}",
+        machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
+    );
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The S3 door: what a hit costs, beside a bare s3s server (the same framework, nothing behind it) and a canned
+//! C server (no S3 at all: the physical limit of HTTP on this machine).
+//!
+//! Requests are presigned, so both sides of the s3s comparison check a signature each time.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use http::Method;
+
+use super::{Length, Row};
+use crate::LabError;
+use crate::cpu_time;
+use crate::http_load::{Connection, closed_loop};
+use crate::node_under_test::NodeUnderTest;
+use crate::peer::{PeerProcess, bare_s3s, canned};
+use crate::sign::Signer;
+use crate::stats::Sample;
+
+const BUCKET: &str = "bench-bucket";
+
+struct Server {
+    name: &'static str,
+    address: SocketAddr,
+    pid: u32,
+    /// Absent for the canned server, which takes no notice of signatures.
+    signer: Option<Signer>,
+}
+
+/// One server's measurements of one case, a value a round.
+#[derive(Default)]
+struct Measured {
+    latencies: Vec<f64>,
+    cpu_us: Vec<f64>,
+    per_second: Vec<f64>,
+}
+
+struct Case {
+    what: &'static str,
+    method: Method,
+    bytes: u64,
+    clients: usize,
+    /// The peer, what is compared, and the figure of each.
+    peers: &'static [(&'static str, &'static str, Figure)],
+}
+
+#[derive(Clone, Copy)]
+enum Figure {
+    Cpu,
+    Throughput,
+}
+
+const NIGH: &str = "nigh";
+const BARE: &str = "bare s3s";
+const CANNED: &str = "canned C";
+
+const CASES: [Case; 7] = [
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 1 << 10,
+        clients: 1,
+        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 1 << 10,
+        clients: 8,
+        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 128 << 10,
+        clients: 8,
+        peers: &[(CANNED, "throughput", Figure::Throughput)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 1 << 20,
+        clients: 8,
+        peers: &[(CANNED, "throughput, at least 0.8", Figure::Throughput)],
+    },
+    Case {
+        what: "get hit",
+        method: Method::GET,
+        bytes: 10 << 20,
+        clients: 1,
+        peers: &[(CANNED, "throughput", Figure::Throughput)],
+    },
+    Case {
+        what: "put durable",
+        method: Method::PUT,
+        bytes: 1 << 10,
+        clients: 1,
+        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
+    },
+    Case {
+        what: "put durable",
+        method: Method::PUT,
+        bytes: 1 << 20,
+        clients: 1,
+        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
+    },
+];
+
+pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
+    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
+    let peer_program =
+        std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?.with_file_name("nigh-peer");
+    let bare = PeerProcess::start(BARE, Command::new(peer_program).arg("bare-s3s"))?;
+    let canned = canned::start(folder.path())?;
+    let bare_signer = Signer::new("s3", "us-east-1", bare_s3s::ACCESS_KEY, bare_s3s::SECRET_KEY);
+    let servers = [
+        Server { name: NIGH, address: node.s3()?, pid: node.pid(), signer: Some(node.signer("s3")) },
+        Server { name: BARE, address: bare.address(), pid: bare.pid(), signer: Some(bare_signer) },
+        Server { name: CANNED, address: canned.address(), pid: canned.pid(), signer: None },
+    ];
+    let bucket = node.signer("s3").signed(Method::PUT, node.s3()?, &format!("/{BUCKET}"), &[], b"").await?;
+    exchange(node.s3()?, &bucket)?;
+
+    let mut rows = Vec::new();
+    for case in &CASES {
+        rows.extend(measure(case, &servers, length).await?);
+    }
+    Ok(rows)
+}
+
+fn exchange(server: SocketAddr, request: &[u8]) -> Result<(), LabError> {
+    let sent = Connection::open(server).and_then(|mut connection| connection.exchange(request));
+    sent.map(drop).map_err(|error| LabError::Request { what: server.to_string(), reason: error.to_string() })
+}
+
+/// The request of `case` to `server`, with the object in place; none if the server cannot take part.
+async fn prepare(case: &Case, server: &Server) -> Result<Option<Vec<u8>>, LabError> {
+    let path = format!("/{BUCKET}/object-{}", case.bytes);
+    let Some(signer) = &server.signer else {
+        let get = case.method == Method::GET;
+        return Ok(
+            get.then(|| format!("GET /{} HTTP/1.1\r\nhost: {}\r\n\r\n", case.bytes, server.address).into_bytes())
+        );
+    };
+    let put = signer.signed(Method::PUT, server.address, &path, &[], &vec![b'x'; case.bytes as usize]).await?;
+    exchange(server.address, &put)?;
+    if case.method == Method::PUT {
+        return Ok(Some(put));
+    }
+    signer.presigned(Method::GET, server.address, &path).await.map(Some)
+}
+
+async fn measure(case: &Case, servers: &[Server], length: Length) -> Result<Vec<Row>, LabError> {
+    let takes_part = |server: &&Server| server.name == NIGH || case.peers.iter().any(|(peer, ..)| *peer == server.name);
+    let mut contestants = Vec::new();
+    for server in servers.iter().filter(takes_part) {
+        if let Some(request) = prepare(case, server).await? {
+            contestants.push((server, request, Measured::default()));
+        }
+    }
+    for _ in 0..length.rounds.max(1) {
+        for (server, request, measured) in &mut contestants {
+            round(server, request, case.clients, length.of_round(), measured)?;
+        }
+    }
+    let figures = |name: &str, figure: Figure| {
+        let found = contestants.iter().find(|(server, ..)| server.name == name);
+        found.map(|(_, _, measured)| match figure {
+            Figure::Cpu => measured.cpu_us.as_slice(),
+            Figure::Throughput => measured.per_second.as_slice(),
+        })
+    };
+    let rows = contestants.iter().map(|(server, _, measured)| {
+        let compared = case.peers.first().filter(|_| server.name == NIGH).and_then(|&(peer, compares, figure)| {
+            let ratios = figures(NIGH, figure)?.iter().zip(figures(peer, figure)?).map(|(own, other)| own / other);
+            Some((peer, compares, Sample::new(ratios.collect()).median()))
+        });
+        let latencies = Sample::new(measured.latencies.clone());
+        Row {
+            what: case.what.to_owned(),
+            server: server.name.to_owned(),
+            bytes: case.bytes,
+            clients: case.clients,
+            p50_us: latencies.median(),
+            p99_us: latencies.percentile(0.99),
+            cpu_us: Some(Sample::new(measured.cpu_us.clone()).median()),
+            per_second: Sample::new(measured.per_second.clone()).median(),
+            peer: compared.map(|(peer, ..)| peer.to_owned()),
+            compares: compared.map(|(_, compares, _)| compares),
+            ratio: compared.map(|(.., ratio)| ratio),
+        }
+    });
+    Ok(rows.collect())
+}
+
+fn round(
+    server: &Server,
+    request: &[u8],
+    clients: usize,
+    length: Duration,
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    let failed = |error: std::io::Error| LabError::Request { what: server.name.to_owned(), reason: error.to_string() };
+    let before = cpu_time::of_process(server.pid).map_err(failed)?;
+    let round = closed_loop(server.address, request, clients, length).map_err(failed)?;
+    let cpu = cpu_time::of_process(server.pid).map_err(failed)?.saturating_sub(before);
+    // Each client sends one request before it begins to count.
+    let requests = (round.latencies_us.len() + clients) as f64;
+    measured.cpu_us.push(cpu.as_secs_f64() * 1e6 / requests);
+    measured.per_second.push(requests / round.took.as_secs_f64());
+    measured.latencies.extend(round.latencies_us);
+    Ok(())
+}

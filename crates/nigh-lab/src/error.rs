@@ -1,0 +1,62 @@
+//! Why an experiment or bench cannot be run.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::peer::PeerError;
+
+/// Why the laboratory stops.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// A peer cannot be had.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The node under test did not start or answer.
+    #[error("the node under test: {0}")]
+    Node(String),
+    /// A request failed.
+    #[error("{what}: {reason}")]
+    Request {
+        /// What was asked.
+        what: String,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Something must be set up first.
+    #[error("{missing} is missing; {hint}")]
+    Missing {
+        /// What is not there.
+        missing: String,
+        /// How to get it.
+        hint: &'static str,
+    },
+    /// A function did not do its work.
+    #[error("function {function} failed on {input}: {reason}")]
+    Function {
+        /// The function.
+        function: String,
+        /// Its input.
+        input: String,
+        /// What it said.
+        reason: String,
+    },
+    /// A chart cannot be drawn.
+    #[error("chart: {0}")]
+    Chart(String),
+}
+
+impl LabError {
+    /// A file's reason.
+    pub(crate) fn file(path: impl Into<PathBuf>, reason: &dyn std::fmt::Display) -> Self {
+        Self::File { path: path.into(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,566 @@
+//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between
+//! (a) the functions directly against the store, with no platform at all, and (b) the same through Nigh.
+//!
+//! The store is real Swift where it is installed, Nigh stands in front of it; else it is Nigh's directory store,
+//! and then there is nothing to compare: times are printed, no improvement is claimed.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use http::Method;
+use indicatif::{ProgressBar, ProgressStyle};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::demo_page;
+use super::phase_log::PhasesMs;
+use super::sample_function::SampleFunction;
+use crate::LabError;
+use crate::http_load::Connection;
+use crate::machine::Machine;
+use crate::node_under_test::{NodeUnderTest, python};
+use crate::peer::PeerError;
+use crate::peer::bare_runtime::BareRuntime;
+use crate::peer::swift::Swift;
+use crate::platform::{Deployment, LambdaClient, activations};
+use crate::sign::Signer;
+use crate::stats::Sample;
+
+const BUCKET: &str = "demo-bucket";
+/// Clients at once; each sends its next invocation when it has its answer.
+const CLIENTS: usize = 2;
+/// The order of the load is the same in every run.
+const SEED: u64 = 3;
+const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
+
+/// What `nigh experiment demo` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct DemoArgs {
+    /// Write the page with the charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Begin no further round after so many seconds
+    #[arg(long, default_value_t = 180)]
+    seconds: u64,
+    /// At least so many rounds of each side
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
+    /// Only these functions (names of folders in `functions/`)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Do not use Swift even if it is installed
+    #[arg(long)]
+    without_swift: bool,
+}
+
+/// One run of one function.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) function: String,
+    pub(super) input: String,
+    pub(super) side: Side,
+    pub(super) round: usize,
+    pub(super) took_ms: f64,
+    pub(super) phases_ms: PhasesMs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Side {
+    /// The function directly against the store.
+    Direct,
+    /// Through Nigh.
+    Nigh,
+}
+
+/// A function's summary on one side.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Summary {
+    pub(super) function: String,
+    pub(super) side: Side,
+    pub(super) runs: usize,
+    pub(super) p50_ms: f64,
+    pub(super) p95_ms: f64,
+    /// Shares of the whole time, adding up to 1.
+    pub(super) extract: f64,
+    pub(super) transform: f64,
+    pub(super) load: f64,
+    /// Reads served from memory over all reads of objects; Nigh's own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hit_ratio: Option<f64>,
+    /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_to_direct: Option<f64>,
+}
+
+/// All that a run of the experiment says.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) store: &'static str,
+    pub(super) clients: usize,
+    pub(super) rounds: usize,
+    pub(super) failed: usize,
+    pub(super) summaries: Vec<Summary>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One piece of work.
+struct Job<'a> {
+    function: &'a SampleFunction,
+    input: &'a str,
+    event: Vec<u8>,
+}
+
+struct Store {
+    swift: Option<Swift>,
+}
+
+impl DemoArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let python = python()?;
+        let mut functions = SampleFunction::read_all(&project.join("functions"))?;
+        functions.retain(|function| self.only.is_empty() || self.only.contains(&function.name));
+        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+
+        let progress = ProgressBar::new_spinner().with_style(spinner());
+        progress.enable_steady_tick(Duration::from_millis(120));
+        progress.set_message("starting the store");
+        let store = self.store(work.path(), &progress)?;
+        progress.set_message("starting Nigh");
+        let node = NodeUnderTest::start(work.path(), &settings(&store, &python))?;
+        progress.set_message("uploading the inputs");
+        let inputs = project.join(".deps/inputs");
+        upload(&node, &functions, &inputs).await?;
+        progress.set_message("deploying the functions");
+        let mut codes = BTreeMap::new();
+        let mut lambda = LambdaClient::connect(&node)?;
+        for function in &functions {
+            let code = work.path().join("code").join(&function.name);
+            function.instrumented(&project.join("runtimes/python/nigh_phases"), &code)?;
+            lambda.deploy(&deployment(function, &code)).await?;
+            codes.insert(function.name.clone(), code);
+        }
+        drop(lambda);
+        progress.finish_and_clear();
+
+        let (runs, rounds, failed) = self.load(&functions, &node, &store, &codes, &python).await?;
+        let records = activations(&node, runs.len() + functions.len()).await?;
+        let summaries = summarize(&runs, &records);
+        let report = Report {
+            machine,
+            store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
+            clients: CLIENTS,
+            rounds,
+            failed,
+            summaries,
+            runs,
+        };
+        if let Some(path) = &self.html {
+            super::write_page(path, &demo_page::page(&report)?)?;
+        }
+        print(&report, self.html.as_deref(), json)
+    }
+
+    fn store(&self, work: &Path, progress: &ProgressBar) -> Result<Store, LabError> {
+        if self.without_swift {
+            return Ok(Store { swift: None });
+        }
+        let folder = work.join("swift");
+        std::fs::create_dir(&folder).map_err(|error| LabError::file(&folder, &error))?;
+        match Swift::start(&folder) {
+            Ok(swift) => Ok(Store { swift: Some(swift) }),
+            Err(PeerError::NotInstalled { hint, .. }) => {
+                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
+                Ok(Store { swift: None })
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Rounds of both sides until the time is up, each in its own order; a warm-up round of one input comes first.
+    async fn load(
+        &self,
+        functions: &[SampleFunction],
+        node: &NodeUnderTest,
+        store: &Store,
+        codes: &BTreeMap<String, PathBuf>,
+        python: &Path,
+    ) -> Result<(Vec<Run>, usize, usize), LabError> {
+        let mut jobs: Vec<Job<'_>> = functions
+            .iter()
+            .flat_map(|function| {
+                function.demo.inputs.iter().map(move |input| Job {
+                    function,
+                    input,
+                    event: function.event(BUCKET, input),
+                })
+            })
+            .collect();
+        let mut requests = BTreeMap::new();
+        let lambda = LambdaClient::connect(node)?;
+        for job in &jobs {
+            let request = lambda.invocation(&job.function.name, &job.event).await?;
+            requests.insert((job.function.name.clone(), job.input.to_owned()), request);
+        }
+        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(swift, codes, python));
+        let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
+
+        let progress = ProgressBar::new(0).with_style(bar());
+        let stop = stop_on_interrupt();
+        let begin = Instant::now();
+        let mut random = StdRng::seed_from_u64(SEED);
+        let (mut runs, mut failed, mut round) = (Vec::new(), 0, 0);
+        while round < self.rounds || begin.elapsed() < Duration::from_secs(self.seconds) {
+            jobs.shuffle(&mut random);
+            for &side in sides {
+                progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
+                progress.set_message(format!(
+                    "round {} {}",
+                    round + 1,
+                    if side == Side::Nigh { "through Nigh" } else { "direct" }
+                ));
+                let done = |job: &Job<'_>, took: Duration, log: &[String]| {
+                    progress.inc(1);
+                    Run {
+                        function: job.function.name.clone(),
+                        input: job.input.to_owned(),
+                        side,
+                        round,
+                        took_ms: took.as_secs_f64() * 1e3,
+                        phases_ms: PhasesMs::read(log.iter().map(String::as_str), took),
+                    }
+                };
+                let results = match (side, &direct) {
+                    (Side::Direct, Some(direct)) => clients(&jobs, &stop, || {
+                        let mut processes = BTreeMap::new();
+                        move |job: &Job<'_>| direct.run(&mut processes, job).map(|(took, log)| done(job, took, &log))
+                    }),
+                    _ => clients(&jobs, &stop, || {
+                        let mut lambda = LambdaClient::connect(node);
+                        let (requests, done) = (&requests, &done);
+                        move |job: &Job<'_>| {
+                            through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
+                        }
+                    }),
+                };
+                for result in results {
+                    match result {
+                        Ok(run) => runs.push(run),
+                        Err(error) => {
+                            progress.println(error.to_string());
+                            failed += 1;
+                        }
+                    }
+                }
+                if stop.load(Ordering::Relaxed) {
+                    return Err(LabError::Node("interrupted".to_owned()));
+                }
+            }
+            round += 1;
+        }
+        progress.finish_and_clear();
+        Ok((runs, round, failed))
+    }
+}
+
+/// Works `jobs` off with `CLIENTS` threads, each with a worker of its own.
+fn clients<'a, W>(jobs: &'a [Job<'a>], stop: &AtomicBool, worker: impl Fn() -> W + Sync) -> Vec<Result<Run, LabError>>
+where
+    W: FnMut(&Job<'a>) -> Result<Run, LabError>,
+{
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut work = worker();
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let result = work(job);
+                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn failure(job: &Job<'_>, reason: impl std::fmt::Display) -> LabError {
+    LabError::Function { function: job.function.name.clone(), input: job.input.to_owned(), reason: reason.to_string() }
+}
+
+fn through_nigh(
+    lambda: &mut Result<LambdaClient, LabError>,
+    requests: &BTreeMap<(String, String), Vec<u8>>,
+    job: &Job<'_>,
+) -> Result<(Duration, Vec<String>), LabError> {
+    let lambda = lambda.as_mut().map_err(|error| failure(job, error))?;
+    let request = requests.get(&(job.function.name.clone(), job.input.to_owned())).map_or(&[][..], Vec::as_slice);
+    let begin = Instant::now();
+    let answer = lambda.send(&job.function.name, request)?;
+    let took = begin.elapsed();
+    if answer.function_error.is_some() {
+        return Err(failure(job, String::from_utf8_lossy(&answer.payload)));
+    }
+    Ok((took, answer.log.lines().map(str::to_owned).collect()))
+}
+
+/// The functions as processes of their own, with the store's own address and key in their environment.
+struct DirectFunctions<'a> {
+    environment: BTreeMap<String, String>,
+    codes: &'a BTreeMap<String, PathBuf>,
+    python: &'a Path,
+}
+
+impl<'a> DirectFunctions<'a> {
+    fn new(swift: &Swift, codes: &'a BTreeMap<String, PathBuf>, python: &'a Path) -> Self {
+        let environment = [
+            ("AWS_ENDPOINT_URL_S3", swift.endpoint()),
+            ("AWS_ACCESS_KEY_ID", swift.access_key()),
+            ("AWS_SECRET_ACCESS_KEY", swift.secret_key().reveal()),
+            ("AWS_REGION", swift.region()),
+            ("AWS_DEFAULT_REGION", swift.region()),
+            INSTRUMENT,
+        ];
+        let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { environment, codes, python }
+    }
+
+    fn run(
+        &self,
+        processes: &mut BTreeMap<String, BareRuntime>,
+        job: &Job<'_>,
+    ) -> Result<(Duration, Vec<String>), LabError> {
+        let name = &job.function.name;
+        if !processes.contains_key(name) {
+            let code = self.codes.get(name).map_or(Path::new("."), PathBuf::as_path);
+            let runtime = BareRuntime::start(self.python, code, &job.function.handler, &self.environment)?;
+            processes.insert(name.clone(), runtime);
+        }
+        let runtime = processes.get_mut(name).ok_or_else(|| failure(job, "it has no process"))?;
+        let answer = runtime.invoke(&job.event).map_err(|error| failure(job, error))?;
+        if !answer.succeeded {
+            return Err(failure(job, String::from_utf8_lossy(&answer.payload)));
+        }
+        Ok((answer.took, answer.log))
+    }
+}
+
+fn settings(store: &Store, python: &Path) -> toml::Table {
+    let mut settings = toml::Table::new();
+    let mut functions = toml::Table::new();
+    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    settings.insert("functions".to_owned(), functions.into());
+    if let Some(swift) = &store.swift {
+        let entries = [
+            ("kind", "s3"),
+            ("endpoint", swift.endpoint()),
+            ("region", swift.region()),
+            ("access_key", swift.access_key()),
+            ("secret_key", swift.secret_key().reveal()),
+        ];
+        let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        settings.insert("store".to_owned(), table.into());
+    }
+    settings
+}
+
+fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {
+    Deployment {
+        name: &function.name,
+        code,
+        handler: &function.handler,
+        memory_mb: function.memory_mb,
+        timeout_s: function.timeout_s,
+        environment: BTreeMap::from([(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned())]),
+    }
+}
+
+/// Puts every input into the store, through Nigh: it is the same store that the direct runs read.
+async fn upload(node: &NodeUnderTest, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
+    let (signer, address) = (node.signer("s3"), node.s3()?);
+    let mut connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
+    send(&signer, &mut connection, address, &format!("/{BUCKET}"), b"").await?;
+    let names: std::collections::BTreeSet<&String> =
+        functions.iter().flat_map(|function| &function.demo.inputs).collect();
+    for name in names {
+        let path = inputs.join(name);
+        let bytes = std::fs::read(&path).map_err(|_| LabError::Missing {
+            missing: path.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        })?;
+        send(&signer, &mut connection, address, &format!("/{BUCKET}/{name}"), &bytes).await?;
+    }
+    Ok(())
+}
+
+async fn send(
+    signer: &Signer,
+    connection: &mut Connection,
+    address: SocketAddr,
+    path: &str,
+    body: &[u8],
+) -> Result<(), LabError> {
+    let request = signer.signed(Method::PUT, address, path, &[], body).await?;
+    let sent = connection.exchange(&request);
+    sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
+}
+
+fn summarize(runs: &[Run], records: &[Value]) -> Vec<Summary> {
+    let mut groups: BTreeMap<(&str, Side), Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        groups.entry((&run.function, run.side)).or_default().push(run);
+    }
+    let of_input = |function: &str, side: Side, input: &str| {
+        let times = runs.iter().filter(|run| run.function == function && run.side == side && run.input == input);
+        Sample::new(times.map(|run| run.took_ms).collect()).median()
+    };
+    let summary = |(&(function, side), runs): (&(&str, Side), &Vec<&Run>)| {
+        let times = Sample::new(runs.iter().map(|run| run.took_ms).collect());
+        let total: f64 = runs.iter().map(|run| run.phases_ms.total()).sum();
+        let share = |phase: fn(&PhasesMs) -> f64| runs.iter().map(|run| phase(&run.phases_ms)).sum::<f64>() / total;
+        let inputs: std::collections::BTreeSet<&str> = runs.iter().map(|run| run.input.as_str()).collect();
+        let ratios = inputs
+            .iter()
+            .map(|input| of_input(function, Side::Nigh, input) / of_input(function, Side::Direct, input))
+            .filter(|ratio| ratio.is_finite())
+            .collect::<Vec<_>>();
+        Summary {
+            function: function.to_owned(),
+            side,
+            runs: runs.len(),
+            p50_ms: times.median(),
+            p95_ms: times.percentile(0.95),
+            extract: share(|phases| phases.extract),
+            transform: share(|phases| phases.transform),
+            load: share(|phases| phases.load),
+            hit_ratio: (side == Side::Nigh).then(|| hit_ratio(function, records)).flatten(),
+            ratio_to_direct: (side == Side::Nigh && !ratios.is_empty()).then(|| Sample::new(ratios).median()),
+        }
+    };
+    groups.iter().map(summary).collect()
+}
+
+fn hit_ratio(function: &str, records: &[Value]) -> Option<f64> {
+    let of = |field: &str| {
+        let records = records.iter().filter(|record| record["function"] == function);
+        records.filter_map(|record| record[field].as_u64()).sum::<u64>() as f64
+    };
+    let (hits, misses) = (of("hits"), of("misses"));
+    (hits + misses > 0.0).then(|| hits / (hits + misses))
+}
+
+fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let flag = std::sync::Arc::clone(&stop);
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    });
+    stop
+}
+
+fn spinner() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner())
+}
+
+fn bar() -> ProgressStyle {
+    ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the command's output")]
+fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabError> {
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
+        println!("{text}");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "function",
+        "",
+        "runs",
+        "p50 ms",
+        "p95 ms",
+        "extract",
+        "transform",
+        "load",
+        "hits",
+        "time, Nigh / direct",
+    ]);
+    for summary in &report.summaries {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        table.add_row([
+            summary.function.clone(),
+            if summary.side == Side::Nigh { "Nigh".to_owned() } else { "direct".to_owned() },
+            summary.runs.to_string(),
+            format!("{:.1}", summary.p50_ms),
+            format!("{:.1}", summary.p95_ms),
+            percent(summary.extract),
+            percent(summary.transform),
+            percent(summary.load),
+            summary.hit_ratio.map_or_else(String::new, percent),
+            summary.ratio_to_direct.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        ]);
+    }
+    println!("{table}");
+    println!(
+        "store: {}; {} clients, {} rounds, {} failed invocations",
+        report.store, report.clients, report.rounds, report.failed
+    );
+    if report.summaries.iter().all(|summary| summary.side == Side::Nigh) {
+        println!("There is no second store to compare with, so no improvement is claimed.");
+    }
+    let machine = &report.machine;
+    println!("{} x {}, load {}, Linux {}, {}", machine.cores, machine.cpu, machine.load, machine.kernel, machine.date);
+    if let Some(page) = page {
+        println!("charts: {}", page.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(input: &str, side: Side, took_ms: f64) -> Run {
+        let phases_ms = PhasesMs { extract: took_ms / 2.0, transform: took_ms / 4.0, load: took_ms / 4.0 };
+        Run { function: "f".to_owned(), input: input.to_owned(), side, round: 0, took_ms, phases_ms }
+    }
+
+    #[test]
+    fn a_summary_compares_input_by_input() {
+        let runs = [
+            run("small", Side::Direct, 10.0),
+            run("large", Side::Direct, 1000.0),
+            run("small", Side::Nigh, 5.0),
+            run("large", Side::Nigh, 900.0),
+            run("large", Side::Nigh, 900.0),
+        ];
+        let records = [serde_json::json!({"function": "f", "hits": 3, "misses": 1})];
+        let summaries = summarize(&runs, &records);
+        assert_eq!(summaries.len(), 2);
+        assert_eq!(
+            (summaries[0].side, summaries[0].ratio_to_direct, summaries[0].hit_ratio),
+            (Side::Direct, None, None)
+        );
+        assert_eq!(summaries[1].ratio_to_direct, Some(0.5), "the lower of the medians 0.5 and 0.9");
+        assert_eq!(summaries[1].hit_ratio, Some(0.75));
+        assert!((summaries[1].extract - 0.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,83 @@
+//! The functions of `functions/`, as their `function.toml` describes them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::LabError;
+
+/// One sample function.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SampleFunction {
+    pub(super) name: String,
+    pub(super) handler: String,
+    pub(super) memory_mb: u64,
+    pub(super) timeout_s: u64,
+    pub(super) output: Output,
+    #[serde(default)]
+    pub(super) arguments: toml::Table,
+    pub(super) demo: Demo,
+    #[serde(skip)]
+    pub(super) folder: PathBuf,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Output {
+    pub(super) suffix: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Demo {
+    /// Paths below the inputs' folder, small to large.
+    pub(super) inputs: Vec<String>,
+}
+
+impl SampleFunction {
+    /// All functions below `folder`, by name.
+    pub(super) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
+        let missing = |_| LabError::Missing {
+            missing: folder.display().to_string(),
+            hint: "run this in the project's folder, where the sample functions are",
+        };
+        let mut functions = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
+            let path = entry.path().join("function.toml");
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let mut function: Self = toml::from_str(&text).map_err(|error| LabError::file(&path, &error))?;
+            function.folder = entry.path();
+            functions.insert(function.name.clone(), function);
+        }
+        Ok(functions.into_values().collect())
+    }
+
+    /// The event for one input; the output's key is its own.
+    pub(super) fn event(&self, bucket: &str, input: &str) -> Vec<u8> {
+        let output = format!("out/{}/{input}{}", self.name, self.output.suffix);
+        let mut event = serde_json::json!({
+            "input": {"bucket": bucket, "key": input},
+            "output": {"bucket": bucket, "key": output},
+        });
+        for (name, value) in &self.arguments {
+            event[name] = serde_json::to_value(value).unwrap_or_default();
+        }
+        event.to_string().into_bytes()
+    }
+
+    /// Copies the code, with the instrument beside it, to `target`.
+    pub(super) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
+        let package = target.join("nigh_phases");
+        std::fs::create_dir_all(&package).map_err(|error| LabError::file(&package, &error))?;
+        let sources = [(self.folder.as_path(), target), (instrument, package.as_path())];
+        for (from, to) in sources {
+            let entries = std::fs::read_dir(from).map_err(|error| LabError::file(from, &error))?;
+            for path in
+                entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("py".as_ref()))
+            {
+                let copy = to.join(path.file_name().unwrap_or_default());
+                std::fs::copy(&path, &copy).map_err(|error| LabError::file(&copy, &error))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! A closed-loop HTTP load of few instructions: one blocking connection a client, requests prepared as bytes.
+//!
+//! The client must cost little beside the server it measures, so it parses no more than the status and the length.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What one round measured.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Microseconds of each request, from its first byte sent to its last byte received.
+    pub latencies_us: Vec<f64>,
+    /// How long the round took.
+    pub took: Duration,
+}
+
+/// The largest reply head that is accepted.
+const HEAD_MAX: usize = 16 << 10;
+/// How long a reply may take.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One keep-alive connection.
+pub struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects to `server`.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn open(server: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+        Ok(Self { stream, buffer: vec![0; 256 << 10] })
+    }
+
+    /// Sends `request` as it is and reads the whole reply. Returns its body's length.
+    ///
+    /// # Errors
+    /// If the connection breaks or the reply is no success.
+    pub fn exchange(&mut self, request: &[u8]) -> io::Result<u64> {
+        self.reply(request, |_| ()).map(|(_, length)| length)
+    }
+
+    /// As `exchange`, and gives the reply's head and body.
+    ///
+    /// # Errors
+    /// If the connection breaks or the reply is no success.
+    pub fn fetch(&mut self, request: &[u8]) -> io::Result<(String, Vec<u8>)> {
+        let mut body = Vec::new();
+        let (head, _) = self.reply(request, |piece| body.extend_from_slice(piece))?;
+        Ok((head, body))
+    }
+
+    fn reply(&mut self, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<(String, u64)> {
+        self.stream.write_all(request)?;
+        let mut filled = 0;
+        let head = loop {
+            let read = self.stream.read(&mut self.buffer[filled..])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+            if let Some(end) = find(&self.buffer[..filled], b"\r\n\r\n") {
+                break end + 4;
+            }
+            if filled > HEAD_MAX {
+                return Err(io::Error::other("the reply's head does not end"));
+            }
+        };
+        let text = String::from_utf8_lossy(&self.buffer[..head]);
+        if !text.starts_with("HTTP/1.1 2") {
+            let body = String::from_utf8_lossy(&self.buffer[head..filled]);
+            return Err(io::Error::other(format!("{} {body}", text.lines().next().unwrap_or_default())));
+        }
+        // A reply that may have no body (204) says no length.
+        let length = content_length(&text).unwrap_or_default();
+        let text = text.into_owned();
+        take(&self.buffer[head..filled]);
+        let mut missing = length.saturating_sub((filled - head) as u64);
+        while missing > 0 {
+            let read = self.stream.read(&mut self.buffer)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            take(&self.buffer[..read]);
+            missing = missing.saturating_sub(read as u64);
+        }
+        Ok((text, length))
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+fn content_length(head: &str) -> Option<u64> {
+    header(head, "content-length").and_then(|value| value.parse().ok())
+}
+
+/// The value of the header `name` in a message's head.
+#[must_use]
+pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
+}
+
+/// Runs `clients` connections for `length`, each sending `request` again as soon as it has its reply.
+///
+/// # Errors
+/// The first failure of any client.
+pub fn closed_loop(server: SocketAddr, request: &[u8], clients: usize, length: Duration) -> io::Result<Round> {
+    let begin = Instant::now();
+    let results: Vec<io::Result<Vec<f64>>> = std::thread::scope(|scope| {
+        let client = || -> io::Result<Vec<f64>> {
+            let mut connection = Connection::open(server)?;
+            connection.exchange(request)?;
+            let mut latencies = Vec::new();
+            while begin.elapsed() < length {
+                let sent = Instant::now();
+                connection.exchange(request)?;
+                latencies.push(sent.elapsed().as_secs_f64() * 1e6);
+            }
+            Ok(latencies)
+        };
+        let threads: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
+        let panicked = || Err(io::Error::other("a client panicked"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+    });
+    let took = begin.elapsed();
+    let latencies_us = results.into_iter().collect::<io::Result<Vec<_>>>()?.concat();
+    Ok(Round { latencies_us, took })
+}

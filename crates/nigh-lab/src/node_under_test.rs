@@ -1,0 +1,151 @@
+//! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nigh_node::credentials::{self, Credentials};
+use nigh_node::endpoints::Endpoints;
+use nigh_node::state_folder::StatePaths;
+use rustix::process::{Pid, Signal};
+
+use crate::LabError;
+use crate::sign::Signer;
+
+/// How long it may take to start, and to stop.
+const START: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(15);
+
+/// A running node; stopped when dropped.
+#[derive(Debug)]
+pub struct NodeUnderTest {
+    child: Child,
+    /// Where it listens.
+    pub endpoints: Endpoints,
+    credentials: Credentials,
+}
+
+impl NodeUnderTest {
+    /// Starts `nigh up` with its state in `folder`; `settings` is TOML beside what a test always sets.
+    ///
+    /// # Errors
+    /// If it does not start; the end of its log is in the reason.
+    pub fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
+        let program = std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?;
+        let state = folder.join("state");
+        let mut all = settings.clone();
+        all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
+        for door in ["s3", "lambda"] {
+            let door = all.entry(door).or_insert_with(|| toml::Table::new().into());
+            if let Some(door) = door.as_table_mut() {
+                door.insert("listen".to_owned(), "127.0.0.1:0".into());
+            }
+        }
+        let config = folder.join("nigh.toml");
+        std::fs::write(&config, all.to_string()).map_err(|error| LabError::file(&config, &error))?;
+        let log_path = folder.join("nigh.log");
+        let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
+        let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;
+        let child = Command::new(program)
+            .arg("up")
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| LabError::Node(error.to_string()))?;
+        Self::wait_for(child, &StatePaths::new(&state), &log_path)
+    }
+
+    fn wait_for(mut child: Child, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
+        let begin = Instant::now();
+        let reason = loop {
+            if let Ok(endpoints) = Endpoints::read(paths)
+                && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
+            {
+                return Ok(Self { child, endpoints, credentials });
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                break format!("it ended with {status}");
+            }
+            if begin.elapsed() > START {
+                let _ = child.kill();
+                let _ = child.wait();
+                break format!("it did not listen within {} s", START.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let last: Vec<&str> = text.lines().rev().take(5).collect();
+        Err(LabError::Node(format!("{reason}: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))))
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the S3 door listens.
+    ///
+    /// # Errors
+    /// If its endpoint is no address.
+    pub fn s3(&self) -> Result<SocketAddr, LabError> {
+        address(&self.endpoints.s3)
+    }
+
+    /// Where the Lambda door listens.
+    ///
+    /// # Errors
+    /// If its endpoint is no address.
+    pub fn lambda(&self) -> Result<SocketAddr, LabError> {
+        address(&self.endpoints.lambda)
+    }
+
+    /// Signs for one of its doors: `s3` or `lambda`.
+    #[must_use]
+    pub fn signer(&self, service: &'static str) -> Signer {
+        let keys = &self.credentials;
+        Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
+    }
+}
+
+fn address(endpoint: &str) -> Result<SocketAddr, LabError> {
+    let text = endpoint.strip_prefix("http://").unwrap_or(endpoint);
+    text.parse().map_err(|error| LabError::Node(format!("{endpoint}: {error}")))
+}
+
+/// The Python of `make deps`.
+///
+/// # Errors
+/// If it is not there.
+pub fn python() -> Result<PathBuf, LabError> {
+    let path = std::env::current_dir().unwrap_or_default().join(".deps/python/bin/python3");
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(LabError::Missing {
+            missing: path.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        })
+    }
+}
+
+impl Drop for NodeUnderTest {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < STOP {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

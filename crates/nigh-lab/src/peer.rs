@@ -1,0 +1,81 @@
+//! Other people's servers, run here to be measured or stood upon: real ones, each from its own folder and ports.
+
+pub mod bare_runtime;
+pub mod bare_s3s;
+pub mod canned;
+pub mod swift;
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use thiserror::Error;
+
+/// Why a peer cannot run.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum PeerError {
+    #[error("{peer} is not installed: {missing} is missing. Hint: {hint}")]
+    NotInstalled { peer: &'static str, missing: String, hint: String },
+    #[error("{peer}: {operation} {path}: {source}")]
+    File { peer: &'static str, operation: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{peer}: {program} cannot be started: {source}")]
+    Start { peer: &'static str, program: String, source: std::io::Error },
+    #[error("{peer}: {program} ended at once ({status}): {output}")]
+    Ended { peer: &'static str, program: String, status: String, output: String },
+    #[error("{peer}: not healthy after {seconds} s: {reason}; its output is in {logs}")]
+    NotHealthy { peer: &'static str, seconds: u64, reason: String, logs: PathBuf },
+    #[error("{peer} did not start: {reason}")]
+    Failed { peer: &'static str, reason: String },
+}
+
+/// A peer's process that prints its port first; killed when dropped.
+#[derive(Debug)]
+pub struct PeerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl PeerProcess {
+    /// Runs `command` and reads its port.
+    ///
+    /// # Errors
+    /// If it cannot be run or prints no port.
+    pub fn start(peer: &'static str, command: &mut Command) -> Result<Self, PeerError> {
+        let failed = |reason: String| PeerError::Failed { peer, reason };
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| failed(error.to_string()))?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        }
+        match line.trim().parse() {
+            Ok(port) => Ok(Self { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) }),
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(failed(format!("it printed {line:?} where its port was expected")))
+            }
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        // Both fail only if the process is gone, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,212 @@
+//! The files and commands of a one-machine Swift. Pure: a layout in, texts out.
+//!
+//! Follows the sample configurations of Swift 2.30 (`proxy-server.conf-sample` and its siblings).
+
+use std::path::PathBuf;
+
+use nigh_terms::SecretKey;
+
+/// tempauth's user `tester` of the account `test`.
+pub(super) const ACCESS_KEY: &str = "test:tester";
+/// s3api's `location`.
+pub(super) const REGION: &str = "us-east-1";
+/// The one device.
+pub(super) const DEVICE: &str = "d1";
+/// Processes of the proxy and of the object server: what carries the load.
+const WORKERS: u32 = 2;
+/// Of RAM for memcached, in MiB: it keeps who is who and where, no objects.
+const MEMCACHED_MIB: u32 = 32;
+
+/// Makes the three rings by Swift's own builder, in one process instead of nine runs of its command:
+/// arguments are the folder and the ports of account, container and object server.
+pub(super) const RING_SCRIPT: &str = "
+import os, sys
+from swift.common.ring import RingBuilder
+folder, ports = sys.argv[1], sys.argv[2:]
+for name, port in zip(('account', 'container', 'object'), ports):
+    builder = RingBuilder(6, 1, 1)
+    builder.add_dev({'region': 1, 'zone': 1, 'ip': '127.0.0.1', 'port': int(port), 'device': 'd1', 'weight': 1.0})
+    builder.rebalance()
+    builder.get_ring().save(os.path.join(folder, name + '.ring.gz'))
+";
+
+/// The ports, all on 127.0.0.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) proxy: u16,
+    pub(super) account: u16,
+    pub(super) container: u16,
+    pub(super) object: u16,
+    pub(super) memcached: u16,
+}
+
+/// What distinguishes one Swift from another.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) folder: PathBuf,
+    pub(super) ports: Ports,
+    pub(super) secret_key: SecretKey,
+}
+
+/// The hash seed, for a machine that has none.
+pub(super) fn swift_conf() -> String {
+    let seed = SecretKey::random();
+    format!(
+        "[swift-hash]\nswift_hash_path_suffix = {}\n\n[storage-policy:0]\nname = Policy-0\ndefault = yes\n",
+        seed.reveal()
+    )
+}
+
+/// The configuration files, by name.
+pub(super) fn files(layout: &Layout) -> Vec<(String, String)> {
+    let Ports { proxy, account, container, object, .. } = layout.ports;
+    let mut files = vec![("proxy-server.conf".to_owned(), proxy_conf(layout, proxy))];
+    for (kind, port, workers) in [("account", account, 1), ("container", container, 1), ("object", object, WORKERS)] {
+        files.push((format!("{kind}-server.conf"), storage_conf(layout, kind, port, workers)));
+    }
+    files
+}
+
+/// What all servers share.
+fn defaults(layout: &Layout, port: u16, workers: u32) -> String {
+    let folder = layout.folder.display();
+    let user = rustix::process::getuid();
+    let user = if user.is_root() { "root".to_owned() } else { std::env::var("USER").unwrap_or_default() };
+    format!(
+        "[DEFAULT]\nbind_ip = 127.0.0.1\nbind_port = {port}\nworkers = {workers}\nuser = {user}\nswift_dir = {folder}\n\
+         log_level = WARNING\n"
+    )
+}
+
+fn proxy_conf(layout: &Layout, port: u16) -> String {
+    let defaults = defaults(layout, port, WORKERS);
+    let (secret, memcached) = (layout.secret_key.reveal(), layout.ports.memcached);
+    format!(
+        "{defaults}
+[pipeline:main]
+pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk s3api tempauth copy slo dlo proxy-server
+
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+
+[filter:catch_errors]
+use = egg:swift#catch_errors
+
+[filter:gatekeeper]
+use = egg:swift#gatekeeper
+
+[filter:healthcheck]
+use = egg:swift#healthcheck
+
+[filter:cache]
+use = egg:swift#memcache
+memcache_servers = 127.0.0.1:{memcached}
+
+[filter:listing_formats]
+use = egg:swift#listing_formats
+
+[filter:bulk]
+use = egg:swift#bulk
+
+[filter:s3api]
+use = egg:swift#s3api
+location = {REGION}
+max_upload_part_num = 10000
+
+[filter:tempauth]
+use = egg:swift#tempauth
+user_test_tester = {secret} .admin
+
+[filter:copy]
+use = egg:swift#copy
+
+[filter:slo]
+use = egg:swift#slo
+max_manifest_segments = 10000
+# Client pacing would slow uploads of many small parts.
+rate_limit_after_segment = 10000
+
+[filter:dlo]
+use = egg:swift#dlo
+"
+    )
+}
+
+fn storage_conf(layout: &Layout, kind: &str, port: u16, workers: u32) -> String {
+    let defaults = defaults(layout, port, workers);
+    let devices = layout.folder.join("devices");
+    let devices = devices.display();
+    format!(
+        "{defaults}devices = {devices}
+mount_check = false
+fallocate_reserve = 0
+
+[pipeline:main]
+pipeline = healthcheck {kind}-server
+
+[app:{kind}-server]
+use = egg:swift#{kind}
+
+[filter:healthcheck]
+use = egg:swift#healthcheck
+"
+    )
+}
+
+/// The servers and their arguments, in the order of starting.
+pub(super) fn commands(layout: &Layout) -> Vec<(&'static str, Vec<String>)> {
+    let memcached = ["-l", "127.0.0.1", "-p", &layout.ports.memcached.to_string(), "-m", &MEMCACHED_MIB.to_string()];
+    let mut memcached: Vec<String> = memcached.map(str::to_owned).into();
+    if rustix::process::getuid().is_root() {
+        memcached.extend(["-u".to_owned(), "root".to_owned()]);
+    }
+    let mut commands = vec![("memcached", memcached)];
+    for kind in ["account", "container", "object", "proxy"] {
+        let program = match kind {
+            "account" => "swift-account-server",
+            "container" => "swift-container-server",
+            "object" => "swift-object-server",
+            _ => "swift-proxy-server",
+        };
+        commands.push((program, vec![layout.folder.join(format!("{kind}-server.conf")).display().to_string()]));
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        let ports = Ports { proxy: 1, account: 2, container: 3, object: 4, memcached: 5 };
+        Layout { folder: PathBuf::from("/tmp/s"), ports, secret_key: SecretKey::new("hush") }
+    }
+
+    #[test]
+    fn every_filter_of_a_pipeline_is_described() {
+        for (name, text) in files(&layout()) {
+            let pipeline = text.lines().find_map(|line| line.strip_prefix("pipeline = ")).unwrap();
+            for part in pipeline.split(' ') {
+                let described = text.contains(&format!("[filter:{part}]")) || text.contains(&format!("[app:{part}]"));
+                assert!(described, "{name}: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_listens_beyond_loopback() {
+        for (name, text) in files(&layout()) {
+            assert!(text.contains("bind_ip = 127.0.0.1\n"), "{name}");
+        }
+        let (program, arguments) = &commands(&layout())[0];
+        assert_eq!((*program, &arguments[..2]), ("memcached", &["-l".to_owned(), "127.0.0.1".to_owned()][..]));
+    }
+
+    #[test]
+    fn the_secret_is_in_the_proxys_configuration_alone() {
+        let with_secret: Vec<String> =
+            files(&layout()).into_iter().filter(|(_, text)| text.contains("hush")).map(|(name, _)| name).collect();
+        assert_eq!(with_secret, ["proxy-server.conf"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! What an experiment asks of the platform: deploy a folder, invoke, read the records.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::LabError;
+use crate::http_load::{Connection, header};
+use crate::node_under_test::NodeUnderTest;
+use crate::sign::Signer;
+
+const FUNCTIONS: &str = "/2015-03-31/functions";
+
+/// A function to be deployed.
+#[derive(Debug)]
+pub struct Deployment<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The folder of its code.
+    pub code: &'a Path,
+    /// `module.function`.
+    pub handler: &'a str,
+    /// The memory it books.
+    pub memory_mb: u64,
+    /// How long it may run.
+    pub timeout_s: u64,
+    /// Its environment.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// An invocation's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// What the handler returned.
+    pub payload: Vec<u8>,
+    /// `Unhandled` if it failed.
+    pub function_error: Option<String>,
+    /// The invocation's id.
+    pub id: String,
+    /// The end of its log.
+    pub log: String,
+}
+
+/// A signed client of the Lambda door, one connection.
+pub struct LambdaClient {
+    address: SocketAddr,
+    signer: Signer,
+    runtime: String,
+    connection: Connection,
+}
+
+impl LambdaClient {
+    /// Connects to the door of `node`.
+    ///
+    /// # Errors
+    /// If it does not listen.
+    pub fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
+        let address = node.lambda()?;
+        let connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
+        Ok(Self { address, signer: node.signer("lambda"), runtime: runtime_name()?, connection })
+    }
+
+    /// Creates a function.
+    ///
+    /// # Errors
+    /// If the door refuses it.
+    pub async fn deploy(&mut self, deployment: &Deployment<'_>) -> Result<(), LabError> {
+        let archive = zip_folder(deployment.code)?;
+        let body = json!({
+            "FunctionName": deployment.name,
+            "Runtime": self.runtime,
+            "Role": "arn:aws:iam::000000000000:role/lab",
+            "Handler": deployment.handler,
+            "MemorySize": deployment.memory_mb,
+            "Timeout": deployment.timeout_s,
+            "Environment": {"Variables": deployment.environment},
+            "Code": {"ZipFile": STANDARD.encode(archive)},
+        })
+        .to_string();
+        let headers = [("content-type", "application/json")];
+        let request = self.signer.signed(Method::POST, self.address, FUNCTIONS, &headers, body.as_bytes()).await?;
+        self.send(deployment.name, &request).map(drop)
+    }
+
+    /// The bytes of an invocation with its log's tail, to be sent again and again.
+    ///
+    /// # Errors
+    /// If the name is no name.
+    pub async fn invocation(&self, function: &str, payload: &[u8]) -> Result<Vec<u8>, LabError> {
+        let path = format!("{FUNCTIONS}/{function}/invocations");
+        let headers = [("content-type", "application/json"), ("x-amz-log-type", "Tail")];
+        self.signer.signed(Method::POST, self.address, &path, &headers, payload).await
+    }
+
+    /// Sends a prepared request about `function`.
+    ///
+    /// # Errors
+    /// If the door refuses it or the connection breaks.
+    pub fn send(&mut self, function: &str, request: &[u8]) -> Result<Answer, LabError> {
+        let failed = |error: std::io::Error| LabError::Request { what: function.to_owned(), reason: error.to_string() };
+        let (head, payload) = self.connection.fetch(request).map_err(failed)?;
+        let tail = header(&head, "x-amz-log-result").and_then(|tail| STANDARD.decode(tail).ok()).unwrap_or_default();
+        Ok(Answer {
+            payload,
+            function_error: header(&head, "x-amz-function-error").map(str::to_owned),
+            id: header(&head, "x-amzn-requestid").unwrap_or_default().to_owned(),
+            log: String::from_utf8_lossy(&tail).into_owned(),
+        })
+    }
+}
+
+/// `python3.x` of the Python that `make deps` has set up.
+fn runtime_name() -> Result<String, LabError> {
+    let python = crate::node_under_test::python()?;
+    let output = std::process::Command::new(&python)
+        .args(["-c", "import sys; print(f'python3.{sys.version_info.minor}')"])
+        .output()
+        .map_err(|error| LabError::file(&python, &error))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The folder's files as an archive, by Python's own zipfile.
+fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
+    let python = crate::node_under_test::python()?;
+    let target = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let archive = target.path().join("code.zip");
+    let status = std::process::Command::new(&python)
+        .args(["-c", "import shutil, sys; shutil.make_archive(sys.argv[1], 'zip', sys.argv[2])"])
+        .arg(archive.with_extension(""))
+        .arg(folder)
+        .status()
+        .map_err(|error| LabError::file(&python, &error))?;
+    if !status.success() {
+        return Err(LabError::file(folder, &"cannot be archived"));
+    }
+    std::fs::read(&archive).map_err(|error| LabError::file(&archive, &error))
+}
+
+/// The records of a node's invocations, from its admin API.
+///
+/// # Errors
+/// If the node does not answer.
+pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
+    use std::io::{Read, Write};
+    let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
+    let mut socket =
+        std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
+    write!(socket, "GET /activations?limit={limit} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
+    let mut reply = Vec::new();
+    socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;
+    let body = reply.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |end| end + 4);
+    serde_json::from_slice(&reply[body..]).map_err(|error| failed(&error))
+}

@@ -1,0 +1,110 @@
+//! Statistics of measurements: percentiles, medians and their bootstrap confidence intervals. Pure.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Resamples of a bootstrap.
+const RESAMPLES: usize = 1000;
+
+/// Measurements in the order of their size.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(Vec<f64>);
+
+/// A figure and the interval that holds it with 95 % confidence.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Sample {
+    /// Takes measurements in any order; those that are no numbers are left out.
+    #[must_use]
+    pub fn new(mut values: Vec<f64>) -> Self {
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        Self(values)
+    }
+
+    /// The number of measurements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The measurements, smallest first.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+
+    /// The smallest measurement that at least `share` (0 to 1) of all do not exceed; not a number if there is none.
+    #[must_use]
+    pub fn percentile(&self, share: f64) -> f64 {
+        let rank = (share * self.0.len() as f64).ceil() as usize;
+        self.0.get(rank.clamp(1, self.0.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
+    }
+
+    /// The middle one.
+    #[must_use]
+    pub fn median(&self) -> f64 {
+        self.percentile(0.5)
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
+    }
+
+    /// The median with its confidence interval by the percentile bootstrap; the same seed gives the same interval.
+    #[must_use]
+    pub fn median_estimate(&self, seed: u64) -> Estimate {
+        let value = self.median();
+        if self.0.len() < 2 {
+            return Estimate { value, low: value, high: value };
+        }
+        let mut random = StdRng::seed_from_u64(seed);
+        let medians = (0..RESAMPLES).map(|_| {
+            let resample = (0..self.0.len()).map(|_| self.0[random.random_range(0..self.0.len())]).collect();
+            Self::new(resample).median()
+        });
+        let medians = Self::new(medians.collect());
+        Estimate { value, low: medians.percentile(0.025), high: medians.percentile(0.975) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_measurements_at_their_rank() {
+        let sample = Sample::new((1..=100).rev().map(f64::from).collect());
+        assert_eq!(sample.percentile(0.0), 1.0);
+        assert_eq!(sample.median(), 50.0);
+        assert_eq!(sample.percentile(0.99), 99.0);
+        assert_eq!(sample.percentile(1.0), 100.0);
+        assert!(Sample::new(vec![f64::NAN]).median().is_nan());
+    }
+
+    #[test]
+    fn the_interval_holds_the_median_and_shrinks_with_more_measurements() {
+        let width = |n: u32| {
+            let estimate = Sample::new((0..n).map(|i| f64::from(i * 7919 % n)).collect()).median_estimate(1);
+            assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
+            (estimate.high - estimate.low) / f64::from(n)
+        };
+        assert!(width(1000) < width(20));
+    }
+}

@@ -1,0 +1,264 @@
+//! The admin API: what a node is, has done, and why; on a Unix socket, for this user and root only.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /status` | `Status` |
+//! | `GET /metrics` | Prometheus text |
+//! | `GET /config` | `[Shown]` |
+//! | `GET /activations?namespace&function&errors&limit&before` | `[Activation]`, newest first |
+//! | `GET /activations/{id}` | `Activation` |
+//! | `GET /explain/{id}` | `Explanation` |
+//! | `GET /logs?namespace&function&limit&follow` | lines of `LogEntry`, oldest first; endless with `follow=true` |
+//! | `POST /shutdown` | 202; the node drains and ends |
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::Bytes;
+use futures::Stream;
+use nigh_engine::RegistryError;
+use nigh_faas::activation::Activation;
+use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
+use nigh_terms::{FunctionName, InvocationId, Namespace};
+use serde::{Deserialize, Serialize};
+use tokio::net::{UnixListener, UnixStream, unix};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Shown;
+use crate::explain::{explain, outcome_words};
+use crate::status::Status;
+
+/// Records of one answer, whatever is asked.
+const RECORDS_MAX: usize = 1000;
+/// Records of one answer, if nothing is asked.
+const RECORDS: usize = 20;
+
+/// What the admin API shows; a node provides it.
+pub(crate) trait Shows: Send + Sync + 'static {
+    /// The node as it is now.
+    fn status(&self) -> Status;
+    /// All meters as Prometheus text.
+    fn metrics(&self) -> String;
+    /// The settings.
+    fn config(&self) -> &[Shown];
+    /// The records.
+    fn activations(&self) -> &ActivationLog;
+    /// Cancelled when the node shall end.
+    fn stop(&self) -> &CancellationToken;
+}
+
+/// What one invocation printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// The invocation.
+    pub id: InvocationId,
+    /// Its function.
+    pub function: FunctionName,
+    /// When it was asked for, RFC 3339.
+    pub start: String,
+    /// How it ended.
+    pub outcome: String,
+    /// What it printed.
+    pub log: String,
+    /// Bytes it printed beyond the limit.
+    pub log_omitted: u64,
+}
+
+impl From<&Activation> for LogEntry {
+    fn from(activation: &Activation) -> Self {
+        Self {
+            id: activation.id,
+            function: activation.function.clone(),
+            start: activation.start.rfc3339(),
+            outcome: outcome_words(&activation.outcome),
+            log: activation.log.clone(),
+            log_omitted: activation.log_omitted,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Asked {
+    namespace: Option<Namespace>,
+    function: Option<FunctionName>,
+    errors: bool,
+    before: Option<InvocationId>,
+    limit: Option<usize>,
+    follow: bool,
+}
+
+impl Asked {
+    fn query(&self) -> ActivationQuery {
+        ActivationQuery {
+            namespace: self.namespace.clone(),
+            function: self.function.clone(),
+            errors_only: self.errors,
+            before: self.before,
+        }
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(RECORDS).min(RECORDS_MAX)
+    }
+}
+
+/// Why a request has no answer.
+enum Refusal {
+    NotFound(InvocationId),
+    BadId(String),
+    Registry(RegistryError),
+    Json(serde_json::Error),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, words) = match self {
+            Self::NotFound(id) => (StatusCode::NOT_FOUND, format!("there is no record of an invocation {id}")),
+            Self::BadId(text) => (StatusCode::BAD_REQUEST, format!("{text:?} is no invocation id")),
+            Self::Registry(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Self::Json(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        };
+        (status, words).into_response()
+    }
+}
+
+/// Serves `node` on `listener` until it stops.
+pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
+    let stop = node.stop().clone();
+    let router = Router::new()
+        .route("/status", get(async |State(node): State<Arc<N>>| json(&node.status())))
+        .route("/metrics", get(async |State(node): State<Arc<N>>| node.metrics()))
+        .route("/config", get(async |State(node): State<Arc<N>>| json(&node.config())))
+        .route("/activations", get(activations::<N>))
+        .route("/activations/{id}", get(activation::<N>))
+        .route("/explain/{id}", get(explanation::<N>))
+        .route("/logs", get(logs::<N>))
+        .route("/shutdown", post(shutdown::<N>))
+        .with_state(node);
+    let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the admin API has ended");
+    }
+}
+
+/// Passes on connections of this user and of root.
+struct OwnUserOnly(UnixListener);
+
+impl axum::serve::Listener for OwnUserOnly {
+    type Io = UnixStream;
+    type Addr = unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let own = rustix::process::geteuid().as_raw();
+        loop {
+            // axum's own waits out a shortage of files.
+            let (stream, address) = axum::serve::Listener::accept(&mut self.0).await;
+            match stream.peer_cred() {
+                Ok(peer) if peer.uid() == own || peer.uid() == 0 => return (stream, address),
+                Ok(peer) => tracing::warn!(uid = peer.uid(), "refused at the admin socket: another user"),
+                Err(error) => tracing::warn!(%error, "refused at the admin socket: nobody knows who it is"),
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.0.local_addr()
+    }
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> Result<Response, Refusal> {
+    let text = serde_json::to_vec(value).map_err(Refusal::Json)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+async fn activations<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {
+    let found = node.activations().list(asked.query(), asked.limit()).await.map_err(Refusal::Registry)?;
+    json(&found)
+}
+
+async fn find<N: Shows>(node: &N, id: &str) -> Result<Activation, Refusal> {
+    let id: InvocationId = id.parse().map_err(|_| Refusal::BadId(id.chars().take(64).collect()))?;
+    node.activations().get(id).await.map_err(Refusal::Registry)?.ok_or(Refusal::NotFound(id))
+}
+
+async fn activation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    json(&find(&*node, &id).await?)
+}
+
+async fn explanation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    json(&explain(find(&*node, &id).await?))
+}
+
+async fn shutdown<N: Shows>(State(node): State<Arc<N>>) -> StatusCode {
+    tracing::info!("asked to shut down through the admin API");
+    node.stop().cancel();
+    StatusCode::ACCEPTED
+}
+
+async fn logs<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {
+    // Before the listing: what ends between the two comes twice rather than never, and is passed over by its id.
+    let live = asked.follow.then(|| node.activations().follow());
+    let mut past = node.activations().list(asked.query(), asked.limit()).await.map_err(Refusal::Registry)?;
+    past.reverse();
+    let lines = follow(past, live, asked.query(), node.stop().clone());
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+struct Following {
+    past: VecDeque<Activation>,
+    told: Vec<InvocationId>,
+    live: Option<broadcast::Receiver<Arc<Activation>>>,
+    query: ActivationQuery,
+    stop: CancellationToken,
+}
+
+/// First what was, then what comes, until the node stops or the follower leaves.
+fn follow(
+    past: Vec<Activation>,
+    live: Option<broadcast::Receiver<Arc<Activation>>>,
+    query: ActivationQuery,
+    stop: CancellationToken,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let told = past.iter().map(|one| one.id).collect();
+    let following = Following { past: past.into(), told, live, query, stop };
+    futures::stream::unfold(following, async |mut following| {
+        let entry = following.next().await?;
+        // What cannot be written as JSON was not read from JSON.
+        let mut line = serde_json::to_vec(&entry).ok()?;
+        line.push(b'\n');
+        Some((Ok(Bytes::from(line)), following))
+    })
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<LogEntry> {
+        if let Some(activation) = self.past.pop_front() {
+            return Some(LogEntry::from(&activation));
+        }
+        let live = self.live.as_mut()?;
+        loop {
+            let received = tokio::select! {
+                () = self.stop.cancelled() => return None,
+                received = live.recv() => received,
+            };
+            match received {
+                Ok(activation) if self.query.wants(&activation) && !self.told.contains(&activation.id) => {
+                    return Some(LogEntry::from(&*activation));
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(missed)) => tracing::warn!(missed, "a follower of logs was too slow"),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The admin API's client, over the node's Unix socket.
+
+use std::path::Path;
+
+use bytes::{Bytes, BytesMut};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+
+use super::http_call::{Target, full};
+use super::{ANSWER_MAX, ClientError};
+
+/// A client of one node's admin API.
+pub struct AdminClient {
+    target: Target,
+}
+
+/// Lines of JSON as they come.
+pub struct Lines {
+    target: Target,
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+impl AdminClient {
+    /// A client of the node whose admin socket is `socket`.
+    #[must_use]
+    pub fn new(socket: &Path) -> Self {
+        Self { target: Target::Unix(socket.to_owned()) }
+    }
+
+    /// What stands at `path` (with its query), as JSON.
+    ///
+    /// # Errors
+    /// As the node refuses, or answers what is no `T`.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let body = self.text(path).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ClientError::Answer { endpoint: self.target.name(), reason: error.to_string() })
+    }
+
+    /// What stands at `path`, as it is.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
+        let body = self.call(Method::GET, path).await?;
+        self.target.collect(body).await
+    }
+
+    /// Asks for `path` to be done.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn post(&self, path: &str) -> Result<(), ClientError> {
+        let body = self.call(Method::POST, path).await?;
+        self.target.collect(body).await.map(drop)
+    }
+
+    /// The lines that come from `path` until the node ends them.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn lines(&self, path: &str) -> Result<Lines, ClientError> {
+        let body = self.call(Method::GET, path).await?;
+        Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
+    }
+
+    async fn call(&self, method: Method, path: &str) -> Result<Incoming, ClientError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.target.authority()))
+            .header(http::header::HOST, self.target.authority())
+            .header(http::header::CONTENT_LENGTH, 0)
+            .body(full(""))
+            .map_err(|error| ClientError::Request(error.to_string()))?;
+        let answer = self.target.send(request).await?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer.into_body());
+        }
+        let words = self.target.collect(answer.into_body()).await?;
+        let code = if status == StatusCode::NOT_FOUND { "NotFound" } else { status.as_str() }.to_owned();
+        let message = String::from_utf8_lossy(&words).trim().to_owned();
+        Err(ClientError::Refused { status: status.as_u16(), code, message })
+    }
+}
+
+impl Lines {
+    /// The next line, or none at the end.
+    ///
+    /// # Errors
+    /// If the connection breaks, or the line is no `T`.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(end + 1);
+                return serde_json::from_slice(&line).map(Some).map_err(|error| self.strange(error.to_string()));
+            }
+            if self.buffer.len() > ANSWER_MAX {
+                return Err(self.strange("a line has no end".to_owned()));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().map_or(&[][..], |bytes| bytes)),
+                Some(Err(error)) => return Err(self.target.broke(&error)),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn strange(&self, reason: String) -> ClientError {
+        ClientError::Answer { endpoint: self.target.name(), reason }
+    }
+}

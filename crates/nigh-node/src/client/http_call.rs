@@ -1,0 +1,144 @@
+//! One HTTP request over a fresh connection, to a TCP address or a Unix socket.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::{ANSWER_MAX, CONNECT_TIMEOUT, ClientError};
+
+/// A request's body.
+pub(super) type Payload = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A body that is in memory.
+pub(super) fn full(bytes: impl Into<Bytes>) -> Payload {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// Where to connect.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// `http://host:port`.
+    Tcp {
+        /// As it was given.
+        url: String,
+        /// `host:port`.
+        authority: String,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// The target of an endpoint URL.
+    pub(super) fn of_url(url: &str) -> Result<Self, ClientError> {
+        let refused = |why: &str| ClientError::Request(format!("endpoint {url:?}: {why}"));
+        let uri: Uri = url.parse().map_err(|_| refused("this is no URL; write http://host:port"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(refused("only http:// is spoken here; write http://host:port"));
+        }
+        let authority = uri.authority().ok_or_else(|| refused("no host is named"))?;
+        let authority = match authority.port() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        Ok(Self::Tcp { url: url.trim_end_matches('/').to_owned(), authority })
+    }
+
+    /// For messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Tcp { url, .. } => url.clone(),
+            Self::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// The host that requests name.
+    pub(super) fn authority(&self) -> &str {
+        match self {
+            Self::Tcp { authority, .. } => authority,
+            Self::Unix(_) => "localhost",
+        }
+    }
+
+    /// Sends `request`, whose URI is in full, and returns the head of the answer.
+    pub(super) async fn send(&self, mut request: Request<Payload>) -> Result<Response<Incoming>, ClientError> {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        *request.uri_mut() = path.parse().map_err(|error| ClientError::Request(format!("{path}: {error}")))?;
+        match self {
+            Self::Tcp { authority, .. } => {
+                let stream = self.connect(TcpStream::connect(authority.as_str())).await?;
+                stream.set_nodelay(true).map_err(|error| self.broke(&error))?;
+                self.exchange(stream, request).await
+            }
+            Self::Unix(path) => {
+                let stream = self.connect(UnixStream::connect(path)).await?;
+                self.exchange(stream, request).await
+            }
+        }
+    }
+
+    async fn connect<S>(&self, connecting: impl Future<Output = std::io::Result<S>>) -> Result<S, ClientError> {
+        let refused = |reason: String| ClientError::Connect { endpoint: self.name(), reason };
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting)
+            .await
+            .map_err(|_| refused(format!("no answer within {} s", CONNECT_TIMEOUT.as_secs())))?
+            .map_err(|error| refused(error.to_string()))
+    }
+
+    async fn exchange<S>(&self, stream: S, request: Request<Payload>) -> Result<Response<Incoming>, ClientError>
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broke(&error))?;
+        // It ends with the answer's last byte, and its errors are those of the body.
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(|error| self.broke(&error))
+    }
+
+    /// An error of the connection, with the reason below hyper's words.
+    pub(super) fn broke(&self, error: &dyn std::error::Error) -> ClientError {
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(below) = cause {
+            reason = format!("{reason}: {below}");
+            cause = below.source();
+        }
+        ClientError::Http { endpoint: self.name(), reason }
+    }
+
+    /// The whole answer, up to the limit.
+    pub(super) async fn collect(&self, body: Incoming) -> Result<Bytes, ClientError> {
+        let whole = Limited::new(body, ANSWER_MAX).collect().await;
+        whole.map(http_body_util::Collected::to_bytes).map_err(|error| self.broke(error.as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_listening_is_said_with_the_way_out() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let target = Target::of_url(&format!("http://{free}")).unwrap();
+        let request = Request::get(format!("http://{free}/")).body(full("")).unwrap();
+        let message = target.send(request).await.unwrap_err().to_string();
+        assert!(message.contains("nigh up") && message.contains(&free.to_string()), "{message}");
+    }
+
+    #[test]
+    fn an_endpoint_is_an_http_url() {
+        assert!(Target::of_url("http://127.0.0.1:9400/").is_ok());
+        for bad in ["https://host", "127.0.0.1:9400", "", "http://"] {
+            assert!(Target::of_url(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The Lambda door's client: deploy, look, invoke.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use nigh_terms::FunctionName;
+use serde_json::{Value, json};
+
+use super::ClientError;
+use super::http_call::{Target, full};
+use super::signer::{PayloadHash, Signer};
+use crate::credentials::Credentials;
+
+const FUNCTIONS: &str = "/2015-03-31/functions";
+/// Lambda wants a role; Nigh keeps it and asks nothing of it.
+const ROLE: &str = "arn:aws:iam::000000000000:role/nigh";
+
+/// What a function shall be; what is absent keeps its value, or takes Lambda's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionChange {
+    /// `python3.11`, `provided`.
+    pub runtime: Option<String>,
+    /// `app.handler`.
+    pub handler: Option<String>,
+    /// Its memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// How long one invocation may run, in seconds.
+    pub timeout_s: Option<u64>,
+    /// The size of its /tmp in MiB.
+    pub ephemeral_mib: Option<u64>,
+    /// Its own environment, all of it.
+    pub environment: Option<BTreeMap<String, String>>,
+    /// What it is for.
+    pub description: Option<String>,
+}
+
+/// A zip archive of code.
+#[derive(Clone, Debug)]
+pub struct CodeUpload(pub Vec<u8>);
+
+/// The end of an invocation.
+#[derive(Clone, Debug)]
+pub struct InvokeReply {
+    /// The invocation.
+    pub id: String,
+    /// What the handler answered, or Lambda's error object.
+    pub payload: Bytes,
+    /// `Unhandled` if the function failed.
+    pub function_error: Option<String>,
+    /// The end of its log, if it was asked for.
+    pub log_tail: Option<Vec<u8>>,
+}
+
+/// A client of one namespace at one Lambda door.
+pub struct LambdaClient {
+    target: Target,
+    signer: Signer,
+}
+
+impl FunctionChange {
+    fn fields(&self) -> serde_json::Map<String, Value> {
+        let mut fields = serde_json::Map::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        set("Runtime", self.runtime.clone().map(Value::from));
+        set("Handler", self.handler.clone().map(Value::from));
+        set("MemorySize", self.memory_mib.map(Value::from));
+        set("Timeout", self.timeout_s.map(Value::from));
+        set("EphemeralStorage", self.ephemeral_mib.map(|size| json!({ "Size": size })));
+        set("Environment", self.environment.as_ref().map(|variables| json!({ "Variables": variables })));
+        set("Description", self.description.clone().map(Value::from));
+        fields
+    }
+}
+
+impl LambdaClient {
+    /// A client of the door at `endpoint`.
+    ///
+    /// # Errors
+    /// If that is no URL.
+    pub fn new(endpoint: &str, region: &str, credentials: &Credentials) -> Result<Self, ClientError> {
+        Ok(Self { target: Target::of_url(endpoint)?, signer: Signer::new("lambda", region, credentials) })
+    }
+
+    /// The configuration of the function, as Lambda words it.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn get(&self, name: &FunctionName) -> Result<Value, ClientError> {
+        self.call(Method::GET, &format!("{FUNCTIONS}/{name}/configuration"), None).await
+    }
+
+    /// The configurations of all functions, by name.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn list(&self) -> Result<Vec<Value>, ClientError> {
+        let mut all = Vec::new();
+        let mut marker: Option<String> = None;
+        loop {
+            let path = match &marker {
+                Some(marker) => format!("{FUNCTIONS}/?Marker={}", encode(marker)),
+                None => format!("{FUNCTIONS}/"),
+            };
+            let mut page = self.call(Method::GET, &path, None).await?;
+            if let Some(Value::Array(functions)) = page.get_mut("Functions").map(Value::take) {
+                all.extend(functions);
+            }
+            match page.get("NextMarker").and_then(Value::as_str) {
+                Some(next) if !next.is_empty() => marker = Some(next.to_owned()),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Makes the function, or changes the one that is there; returns its configuration and if it is new.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn deploy(
+        &self,
+        name: &FunctionName,
+        change: &FunctionChange,
+        code: CodeUpload,
+    ) -> Result<(Value, bool), ClientError> {
+        let zip = BASE64.encode(&code.0);
+        match self.get(name).await {
+            Ok(_) => {
+                if !change.fields().is_empty() {
+                    let body = Value::Object(change.fields());
+                    self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await?;
+                }
+                let body = json!({ "ZipFile": zip });
+                Ok((self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/code"), Some(body)).await?, false))
+            }
+            Err(error) if error.is_not_found() => {
+                let mut body = change.fields();
+                body.insert("FunctionName".to_owned(), name.as_str().into());
+                body.insert("Role".to_owned(), ROLE.into());
+                body.insert("Code".to_owned(), json!({ "ZipFile": zip }));
+                Ok((self.call(Method::POST, FUNCTIONS, Some(Value::Object(body))).await?, true))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the function.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn delete(&self, name: &FunctionName) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &format!("{FUNCTIONS}/{name}"), None).await.map(drop)
+    }
+
+    /// Runs the function on `payload`, to its end.
+    ///
+    /// # Errors
+    /// As the door refuses. A function's own failure is none: see `InvokeReply::function_error`.
+    pub async fn invoke(
+        &self,
+        name: &FunctionName,
+        payload: Bytes,
+        log_tail: bool,
+    ) -> Result<InvokeReply, ClientError> {
+        let mut request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "RequestResponse");
+        if log_tail {
+            request = request.header("x-amz-log-type", "Tail");
+        }
+        let (_, headers, answer) = self.send(request, &format!("{FUNCTIONS}/{name}/invocations"), payload).await?;
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(InvokeReply {
+            id: header("x-amzn-requestid").unwrap_or_default(),
+            payload: answer,
+            function_error: header("x-amz-function-error"),
+            log_tail: header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()),
+        })
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, ClientError> {
+        let mut request = Request::builder().method(method);
+        let mut bytes = Bytes::new();
+        if let Some(body) = body {
+            bytes = body.to_string().into();
+            request = request.header(http::header::CONTENT_TYPE, "application/json");
+        }
+        let (status, _, answer) = self.send(request, path, bytes).await?;
+        if status == StatusCode::NO_CONTENT || answer.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&answer)
+            .map_err(|error| ClientError::Answer { endpoint: self.target.name(), reason: error.to_string() })
+    }
+
+    async fn send(
+        &self,
+        request: http::request::Builder,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), ClientError> {
+        let request = request
+            .uri(format!("http://{}{path}", self.target.authority()))
+            .header(http::header::CONTENT_LENGTH, body.len())
+            .body(full(body.clone()))
+            .map_err(|error| ClientError::Request(error.to_string()))?;
+        let answer = self.target.send(self.signer.sign(request, PayloadHash::Of(&body)).await?).await?;
+        let (parts, body) = answer.into_parts();
+        let body = self.target.collect(body).await?;
+        if parts.status.is_success() {
+            return Ok((parts.status, parts.headers, body));
+        }
+        Err(refusal(parts.status, &parts.headers, &body))
+    }
+}
+
+/// Lambda's error: its code in a header, its words in JSON.
+fn refusal(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
+    let code = headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
+    // AWS appends a URL behind a colon for some services.
+    let code = code.and_then(|code| code.split(':').next()).unwrap_or(status.as_str()).to_owned();
+    let words: Option<Value> = serde_json::from_slice(body).ok();
+    let words = words.as_ref().and_then(|words| words.get("Message").or_else(|| words.get("message"))?.as_str());
+    let message = words.or(status.canonical_reason()).unwrap_or("refused").to_owned();
+    ClientError::Refused { status: status.as_u16(), code, message }
+}
+
+fn encode(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_given_is_sent() {
+        assert!(FunctionChange::default().fields().is_empty());
+        let change = FunctionChange { memory_mib: Some(256), ..FunctionChange::default() };
+        assert_eq!(Value::Object(change.fields()), json!({ "MemorySize": 256 }));
+    }
+
+    #[test]
+    fn lambdas_error_is_understood() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amzn-errortype", "ResourceNotFoundException:http://x".parse().unwrap());
+        let body = br#"{"Type":"User","Message":"Function not found: f"}"#;
+        let refused = refusal(StatusCode::NOT_FOUND, &headers, body);
+        assert!(refused.is_not_found());
+        assert_eq!(refused.to_string(), "Function not found: f (ResourceNotFoundException)");
+    }
+}

@@ -1,0 +1,427 @@
+//! Where settings come from: defaults, then the file, then the environment, then flags; the later wins.
+//!
+//! Each value keeps its origin, for `nigh config show` and for messages. Nothing here reads the process's
+//! environment: it is handed in.
+
+use std::path::{Path, PathBuf};
+
+use figment::error::Kind;
+use figment::providers::{Format, Serialized, Toml};
+use figment::value::{Dict, Map, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Settings;
+use crate::machine::Machine;
+
+/// Variables that begin with `NIGH_` and are no settings: they select what the command talks to.
+const NOT_SETTINGS: [&str; 3] = ["CONFIG", "PROFILE", "ENDPOINT"];
+/// Variables of tests begin so.
+const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
+/// The file of the whole machine.
+const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
+/// Names that are less alike than this (Jaro-Winkler) are not suggested.
+const ALIKE: f64 = 0.8;
+/// Never shown.
+const SECRETS: [&str; 1] = ["store.secret_key"];
+
+/// Why the settings cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// A name that is no setting.
+    #[error("{origin}: there is no setting {key}{hint}")]
+    Unknown {
+        /// Where it was found.
+        origin: String,
+        /// The name.
+        key: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// A value that is none for its setting.
+    #[error("{origin}: {key}: {why}")]
+    Value {
+        /// Where it was found.
+        origin: String,
+        /// The setting.
+        key: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A value that does not go with others.
+    #[error("setting {key}: {why}")]
+    Rule {
+        /// The setting.
+        key: String,
+        /// What is wrong, and how to mend it.
+        why: String,
+    },
+    /// The file cannot be read.
+    #[error("configuration file {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no place for the state.
+    #[error("no folder for Nigh's state is known: HOME is not set; name one with --state or NIGH_STATE")]
+    NoState,
+}
+
+/// A setting given on the command line.
+#[derive(Clone, Debug)]
+pub struct Flag {
+    /// The setting: `s3.listen`.
+    pub key: String,
+    /// Its value as text.
+    pub value: String,
+    /// The flag: `--s3-listen`.
+    pub flag: String,
+}
+
+/// What was set, and where.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    /// The file named by `--config`.
+    pub file: Option<PathBuf>,
+    /// The process's environment.
+    pub environment: Vec<(String, String)>,
+    /// The flags, the strongest last.
+    pub flags: Vec<Flag>,
+}
+
+/// A setting, its value and its origin, as `nigh config show` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The setting: `s3.listen`.
+    pub key: String,
+    /// Its value; stars for secrets.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+/// Settings that passed all checks.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The settings.
+    pub settings: Settings,
+    /// Each of them with its origin.
+    pub shown: Vec<Shown>,
+    /// The file that was read, if there was one.
+    pub file: Option<PathBuf>,
+}
+
+impl Layers {
+    /// The layers of this process: its environment, and what its command line gave.
+    #[must_use]
+    pub fn of_process(file: Option<PathBuf>, flags: Vec<Flag>) -> Self {
+        // A variable that is not text is none of ours, or its setting will be missed where it matters.
+        let environment =
+            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+        Self { file, environment, flags }
+    }
+
+    /// Puts the layers together and checks the whole.
+    ///
+    /// # Errors
+    /// The first setting that is unknown, illegal, or does not go with the others.
+    pub fn resolve(&self, machine: &Machine) -> Result<Configuration, ConfigError> {
+        let named_state = self.flag("state").or_else(|| self.variable("NIGH_STATE")).map(PathBuf::from);
+        let usual_state = match &named_state {
+            Some(state) => state.clone(),
+            None => self.usual_state().ok_or(ConfigError::NoState)?,
+        };
+        let file = self.find_file(&usual_state)?;
+        let upper = self.upper_layers(file.as_deref())?;
+        let state = match upper.find_value("state") {
+            Ok(value) => value.as_str().map(PathBuf::from).unwrap_or(usual_state),
+            Err(_) => usual_state,
+        };
+        let state = std::path::absolute(&state).unwrap_or(state);
+
+        let figment = Figment::from(Defaults(Settings::defaults(&state, machine))).merge(upper);
+        let mut settings: Settings = figment.extract_lossy().map_err(explain)?;
+        settings.state = state;
+        settings.check()?;
+        let shown = show(&figment);
+        Ok(Configuration { settings, shown, file })
+    }
+
+    fn flag(&self, key: &str) -> Option<&str> {
+        self.flags.iter().rev().find(|flag| flag.key == key).map(|flag| flag.value.as_str())
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Root keeps its state where services do, others at home (XDG Base Directory Specification).
+    fn usual_state(&self) -> Option<PathBuf> {
+        if rustix::process::geteuid().is_root() {
+            return Some(PathBuf::from("/var/lib/nigh"));
+        }
+        let base = self.variable("XDG_STATE_HOME").filter(|text| !text.is_empty()).map(PathBuf::from);
+        let home = || self.variable("HOME").map(|home| Path::new(home).join(".local/state"));
+        base.or_else(home).map(|base| base.join("nigh"))
+    }
+
+    fn find_file(&self, state: &Path) -> Result<Option<PathBuf>, ConfigError> {
+        let named = self.file.clone().or_else(|| self.variable("NIGH_CONFIG").map(PathBuf::from));
+        match named {
+            Some(path) => match path.metadata() {
+                Ok(_) => Ok(Some(path)),
+                Err(source) => Err(ConfigError::File { path, source }),
+            },
+            None => Ok([state.join("nigh.toml"), PathBuf::from(MACHINE_FILE)].into_iter().find(|path| path.exists())),
+        }
+    }
+
+    fn upper_layers(&self, file: Option<&Path>) -> Result<Figment, ConfigError> {
+        let mut figment = Figment::new();
+        if let Some(path) = file {
+            let text =
+                std::fs::read_to_string(path).map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+            // Read here rather than by figment, whose message for a file it cannot read names no reason.
+            let dict: Dict = Toml::from_str(&text).map_err(|error| ConfigError::Value {
+                origin: path.display().to_string(),
+                key: "TOML".to_owned(),
+                why: error.to_string().trim_end().replace('\n', "; "),
+            })?;
+            figment = figment.merge(Layer { metadata: Metadata::named(path.display().to_string()), dict });
+        }
+        for (variable, value) in &self.environment {
+            let Some(name) = variable.strip_prefix("NIGH_") else { continue };
+            if NOT_SETTINGS.contains(&name) || TEST_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                continue;
+            }
+            let key = name.to_ascii_lowercase().replace("__", ".");
+            figment = figment.merge(Layer::single(format!("variable {variable}"), &key, value));
+        }
+        for flag in &self.flags {
+            if SECRETS.contains(&flag.key.as_str()) {
+                let why =
+                    "a secret is not given on the command line, which others can read; use the file or a variable";
+                return Err(ConfigError::Rule { key: flag.key.clone(), why: why.to_owned() });
+            }
+            figment = figment.merge(Layer::single(format!("flag {}", flag.flag), &flag.key, &flag.value));
+        }
+        Ok(figment)
+    }
+}
+
+/// One layer: values of one origin.
+struct Layer {
+    metadata: Metadata,
+    dict: Dict,
+}
+
+impl Layer {
+    fn single(origin: String, key: &str, value: &str) -> Self {
+        let nested =
+            key.rsplit('.').fold(Value::from(value), |inner, part| Value::from(Dict::from([(part.to_owned(), inner)])));
+        Self { metadata: Metadata::named(origin), dict: nested.into_dict().unwrap_or_default() }
+    }
+}
+
+impl Provider for Layer {
+    fn metadata(&self) -> Metadata {
+        self.metadata.clone()
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Map::from([(Profile::Default, self.dict.clone())]))
+    }
+}
+
+struct Defaults(Settings);
+
+impl Provider for Defaults {
+    fn metadata(&self) -> Metadata {
+        Metadata::named("default")
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Serialized::defaults(&self.0).data()
+    }
+}
+
+/// figment's error as one line that names the setting, its origin and what may have been meant.
+fn explain(error: figment::Error) -> ConfigError {
+    let origin = error.metadata.as_ref().map_or_else(|| "settings".to_owned(), |metadata| metadata.name.to_string());
+    let mut path = error.path.clone();
+    match &error.kind {
+        Kind::UnknownField(name, known) => {
+            if path.last() != Some(name) {
+                path.push(name.clone());
+            }
+            let best = known
+                .iter()
+                .map(|known| (strsim::jaro_winkler(name, known), known))
+                .filter(|(alike, _)| *alike >= ALIKE)
+                .max_by(|a, b| a.0.total_cmp(&b.0));
+            let hint = match best {
+                Some((_, known)) => format!("; did you mean {known}?"),
+                None => format!("; here stand {}", known.join(", ")),
+            };
+            ConfigError::Unknown { origin, key: path.join("."), hint }
+        }
+        kind => ConfigError::Value { origin, key: path.join("."), why: kind.to_string() },
+    }
+}
+
+fn show(figment: &Figment) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let Ok(data) = figment.data() else { return shown };
+    for (_, dict) in data {
+        flatten("", &dict, figment, &mut shown);
+    }
+    shown
+}
+
+fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>) {
+    for (name, value) in dict {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        if let Value::Dict(_, inner) = value {
+            flatten(&key, inner, figment, shown);
+            continue;
+        }
+        let origin = figment.get_metadata(value.tag()).map_or_else(|| "default".to_owned(), |m| m.name.to_string());
+        let value = match value {
+            Value::Empty(..) => "(none)".to_owned(),
+            _ if SECRETS.contains(&key.as_str()) => "***".to_owned(),
+            value => plain(value),
+        };
+        shown.push(Shown { key, value, origin });
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(_, text) => text.clone(),
+        Value::Bool(_, flag) => flag.to_string(),
+        Value::Char(_, letter) => letter.to_string(),
+        Value::Num(_, number) => match (number.to_u128(), number.to_f64()) {
+            (Some(whole), _) => whole.to_string(),
+            (None, Some(real)) => real.to_string(),
+            (None, None) => format!("{number:?}"),
+        },
+        Value::Array(_, items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(", ")),
+        Value::Empty(..) => "(none)".to_owned(),
+        Value::Dict(_, inner) => {
+            let items: Vec<_> = inner.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
+            format!("{{{}}}", items.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::ByteSize;
+
+    use super::*;
+    use crate::config::Span;
+
+    fn machine() -> Machine {
+        Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() }
+    }
+
+    fn layers(file: Option<PathBuf>, variables: &[(&str, &str)], flags: &[(&str, &str)]) -> Layers {
+        let environment = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let flags = flags
+            .iter()
+            .map(|(key, value)| Flag { key: (*key).into(), value: (*value).into(), flag: format!("--{key}") })
+            .collect();
+        Layers { file, environment, flags }
+    }
+
+    fn origin_of<'a>(configuration: &'a Configuration, key: &str) -> (&'a str, &'a str) {
+        let shown = configuration.shown.iter().find(|shown| shown.key == key).unwrap();
+        (&shown.value, &shown.origin)
+    }
+
+    #[test]
+    fn the_later_layer_wins_and_each_value_knows_its_origin() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        std::fs::write(&file, "region = \"eu-west-3\"\n[cache]\nbytes = \"64 MiB\"\nobject_max = \"1 MiB\"\n").unwrap();
+        let configuration = layers(
+            Some(file.clone()),
+            &[("NIGH_STATE", "/s"), ("NIGH_CACHE__BYTES", "128 MiB"), ("NIGH_FUNCTIONS__SANDBOXES_MAX", "7")],
+            &[("functions.keep_alive", "5 s"), ("functions.trust_functions", "true")],
+        )
+        .resolve(&machine())
+        .unwrap();
+        let settings = &configuration.settings;
+        assert_eq!(settings.state, Path::new("/s"));
+        assert_eq!(settings.store.path, Path::new("/s/objects"));
+        assert_eq!(settings.cache.bytes, ByteSize::mib(128));
+        assert_eq!(settings.cache.object_max, ByteSize::mib(1));
+        assert_eq!(settings.functions.sandboxes_max, 7);
+        assert_eq!(settings.functions.keep_alive, Span::seconds(5));
+        assert_eq!(settings.functions.memory, ByteSize::gib(4));
+        assert!(settings.functions.trust_functions);
+        assert_eq!(origin_of(&configuration, "region"), ("eu-west-3", file.to_str().unwrap()));
+        assert_eq!(origin_of(&configuration, "cache.bytes"), ("128 MiB", "variable NIGH_CACHE__BYTES"));
+        assert_eq!(origin_of(&configuration, "functions.keep_alive"), ("5 s", "flag --functions.keep_alive"));
+        assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_one_that_was_meant() {
+        let refused = layers(None, &[("NIGH_STATE", "/s"), ("NIGH_FUNCTIONS__KEEPALIVE", "5 s")], &[]);
+        let message = refused.resolve(&machine()).unwrap_err().to_string();
+        assert!(
+            message.contains("NIGH_FUNCTIONS__KEEPALIVE") && message.contains("did you mean keep_alive?"),
+            "{message}"
+        );
+        let refused = layers(None, &[("NIGH_STATE", "/s"), ("NIGH_STORAGE__KIND", "s3")], &[]);
+        let message = refused.resolve(&machine()).unwrap_err().to_string();
+        assert!(message.contains("storage") && message.contains("store"), "{message}");
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_origin_and_the_way_to_write_it() {
+        let refused = layers(None, &[("NIGH_STATE", "/s"), ("NIGH_CACHE__BYTES", "64 MB")], &[]);
+        let message = refused.resolve(&machine()).unwrap_err().to_string();
+        assert!(message.contains("NIGH_CACHE__BYTES") && message.contains("cache.bytes"), "{message}");
+        assert!(message.contains("MiB"), "{message}");
+    }
+
+    #[test]
+    fn listening_beyond_loopback_must_be_asked_for() {
+        let open = [("s3.listen", "0.0.0.0:9400")];
+        let refused = layers(None, &[("NIGH_STATE", "/s")], &open).resolve(&machine()).unwrap_err();
+        assert!(refused.to_string().contains("allow_remote"), "{refused}");
+        assert!(
+            layers(None, &[("NIGH_STATE", "/s"), ("NIGH_ALLOW_REMOTE", "true")], &open).resolve(&machine()).is_ok()
+        );
+    }
+
+    #[test]
+    fn a_secret_is_taken_from_a_variable_never_from_a_flag_and_never_shown() {
+        let variables = [
+            ("NIGH_STATE", "/s"),
+            ("NIGH_STORE__KIND", "s3"),
+            ("NIGH_STORE__ENDPOINT", "http://127.0.0.1:1"),
+            ("NIGH_STORE__ACCESS_KEY", "123"),
+            ("NIGH_STORE__SECRET_KEY", "4567890"),
+        ];
+        let configuration = layers(None, &variables, &[]).resolve(&machine()).unwrap();
+        assert_eq!(configuration.settings.store.secret_key.as_ref().unwrap().reveal(), "4567890");
+        assert_eq!(origin_of(&configuration, "store.secret_key").0, "***");
+        assert!(!format!("{configuration:?}").contains("4567890"));
+        assert!(layers(None, &variables, &[("store.secret_key", "x")]).resolve(&machine()).is_err());
+    }
+
+    #[test]
+    fn a_named_file_must_exist_and_an_s3_store_must_be_complete() {
+        let missing = layers(Some("/nowhere/nigh.toml".into()), &[("NIGH_STATE", "/s")], &[]);
+        assert!(matches!(missing.resolve(&machine()), Err(ConfigError::File { .. })));
+        let half = layers(None, &[("NIGH_STATE", "/s"), ("NIGH_STORE__KIND", "s3")], &[]);
+        assert!(matches!(half.resolve(&machine()), Err(ConfigError::Rule { key, .. }) if key == "store.endpoint"));
+    }
+}

@@ -1,0 +1,290 @@
+//! What may be set, its units and its defaults.
+//!
+//! A value comes from, weakest first: the default, the configuration file, a `NIGH_*` variable, a flag (`layers`).
+//! Names here are the names in the file; in a variable two underscores stand between section and name:
+//! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, spans of time `600 s`.
+
+mod layers;
+mod span;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use nigh_terms::{ByteSize, Namespace, SecretKey};
+use serde::{Deserialize, Serialize};
+
+pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
+pub use span::{ParseSpanError, Span};
+
+use crate::machine::Machine;
+
+/// All settings of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The folder that holds everything Nigh keeps on this machine.
+    pub state: PathBuf,
+    /// The stable name of this machine.
+    pub node: String,
+    /// The tenant made at the first start.
+    pub namespace: Namespace,
+    /// The AWS region that clients and functions see.
+    pub region: String,
+    /// Listen on addresses beyond loopback, if one is set.
+    pub allow_remote: bool,
+    /// How long running requests and invocations may take to end after the first signal.
+    pub drain: Span,
+    /// The S3 door.
+    pub s3: S3Settings,
+    /// The Lambda door.
+    pub lambda: LambdaSettings,
+    /// The memory kept for objects.
+    pub cache: CacheSettings,
+    /// The system of record.
+    pub store: StoreSettings,
+    /// Functions and their sandboxes.
+    pub functions: FunctionSettings,
+    /// The records of what ran.
+    pub activations: ActivationSettings,
+    /// What Nigh prints.
+    pub log: LogSettings,
+}
+
+/// The S3 door.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct S3Settings {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Its Unix socket.
+    pub socket: PathBuf,
+    /// The largest object it takes.
+    pub object_max: ByteSize,
+    /// Connections at a time; further ones wait to be accepted.
+    pub connections_max: usize,
+}
+
+/// The Lambda door.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LambdaSettings {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+/// The memory kept for objects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSettings {
+    /// What all cached objects together may take.
+    pub bytes: ByteSize,
+    /// Larger objects are not cached (OFC keeps objects of up to 10 MB).
+    pub object_max: ByteSize,
+}
+
+/// Which system of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// A folder of this machine.
+    Directory,
+    /// An S3 service: Swift's s3api, MinIO, AWS.
+    S3,
+}
+
+/// The system of record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreSettings {
+    /// Which one; the settings below say for which kind they are.
+    pub kind: StoreKind,
+    /// directory: the folder.
+    pub path: PathBuf,
+    /// s3: its URL.
+    pub endpoint: Option<String>,
+    /// s3: its region.
+    pub region: String,
+    /// s3: the public half of the key.
+    pub access_key: Option<String>,
+    /// s3: the secret half; by file or variable only, since other users can read a command line.
+    pub secret_key: Option<SecretKey>,
+    /// s3: stands before each bucket's name there.
+    pub bucket_prefix: String,
+    /// s3: requests under way at a time.
+    pub concurrency: usize,
+    /// s3: how long one request may take without a byte.
+    pub timeout: Span,
+}
+
+/// Functions and their sandboxes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionSettings {
+    /// What all sandboxes together may book.
+    pub memory: ByteSize,
+    /// How many sandboxes there may be.
+    pub sandboxes_max: usize,
+    /// How long an idle sandbox is kept.
+    pub keep_alive: Span,
+    /// How long after its answer a sandbox is frozen.
+    pub freeze_grace: Span,
+    /// How long an invocation may wait for memory or a sandbox.
+    pub queue: Span,
+    /// How many invocations may wait.
+    pub queue_max: usize,
+    /// The interpreter of `python3.x` functions; its packages must have `awslambdaric`.
+    pub python: PathBuf,
+    /// Further folders that functions may read, at the same path; in a variable separated by `:`.
+    pub runtime_folders: Folders,
+    /// Run functions though they cannot be kept apart from this machine's files.
+    pub trust_functions: bool,
+    /// As root: the first of the user ids that sandboxes run under.
+    pub uid_base: u32,
+    /// The program that becomes a sandbox's first process; beside `nigh` if absent.
+    pub sandbox_program: Option<PathBuf>,
+}
+
+/// The records of what ran.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActivationSettings {
+    /// How many are kept; the oldest goes first.
+    pub records_max: u64,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What Nigh prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogSettings {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter of tracing-subscriber's `EnvFilter`.
+    pub level: String,
+    /// How lines look.
+    pub format: LogFormat,
+}
+
+/// A list of folders: a list in the file, or one text with `:` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Folders(pub Vec<PathBuf>);
+
+impl<'de> Deserialize<'de> for Folders {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            List(Vec<PathBuf>),
+            Text(String),
+        }
+        Ok(Self(match Form::deserialize(deserializer)? {
+            Form::List(list) => list,
+            Form::Text(text) => text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect(),
+        }))
+    }
+}
+
+impl Settings {
+    /// What holds where nothing is set: a quarter of this machine's memory caches objects, half of it is for
+    /// sandboxes, the rest for Nigh and the system.
+    #[must_use]
+    pub fn defaults(state: &Path, machine: &Machine) -> Self {
+        let loopback = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Self {
+            state: state.to_owned(),
+            node: machine.hostname.clone(),
+            namespace: default_namespace(),
+            region: "us-east-1".to_owned(),
+            allow_remote: false,
+            drain: Span::seconds(30),
+            s3: S3Settings {
+                listen: loopback(9400),
+                socket: state.join("s3.sock"),
+                object_max: ByteSize::gib(5),
+                connections_max: 1024,
+            },
+            lambda: LambdaSettings { listen: loopback(9401) },
+            cache: CacheSettings { bytes: ByteSize(machine.memory.bytes() / 4), object_max: ByteSize::mib(10) },
+            store: StoreSettings {
+                kind: StoreKind::Directory,
+                path: state.join("objects"),
+                endpoint: None,
+                region: "us-east-1".to_owned(),
+                access_key: None,
+                secret_key: None,
+                bucket_prefix: String::new(),
+                concurrency: 64,
+                timeout: Span::seconds(60),
+            },
+            functions: FunctionSettings {
+                memory: ByteSize(machine.memory.bytes() / 2),
+                sandboxes_max: 256,
+                keep_alive: Span::seconds(600),
+                freeze_grace: Span::millis(50),
+                queue: Span::seconds(10),
+                queue_max: 1000,
+                python: machine.python.clone(),
+                runtime_folders: Folders::default(),
+                trust_functions: false,
+                uid_base: 2_000_000_000,
+                sandbox_program: None,
+            },
+            activations: ActivationSettings { records_max: 100_000 },
+            log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
+        }
+    }
+
+    /// What single values cannot say of themselves.
+    ///
+    /// # Errors
+    /// The first rule that is broken, and how to mend it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let broken = |key: &str, why: String| Err(ConfigError::Rule { key: key.to_owned(), why });
+        for (key, address) in [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen)] {
+            if !address.ip().is_loopback() && !self.allow_remote {
+                return broken(key, format!("{address} is beyond loopback; set allow_remote = true if that is meant"));
+            }
+        }
+        if self.cache.object_max > self.cache.bytes {
+            return broken("cache.object_max", format!("{} is more than cache.bytes", self.cache.object_max));
+        }
+        if self.functions.sandboxes_max == 0 {
+            return broken("functions.sandboxes_max", "at least one sandbox is needed".to_owned());
+        }
+        if self.s3.connections_max == 0 {
+            return broken("s3.connections_max", "at least one connection is needed".to_owned());
+        }
+        if self.activations.records_max == 0 {
+            return broken("activations.records_max", "at least one record is needed".to_owned());
+        }
+        if self.store.kind == StoreKind::S3 {
+            if self.store.endpoint.is_none() {
+                return broken("store.endpoint", "store.kind = \"s3\" needs the URL of the service".to_owned());
+            }
+            if self.store.access_key.is_none() || self.store.secret_key.is_none() {
+                return broken(
+                    "store.access_key",
+                    "store.kind = \"s3\" needs access_key, and secret_key in the file or NIGH_STORE__SECRET_KEY"
+                        .to_owned(),
+                );
+            }
+            if self.store.concurrency == 0 {
+                return broken("store.concurrency", "at least one request must be allowed".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the text is constant and follows the rule")]
+fn default_namespace() -> Namespace {
+    Namespace::new("default").expect("a legal name")
+}

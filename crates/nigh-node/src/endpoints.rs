@@ -1,0 +1,109 @@
+//! Where a running node listens, as it tells the command and scripts: `endpoints.json` in the state folder.
+
+use std::path::PathBuf;
+
+use nigh_terms::Namespace;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::state_folder::{StateFolderError, StatePaths, write_private};
+
+/// Where a node listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    /// The node's process.
+    pub pid: u32,
+    /// The S3 door: `http://127.0.0.1:9400`.
+    pub s3: String,
+    /// The S3 door's Unix socket.
+    pub s3_socket: PathBuf,
+    /// The Lambda door.
+    pub lambda: String,
+    /// The admin API's Unix socket.
+    pub admin_socket: PathBuf,
+    /// The region to sign for.
+    pub region: String,
+    /// The tenant made at the first start.
+    pub namespace: Namespace,
+}
+
+/// Why it is not known where a node listens.
+#[derive(Debug, Error)]
+pub enum EndpointsError {
+    /// None runs.
+    #[error("no Nigh is running at {0}; start one with `nigh up`")]
+    NotRunning(PathBuf),
+    /// The file cannot be read.
+    #[error("{path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Endpoints {
+    /// Tells where this node listens.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn write(&self, paths: &StatePaths) -> Result<(), StateFolderError> {
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| StateFolderError::Io { path: paths.endpoints(), source: error.into() })?;
+        write_private(&paths.endpoints(), &text)
+    }
+
+    /// Where the node at `paths` listens, if its process lives.
+    ///
+    /// # Errors
+    /// If none runs there.
+    pub fn read(paths: &StatePaths) -> Result<Self, EndpointsError> {
+        let path = paths.endpoints();
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(EndpointsError::NotRunning(paths.root().to_owned()));
+            }
+            Err(error) => return Err(EndpointsError::Unreadable { path, reason: error.to_string() }),
+        };
+        let endpoints: Self = serde_json::from_slice(&text)
+            .map_err(|error| EndpointsError::Unreadable { path, reason: error.to_string() })?;
+        if endpoints.lives() { Ok(endpoints) } else { Err(EndpointsError::NotRunning(paths.root().to_owned())) }
+    }
+
+    /// A killed node leaves its file behind, but nobody listens on its admin socket.
+    fn lives(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(&self.admin_socket).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_died_is_not_taken_for_a_running_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = StatePaths::new(folder.path());
+        assert!(matches!(Endpoints::read(&paths), Err(EndpointsError::NotRunning(_))));
+        let listener = std::os::unix::net::UnixListener::bind(paths.admin_socket()).unwrap();
+        let endpoints = Endpoints {
+            pid: 1,
+            s3: "http://127.0.0.1:1".to_owned(),
+            s3_socket: folder.path().join("s3.sock"),
+            lambda: "http://127.0.0.1:2".to_owned(),
+            admin_socket: paths.admin_socket(),
+            region: "us-east-1".to_owned(),
+            namespace: Namespace::new("default").unwrap(),
+        };
+        endpoints.write(&paths).unwrap();
+        assert_eq!(Endpoints::read(&paths).unwrap(), endpoints);
+        drop(listener);
+        // Gone as after a restart of the machine. (That the socket file alone is not enough cannot be shown here: a
+        // process that another test starts just now may hold a copy of the listener until it runs its program.)
+        std::fs::remove_file(paths.admin_socket()).unwrap();
+        let message = Endpoints::read(&paths).unwrap_err().to_string();
+        assert!(message.contains("nigh up"), "{message}");
+    }
+}

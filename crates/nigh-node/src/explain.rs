@@ -1,0 +1,228 @@
+//! Why an invocation took as long as it did: its record, laid out on one line of time. Pure.
+//!
+//! Time counts from when the invocation was asked for: waiting for a place, initialising a new sandbox, then the
+//! handler with each of its data calls. Phases are OFC's extract, transform and load (section 2.1).
+
+use nigh_faas::activation::{Activation, DataCallRecord, Outcome, Phases};
+use serde::{Deserialize, Serialize};
+
+/// What an interval of time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// Waiting for memory or a sandbox.
+    Wait,
+    /// Making and initialising a sandbox.
+    Init,
+    /// The handler.
+    Run,
+    /// A data call that reads.
+    Read,
+    /// A data call that writes.
+    Write,
+}
+
+/// An interval of the invocation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// What it was spent on.
+    pub kind: StepKind,
+    /// Microseconds from the asking to its begin.
+    pub at_us: u64,
+    /// Its length in microseconds.
+    pub took_us: u64,
+    /// In words: the object and how it was served.
+    pub what: String,
+    /// Bytes given or taken.
+    pub bytes: u64,
+}
+
+/// Shares of the handler's time, in percent; they add up to 100 unless it took none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// Reading inputs.
+    pub extract: f64,
+    /// Computing.
+    pub transform: f64,
+    /// Writing outputs.
+    pub load: f64,
+}
+
+/// An invocation, explained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Its record.
+    pub activation: Activation,
+    /// From the asking to the answer, in microseconds.
+    pub total_us: u64,
+    /// The intervals, by their begin.
+    pub steps: Vec<Step>,
+    /// Where the handler's time went.
+    pub shares: Shares,
+    /// Of the reads, the percentage served from memory; none if nothing was read.
+    pub hit_percent: Option<f64>,
+    /// The percentage of the booked memory that was used at most, where it can be measured.
+    pub memory_percent: Option<f64>,
+}
+
+/// Lays `activation` out.
+#[must_use]
+pub fn explain(activation: Activation) -> Explanation {
+    let handler_at = activation.wait_us + activation.init_us;
+    let mut steps = Vec::new();
+    let mut add = |kind, at_us, took_us, what: String, bytes| steps.push(Step { kind, at_us, took_us, what, bytes });
+    if activation.wait_us > 0 {
+        add(StepKind::Wait, 0, activation.wait_us, "waiting for a sandbox".to_owned(), 0);
+    }
+    if activation.init_us > 0 {
+        add(StepKind::Init, activation.wait_us, activation.init_us, "making and initialising a sandbox".to_owned(), 0);
+    }
+    for call in &activation.init_data_calls {
+        add(kind_of(call), activation.wait_us + call.began_us, call.took_us, words(call), call.bytes);
+    }
+    add(StepKind::Run, handler_at, activation.duration_us, outcome_words(&activation.outcome), 0);
+    for call in &activation.data_calls {
+        add(kind_of(call), handler_at + call.began_us, call.took_us, words(call), call.bytes);
+    }
+    // Stable: what begins at the same time stays in the order above, the outer before the inner.
+    steps.sort_by_key(|step| step.at_us);
+
+    let reads = activation.hits + activation.misses;
+    let hit_percent = (reads > 0).then(|| percent(activation.hits, reads));
+    let memory_percent = activation
+        .peak_memory
+        .filter(|_| activation.booked.bytes() > 0)
+        .map(|peak| percent(peak.bytes(), activation.booked.bytes()));
+    Explanation {
+        total_us: handler_at + activation.duration_us,
+        steps,
+        shares: shares(&activation.phases),
+        hit_percent,
+        memory_percent,
+        activation,
+    }
+}
+
+/// How `outcome` reads.
+#[must_use]
+pub fn outcome_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Answered => "answered".to_owned(),
+        Outcome::HandlerError { error_type, message } => format!("handler raised {error_type}: {message}"),
+        Outcome::InitError { error_type, message } => format!("could not initialise: {error_type}: {message}"),
+        Outcome::TimedOut => "timed out".to_owned(),
+        Outcome::OutOfMemory => "out of memory".to_owned(),
+        Outcome::Crashed { reason } => format!("crashed: {reason}"),
+    }
+}
+
+fn kind_of(call: &DataCallRecord) -> StepKind {
+    if matches!(call.served.as_str(), "write" | "delete") { StepKind::Write } else { StepKind::Read }
+}
+
+fn words(call: &DataCallRecord) -> String {
+    match &call.key {
+        Some(key) => format!("{} {}/{key}", call.served, call.bucket),
+        None => format!("{} {}", call.served, call.bucket),
+    }
+}
+
+/// The shares of `phases`.
+#[must_use]
+pub fn shares(phases: &Phases) -> Shares {
+    let total = phases.extract_us + phases.transform_us + phases.load_us;
+    if total == 0 {
+        return Shares::default();
+    }
+    Shares {
+        extract: percent(phases.extract_us, total),
+        transform: percent(phases.transform_us, total),
+        load: percent(phases.load_us, total),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole as f64
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
+
+    use super::*;
+
+    /// A cold invocation that reads one object, computes, and writes one.
+    pub(crate) fn activation() -> Activation {
+        let call = |served: &str, began_us, took_us| DataCallRecord {
+            served: served.to_owned(),
+            bucket: "pictures".to_owned(),
+            key: Some("a.png".to_owned()),
+            bytes: 1000,
+            began_us,
+            took_us,
+        };
+        Activation {
+            id: InvocationId::now(),
+            namespace: Namespace::new("default").unwrap(),
+            function: FunctionName::new("blur").unwrap(),
+            code_sha256: "code".to_owned(),
+            sandbox: None,
+            cold: true,
+            start: Timestamp(1),
+            wait_us: 10,
+            init_us: 90,
+            init_data_calls: Vec::new(),
+            duration_us: 400,
+            phases: Phases { extract_us: 100, transform_us: 200, load_us: 100 },
+            data_calls: vec![call("write", 300, 100), call("hit", 0, 100)],
+            data_calls_omitted: 0,
+            hits: 1,
+            misses: 0,
+            booked: ByteSize::mib(256),
+            granted: ByteSize::mib(256),
+            peak_memory: Some(ByteSize::mib(64)),
+            outcome: Outcome::Answered,
+            notes: vec!["features: 2".to_owned()],
+            placement: "cold".to_owned(),
+            token: Token::empty(),
+            log: String::new(),
+            log_omitted: 0,
+        }
+    }
+
+    #[test]
+    fn the_steps_stand_in_the_order_of_time_and_end_with_the_answer() {
+        let explained = explain(activation());
+        let order: Vec<_> = explained.steps.iter().map(|step| (step.kind, step.at_us)).collect();
+        assert_eq!(
+            order,
+            [
+                (StepKind::Wait, 0),
+                (StepKind::Init, 10),
+                (StepKind::Run, 100),
+                (StepKind::Read, 100),
+                (StepKind::Write, 400),
+            ]
+        );
+        assert_eq!(explained.total_us, 500);
+        assert!(explained.steps.iter().all(|step| step.at_us + step.took_us <= explained.total_us));
+        assert_eq!(explained.shares, Shares { extract: 25.0, transform: 50.0, load: 25.0 });
+        assert_eq!(explained.hit_percent, Some(100.0));
+        assert_eq!(explained.memory_percent, Some(25.0));
+    }
+
+    #[test]
+    fn nothing_read_and_no_time_taken_divide_nothing_by_nothing() {
+        let empty = Activation {
+            duration_us: 0,
+            phases: Phases::default(),
+            data_calls: Vec::new(),
+            hits: 0,
+            peak_memory: None,
+            ..activation()
+        };
+        let explained = explain(empty);
+        assert_eq!(explained.shares, Shares::default());
+        assert_eq!((explained.hit_percent, explained.memory_percent), (None, None));
+    }
+}

@@ -1,0 +1,480 @@
+//! One node: everything wired together, started in order, ended in order.
+//!
+//! Start: state folder (locked), registry, a new incarnation, keys, sandbox engine (what an earlier life left is swept
+//! away), store, object memory, functions, doors. `endpoints.json` is written last: whoever reads it finds open doors.
+//! End: the doors take nothing new, running invocations and requests get `drain` to finish, records are flushed.
+//! A kill at any point needs nothing but a restart: what was acknowledged is in the store and the registry.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_engine::{
+    AccessKeys, LocalMembership, LocalRegistry, Membership, RecordLog, Registry, RegistryError, Retention, StateError,
+    StateFile, WriteThrough,
+};
+use nigh_faas::activation_log::ActivationLog;
+use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
+use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
+use nigh_faas::keep_alive::KeepAlive;
+use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_faas::phase_accountant::PhaseAccountant;
+use nigh_faas::runtime_catalog::RuntimeCatalog;
+use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
+use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::{SandboxEngine, SandboxError};
+use nigh_faas::sandbox_pool::PoolLimits;
+use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory};
+use nigh_s3::{DoorLimits, S3Door};
+use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timestamp};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin;
+use crate::config::{Configuration, Settings, Shown};
+use crate::credentials::{self, Credentials};
+use crate::data_door::SandboxDataDoor;
+use crate::endpoints::Endpoints;
+use crate::python;
+use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
+use crate::status::{CacheStatus, Level, SandboxStatus, Status};
+use crate::store::{self, StoreOpenError};
+use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
+
+/// Data calls listed in one activation record; further ones are counted only.
+const DATA_CALLS_MAX: usize = 1000;
+/// How often histograms are folded.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// User ids set aside for sandboxes, from `functions.uid_base` on.
+const UIDS: u32 = 32_768;
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each source says what happened")]
+pub enum NodeError {
+    #[error(transparent)]
+    StateFolder(#[from] StateFolderError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Store(#[from] StoreOpenError),
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+    #[error(transparent)]
+    Functions(#[from] FunctionStoreError),
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
+    Bind { setting: &'static str, flag: &'static str, address: SocketAddr, source: std::io::Error },
+    #[error("{what}: {source}")]
+    Io { what: &'static str, source: std::io::Error },
+}
+
+/// What a running node shows of itself.
+struct Running {
+    settings: Settings,
+    shown: Vec<Shown>,
+    membership: LocalMembership,
+    started: Timestamp,
+    clock: Arc<SystemClock>,
+    endpoints: Endpoints,
+    levels: Vec<Level>,
+    telemetry: Telemetry,
+    records: RecordLog,
+    activations: ActivationLog,
+    memory: ObjectMemory,
+    functions: FunctionStore,
+    invoker: Arc<Invoker>,
+    stop: CancellationToken,
+}
+
+/// A running node. It ends by `stop`; if it is dropped instead, as by a kill, the next start tidies up.
+pub struct Node {
+    running: Arc<Running>,
+    doors: CancellationToken,
+    tasks: TaskTracker,
+    first_key: Option<Credentials>,
+    state: StateFolder,
+}
+
+/// The listeners of a node, bound before anything is told to anybody.
+struct Listeners {
+    s3: TcpListener,
+    s3_unix: tokio::net::UnixListener,
+    lambda: TcpListener,
+    admin: tokio::net::UnixListener,
+}
+
+impl Node {
+    /// Starts a node. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The first thing that is missing, and what mends it.
+    pub async fn start(configuration: Configuration) -> Result<Self, NodeError> {
+        let Configuration { settings, shown, .. } = configuration;
+        raise_file_limit();
+        let state = StateFolder::take(&settings.state)?;
+        let paths = state.paths().clone();
+        // Nobody shall find the doors of an earlier life.
+        remove_if_there(&paths.endpoints())?;
+        let telemetry = Telemetry::install()?;
+        let clock = Arc::new(SystemClock::new());
+        let started = clock.wall();
+
+        let database = StateFile::open(&paths.database())?;
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(database.clone()));
+        let membership = LocalMembership::join(NodeId(settings.node.clone()), &*registry).await?;
+        let keys = AccessKeys::load(&*registry).await?;
+        let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
+
+        let engine = sandbox_engine(&settings, &paths.instance()).await?;
+        let swept = engine.sweep().await?;
+        if swept > 0 {
+            tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
+        }
+        let mut levels = vec![Level { name: "isolation".to_owned(), on: true, detail: engine.isolation() }];
+        let (python_level, pythons) = pythons(&settings).await;
+        levels.push(python_level);
+
+        let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
+        let (store, store_level) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
+        levels.push(store_level);
+        levels.push(Level {
+            name: "cache".to_owned(),
+            on: settings.cache.bytes > ByteSize::ZERO,
+            detail: format!("{} of memory for objects of up to {}", settings.cache.bytes, settings.cache.object_max),
+        });
+        // The incarnation grows at every start, as a new home's epoch must.
+        let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
+        let memory = ObjectMemory::open(
+            store,
+            ledger,
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            vec![Arc::clone(&accountant) as Arc<dyn nigh_objects::ObjectObserver>],
+            paths.spool(),
+            MemoryLimits {
+                cache: settings.cache.bytes,
+                cached_object: settings.cache.object_max,
+                object: settings.s3.object_max,
+            },
+        )
+        .await?;
+        let functions = FunctionStore::open(
+            Arc::clone(&registry),
+            &paths.functions(),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            FunctionLimits::default(),
+        )
+        .await?;
+
+        let retention = Retention { records_max: settings.activations.records_max };
+        let records = RecordLog::open(database, retention)
+            .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
+        let activations = ActivationLog::new(records.clone());
+        let door_limits = DoorLimits {
+            connections: settings.s3.connections_max,
+            drain: settings.drain.duration(),
+            ..DoorLimits::default()
+        };
+        let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits);
+        let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
+        let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
+        let invoker = Arc::new(Invoker::new(
+            InvokerParts {
+                functions: Arc::new(functions.clone()),
+                engine,
+                data_door: Arc::new(SandboxDataDoor(s3.clone())),
+                keys: keys.clone(),
+                accountant,
+                activations: activations.clone(),
+                hooks: Vec::new(),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                node: membership.node().clone(),
+                incarnation: membership.incarnation(),
+            },
+            invoker_settings(&settings, runtime),
+        ));
+        let lambda = Arc::new(LambdaDoor::new(
+            LambdaDoorParts {
+                functions: functions.clone(),
+                invoke: Arc::clone(&invoker) as Arc<dyn nigh_faas::invocation::Invoke>,
+                keys,
+                objects: Arc::new(memory.clone()),
+                catalog,
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            },
+            LambdaDoorSettings { region: settings.region.clone(), concurrency: settings.functions.sandboxes_max },
+        ));
+
+        let listeners = Listeners::bind(&settings, &paths.admin_socket()).await?;
+        let endpoints = listeners.endpoints(&settings, &paths.admin_socket())?;
+        let (stop, doors, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let running = Arc::new(Running {
+            settings,
+            shown,
+            membership,
+            started,
+            clock,
+            endpoints,
+            levels,
+            telemetry,
+            records,
+            activations,
+            memory,
+            functions,
+            invoker,
+            stop,
+        });
+        tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
+        tasks.spawn(s3.serve_unix(listeners.s3_unix, doors.clone()));
+        tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
+        tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
+        tasks.spawn(upkeep(running.telemetry.clone(), doors.clone()));
+        tasks.close();
+        running.endpoints.write(&paths)?;
+        Ok(Self { running, doors, tasks, first_key, state })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.running.endpoints
+    }
+
+    /// What works here, and what does not.
+    #[must_use]
+    pub fn levels(&self) -> &[Level] {
+        &self.running.levels
+    }
+
+    /// The key that this start made, if it was the first: to be shown once.
+    #[must_use]
+    pub const fn first_key(&self) -> Option<&Credentials> {
+        self.first_key.as_ref()
+    }
+
+    /// Cancelled when the node was asked to end through its admin API.
+    #[must_use]
+    pub fn stop_requested(&self) -> &CancellationToken {
+        &self.running.stop
+    }
+
+    /// Takes nothing new, lets what runs finish for the time set, ends what then still runs, and writes what waits.
+    pub async fn stop(self) {
+        let drain = self.running.settings.drain.duration();
+        if let Err(error) = remove_if_there(&self.state.paths().endpoints()) {
+            tracing::warn!(%error, "the doors are closing and their file still stands");
+        }
+        self.doors.cancel();
+        // Before the doors have closed: their last requests wait for invocations.
+        self.running.invoker.drain(drain).await;
+        self.running.stop.cancel();
+        if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
+            tracing::warn!("requests still ran after the time to drain; their connections are cut");
+        }
+        self.running.records.flush().await;
+        for socket in [&self.running.endpoints.admin_socket, &self.running.endpoints.s3_socket] {
+            if let Err(error) = remove_if_there(socket) {
+                tracing::warn!(%error, "a socket is left behind; the next start replaces it");
+            }
+        }
+    }
+}
+
+impl Listeners {
+    async fn bind(settings: &Settings, admin: &Path) -> Result<Self, NodeError> {
+        let tcp = async |setting, flag, address| {
+            TcpListener::bind(address).await.map_err(|source| NodeError::Bind { setting, flag, address, source })
+        };
+        Ok(Self {
+            s3: tcp("s3.listen", "s3-listen", settings.s3.listen).await?,
+            s3_unix: bind_socket(&settings.s3.socket)?,
+            lambda: tcp("lambda.listen", "lambda-listen", settings.lambda.listen).await?,
+            admin: bind_socket(admin)?,
+        })
+    }
+
+    fn endpoints(&self, settings: &Settings, admin: &Path) -> Result<Endpoints, NodeError> {
+        let url = |listener: &TcpListener| {
+            let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
+            // Who listens everywhere is reached at loopback.
+            let reachable = match bound {
+                SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
+                SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+                    SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
+                }
+                other => other,
+            };
+            Ok::<_, NodeError>(format!("http://{reachable}"))
+        };
+        Ok(Endpoints {
+            pid: std::process::id(),
+            s3: url(&self.s3)?,
+            s3_socket: settings.s3.socket.clone(),
+            lambda: url(&self.lambda)?,
+            admin_socket: admin.to_owned(),
+            region: settings.region.clone(),
+            namespace: settings.namespace.clone(),
+        })
+    }
+}
+
+impl admin::Shows for Running {
+    fn status(&self) -> Status {
+        let usage = self.memory.usage();
+        let pool = self.invoker.in_use();
+        Status {
+            node: self.settings.node.clone(),
+            incarnation: self.membership.incarnation().0,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: self.started.rfc3339(),
+            uptime_s: self.clock.wall().millis().saturating_sub(self.started.millis()) / 1000,
+            endpoints: self.endpoints.clone(),
+            levels: self.levels.clone(),
+            functions: self.functions.totals(&self.settings.namespace).0,
+            cache: CacheStatus {
+                budget: usage.budget,
+                kept: usage.kept,
+                objects: usage.objects,
+                hits: usage.hits,
+                misses: usage.misses,
+                past: usage.past,
+                writes: usage.writes,
+                evictions: usage.evictions,
+            },
+            sandboxes: SandboxStatus {
+                alive: pool.sandboxes,
+                idle: pool.idle,
+                max: self.settings.functions.sandboxes_max,
+                booked: pool.booked,
+                memory: self.settings.functions.memory,
+                running: pool.running,
+                waiting: pool.waiting,
+            },
+            resident: ByteSize(ProcessUse::now().resident_bytes),
+            records_dropped: self.records.dropped(),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let pool = self.invoker.in_use();
+        self.telemetry.render(&[
+            ("nigh_sandboxes_booked_bytes", pool.booked.bytes() as f64),
+            ("nigh_invocations_running", pool.running as f64),
+            ("nigh_invocations_waiting", pool.waiting as f64),
+            ("nigh_activation_records_dropped_total", self.records.dropped() as f64),
+        ])
+    }
+
+    fn config(&self) -> &[Shown] {
+        &self.shown
+    }
+
+    fn activations(&self) -> &ActivationLog {
+        &self.activations
+    }
+
+    fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+}
+
+/// Connections, segments and cgroup files take a descriptor each; the soft limit of 1024 is for `select`.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%errno, current = ?limit.current, "the limit of open files cannot be raised");
+    }
+}
+
+fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(StateFolderError::Io { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The key of the first namespace, made if it has none; the file always holds it, whatever a crash left undone.
+async fn keep_credentials(
+    keys: &AccessKeys,
+    registry: &dyn Registry,
+    namespace: &Namespace,
+    file: &Path,
+) -> Result<Option<Credentials>, NodeError> {
+    let held = |id| {
+        let secret_key = keys.secret(&id)?;
+        Some(Credentials { profile: namespace.as_str().to_owned(), access_key: id, secret_key })
+    };
+    if let Some(known) = keys.of_namespace(namespace).into_iter().next().and_then(held) {
+        if credentials::read(file, &known.profile).ok().as_ref() != Some(&known) {
+            credentials::write(file, &[known])?;
+        }
+        return Ok(None);
+    }
+    let (access_key, secret_key) = keys.issue(registry, namespace).await?;
+    let first = Credentials { profile: namespace.as_str().to_owned(), access_key, secret_key };
+    credentials::write(file, std::slice::from_ref(&first))?;
+    Ok(Some(first))
+}
+
+async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<ProcessEngine>, SandboxError> {
+    let first = settings.functions.uid_base;
+    let process = ProcessSettings {
+        init: settings.functions.sandbox_program.clone(),
+        uids: first..first.saturating_add(UIDS),
+        trust_functions: settings.functions.trust_functions,
+        ..ProcessSettings::new(instance, &settings.state)
+    };
+    Ok(Arc::new(ProcessEngine::new(process).await?))
+}
+
+/// The interpreters, and what to say of them.
+async fn pythons(settings: &Settings) -> (Level, Vec<PythonRuntime>) {
+    let name = "python".to_owned();
+    match python::probe(&settings.functions.python, &settings.functions.runtime_folders.0).await {
+        Ok(found) => {
+            let detail = format!("python3.{} at {}", found.minor, found.interpreter.display());
+            (Level { name, on: true, detail }, vec![found])
+        }
+        Err(error) => (Level { name, on: false, detail: error.to_string() }, Vec::new()),
+    }
+}
+
+fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSettings {
+    let functions = &settings.functions;
+    InvokerSettings {
+        limits: PoolLimits {
+            sandboxes_max: functions.sandboxes_max,
+            memory_max: functions.memory,
+            // Each takes a sandbox of its own.
+            invocations_max: functions.sandboxes_max,
+            waiting_max: functions.queue_max,
+        },
+        queue_wait: functions.queue.duration(),
+        keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
+        freeze_grace: functions.freeze_grace.duration(),
+        ..InvokerSettings::new(runtime, functions.memory)
+    }
+}
+
+async fn upkeep(telemetry: Telemetry, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(UPKEEP_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => telemetry.upkeep(),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The folder that holds everything Nigh keeps on a machine: private to its user, held by one process at a time.
+//!
+//! ```text
+//! lock            held (flock) by the running node; the kernel lets it go when that dies
+//! state.redb      registry and activation records
+//! objects/        the directory store, where no other store is set
+//! spool/          uploads that are not complete
+//! functions/      code of the deployed functions
+//! credentials     keys of the namespaces' clients, as AWS profiles
+//! endpoints.json  where the running node listens; absent when none runs
+//! admin.sock      the admin API; s3.sock: the S3 door
+//! nigh.toml       settings, if the user wrote some
+//! ```
+
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// A Unix socket's path must fit the kernel's `sun_path`, its final NUL included (unix(7)).
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Why the folder cannot be used.
+#[derive(Debug, Error)]
+pub enum StateFolderError {
+    /// Another node runs here.
+    #[error("another Nigh is running at {0}; stop it first, or choose another folder with --state")]
+    Held(PathBuf),
+    /// It belongs to somebody else.
+    #[error("{path} belongs to user {owner}, this is user {user}; choose another folder with --state")]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner's uid.
+        owner: u32,
+        /// This process's uid.
+        user: u32,
+    },
+    /// A socket in it could not be bound.
+    #[error("{path} is too long for a Unix socket ({SOCKET_PATH_MAX} bytes); choose a shorter --state or s3.socket")]
+    SocketPath {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The system's own reason.
+    #[error("{path}: {source}")]
+    Io {
+        /// What was touched.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The folder's places; holds nothing.
+#[derive(Clone, Debug)]
+pub struct StatePaths(PathBuf);
+
+impl StatePaths {
+    /// The places below `root`.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self(root.to_owned())
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// Registry and records.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        self.0.join("state.redb")
+    }
+
+    /// Uploads that are not complete.
+    #[must_use]
+    pub fn spool(&self) -> PathBuf {
+        self.0.join("spool")
+    }
+
+    /// Code of the deployed functions.
+    #[must_use]
+    pub fn functions(&self) -> PathBuf {
+        self.0.join("functions")
+    }
+
+    /// The clients' keys.
+    #[must_use]
+    pub fn credentials(&self) -> PathBuf {
+        self.0.join("credentials")
+    }
+
+    /// Where the running node listens.
+    #[must_use]
+    pub fn endpoints(&self) -> PathBuf {
+        self.0.join("endpoints.json")
+    }
+
+    /// The admin API's socket.
+    #[must_use]
+    pub fn admin_socket(&self) -> PathBuf {
+        self.0.join("admin.sock")
+    }
+
+    /// Names this folder among those of other nodes on the machine: eight hexadecimal digits, the same at every start.
+    #[must_use]
+    pub fn instance(&self) -> String {
+        let real = self.0.canonicalize().unwrap_or_else(|_| self.0.clone());
+        let digest = Sha256::digest(real.as_os_str().as_encoded_bytes());
+        digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// The folder, held by this process until this is dropped.
+#[derive(Debug)]
+pub struct StateFolder {
+    paths: StatePaths,
+    _lock: std::fs::File,
+}
+
+impl StateFolder {
+    /// Makes the folder if it is not there, shuts others out of it, and takes its lock.
+    ///
+    /// # Errors
+    /// If it belongs to another user, is held by another node, or the system refuses.
+    pub fn take(root: &Path) -> Result<Self, StateFolderError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StateFolderError::Io { path, source }
+        };
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed(root))?;
+        let metadata = root.metadata().map_err(failed(root))?;
+        let (owner, user) = (std::os::unix::fs::MetadataExt::uid(&metadata), rustix::process::geteuid().as_raw());
+        if owner != user {
+            return Err(StateFolderError::Foreign { path: root.to_owned(), owner, user });
+        }
+        std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).map_err(failed(root))?;
+
+        let paths = StatePaths::new(root);
+        let lock_path = root.join("lock");
+        let lock = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(failed(&lock_path))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateFolderError::Held(root.to_owned())),
+            Err(errno) => return Err(StateFolderError::Io { path: lock_path, source: errno.into() }),
+        }
+        for folder in [paths.spool(), paths.functions()] {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed(&folder))?;
+        }
+        Ok(Self { paths, _lock: lock })
+    }
+
+    /// Its places.
+    #[must_use]
+    pub const fn paths(&self) -> &StatePaths {
+        &self.paths
+    }
+}
+
+/// Listens on a Unix socket that only this user can reach. What an earlier process left at `path` goes; the caller
+/// holds the state folder's lock, so that nobody listens there now.
+///
+/// # Errors
+/// If the path is too long, is no socket, or the system refuses.
+pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderError> {
+    use std::os::unix::fs::FileTypeExt;
+
+    let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
+    if path.as_os_str().len() > SOCKET_PATH_MAX {
+        return Err(StateFolderError::SocketPath { path: path.to_owned() });
+    }
+    if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = tokio::net::UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Writes a file that only this user can read, whole or not at all, and durable when it returns.
+///
+/// # Errors
+/// The system's reason.
+pub fn write_private(path: &Path, content: &[u8]) -> Result<(), StateFolderError> {
+    use std::io::Write;
+
+    let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let fresh = PathBuf::from(name);
+    let written = (|| {
+        let mut file = std::fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::File::open(folder)?.sync_all()
+    })();
+    written.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_private_and_held_by_one_at_a_time() {
+        let parent = tempfile::tempdir().unwrap();
+        let root = parent.path().join("a/state");
+        let held = StateFolder::take(&root).unwrap();
+        assert_eq!(root.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(matches!(StateFolder::take(&root), Err(StateFolderError::Held(path)) if path == root));
+        drop(held);
+        let again = StateFolder::take(&root).unwrap();
+        assert_eq!(again.paths().instance().len(), 8);
+        assert_eq!(again.paths().instance(), StatePaths::new(&root).instance());
+    }
+
+    #[test]
+    fn a_private_file_is_replaced_whole_and_read_by_its_user_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        write_private(&path, b"first, and longer").unwrap();
+        write_private(&path, b"second").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"second");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_socket_left_behind_is_replaced_and_a_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        drop(bind_socket(&path).unwrap());
+        assert!(path.exists());
+        let listener = bind_socket(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        drop(listener);
+        let file = folder.path().join("precious");
+        std::fs::write(&file, "x").unwrap();
+        assert!(bind_socket(&file).is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), b"x");
+        assert!(matches!(bind_socket(&folder.path().join("x".repeat(120))), Err(StateFolderError::SocketPath { .. })));
+    }
+}

@@ -1,0 +1,88 @@
+//! What a node says of itself, as the admin API gives it and `nigh status` shows it.
+
+use nigh_terms::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoints::Endpoints;
+
+/// One level of what Nigh does on this machine: on, or off with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Its name: `isolation`, `python`.
+    pub name: String,
+    /// True if it works here.
+    pub on: bool,
+    /// How it works, or why it does not and what mends it.
+    pub detail: String,
+}
+
+/// The memory kept for objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// What the copies may take.
+    pub budget: ByteSize,
+    /// What they take.
+    pub kept: ByteSize,
+    /// How many there are.
+    pub objects: u64,
+    /// Reads served from memory.
+    pub hits: u64,
+    /// Reads for which an object was brought into memory.
+    pub misses: u64,
+    /// Reads past the cache.
+    pub past: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Copies dropped to make room.
+    pub evictions: u64,
+}
+
+/// The sandboxes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxStatus {
+    /// How many there are.
+    pub alive: usize,
+    /// How many of them are idle.
+    pub idle: usize,
+    /// How many there may be.
+    pub max: usize,
+    /// What they book together.
+    pub booked: ByteSize,
+    /// What they may book together.
+    pub memory: ByteSize,
+    /// Invocations that run.
+    pub running: usize,
+    /// Invocations that wait.
+    pub waiting: usize,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub node: String,
+    /// Its life.
+    pub incarnation: u64,
+    /// The version of this program.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// When it started, RFC 3339.
+    pub started: String,
+    /// For how many seconds it has run.
+    pub uptime_s: u64,
+    /// Where it listens.
+    pub endpoints: Endpoints,
+    /// What works here, and what does not.
+    pub levels: Vec<Level>,
+    /// Functions of the namespace made at the first start.
+    pub functions: usize,
+    /// The memory kept for objects.
+    pub cache: CacheStatus,
+    /// The sandboxes.
+    pub sandboxes: SandboxStatus,
+    /// Resident memory of the node's process, cached objects included where they are mapped.
+    pub resident: ByteSize,
+    /// Activation records lost because the disk could not keep up.
+    pub records_dropped: u64,
+}

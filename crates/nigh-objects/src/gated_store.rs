@@ -1,0 +1,224 @@
+//! A store in memory whose answers a test can hold back, to make races happen on purpose.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use nigh_terms::{BucketName, Namespace, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use crate::store::{Payload, Store};
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+
+/// Where an operation can be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Point {
+    /// A get has not seen anything yet.
+    GetAsked,
+    /// A get has seen what is stored, and its answer is on the way.
+    GetSeen,
+    /// A put has not happened yet.
+    PutAsked,
+    /// A put has happened, and its answer is on the way.
+    PutDone,
+    /// A delete has happened, and its answer is on the way.
+    DeleteDone,
+}
+
+/// A closed gate: `arrived` counts who came, `passes` lets them on.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    arrived: Arc<Semaphore>,
+    passes: Arc<Semaphore>,
+}
+
+impl Gate {
+    /// Waits until somebody stands at the gate.
+    pub(crate) async fn arrival(&self) {
+        self.arrived.acquire().await.unwrap().forget();
+    }
+
+    /// Lets one on.
+    pub(crate) fn let_one_on(&self) {
+        self.passes.add_permits(1);
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct GatedStore {
+    buckets: Mutex<BTreeMap<(Namespace, BucketName), ()>>,
+    objects: Mutex<BTreeMap<ObjectId, (ObjectMeta, Bytes)>>,
+    gates: Mutex<HashMap<Point, Gate>>,
+    /// Gets asked so far.
+    pub(crate) gets: AtomicUsize,
+    /// Makes puts fail, after they happened.
+    pub(crate) lose_puts: AtomicBool,
+    /// Makes gets give one byte too few.
+    pub(crate) cut_gets: AtomicBool,
+}
+
+impl GatedStore {
+    pub(crate) fn close(&self, point: Point) -> Gate {
+        let gate = Gate { arrived: Arc::new(Semaphore::new(0)), passes: Arc::new(Semaphore::new(0)) };
+        self.gates.lock().insert(point, gate.clone());
+        gate
+    }
+
+    /// Later operations pass; those that stand at the gate stay there.
+    pub(crate) fn open(&self, point: Point) {
+        self.gates.lock().remove(&point);
+    }
+
+    async fn pass(&self, point: Point) {
+        let gate = self.gates.lock().get(&point).cloned();
+        if let Some(gate) = gate {
+            gate.arrived.add_permits(1);
+            gate.passes.acquire().await.unwrap().forget();
+        }
+    }
+
+    fn stored(&self, object: &ObjectId) -> Result<(ObjectMeta, Bytes), ObjectError> {
+        self.find_bucket(&object.namespace, &object.bucket)?;
+        self.objects.lock().get(object).cloned().ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))
+    }
+
+    fn find_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        let key = (namespace.clone(), bucket.clone());
+        self.buckets.lock().get(&key).copied().ok_or_else(|| ObjectError::NoSuchBucket(bucket.clone()))
+    }
+}
+
+#[async_trait]
+impl Store for GatedStore {
+    fn kind(&self) -> &'static str {
+        "gated"
+    }
+
+    async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        match self.buckets.lock().insert((namespace.clone(), bucket.clone()), ()) {
+            None => Ok(()),
+            Some(()) => Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone())),
+        }
+    }
+
+    async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        self.find_bucket(namespace, bucket)?;
+        if self.objects.lock().keys().any(|object| object.namespace == *namespace && object.bucket == *bucket) {
+            return Err(ObjectError::BucketNotEmpty(bucket.clone()));
+        }
+        self.buckets.lock().remove(&(namespace.clone(), bucket.clone()));
+        Ok(())
+    }
+
+    async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
+        self.find_bucket(namespace, bucket)?;
+        Ok(BucketInfo { name: bucket.clone(), created: Timestamp(0) })
+    }
+
+    async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError> {
+        let buckets = self.buckets.lock();
+        let own = buckets.keys().filter(|(owner, _)| owner == namespace);
+        Ok(own.map(|(_, name)| BucketInfo { name: name.clone(), created: Timestamp(0) }).collect())
+    }
+
+    async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.pass(Point::PutAsked).await;
+        self.find_bucket(&object.namespace, &object.bucket)?;
+        let bytes: Vec<u8> = match payload {
+            Payload::Segment(segment) => segment.as_slice().to_vec(),
+            Payload::Files(files) => {
+                let whole = [meta.size];
+                let lengths = if meta.parts.is_empty() { &whole[..] } else { &meta.parts };
+                assert_eq!(files.len(), lengths.len());
+                let read = |(file, length): (&PathBuf, &u64)| std::fs::read(file).unwrap()[..*length as usize].to_vec();
+                let bytes = files.iter().zip(lengths).flat_map(read).collect();
+                // As a store does that makes the first file the object: it appends to it, and takes it if it succeeds.
+                if self.lose_puts.load(Ordering::SeqCst) {
+                    std::fs::OpenOptions::new().append(true).open(&files[0]).unwrap().write_all(b"tail").unwrap();
+                } else {
+                    std::fs::remove_file(&files[0]).unwrap();
+                }
+                bytes
+            }
+        };
+        assert_eq!(bytes.len() as u64, meta.size);
+        self.objects.lock().insert(object.clone(), (meta.clone(), bytes.into()));
+        self.pass(Point::PutDone).await;
+        if self.lose_puts.load(Ordering::SeqCst) {
+            return Err(ObjectError::Store { store: "gated", operation: "put", reason: "no answer".to_owned() });
+        }
+        Ok(())
+    }
+
+    async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
+        Ok(self.stored(object)?.0)
+    }
+
+    async fn get(
+        &self,
+        object: &ObjectId,
+        range: Option<std::ops::Range<u64>>,
+        pinned: Option<&ETag>,
+    ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        self.gets.fetch_add(1, Ordering::SeqCst);
+        self.pass(Point::GetAsked).await;
+        let (meta, bytes) = self.stored(object)?;
+        self.pass(Point::GetSeen).await;
+        if pinned.is_some_and(|pinned| *pinned != meta.etag) {
+            return Err(ObjectError::PreconditionFailed("If-Match"));
+        }
+        let range = range.unwrap_or(0..meta.size);
+        let mut bytes = bytes.slice(range.start as usize..range.end as usize);
+        if self.cut_gets.load(Ordering::SeqCst) {
+            bytes.truncate(bytes.len().saturating_sub(1));
+        }
+        let pieces: Vec<_> = bytes.chunks(1000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        Ok((meta, futures::stream::iter(pieces).boxed()))
+    }
+
+    async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        self.objects.lock().remove(object);
+        self.pass(Point::DeleteDone).await;
+        Ok(())
+    }
+
+    async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
+        self.stored(object)?;
+        if let Some((meta, _)) = self.objects.lock().get_mut(object) {
+            meta.tags.clone_from(tags);
+        }
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, ObjectError> {
+        self.find_bucket(namespace, bucket)?;
+        let objects = self.objects.lock();
+        let wanted = objects.iter().filter(|(object, _)| {
+            let key = object.key.as_str();
+            object.namespace == *namespace
+                && object.bucket == *bucket
+                && key.starts_with(prefix)
+                && after.is_none_or(|after| key > after)
+        });
+        let listed = |(object, (meta, _)): (&ObjectId, &(ObjectMeta, Bytes))| Listed {
+            key: object.key.clone(),
+            size: meta.size,
+            etag: meta.etag.clone(),
+            modified: meta.modified,
+        };
+        Ok(wanted.take(limit).map(listed).collect())
+    }
+}

@@ -1,0 +1,89 @@
+//! Copies: a read and a write, joined by one stream, in bounded memory.
+
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, ObjectKey, Principal};
+
+use super::reads::Read;
+use super::writes::{Draft, Expected};
+use super::{Inner, ObjectMemory, object, to_the_end};
+use crate::attributes::check_tags;
+use crate::conditions::source_error;
+use crate::{
+    ChecksumClaim, ClaimedValue, Copied, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
+    ReadConditions,
+};
+
+impl Inner {
+    /// Reads the source of a copy.
+    pub(super) async fn read_source(
+        self: &Arc<Self>,
+        source: &ObjectId,
+        conditions: ReadConditions,
+        range: Option<RangeSpec>,
+    ) -> Result<Read, ObjectError> {
+        self.read(source, &GetRequest { conditions, range }).await.map_err(source_error)
+    }
+}
+
+impl ObjectMemory {
+    /// Copies an object within the namespace. The copy has the same bytes in one piece: its entity tag is
+    /// their MD5, also if the source was uploaded in parts.
+    ///
+    /// # Errors
+    /// As of a get of the source and a put of the copy; `InvalidRequest` for a copy of an object to itself that
+    /// changes nothing.
+    pub async fn copy(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: CopyRequest,
+    ) -> Result<Copied, ObjectError> {
+        let call = self.0.begin(who, bucket, Some(key));
+        let source = object(who, &request.source_bucket, &request.source_key);
+        let target = object(who, bucket, key);
+        if source == target && request.attributes_from == Direction::Copy {
+            return Err(ObjectError::InvalidRequest(
+                "This copy request is illegal because it is trying to copy an object to itself without changing \
+                 the object's metadata, storage class, website redirect location or encryption attributes."
+                    .to_owned(),
+            ));
+        }
+        request.attributes.check()?;
+        check_tags(&request.tags)?;
+        self.0.find_bucket(who, bucket).await?;
+        let read = self.0.read_source(&source, request.source_conditions, None).await?;
+        let limit = self.0.limits.object.bytes();
+        if read.meta.size > limit {
+            return Err(ObjectError::EntityTooLarge { limit });
+        }
+        let algorithm = request.checksum.or_else(|| read.meta.checksums.first().map(|checksum| checksum.algorithm));
+        let expected = Expected {
+            length: Some(read.meta.size),
+            md5: None,
+            checksum: algorithm.map(|algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute }),
+            limit,
+        };
+        let staged = self.0.stage(read.source.into_stream(), expected).await?;
+        let draft = Draft {
+            object: target,
+            conditions: request.conditions,
+            attributes: match request.attributes_from {
+                Direction::Copy => read.meta.attributes.clone(),
+                Direction::Replace => request.attributes,
+            },
+            tags: match request.tags_from {
+                Direction::Copy => read.meta.tags.clone(),
+                Direction::Replace => request.tags,
+            },
+            size: staged.size,
+            etag: staged.verified.etag(),
+            checksum: staged.verified.checksum,
+            content: staged.content,
+            parts: Vec::new(),
+        };
+        let done = to_the_end(Arc::clone(&self.0).commit(call, draft)).await?;
+        Ok(Copied { done, source_version: read.meta.version })
+    }
+}

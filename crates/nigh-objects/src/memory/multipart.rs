@@ -1,0 +1,317 @@
+//! Multipart uploads: parts are durable files when acknowledged; their end is a write like any other.
+
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, ObjectKey, Principal, Token};
+
+use super::writes::{Content, Draft, Expected};
+use super::{Inner, ObjectMemory, object, to_the_end};
+use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
+use crate::attributes::check_tags;
+use crate::digest::Verified;
+use crate::spool::{SpoolFile, blocking, failed};
+use crate::uploads::{Manifest, Upload};
+use crate::{
+    ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
+    PartInfo, PutDone, RangeSpec, ReadConditions, Served, UploadId, UploadInfo,
+};
+
+/// The checksum of a part: the one its upload asked for, given or to be computed; else the one given.
+fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option<ChecksumClaim>, ObjectError> {
+    match (upload.manifest.checksum, given) {
+        (Some((algorithm, _)), None) => Ok(Some(ChecksumClaim { algorithm, value: ClaimedValue::Compute })),
+        (Some((algorithm, _)), Some(given)) if given.algorithm != algorithm => {
+            Err(ObjectError::InvalidRequest(format!(
+                "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
+                algorithm.header(),
+                given.algorithm.header()
+            )))
+        }
+        (_, given) => Ok(given),
+    }
+}
+
+/// Compares the checksum that the whole should have with the one it has.
+fn check_whole(claimed: Option<&Checksum>, computed: Option<&Checksum>) -> Result<(), ObjectError> {
+    match (claimed, computed) {
+        (None, _) => Ok(()),
+        (Some(claimed), Some(computed)) if claimed.algorithm == computed.algorithm => {
+            // A composite checksum may be given with or without the number of its parts.
+            let bare = computed.value.split('-').next();
+            if claimed.value == computed.value || Some(claimed.value.as_str()) == bare {
+                Ok(())
+            } else {
+                Err(ObjectError::BadDigest { claim: claimed.algorithm.header() })
+            }
+        }
+        (Some(claimed), _) => Err(ObjectError::InvalidRequest(format!(
+            "the upload was not begun with the checksum {}",
+            claimed.algorithm.header()
+        ))),
+    }
+}
+
+impl Inner {
+    /// Makes a body that is in the spool a part.
+    async fn keep_part(
+        self: Arc<Self>,
+        mut call: DataCall,
+        upload: Arc<Upload>,
+        number: u32,
+        part: (SpoolFile, u64, Verified),
+    ) -> Result<PartInfo, ObjectError> {
+        let (file, size, verified) = part;
+        // Synced before the upload is held: parts that come at the same time do not wait for each other's bytes.
+        let file = blocking(move || {
+            file.sync().map_err(failed("sync a part"))?;
+            Ok(file)
+        })
+        .await?;
+        let info =
+            PartInfo { number, size, etag: verified.etag(), modified: self.clock.wall(), checksum: verified.checksum };
+        let ended = upload.ended.lock().await;
+        if *ended {
+            return Err(ObjectError::NoSuchUpload(upload.id.clone()));
+        }
+        let (kept, kept_info) = (Arc::clone(&upload), info.clone());
+        blocking(move || kept.add(&file, &kept_info)).await?;
+        drop(ended);
+        call.succeeded(Served::Write, None, Token::empty());
+        Ok(info)
+    }
+
+    async fn complete(
+        self: Arc<Self>,
+        call: DataCall,
+        upload: Arc<Upload>,
+        request: CompleteRequest,
+    ) -> Result<PutDone, ObjectError> {
+        let mut ended = upload.ended.lock().await;
+        if *ended {
+            return Err(ObjectError::NoSuchUpload(upload.id.clone()));
+        }
+        let manifest = &upload.manifest;
+        let limit = self.limits.object.bytes();
+        let whole = assemble(&request.parts, |number| upload.part(number), manifest.checksum, limit)?;
+        check_whole(request.checksum.as_ref(), whole.checksum.as_ref())?;
+        if request.size.is_some_and(|size| size != whole.size) {
+            return Err(ObjectError::InvalidRequest(format!("the parts have {} bytes together", whole.size)));
+        }
+        let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
+        let files = blocking(move || parts.files(&numbers)).await?;
+        let draft = Draft {
+            object: crate::ObjectId {
+                namespace: manifest.namespace.clone(),
+                bucket: manifest.bucket.clone(),
+                key: manifest.key.clone(),
+            },
+            conditions: request.conditions,
+            attributes: manifest.attributes.clone(),
+            tags: manifest.tags.clone(),
+            content: Content::Parts(files),
+            size: whole.size,
+            etag: whole.etag,
+            checksum: whole.checksum,
+            parts: whole.lengths,
+        };
+        let done = Arc::clone(&self).commit(call, draft).await?;
+        *ended = true;
+        let (memory, upload) = (Arc::clone(&self), Arc::clone(&upload));
+        if let Err(error) = blocking(move || memory.uploads.remove(&upload)).await {
+            // The object is there; what is left costs space until the next start.
+            tracing::warn!(%error, "a completed upload could not be removed");
+        }
+        Ok(done)
+    }
+
+    /// Ends an upload without an object. One that has ended already stays so.
+    pub(super) async fn end_upload(self: &Arc<Self>, upload: Arc<Upload>) -> Result<bool, ObjectError> {
+        let memory = Arc::clone(self);
+        to_the_end(async move {
+            let mut ended = upload.ended.lock().await;
+            if *ended {
+                return Ok(false);
+            }
+            *ended = true;
+            let removed = Arc::clone(&upload);
+            blocking(move || memory.uploads.remove(&removed)).await?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+impl ObjectMemory {
+    /// Begins a multipart upload.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, what is wrong with the attributes, tags or checksum, or the spool's.
+    pub async fn create_upload(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: MultipartRequest,
+    ) -> Result<UploadId, ObjectError> {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let MultipartRequest { attributes, tags, checksum, checksum_type } = request;
+        attributes.check()?;
+        check_tags(&tags)?;
+        let checksum = wanted_checksum(checksum, checksum_type)?;
+        self.0.find_bucket(who, bucket).await?;
+        let manifest = Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
+        let memory = Arc::clone(&self.0);
+        let upload = blocking(move || memory.uploads.begin(manifest)).await?;
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(upload)
+    }
+
+    /// Uploads a part; durable when it returns.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, what is wrong with the number or the body, or the spool's. An earlier part of this number
+    /// stays then.
+    #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
+    pub async fn put_part(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        upload: &UploadId,
+        number: u32,
+        body: ByteStream,
+        length: Option<u64>,
+        md5: Option<[u8; 16]>,
+        checksum: Option<ChecksumClaim>,
+    ) -> Result<PartInfo, ObjectError> {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        check_number(number)?;
+        let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        let limit = PART_MAX_BYTES.min(self.0.limits.object.bytes());
+        if length.is_some_and(|length| length > limit) {
+            return Err(ObjectError::EntityTooLarge { limit });
+        }
+        let checksum = part_checksum(&upload, checksum)?;
+        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit }).await?;
+        call.served(part.1);
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+    }
+
+    /// Takes a part from another object of the namespace.
+    ///
+    /// # Errors
+    /// As of a get of the source and of `put_part`; `InvalidRange` for a range beyond the source's end.
+    #[expect(clippy::too_many_arguments, reason = "the S3 operation has so many")]
+    pub async fn copy_part(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        upload: &UploadId,
+        number: u32,
+        source: (&BucketName, &ObjectKey),
+        range: Option<RangeSpec>,
+        conditions: ReadConditions,
+    ) -> Result<PartInfo, ObjectError> {
+        let call = self.0.begin(who, bucket, Some(key));
+        check_number(number)?;
+        let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        let read = self.0.read_source(&object(who, source.0, source.1), conditions, range).await?;
+        // A read's range is clipped to the object; a copy's must lie within it.
+        if let Some(RangeSpec::From { last: Some(last), .. }) = range
+            && last >= read.meta.size
+        {
+            return Err(ObjectError::InvalidRange { size: read.meta.size });
+        }
+        let limit = PART_MAX_BYTES.min(self.0.limits.object.bytes());
+        let length = read.range.end - read.range.start;
+        if length > limit {
+            return Err(ObjectError::EntityTooLarge { limit });
+        }
+        let expected = Expected { length: Some(length), md5: None, checksum: part_checksum(&upload, None)?, limit };
+        let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
+        to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
+    }
+
+    /// The parts uploaded so far whose number is above `after`, at most `limit`; and whether there are more.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`.
+    pub async fn list_parts(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        upload: &UploadId,
+        after: u32,
+        limit: usize,
+    ) -> Result<(Vec<PartInfo>, bool), ObjectError> {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(upload.parts(after, limit))
+    }
+
+    /// The uploads of a bucket that are not complete, by key and time.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn list_uploads(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        prefix: &str,
+    ) -> Result<Vec<UploadInfo>, ObjectError> {
+        let mut call = self.0.begin(who, bucket, None);
+        self.0.find_bucket(who, bucket).await?;
+        let uploads = self.0.uploads.list(&who.namespace, bucket, prefix);
+        call.succeeded(Served::Metadata, None, Token::empty());
+        Ok(uploads
+            .iter()
+            .map(|upload| UploadInfo {
+                upload: upload.id.clone(),
+                key: upload.manifest.key.clone(),
+                initiated: upload.manifest.initiated,
+                checksum: upload.manifest.checksum.map(|(algorithm, _)| algorithm),
+                checksum_type: upload.manifest.checksum.map(|(_, over)| over),
+            })
+            .collect())
+    }
+
+    /// Makes the object of the parts named. If it fails the upload goes on, with its parts.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, what is wrong with the parts, a condition's, or the store's.
+    pub async fn complete_upload(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        upload: &UploadId,
+        request: CompleteRequest,
+    ) -> Result<PutDone, ObjectError> {
+        let call = self.0.begin(who, bucket, Some(key));
+        let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        to_the_end(Arc::clone(&self.0).complete(call, upload, request)).await
+    }
+
+    /// Drops an upload and its parts.
+    ///
+    /// # Errors
+    /// `NoSuchUpload`, or the spool's.
+    pub async fn abort_upload(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        upload: &UploadId,
+    ) -> Result<(), ObjectError> {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let found = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        if !self.0.end_upload(found).await? {
+            return Err(ObjectError::NoSuchUpload(upload.clone()));
+        }
+        call.succeeded(Served::Delete, None, Token::empty());
+        Ok(())
+    }
+}

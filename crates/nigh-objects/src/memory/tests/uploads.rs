@@ -1,0 +1,148 @@
+//! Objects uploaded in parts.
+
+use super::*;
+
+const PART: usize = 5 << 20;
+
+impl Fixture {
+    async fn begin_upload(&self, request: MultipartRequest) -> UploadId {
+        self.memory.create_upload(&self.who, &self.bucket, &key("big"), request).await.unwrap()
+    }
+
+    async fn part(&self, upload: &UploadId, number: u32, bytes: &[u8]) -> Result<CompletedPart, ObjectError> {
+        let length = Some(bytes.len() as u64);
+        let part = self
+            .memory
+            .put_part(&self.who, &self.bucket, &key("big"), upload, number, stream(bytes), length, None, None)
+            .await?;
+        Ok(CompletedPart { number, etag: part.etag, checksum: part.checksum })
+    }
+
+    async fn complete(&self, upload: &UploadId, request: CompleteRequest) -> Result<PutDone, ObjectError> {
+        self.memory.complete_upload(&self.who, &self.bucket, &key("big"), upload, request).await
+    }
+}
+
+#[tokio::test]
+async fn an_upload_survives_a_restart_and_becomes_one_object() {
+    let f = Fixture::new().await;
+    let tags = Tags::from([("k".to_owned(), "v".to_owned())]);
+    let request = MultipartRequest {
+        tags: tags.clone(),
+        checksum: Some(ChecksumAlgorithm::Crc64Nvme),
+        ..MultipartRequest::default()
+    };
+    let upload = f.begin_upload(request).await;
+    let bytes: Vec<u8> = (0..2 * PART + 10).map(|n| (n % 253) as u8).collect();
+    let mut parts = vec![f.part(&upload, 1, &bytes[..PART]).await.unwrap()];
+    parts.push(f.part(&upload, 2, &[0; 100]).await.unwrap());
+    let f = f.restarted().await;
+    parts[1] = f.part(&upload, 2, &bytes[PART..2 * PART]).await.unwrap();
+    parts.push(f.part(&upload, 3, &bytes[2 * PART..]).await.unwrap());
+    let (listed, more) = f.memory.list_parts(&f.who, &f.bucket, &key("big"), &upload, 0, 2).await.unwrap();
+    assert_eq!((listed.len(), more), (2, true));
+    let uploads = f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap();
+    assert_eq!((uploads.len(), &uploads[0].upload), (1, &upload));
+
+    // A failure leaves the upload as it was.
+    let wrong = Checksum { algorithm: ChecksumAlgorithm::Crc64Nvme, value: "AAAAAAAAAAA=".to_owned() };
+    let request = CompleteRequest { parts: parts.clone(), checksum: Some(wrong), ..CompleteRequest::default() };
+    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::BadDigest { .. })));
+    f.store.lose_puts.store(true, Ordering::SeqCst);
+    let request = CompleteRequest { parts: parts.clone(), ..CompleteRequest::default() };
+    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::Store { .. })));
+    f.store.lose_puts.store(false, Ordering::SeqCst);
+
+    let request = CompleteRequest { parts, size: Some(bytes.len() as u64), ..CompleteRequest::default() };
+    let done = f.complete(&upload, request.clone()).await.unwrap();
+    assert!(done.etag.0.ends_with("-3"));
+    let got = f.get_with("big", GetRequest::default()).await.unwrap();
+    assert_eq!((&got.meta.tags, &got.meta.etag, got.meta.parts.len()), (&tags, &done.etag, 3));
+    assert_eq!(bytes_of(got).await.unwrap(), bytes);
+    assert_eq!(f.range("big", RangeSpec::Part(3)).await.unwrap(), bytes[2 * PART..]);
+    let whole = f.put_with(
+        "same",
+        PutRequest {
+            checksum: Some(ChecksumClaim { algorithm: ChecksumAlgorithm::Crc64Nvme, value: ClaimedValue::Compute }),
+            ..body(&bytes)
+        },
+    );
+    assert_eq!(whole.await.unwrap().checksum, done.checksum);
+    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::NoSuchUpload(_))));
+    assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), []);
+    let uploads = f.folder.path().join("uploads");
+    assert_eq!(std::fs::read_dir(uploads).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_part_is_said_and_the_earlier_one_stays() {
+    let f = Fixture::new().await;
+    let upload = f
+        .begin_upload(MultipartRequest { checksum: Some(ChecksumAlgorithm::Sha1), ..MultipartRequest::default() })
+        .await;
+    let good = f.part(&upload, 1, b"good").await.unwrap();
+    assert_eq!(good.checksum.as_ref().map(|checksum| checksum.algorithm), Some(ChecksumAlgorithm::Sha1));
+    for number in [0, 10_001] {
+        assert!(matches!(f.part(&upload, number, b"").await, Err(ObjectError::InvalidArgument(_))));
+    }
+    let other = UploadId("other".to_owned());
+    assert!(matches!(f.part(&other, 1, b"").await, Err(ObjectError::NoSuchUpload(_))));
+    let big = key("big");
+    let put = |length, md5, checksum| {
+        f.memory.put_part(&f.who, &f.bucket, &big, &upload, 1, stream(b"bad"), length, md5, checksum)
+    };
+    assert!(matches!(put(Some(9), None, None).await, Err(ObjectError::IncompleteBody { .. })));
+    assert!(matches!(put(None, Some([0; 16]), None).await, Err(ObjectError::BadDigest { .. })));
+    let crc = Some(ChecksumClaim { algorithm: ChecksumAlgorithm::Crc32, value: ClaimedValue::Compute });
+    assert!(matches!(put(None, None, crc).await, Err(ObjectError::InvalidRequest(_))));
+    assert!(matches!(put(Some(33 << 20), None, None).await, Err(ObjectError::EntityTooLarge { .. })));
+
+    let condition = WriteConditions { if_absent: true, if_match: None };
+    f.put("big", b"there").await;
+    let request = CompleteRequest { parts: vec![good.clone()], conditions: condition, ..CompleteRequest::default() };
+    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::PreconditionFailed(_))));
+    let request = CompleteRequest { parts: vec![good], ..CompleteRequest::default() };
+    let done = f.complete(&upload, request).await.unwrap();
+    assert!(done.checksum.unwrap().value.ends_with("-1"));
+    assert_eq!(f.get("big").await.unwrap(), b"good");
+}
+
+#[tokio::test]
+async fn a_part_is_copied_from_another_object() {
+    let f = Fixture::new().await;
+    f.put("source", b"0123456789").await;
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    let copy = |range, conditions| {
+        let source = (f.bucket.clone(), key("source"));
+        let (memory, who, bucket, upload) = (f.memory.clone(), f.who.clone(), f.bucket.clone(), upload.clone());
+        async move {
+            memory.copy_part(&who, &bucket, &key("big"), &upload, 1, (&source.0, &source.1), range, conditions).await
+        }
+    };
+    let within = Some(RangeSpec::From { first: 2, last: Some(5) });
+    let part = copy(within, ReadConditions::default()).await.unwrap();
+    assert_eq!(part.size, 4);
+    let beyond = Some(RangeSpec::From { first: 2, last: Some(10) });
+    assert!(matches!(copy(beyond, ReadConditions::default()).await, Err(ObjectError::InvalidRange { size: 10 })));
+    let conditions = ReadConditions { if_match: Some(vec![ETag("x".to_owned())]), ..ReadConditions::default() };
+    assert!(matches!(copy(None, conditions).await, Err(ObjectError::PreconditionFailed(_))));
+    let parts = vec![CompletedPart { number: 1, etag: part.etag, checksum: None }];
+    f.complete(&upload, CompleteRequest { parts, ..CompleteRequest::default() }).await.unwrap();
+    assert_eq!(f.get("big").await.unwrap(), b"2345");
+}
+
+#[tokio::test]
+async fn an_aborted_upload_is_gone_and_a_bucket_takes_its_uploads_along() {
+    let f = Fixture::new().await;
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    f.part(&upload, 1, b"part").await.unwrap();
+    f.memory.abort_upload(&f.who, &f.bucket, &key("big"), &upload).await.unwrap();
+    assert!(matches!(f.part(&upload, 1, b"part").await, Err(ObjectError::NoSuchUpload(_))));
+    let again = f.memory.abort_upload(&f.who, &f.bucket, &key("big"), &upload).await;
+    assert!(matches!(again, Err(ObjectError::NoSuchUpload(_))));
+
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    f.memory.delete_bucket(&f.who, &f.bucket).await.unwrap();
+    f.memory.create_bucket(&f.who, &f.bucket).await.unwrap();
+    assert!(matches!(f.part(&upload, 1, b"part").await, Err(ObjectError::NoSuchUpload(_))));
+}

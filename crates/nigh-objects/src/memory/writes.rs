@@ -1,0 +1,323 @@
+//! Writes: a body is taken in and verified without holding anything; then, in the object's turn, its
+//! conditions are checked, the ledger gives it its place, the store makes it durable, and it is kept.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use nigh_engine::{Change, LedgerEntry};
+use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
+
+use super::reads::metadata_cost;
+use super::{Inner, Reservation, Resident, SHARD, object, to_the_end};
+use crate::attributes::check_tags;
+use crate::conditions::check_write;
+use crate::digest::{Digest, PIECE_BYTES, Verified};
+use crate::segment::{Filling, Segment};
+use crate::spool::SpoolFile;
+use crate::store::Payload;
+use crate::{
+    Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
+    PutRequest, Served, Tags, WriteConditions,
+};
+
+/// The share of the cache's budget that bodies on their way in may take: one in so many. Beyond it they go to
+/// the spool, so that slow clients cannot empty the cache.
+const INCOMING_SHARE: u64 = 4;
+
+/// What is expected of a body.
+pub(super) struct Expected {
+    pub(super) length: Option<u64>,
+    pub(super) md5: Option<[u8; 16]>,
+    pub(super) checksum: Option<ChecksumClaim>,
+    /// The greatest length allowed.
+    pub(super) limit: u64,
+}
+
+/// A body, verified, where the store can take it from.
+pub(super) struct Staged {
+    pub(super) content: Content,
+    pub(super) size: u64,
+    pub(super) verified: Verified,
+}
+
+/// Bytes on their way into the store. What is not taken is freed when this is dropped.
+pub(super) enum Content {
+    /// In memory, with room to stay.
+    Memory(Segment, Reservation),
+    /// In a file of the spool.
+    File(SpoolFile),
+    /// In the files of an upload's parts. The store may take the first; only if it has made it the object.
+    Parts(Vec<PathBuf>),
+}
+
+/// An object that waits for its turn.
+pub(super) struct Draft {
+    pub(super) object: ObjectId,
+    pub(super) conditions: WriteConditions,
+    pub(super) attributes: Attributes,
+    pub(super) tags: Tags,
+    pub(super) content: Content,
+    pub(super) size: u64,
+    pub(super) etag: ETag,
+    pub(super) checksum: Option<Checksum>,
+    pub(super) parts: Vec<u64>,
+}
+
+/// A write under way, as the cache sees it; one dropped leaves no copy.
+struct Ticket {
+    inner: Arc<Inner>,
+    object: ObjectId,
+    ended: bool,
+}
+
+impl Ticket {
+    /// The cache forgets the object, and the fetches begun before.
+    fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
+        let forgotten = inner.cache.lock().begin_write(object);
+        (Self { inner: Arc::clone(inner), object: object.clone(), ended: false }, forgotten)
+    }
+
+    fn end(mut self, copy: Option<(Resident, Reservation)>) {
+        self.ended = true;
+        let copy = copy.map(|(resident, room)| (resident, room.take()));
+        let dropped = self.inner.cache.lock().end_write(&self.object, copy);
+        self.inner.settle(dropped);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.inner.cache.lock().end_write(&self.object, None);
+        }
+    }
+}
+
+impl Inner {
+    pub(super) async fn put(
+        self: &Arc<Self>,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: PutRequest,
+    ) -> Result<PutDone, ObjectError> {
+        let mut call = self.begin(who, bucket, Some(key));
+        let PutRequest { attributes, tags, conditions, body, length, md5, checksum } = request;
+        attributes.check()?;
+        check_tags(&tags)?;
+        let limit = self.limits.object.bytes();
+        if length.is_some_and(|length| length > limit) {
+            return Err(ObjectError::EntityTooLarge { limit });
+        }
+        self.find_bucket(who, bucket).await?;
+        let staged = self.stage(body, Expected { length, md5, checksum, limit }).await?;
+        call.served(staged.size);
+        let draft = Draft {
+            object: object(who, bucket, key),
+            conditions,
+            attributes,
+            tags,
+            size: staged.size,
+            etag: staged.verified.etag(),
+            checksum: staged.verified.checksum,
+            content: staged.content,
+            parts: Vec::new(),
+        };
+        to_the_end(Arc::clone(self).commit(call, draft)).await
+    }
+
+    /// Takes a body in: to memory if its length is known and there is room, else to the spool.
+    pub(super) async fn stage(self: &Arc<Self>, body: ByteStream, expected: Expected) -> Result<Staged, ObjectError> {
+        if let Some(length) = expected.length
+            && let Some(room) = self.reserve_incoming(length)
+        {
+            return self.stage_in_memory(body, expected, length, room).await;
+        }
+        let (file, size, verified) = self.stage_in_spool(body, expected).await?;
+        Ok(Staged { content: Content::File(file), size, verified })
+    }
+
+    fn reserve_incoming(self: &Arc<Self>, length: u64) -> Option<Reservation> {
+        if length > self.limits.cached_object.bytes() {
+            return None;
+        }
+        let cost = self.account.cost(length);
+        let (reserved, budget) = {
+            let cache = self.cache.lock();
+            (cache.reserved(), cache.budget())
+        };
+        (reserved.bytes + cost.bytes <= budget.bytes / INCOMING_SHARE).then(|| self.reserve(cost)).flatten()
+    }
+
+    async fn stage_in_memory(
+        &self,
+        mut body: ByteStream,
+        expected: Expected,
+        length: u64,
+        room: Reservation,
+    ) -> Result<Staged, ObjectError> {
+        let mut filling = Filling::new(&self.account, length)?;
+        let mut digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes?;
+            for (at, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+                if at > 0 {
+                    tokio::task::yield_now().await;
+                }
+                filling.append(piece)?;
+                digest.update(piece);
+            }
+        }
+        let size = filling.filled();
+        let segment = filling.seal()?;
+        let verified = digest.verify(expected.md5, expected.checksum)?;
+        Ok(Staged { content: Content::Memory(segment, room), size, verified })
+    }
+
+    /// Takes a body in to a file; it is not durable yet.
+    pub(super) async fn stage_in_spool(
+        &self,
+        body: ByteStream,
+        expected: Expected,
+    ) -> Result<(SpoolFile, u64, Verified), ObjectError> {
+        let Expected { length, md5, checksum, limit } = expected;
+        let digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+        let too_long = move |received| match length {
+            Some(expected) => ObjectError::IncompleteBody { expected, received },
+            None => ObjectError::EntityTooLarge { limit },
+        };
+        let spooled = self.spool.take(body, digest, length.unwrap_or(limit), too_long).await?;
+        if let Some(expected) = length.filter(|length| *length != spooled.size) {
+            return Err(ObjectError::IncompleteBody { expected, received: spooled.size });
+        }
+        Ok((spooled.file, spooled.size, spooled.digest.verify(md5, checksum)?))
+    }
+
+    /// Writes `draft` in its turn. Not to be given up half way: run it by `to_the_end`.
+    pub(super) async fn commit(self: Arc<Self>, mut call: DataCall, draft: Draft) -> Result<PutDone, ObjectError> {
+        let Draft { object, conditions, attributes, tags, content, size, etag, checksum, parts } = draft;
+        let _turn = self.order.turn(&object).await?;
+        self.check_write(&conditions, &object).await?;
+        let version = self.append(&object, Change::Put { bytes: size }).await?;
+        let meta = Arc::new(ObjectMeta {
+            size,
+            etag,
+            modified: self.clock.wall(),
+            attributes,
+            tags,
+            checksums: checksum.clone().into_iter().collect(),
+            parts,
+            version,
+            token: Token::empty(),
+        });
+        let (ticket, _) = Ticket::begin(&self, &object);
+        let payload = match &content {
+            Content::Memory(segment, _) => Payload::Segment(segment.clone()),
+            Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
+            Content::Parts(files) => Payload::Files(files.clone()),
+        };
+        self.store.put(&object, &payload, &meta).await?;
+        ticket.end(self.copy_of(&object, &meta, content));
+        self.stored(&object, version).await;
+        call.succeeded(Served::Write, Some(version), meta.token.clone());
+        Ok(PutDone {
+            etag: meta.etag.clone(),
+            size,
+            modified: meta.modified,
+            checksum,
+            version,
+            token: meta.token.clone(),
+        })
+    }
+
+    /// What is kept of an object just written: its bytes if they are in memory; if it is too large for that, its
+    /// metadata.
+    fn copy_of(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        meta: &Arc<ObjectMeta>,
+        content: Content,
+    ) -> Option<(Resident, Reservation)> {
+        match content {
+            Content::Memory(segment, room) => Some((Resident { meta: Arc::clone(meta), segment: Some(segment) }, room)),
+            Content::File(_) | Content::Parts(..) if meta.size > self.limits.cached_object.bytes() => {
+                let room = self.reserve(metadata_cost(object, meta))?;
+                Some((Resident { meta: Arc::clone(meta), segment: None }, room))
+            }
+            Content::File(_) | Content::Parts(..) => None,
+        }
+    }
+
+    async fn check_write(&self, conditions: &WriteConditions, object: &ObjectId) -> Result<(), ObjectError> {
+        if *conditions == WriteConditions::default() {
+            return Ok(());
+        }
+        let current = self.current_if_any(object).await?;
+        check_write(conditions, object, current.as_deref())
+    }
+
+    async fn append(&self, object: &ObjectId, change: Change) -> Result<Version, ObjectError> {
+        let ObjectId { namespace, bucket, key } = object.clone();
+        // Durable or not, the store holds the write before it is acknowledged: nothing is written back later yet.
+        Ok(self.ledger.append(SHARD, LedgerEntry { namespace, bucket, key, change }).await?.version)
+    }
+
+    /// Tells the ledger that its record may go. If it cannot be told the record stays, and a write that the
+    /// store has already may be repeated, to the same effect.
+    async fn stored(&self, object: &ObjectId, version: Version) {
+        if let Err(error) = self.ledger.stored(SHARD, version).await {
+            tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
+        }
+    }
+
+    pub(super) async fn delete(
+        self: &Arc<Self>,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        conditions: WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let call = self.begin(who, bucket, Some(key));
+        self.find_bucket(who, bucket).await?;
+        to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions)).await
+    }
+
+    async fn commit_delete(
+        self: Arc<Self>,
+        mut call: DataCall,
+        object: ObjectId,
+        conditions: WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let _turn = self.order.turn(&object).await?;
+        self.check_write(&conditions, &object).await?;
+        let version = self.append(&object, Change::Delete).await?;
+        let (ticket, _) = Ticket::begin(&self, &object);
+        self.store.delete(&object).await?;
+        ticket.end(None);
+        self.stored(&object, version).await;
+        call.succeeded(Served::Delete, Some(version), Token::empty());
+        Ok(())
+    }
+
+    pub(super) async fn write_tags(
+        self: Arc<Self>,
+        mut call: DataCall,
+        object: ObjectId,
+        tags: Tags,
+    ) -> Result<(), ObjectError> {
+        let _turn = self.order.turn(&object).await?;
+        let (ticket, forgotten) = Ticket::begin(&self, &object);
+        self.store.put_tags(&object, &tags).await?;
+        // The bytes are as they were: a copy there was is kept on, with the new tags.
+        let kept = forgotten.and_then(|Resident { meta, segment }| {
+            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), |_| self.account.cost(meta.size));
+            let meta = Arc::new(ObjectMeta { tags, ..ObjectMeta::clone(&meta) });
+            Some((Resident { meta, segment }, self.reserve(cost)?))
+        });
+        let version = kept.as_ref().map(|(resident, _)| resident.meta.version);
+        ticket.end(kept);
+        call.succeeded(Served::Metadata, version, Token::empty());
+        Ok(())
+    }
+}

@@ -1,0 +1,424 @@
+//! Multipart uploads under way, kept in files so that they outlive this process.
+//!
+//! One folder an upload, named by its identifier:
+//! ```text
+//! upload.json           what it will become (`Manifest`); its rename into place is the upload's beginning
+//! part-00001-<n>        the bytes of part 1; <n> tells a replaced part from its replacement
+//! part-00001.json       what part 1 is and which file holds it (`Part`); its rename acknowledges the part
+//! ```
+//! Every rename is preceded by a sync of the file and followed by one of the folder. What no record names is
+//! removed when the folder is opened. It keeps the files; `memory` decides what becomes of them.
+//!
+//! A store that makes an object of the parts may append to the first file, and takes it away when the object is
+//! there. So a part counts to its length only, and an upload that lacks a part's file was completed by a process
+//! that ended before it could remove it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
+use parking_lot::{Mutex, RwLock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::spool::{SpoolFile, failed};
+use crate::{
+    Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, ObjectError, ObjectId, PartInfo, Tags, UploadId,
+};
+
+/// Uploads of one namespace that may be under way.
+const UPLOADS_MAX: usize = 10_000;
+/// The version of the files' format.
+const FORMAT: u32 = 1;
+
+/// What an upload will become.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: u32,
+    pub(crate) namespace: Namespace,
+    pub(crate) bucket: BucketName,
+    pub(crate) key: ObjectKey,
+    pub(crate) attributes: Attributes,
+    pub(crate) tags: Tags,
+    pub(crate) checksum: Option<(ChecksumAlgorithm, ChecksumType)>,
+    pub(crate) initiated: Timestamp,
+}
+
+impl Manifest {
+    pub(crate) fn new(
+        object: &ObjectId,
+        attributes: Attributes,
+        tags: Tags,
+        checksum: Option<(ChecksumAlgorithm, ChecksumType)>,
+        initiated: Timestamp,
+    ) -> Self {
+        let ObjectId { namespace, bucket, key } = object.clone();
+        Self { format: FORMAT, namespace, bucket, key, attributes, tags, checksum, initiated }
+    }
+
+    fn writes(&self, object: &ObjectId) -> bool {
+        self.namespace == object.namespace && self.bucket == object.bucket && self.key == object.key
+    }
+}
+
+/// One part and the file that holds it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Part {
+    number: u32,
+    file: u64,
+    size: u64,
+    etag: ETag,
+    modified: Timestamp,
+    checksum: Option<Checksum>,
+}
+
+impl Part {
+    fn info(&self) -> PartInfo {
+        PartInfo {
+            number: self.number,
+            size: self.size,
+            etag: self.etag.clone(),
+            modified: self.modified,
+            checksum: self.checksum.clone(),
+        }
+    }
+
+    fn data(&self) -> String {
+        format!("part-{:05}-{}", self.number, self.file)
+    }
+
+    fn record(number: u32) -> String {
+        format!("part-{number:05}.json")
+    }
+}
+
+/// One upload.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) id: UploadId,
+    pub(crate) manifest: Manifest,
+    folder: PathBuf,
+    parts: Mutex<BTreeMap<u32, Part>>,
+    /// Held while the parts are being changed or put together; true once the upload has ended.
+    pub(crate) ended: tokio::sync::Mutex<bool>,
+}
+
+/// All uploads.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    folder: PathBuf,
+    open: RwLock<HashMap<UploadId, Arc<Upload>>>,
+}
+
+/// Writes `value` to `folder/name` so that after a crash the file is whole or as it was. Blocks.
+fn write_record(folder: &Path, name: &str, value: &impl Serialize) -> Result<(), ObjectError> {
+    let text = serde_json::to_vec(value)
+        .map_err(|error| ObjectError::Memory { operation: "write an upload's record", reason: error.to_string() })?;
+    let new = folder.join(format!("{name}.new"));
+    let write = || {
+        fs::write(&new, &text)?;
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, folder.join(name))?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(failed("write an upload's record"))
+}
+
+fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let text = fs::read(path).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&text).map_err(|error| error.to_string())
+}
+
+impl Uploads {
+    /// The uploads in `folder`. One that cannot be read stays where it is and is named in the log. Blocks.
+    pub(crate) fn open(folder: PathBuf) -> Result<Self, ObjectError> {
+        fs::create_dir_all(&folder).map_err(failed("make the folder of uploads"))?;
+        if let Some(parent) = folder.parent() {
+            sync_folder(parent)?;
+        }
+        let mut open = HashMap::new();
+        for entry in fs::read_dir(&folder).map_err(failed("read the folder of uploads"))? {
+            let path = entry.map_err(failed("read the folder of uploads"))?.path();
+            if !path.join("upload.json").exists() {
+                // It was being begun or removed when the process ended.
+                fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?;
+                continue;
+            }
+            match Upload::read(&path) {
+                Ok(Some(upload)) => drop(open.insert(upload.id.clone(), Arc::new(upload))),
+                Ok(None) => fs::remove_dir_all(&path).map_err(failed("remove what is left of an upload"))?,
+                Err(reason) => {
+                    tracing::warn!(path = %path.display(), reason, "an upload cannot be read; it is left out")
+                }
+            }
+        }
+        Ok(Self { folder, open: RwLock::new(open) })
+    }
+
+    /// Begins an upload; it is durable then. Blocks.
+    pub(crate) fn begin(&self, manifest: Manifest) -> Result<UploadId, ObjectError> {
+        let of_namespace =
+            self.open.read().values().filter(|upload| upload.manifest.namespace == manifest.namespace).count();
+        if of_namespace >= UPLOADS_MAX {
+            return Err(ObjectError::SlowDown("too many uploads are under way; complete or abort some"));
+        }
+        let id = UploadId(uuid::Uuid::new_v4().simple().to_string());
+        let folder = self.folder.join(&id.0);
+        fs::create_dir(&folder).map_err(failed("make an upload's folder"))?;
+        write_record(&folder, "upload.json", &manifest)?;
+        sync_folder(&self.folder)?;
+        let upload = Upload { id: id.clone(), manifest, folder, parts: Mutex::default(), ended: false.into() };
+        self.open.write().insert(id.clone(), Arc::new(upload));
+        Ok(id)
+    }
+
+    /// The upload `id`, if it writes `object`.
+    pub(crate) fn find(&self, id: &UploadId, object: &ObjectId) -> Result<Arc<Upload>, ObjectError> {
+        let upload = self.open.read().get(id).filter(|upload| upload.manifest.writes(object)).cloned();
+        upload.ok_or_else(|| ObjectError::NoSuchUpload(id.clone()))
+    }
+
+    /// The uploads to `bucket` whose keys begin with `prefix`, by key and time.
+    pub(crate) fn list(&self, namespace: &Namespace, bucket: &BucketName, prefix: &str) -> Vec<Arc<Upload>> {
+        let matches = |upload: &&Arc<Upload>| {
+            let manifest = &upload.manifest;
+            manifest.namespace == *namespace && manifest.bucket == *bucket && manifest.key.as_str().starts_with(prefix)
+        };
+        let mut uploads: Vec<Arc<Upload>> = self.open.read().values().filter(matches).cloned().collect();
+        uploads.sort_by(|a, b| {
+            let order = |upload: &Upload| (upload.manifest.key.clone(), upload.manifest.initiated, upload.id.clone());
+            order(a).cmp(&order(b))
+        });
+        uploads
+    }
+
+    /// Removes an upload that has ended. Blocks.
+    pub(crate) fn remove(&self, upload: &Upload) -> Result<(), ObjectError> {
+        self.open.write().remove(&upload.id);
+        // Without its manifest the folder is none of an upload, whatever else of it a crash leaves.
+        let remove = || {
+            fs::remove_file(upload.folder.join("upload.json"))?;
+            File::open(&upload.folder)?.sync_all()?;
+            fs::remove_dir_all(&upload.folder)
+        };
+        remove().map_err(failed("remove an upload"))
+    }
+}
+
+fn sync_folder(folder: &Path) -> Result<(), ObjectError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync a folder of uploads"))
+}
+
+impl Upload {
+    /// The upload in `folder`; nothing if it was completed.
+    fn read(folder: &Path) -> Result<Option<Self>, String> {
+        let manifest: Manifest = read_record(&folder.join("upload.json"))?;
+        if manifest.format != FORMAT {
+            return Err(format!("its format is {}, this version reads {FORMAT}", manifest.format));
+        }
+        let id = folder.file_name().and_then(|name| name.to_str()).ok_or("its folder's name is no text")?;
+        let (mut parts, mut others) = (BTreeMap::new(), Vec::new());
+        for entry in fs::read_dir(folder).map_err(|error| error.to_string())? {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                if !path.ends_with("upload.json") {
+                    let part: Part = read_record(&path)?;
+                    parts.insert(part.number, part);
+                }
+            } else {
+                others.push(path);
+            }
+        }
+        if !parts.values().all(|part: &Part| others.iter().any(|path| path.ends_with(part.data()))) {
+            return Ok(None);
+        }
+        for path in others {
+            if !parts.values().any(|part| path.ends_with(part.data())) {
+                fs::remove_file(&path).map_err(|error| error.to_string())?;
+            }
+        }
+        let id = UploadId(id.to_owned());
+        Ok(Some(Self { id, manifest, folder: folder.to_owned(), parts: Mutex::new(parts), ended: false.into() }))
+    }
+
+    /// Takes `file`, already synced, as part `number`, in the place of an earlier one. The caller holds `ended`
+    /// and it is false. Blocks.
+    pub(crate) fn add(&self, file: &SpoolFile, info: &PartInfo) -> Result<(), ObjectError> {
+        let replaced = self.parts.lock().get(&info.number).cloned();
+        let part = Part {
+            number: info.number,
+            file: replaced.as_ref().map_or(1, |replaced| replaced.file + 1),
+            size: info.size,
+            etag: info.etag.clone(),
+            modified: info.modified,
+            checksum: info.checksum.clone(),
+        };
+        fs::rename(file.path(), self.folder.join(part.data())).map_err(failed("keep a part"))?;
+        // The record must never be there without its file: that would read as a completed upload.
+        sync_folder(&self.folder)?;
+        write_record(&self.folder, &Part::record(part.number), &part)?;
+        self.parts.lock().insert(part.number, part);
+        if let Some(replaced) = replaced {
+            fs::remove_file(self.folder.join(replaced.data())).map_err(failed("remove a replaced part"))?;
+        }
+        Ok(())
+    }
+
+    /// Part `number`, if it was uploaded.
+    pub(crate) fn part(&self, number: u32) -> Option<PartInfo> {
+        Some(self.parts.lock().get(&number)?.info())
+    }
+
+    /// The parts above `after`, at most `limit`; and whether there are more.
+    pub(crate) fn parts(&self, after: u32, limit: usize) -> (Vec<PartInfo>, bool) {
+        let parts = self.parts.lock();
+        let mut above = parts.range(after.saturating_add(1)..).map(|(_, part)| part.info());
+        let page: Vec<PartInfo> = above.by_ref().take(limit).collect();
+        (page, above.next().is_some())
+    }
+
+    /// The files of the parts `numbers`, each checked to be there whole. Blocks.
+    pub(crate) fn files(&self, numbers: &[u32]) -> Result<Vec<PathBuf>, ObjectError> {
+        let parts = self.parts.lock().clone();
+        numbers
+            .iter()
+            .map(|number| {
+                let part = parts.get(number).ok_or(ObjectError::InvalidPart(*number))?;
+                let path = self.folder.join(part.data());
+                match fs::metadata(&path).map_err(failed("find a part"))?.len() {
+                    length if length >= part.size => Ok(path),
+                    _ => Err(ObjectError::InvalidPart(*number)),
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::Spool;
+
+    fn object() -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new("k").unwrap(),
+        }
+    }
+
+    fn manifest() -> Manifest {
+        Manifest::new(&object(), Attributes::default(), Tags::new(), None, Timestamp(5))
+    }
+
+    fn info(number: u32, size: u64) -> PartInfo {
+        PartInfo { number, size, etag: ETag(size.to_string()), modified: Timestamp(6), checksum: None }
+    }
+
+    fn add(spool: &Spool, upload: &Upload, number: u32, bytes: &[u8]) {
+        let (file, mut open) = spool.create().unwrap();
+        std::io::Write::write_all(&mut open, bytes).unwrap();
+        file.sync().unwrap();
+        upload.add(&file, &info(number, bytes.len() as u64)).unwrap();
+    }
+
+    fn contents(upload: &Upload, numbers: &[u32]) -> Vec<Vec<u8>> {
+        upload.files(numbers).unwrap().iter().map(|path| fs::read(path).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn an_upload_and_its_parts_outlive_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().join("spool")).await.unwrap();
+        let path = folder.path().join("uploads");
+        let uploads = Uploads::open(path.clone()).unwrap();
+        let id = uploads.begin(manifest()).unwrap();
+        let upload = uploads.find(&id, &object()).unwrap();
+        add(&spool, &upload, 1, b"first");
+        add(&spool, &upload, 2, b"replaced");
+        add(&spool, &upload, 2, b"second");
+        // What a crash in the middle of each step leaves.
+        fs::write(path.join(&id.0).join("part-00003-1"), b"not acknowledged").unwrap();
+        fs::write(path.join(&id.0).join("part-00003.json.new"), b"{").unwrap();
+        fs::create_dir(path.join("begun")).unwrap();
+        drop(uploads);
+
+        let uploads = Uploads::open(path.clone()).unwrap();
+        let upload = uploads.find(&id, &object()).unwrap();
+        assert_eq!(upload.parts(0, 10), (vec![info(1, 5), info(2, 6)], false));
+        assert_eq!(upload.parts(0, 1), (vec![info(1, 5)], true));
+        assert_eq!(upload.parts(1, 10), (vec![info(2, 6)], false));
+        assert_eq!(contents(&upload, &[1, 2]), [b"first".to_vec(), b"second".to_vec()]);
+        assert_eq!(upload.manifest.initiated, Timestamp(5));
+        let mut names: Vec<_> = fs::read_dir(path.join(&id.0))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["part-00001-1", "part-00001.json", "part-00002-2", "part-00002.json", "upload.json"]);
+        assert!(!path.join("begun").exists());
+
+        uploads.remove(&upload).unwrap();
+        assert!(matches!(uploads.find(&id, &object()), Err(ObjectError::NoSuchUpload(_))));
+        assert!(Uploads::open(path).unwrap().find(&id, &object()).is_err());
+    }
+
+    #[test]
+    fn an_upload_answers_to_its_own_object_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
+        let id = uploads.begin(manifest()).unwrap();
+        for other in [
+            ObjectId { namespace: Namespace::new("m").unwrap(), ..object() },
+            ObjectId { bucket: BucketName::new("other").unwrap(), ..object() },
+            ObjectId { key: ObjectKey::new("other").unwrap(), ..object() },
+        ] {
+            assert!(matches!(uploads.find(&id, &other), Err(ObjectError::NoSuchUpload(_))));
+        }
+        assert_eq!(uploads.list(&object().namespace, &object().bucket, "k").len(), 1);
+        assert_eq!(uploads.list(&object().namespace, &object().bucket, "x").len(), 0);
+    }
+
+    #[test]
+    fn a_part_whose_file_was_cut_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
+        let id = uploads.begin(manifest()).unwrap();
+        let upload = uploads.find(&id, &object()).unwrap();
+        let part =
+            Part { number: 1, file: 1, size: 5, etag: ETag(String::new()), modified: Timestamp(0), checksum: None };
+        fs::write(folder.path().join(&id.0).join(part.data()), b"1234").unwrap();
+        upload.parts.lock().insert(1, part);
+        assert!(matches!(upload.files(&[1]), Err(ObjectError::InvalidPart(1))));
+    }
+
+    #[tokio::test]
+    async fn an_upload_whose_part_a_store_has_taken_is_not_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().join("spool")).await.unwrap();
+        let path = folder.path().join("uploads");
+        let uploads = Uploads::open(path.clone()).unwrap();
+        let id = uploads.begin(manifest()).unwrap();
+        let upload = uploads.find(&id, &object()).unwrap();
+        add(&spool, &upload, 1, b"first");
+        add(&spool, &upload, 2, b"second");
+        fs::remove_file(&upload.files(&[1]).unwrap()[0]).unwrap();
+        drop(uploads);
+        let uploads = Uploads::open(path.clone()).unwrap();
+        assert!(matches!(uploads.find(&id, &object()), Err(ObjectError::NoSuchUpload(_))));
+        assert_eq!(fs::read_dir(path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_upload_of_a_later_format_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
+        let id = uploads.begin(Manifest { format: 2, ..manifest() }).unwrap();
+        drop(uploads);
+        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
+        assert!(uploads.find(&id, &object()).is_err());
+        assert!(folder.path().join(&id.0).join("upload.json").exists());
+    }
+}

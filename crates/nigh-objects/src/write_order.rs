@@ -1,0 +1,118 @@
+//! The order of writes of one object: one at a time, in the order they asked.
+//!
+//! It says whose turn it is; it decides nothing else. Writes of different objects do not wait for each other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::{ObjectError, ObjectId};
+
+/// Writes of one object that may wait; further ones are told to come back.
+const WAITING_MAX: usize = 1024;
+
+type Turns = Mutex<HashMap<ObjectId, Arc<tokio::sync::Mutex<()>>>>;
+
+/// Whose turn it is, for every object that is being written.
+#[derive(Debug, Default)]
+pub(crate) struct WriteOrder(Arc<Turns>);
+
+/// The right to write an object, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    turns: Arc<Turns>,
+    object: ObjectId,
+    turn: Option<Arc<tokio::sync::Mutex<()>>>,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl WriteOrder {
+    /// Waits until every write of `object` that asked before has ended.
+    pub(crate) async fn turn(&self, object: &ObjectId) -> Result<Turn, ObjectError> {
+        let turn = Arc::clone(self.0.lock().entry(object.clone()).or_default());
+        // Each who waits holds two handles, and the map one.
+        let crowded = Arc::strong_count(&turn) > 2 * WAITING_MAX;
+        let mut waiting = Turn { turns: Arc::clone(&self.0), object: object.clone(), turn: Some(turn), guard: None };
+        if crowded {
+            return Err(ObjectError::SlowDown("too many writes of one key are waiting"));
+        }
+        if let Some(turn) = &waiting.turn {
+            let guard = Arc::clone(turn).lock_owned().await;
+            waiting.guard = Some(guard);
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.guard = None;
+        self.turn = None;
+        let mut turns = self.turns.lock();
+        // Handles are only taken from the map under its lock: if it has the only one, nobody waits.
+        if turns.get(&self.object).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+            turns.remove(&self.object);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use nigh_terms::{BucketName, Namespace, ObjectKey};
+
+    use super::*;
+
+    fn object(key: &str) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(key).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn writes_of_one_object_follow_each_other_and_leave_nothing_behind() {
+        let order = WriteOrder::default();
+        let first = order.turn(&object("a")).await.unwrap();
+        let mut second = Box::pin(async { order.turn(&object("a")).await });
+        let mut third = Box::pin(async { order.turn(&object("a")).await });
+        assert!(second.as_mut().now_or_never().is_none() && third.as_mut().now_or_never().is_none());
+        assert!(order.turn(&object("b")).now_or_never().is_some(), "another object does not wait");
+        drop(first);
+        assert!(third.as_mut().now_or_never().is_none(), "the second asked first");
+        let turn = second.as_mut().now_or_never().unwrap().unwrap();
+        drop(turn);
+        drop(third.as_mut().now_or_never().unwrap().unwrap());
+        assert!(order.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_who_gives_up_waiting_is_forgotten() {
+        let order = WriteOrder::default();
+        let first = order.turn(&object("a")).await.unwrap();
+        let mut second = Box::pin(async { order.turn(&object("a")).await });
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(second);
+        drop(first);
+        assert!(order.0.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_queue_of_one_object_is_limited() {
+        let order = WriteOrder::default();
+        let _first = order.turn(&object("a")).await.unwrap();
+        let mut waiting = Vec::new();
+        let refused = loop {
+            let mut next = Box::pin(async { order.turn(&object("a")).await.map(drop) });
+            match next.as_mut().now_or_never() {
+                None => waiting.push(next),
+                Some(answer) => break answer,
+            }
+            assert!(waiting.len() <= WAITING_MAX);
+        };
+        assert!(matches!(refused, Err(ObjectError::SlowDown(_))));
+    }
+}

@@ -1,0 +1,60 @@
+//! Who asks: the secret that a signature is checked with, and the operation that a request turned out to be.
+
+use async_trait::async_trait;
+use nigh_engine::AccessKeys;
+use nigh_terms::AccessKeyId;
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::{S3Error, S3ErrorCode, S3Result};
+use std::sync::Arc;
+
+use crate::notes::RequestNotes;
+use crate::telemetry::Operation;
+
+/// The secrets of the node's keys, or of one only.
+pub(crate) struct Secrets {
+    keys: AccessKeys,
+    /// The sandbox whose network the door is served in: no other key is known there.
+    only: Option<AccessKeyId>,
+}
+
+impl Secrets {
+    /// All keys, or `only` one.
+    pub(crate) const fn new(keys: AccessKeys, only: Option<AccessKeyId>) -> Self {
+        Self { keys, only }
+    }
+}
+
+#[async_trait]
+impl S3Auth for Secrets {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let unknown = || {
+            S3Error::with_message(
+                S3ErrorCode::InvalidAccessKeyId,
+                "the access key does not exist, or not for this sandbox, or died with its sandbox",
+            )
+        };
+        if self.only.as_ref().is_some_and(|only| only.as_str() != access_key) {
+            return Err(unknown());
+        }
+        let secret = self.keys.secret(&AccessKeyId::new(access_key)).ok_or_else(unknown)?;
+        Ok(SecretKey::from(secret.reveal()))
+    }
+}
+
+/// Denies whoever has not signed, and notes the operation. What a signer may do, each handler asks for itself.
+pub(crate) struct Signers;
+
+#[async_trait]
+impl S3Access for Signers {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let operation = Operation::of(context.s3_op().name());
+        if let Some(notes) = context.extensions_mut().get::<Arc<RequestNotes>>() {
+            notes.set_operation(operation);
+        }
+        match context.credentials() {
+            Some(_) => Ok(()),
+            None => Err(S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed")),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Operations on buckets.
+
+use nigh_terms::{BucketName, Namespace};
+use s3s::dto::{
+    Bucket, CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput, GetBucketLocationInput,
+    GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput, HeadBucketInput, HeadBucketOutput,
+    ListBucketsInput, ListBucketsOutput, Owner,
+};
+use s3s::{S3Request, S3Response, S3Result};
+
+use crate::error::{invalid_argument, not_implemented, s3_error};
+use crate::handlers::{Handlers, bucket_name, wire_date};
+use crate::listing::{decode_token, encode_token};
+
+/// The region that every bucket is in. S3 writes this one as an empty location constraint.
+const REGION: &str = "us-east-1";
+/// API reference, ListBuckets, `max-buckets`.
+const BUCKETS_PAGE_MAX: i32 = 10_000;
+
+/// How documents name the tenant.
+pub(crate) fn owner(namespace: &Namespace) -> Owner {
+    Owner { display_name: Some(namespace.to_string()), id: Some(namespace.to_string()) }
+}
+
+/// Answers CreateBucket. Any location is taken, since SDKs send their region's.
+pub(crate) async fn create(
+    handlers: &Handlers,
+    request: S3Request<CreateBucketInput>,
+) -> S3Result<S3Response<CreateBucketOutput>> {
+    let who = handlers.enter(&request)?;
+    let input = request.input;
+    if input.create_bucket_configuration.is_some_and(|wish| wish.bucket.is_some() || wish.location.is_some()) {
+        return Err(not_implemented("a directory bucket"));
+    }
+    let bucket = bucket_name(&input.bucket)?;
+    handlers.memory().create_bucket(&who, &bucket).await.map_err(s3_error)?;
+    Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{bucket}")) }))
+}
+
+/// Answers DeleteBucket.
+pub(crate) async fn delete(
+    handlers: &Handlers,
+    request: S3Request<DeleteBucketInput>,
+) -> S3Result<S3Response<DeleteBucketOutput>> {
+    let who = handlers.enter(&request)?;
+    let bucket = bucket_name(&request.input.bucket)?;
+    handlers.memory().delete_bucket(&who, &bucket).await.map_err(s3_error)?;
+    Ok(S3Response::new(DeleteBucketOutput::default()))
+}
+
+/// Answers HeadBucket.
+pub(crate) async fn head(
+    handlers: &Handlers,
+    request: S3Request<HeadBucketInput>,
+) -> S3Result<S3Response<HeadBucketOutput>> {
+    exists(handlers, &request, &request.input.bucket).await?;
+    let output = HeadBucketOutput { bucket_region: Some(REGION.to_owned()), ..HeadBucketOutput::default() };
+    Ok(S3Response::new(output))
+}
+
+/// Answers GetBucketLocation.
+pub(crate) async fn location(
+    handlers: &Handlers,
+    request: S3Request<GetBucketLocationInput>,
+) -> S3Result<S3Response<GetBucketLocationOutput>> {
+    exists(handlers, &request, &request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketLocationOutput { location_constraint: None }))
+}
+
+/// Answers GetBucketVersioning: as S3 does for a bucket that never had it.
+pub(crate) async fn versioning(
+    handlers: &Handlers,
+    request: S3Request<GetBucketVersioningInput>,
+) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+    exists(handlers, &request, &request.input.bucket).await?;
+    Ok(S3Response::new(GetBucketVersioningOutput::default()))
+}
+
+async fn exists<T: Sync>(handlers: &Handlers, request: &S3Request<T>, bucket: &str) -> S3Result<()> {
+    let who = handlers.enter(request)?;
+    let bucket: BucketName = bucket_name(bucket)?;
+    handlers.memory().head_bucket(&who, &bucket).await.map(drop).map_err(s3_error)
+}
+
+/// Answers ListBuckets.
+pub(crate) async fn list(
+    handlers: &Handlers,
+    request: S3Request<ListBucketsInput>,
+) -> S3Result<S3Response<ListBucketsOutput>> {
+    let who = handlers.enter(&request)?;
+    let input = request.input;
+    let limit = match input.max_buckets {
+        None => BUCKETS_PAGE_MAX,
+        Some(limit @ 1..=BUCKETS_PAGE_MAX) => limit,
+        Some(_) => return Err(invalid_argument("max-buckets must be an integer between 1 and 10000")),
+    };
+    let after = input.continuation_token.as_deref().map(decode_token).transpose()?;
+    let prefix = input.prefix.as_deref().unwrap_or_default();
+    let mut found: Vec<_> = handlers
+        .memory()
+        .list_buckets(&who)
+        .await
+        .map_err(s3_error)?
+        .into_iter()
+        .filter(|bucket| bucket.name.as_str().starts_with(prefix))
+        .filter(|bucket| after.as_deref().is_none_or(|after| bucket.name.as_str() > after))
+        .collect();
+    let more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let next = found.last().filter(|_| more).map(|last| encode_token(last.name.as_str()));
+    let buckets = found
+        .into_iter()
+        .map(|bucket| Bucket {
+            bucket_region: Some(REGION.to_owned()),
+            creation_date: Some(wire_date(bucket.created)),
+            name: Some(bucket.name.to_string()),
+        })
+        .collect();
+    Ok(S3Response::new(ListBucketsOutput {
+        buckets: Some(buckets),
+        continuation_token: next,
+        owner: Some(owner(&who.namespace)),
+        prefix: input.prefix,
+    }))
+}

@@ -1,0 +1,190 @@
+//! The additional checksums as headers, trailers and document fields carry them.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName};
+use nigh_objects::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+use s3s::{S3Result, TrailingHeaders};
+
+use crate::error::invalid_request;
+
+const ALGORITHMS: [ChecksumAlgorithm; 5] = [
+    ChecksumAlgorithm::Crc32,
+    ChecksumAlgorithm::Crc32c,
+    ChecksumAlgorithm::Crc64Nvme,
+    ChecksumAlgorithm::Sha1,
+    ChecksumAlgorithm::Sha256,
+];
+
+static SDK_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-sdk-checksum-algorithm");
+static TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
+
+/// The header, or trailer, that carries a value of `algorithm`.
+pub(crate) const fn header_name(algorithm: ChecksumAlgorithm) -> HeaderName {
+    HeaderName::from_static(algorithm.header())
+}
+
+/// As S3's documents name it.
+pub(crate) const fn wire_name(algorithm: ChecksumAlgorithm) -> &'static str {
+    match algorithm {
+        ChecksumAlgorithm::Crc32 => "CRC32",
+        ChecksumAlgorithm::Crc32c => "CRC32C",
+        ChecksumAlgorithm::Crc64Nvme => "CRC64NVME",
+        ChecksumAlgorithm::Sha1 => "SHA1",
+        ChecksumAlgorithm::Sha256 => "SHA256",
+    }
+}
+
+/// The algorithm of that name.
+pub(crate) fn algorithm(name: &str) -> S3Result<ChecksumAlgorithm> {
+    ALGORITHMS.into_iter().find(|&algorithm| wire_name(algorithm).eq_ignore_ascii_case(name)).ok_or_else(|| {
+        invalid_request(format!(
+            "the checksum algorithm {name:?} is not known; use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256"
+        ))
+    })
+}
+
+/// The bytes of a value.
+const fn value_length(algorithm: ChecksumAlgorithm) -> usize {
+    match algorithm {
+        ChecksumAlgorithm::Crc32 | ChecksumAlgorithm::Crc32c => 4,
+        ChecksumAlgorithm::Crc64Nvme => 8,
+        ChecksumAlgorithm::Sha1 => 20,
+        ChecksumAlgorithm::Sha256 => 32,
+    }
+}
+
+/// What an upload claims its bytes' checksum to be: a header's value, a trailer's, or nothing.
+pub(crate) fn claim(headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> S3Result<Option<ChecksumClaim>> {
+    let mut given =
+        ALGORITHMS.into_iter().filter_map(|algorithm| Some((algorithm, headers.get(header_name(algorithm))?)));
+    let first = given.next();
+    let announced = headers.get(&TRAILER).map(|value| value.to_str().unwrap_or_default().trim());
+    if given.next().is_some() || (first.is_some() && announced.is_some()) {
+        return Err(invalid_request("expecting a single x-amz-checksum- header or trailer"));
+    }
+    if let Some((algorithm, value)) = first {
+        let value = value.to_str().unwrap_or_default();
+        let decoded = BASE64_STANDARD.decode(value).ok();
+        if decoded.is_none_or(|decoded| decoded.len() != value_length(algorithm)) {
+            return Err(invalid_request(format!("the value of {} is invalid", header_name(algorithm))));
+        }
+        return Ok(Some(ChecksumClaim { algorithm, value: ClaimedValue::Given(value.to_owned()) }));
+    }
+    if let Some(announced) = announced {
+        return trailer_claim(announced, trailers).map(Some);
+    }
+    if headers.contains_key(&SDK_ALGORITHM) {
+        return Err(invalid_request(
+            "x-amz-sdk-checksum-algorithm is given, but no x-amz-checksum- header and no x-amz-trailer",
+        ));
+    }
+    Ok(None)
+}
+
+fn trailer_claim(announced: &str, trailers: Option<TrailingHeaders>) -> S3Result<ChecksumClaim> {
+    let algorithm = ALGORITHMS
+        .into_iter()
+        .find(|&algorithm| announced.eq_ignore_ascii_case(header_name(algorithm).as_str()))
+        .ok_or_else(|| invalid_request(format!("x-amz-trailer names {announced:?}, which is no checksum")))?;
+    let trailers = trailers
+        .ok_or_else(|| invalid_request("x-amz-trailer is given, but x-amz-content-sha256 announces no trailer"))?;
+    let value =
+        move || trailers.read(|trailers| Some(trailers.get(header_name(algorithm))?.to_str().ok()?.to_owned()))?;
+    Ok(ChecksumClaim { algorithm, value: ClaimedValue::Trailer(Box::new(value)) })
+}
+
+/// How headers and documents name what a checksum covers.
+pub(crate) const fn type_name(covers: ChecksumType) -> &'static str {
+    match covers {
+        ChecksumType::Composite => "COMPOSITE",
+        ChecksumType::FullObject => "FULL_OBJECT",
+    }
+}
+
+/// The same for `checksum`.
+pub(crate) fn kind(checksum: &Checksum) -> &'static str {
+    type_name(checksum.covers())
+}
+
+/// Writes a checksum into the five fields that each of `s3s`'s documents has for it.
+macro_rules! fill_checksum {
+    ($document:expr, $checksum:expr) => {
+        if let Some(checksum) = $checksum {
+            let value = Some(checksum.value.clone());
+            match checksum.algorithm {
+                nigh_objects::ChecksumAlgorithm::Crc32 => $document.checksum_crc32 = value,
+                nigh_objects::ChecksumAlgorithm::Crc32c => $document.checksum_crc32c = value,
+                nigh_objects::ChecksumAlgorithm::Crc64Nvme => $document.checksum_crc64nvme = value,
+                nigh_objects::ChecksumAlgorithm::Sha1 => $document.checksum_sha1 = value,
+                nigh_objects::ChecksumAlgorithm::Sha256 => $document.checksum_sha256 = value,
+            }
+        }
+    };
+}
+pub(crate) use fill_checksum;
+
+/// The checksum among the five fields of one of `s3s`'s documents: one at most.
+macro_rules! stated_checksum {
+    ($document:expr) => {
+        $crate::checksum_headers::one_of([
+            (nigh_objects::ChecksumAlgorithm::Crc32, &$document.checksum_crc32),
+            (nigh_objects::ChecksumAlgorithm::Crc32c, &$document.checksum_crc32c),
+            (nigh_objects::ChecksumAlgorithm::Crc64Nvme, &$document.checksum_crc64nvme),
+            (nigh_objects::ChecksumAlgorithm::Sha1, &$document.checksum_sha1),
+            (nigh_objects::ChecksumAlgorithm::Sha256, &$document.checksum_sha256),
+        ])
+    };
+}
+pub(crate) use stated_checksum;
+
+/// The one that has a value; two are refused.
+pub(crate) fn one_of(fields: [(ChecksumAlgorithm, &Option<String>); 5]) -> S3Result<Option<Checksum>> {
+    let mut stated =
+        fields.into_iter().filter_map(|(algorithm, value)| Some(Checksum { algorithm, value: value.clone()? }));
+    let first = stated.next();
+    match stated.next() {
+        None => Ok(first),
+        Some(_) => Err(invalid_request("expecting a single checksum of one object or part")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
+        fields.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn one_checksum_of_the_right_length_is_taken() {
+        let claimed = claim(&headers(&[("x-amz-checksum-crc32", "AAAAAA==")]), None).unwrap().unwrap();
+        assert_eq!(claimed.algorithm, ChecksumAlgorithm::Crc32);
+        assert!(matches!(claimed.value, ClaimedValue::Given(value) if value == "AAAAAA=="));
+        assert!(claim(&HeaderMap::new(), None).unwrap().is_none());
+    }
+
+    #[test]
+    fn contradictory_or_malformed_claims_are_refused() {
+        for bad in [
+            headers(&[("x-amz-checksum-crc32", "AAAA")]),
+            headers(&[("x-amz-checksum-sha256", "not base64")]),
+            headers(&[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-checksum-crc32c", "AAAAAA==")]),
+            headers(&[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-trailer", "x-amz-checksum-crc32")]),
+            headers(&[("x-amz-trailer", "x-amz-meta-a")]),
+            headers(&[("x-amz-trailer", "x-amz-checksum-crc32")]),
+            headers(&[("x-amz-sdk-checksum-algorithm", "CRC32")]),
+        ] {
+            assert_eq!(claim(&bad, None).unwrap_err().code().as_str(), "InvalidRequest", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn algorithms_are_found_by_the_names_of_s3() {
+        for known in ALGORITHMS {
+            assert_eq!(algorithm(wire_name(known)).unwrap(), known);
+        }
+        assert!(algorithm("MD5").is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! One request, from the connection to `s3s` and back.
+//!
+//! In front: the screen, the guard around the body. Behind: the request's name on every answer, errors that `s3s`
+//! words as faults of the server and that are the client's, the meters.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use nigh_engine::AccessKeys;
+use nigh_objects::ObjectMemory;
+use nigh_terms::AccessKeyId;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
+use tokio::sync::Semaphore;
+
+use crate::auth::{Secrets, Signers};
+use crate::error::fate_error;
+use crate::handlers::{Handlers, Shared};
+use crate::notes::RequestNotes;
+use crate::read::{self, Reads};
+use crate::request_id::RequestId;
+use crate::screen::screen;
+use crate::serve::DoorLimits;
+use crate::telemetry::{Operation, Telemetry};
+use crate::upload_body::UploadBody;
+use crate::{payload, query};
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+
+/// The S3 API onto one node's object memory. Cheap to clone.
+///
+/// Its meters belong to the `metrics` recorder that is installed when it is made.
+#[derive(Clone)]
+pub struct S3Door {
+    handlers: Arc<Handlers>,
+    keys: AccessKeys,
+    telemetry: Arc<Telemetry>,
+    service: S3Service,
+    pub(crate) limits: DoorLimits,
+    pub(crate) connections: Arc<Semaphore>,
+}
+
+impl S3Door {
+    /// A door for all of the node's keys.
+    #[must_use]
+    pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> Self {
+        let handlers = Arc::new(Handlers::new(memory, keys.clone()));
+        let service = service(&handlers, &keys, None, limits);
+        let telemetry = Arc::new(Telemetry::new());
+        let connections = Arc::new(Semaphore::new(limits.connections));
+        Self { handlers, keys, telemetry, service, limits, connections }
+    }
+
+    /// The same door for one sandbox's key only, with connections of its own: to be served in that sandbox's network.
+    #[must_use]
+    pub fn for_sandbox(&self, key: AccessKeyId) -> Self {
+        let service = service(&self.handlers, &self.keys, Some(key), self.limits);
+        let connections = Arc::new(Semaphore::new(self.limits.sandbox_connections));
+        Self { service, connections, ..self.clone() }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Response<Body> {
+        let began = Instant::now();
+        let id = RequestId::next();
+        let (mut parts, incoming) = request.into_parts();
+        let read = read::operation(&parts.method, &parts.uri);
+        let is_head = parts.method == Method::HEAD;
+        let mut notes = None;
+        let mut response = match screen(&parts.method, &parts.uri, &parts.headers) {
+            Err(refusal) => error_response(refusal),
+            Ok(()) => {
+                let kept = if read.is_some() && incoming.is_end_stream() {
+                    Ok(Body::empty())
+                } else {
+                    let kept = Arc::new(RequestNotes::default());
+                    parts.extensions.insert(Arc::clone(&kept));
+                    let body = self.guarded(&parts, incoming, &kept);
+                    notes = Some(kept);
+                    body
+                };
+                match kept {
+                    Err(refusal) => error_response(refusal),
+                    Ok(body) => self.service.call(HttpRequest::from_parts(parts, body)).await.unwrap_or_else(|error| {
+                        tracing::error!(?error, "an S3 request was not answered");
+                        error_response(S3Error::new(S3ErrorCode::InternalError))
+                    }),
+                }
+            }
+        };
+        if let Some(correction) = notes.as_deref().and_then(|notes| correction(notes, response.status())) {
+            response = error_response(correction);
+        }
+        finish(&mut response, id, is_head);
+        let operation = read.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
+        let bytes = response.body().size_hint().exact().unwrap_or_default();
+        self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
+        response
+    }
+
+    /// The request's body, watched and re-framed.
+    fn guarded(
+        &self,
+        parts: &http::request::Parts,
+        incoming: Incoming,
+        notes: &Arc<RequestNotes>,
+    ) -> Result<Body, S3Error> {
+        if incoming.is_end_stream() {
+            return Ok(Body::empty());
+        }
+        let mut body =
+            UploadBody::new(incoming, Arc::clone(notes), self.telemetry.bytes_in().clone(), self.limits.body_silence);
+        match parts.headers.get(&CONTENT_SHA256).map(HeaderValue::as_bytes) {
+            Some(b"STREAMING-UNSIGNED-PAYLOAD-TRAILER") => body = body.chunked(false),
+            Some(kind) if kind.starts_with(b"STREAMING-AWS4-HMAC") => body = body.chunked(true),
+            _ if carries_document(parts) => {
+                body = body.document(self.limits.document_bytes, payload::content_md5(&parts.headers)?);
+            }
+            _ => {}
+        }
+        Ok(Body::http_body(body))
+    }
+}
+
+/// True for what can only be a document: all but puts of objects and parts, of which the memory checks the MD5.
+fn carries_document(parts: &http::request::Parts) -> bool {
+    let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
+    let query = parts.uri.query().unwrap_or_default();
+    let is_tagging = query::pairs(query).any(|(name, _)| name == "tagging");
+    parts.method != Method::PUT || !has_key || is_tagging
+}
+
+fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId>, limits: DoorLimits) -> S3Service {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = limits.document_bytes;
+    let mut builder = S3ServiceBuilder::new(Shared(Arc::clone(handlers)));
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(Secrets::new(keys.clone(), only));
+    builder.set_access(Signers);
+    builder.set_route(Reads(Arc::clone(handlers)));
+    builder.build()
+}
+
+/// What `s3s` has answered with a fault of the server though the request's document could not be read.
+fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
+    if notes.handled() || status.is_success() {
+        return None;
+    }
+    if let Some(error) = fate_error(notes.fate()) {
+        return Some(error);
+    }
+    // The body came whole, and no handler was asked: what is left is the SHA-256 that the signature covers.
+    (status == StatusCode::INTERNAL_SERVER_ERROR && notes.operation().has_document())
+        .then(|| crate::error::s3_error(nigh_objects::ObjectError::BadDigest { claim: payload::PAYLOAD_SHA256 }))
+}
+
+fn error_response(error: S3Error) -> Response<Body> {
+    error.to_http_response().unwrap_or_else(|_| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    })
+}
+
+/// Names the request in its answer, and takes the body from answers that must not have one.
+fn finish(response: &mut Response<Body>, id: RequestId, is_head: bool) {
+    let status = response.status();
+    if status == StatusCode::NOT_MODIFIED {
+        *response.body_mut() = Body::empty();
+        response.headers_mut().remove(header::CONTENT_TYPE);
+    } else if status.is_client_error() || status.is_server_error() {
+        if is_head {
+            *response.body_mut() = Body::empty();
+        } else if let Some(document) = response.body().bytes().and_then(|document| with_request_id(&document, id)) {
+            *response.body_mut() = Body::from(document);
+        }
+        remove_lengths(response.headers_mut());
+    }
+    response.headers_mut().insert(REQUEST_ID.clone(), id.header());
+}
+
+fn remove_lengths(headers: &mut HeaderMap) {
+    headers.remove(header::CONTENT_LENGTH);
+}
+
+/// An error document with the request's name in it.
+fn with_request_id(document: &Bytes, id: RequestId) -> Option<Bytes> {
+    let head = document.strip_suffix(b"</Error>")?;
+    Some([head, b"<RequestId>", id.as_str().as_bytes(), b"</RequestId></Error>"].concat().into())
+}

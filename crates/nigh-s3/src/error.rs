@@ -1,0 +1,188 @@
+//! The object memory's refusals as errors of the S3 API (API reference, "Error responses").
+
+use http::{HeaderMap, HeaderValue, StatusCode};
+use nigh_objects::ObjectError;
+use s3s::{S3Error, S3ErrorCode};
+
+use crate::http_date;
+use crate::notes::{Fate, RequestNotes};
+
+/// What a client sees of a fault inside; the details go to the log.
+const INTERNAL: &str = "an internal error occurred; the server's log has the details";
+
+/// An error of the S3 API that `s3s` has no name for.
+fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), message);
+    error.set_status_code(status);
+    error
+}
+
+/// The S3 error that says what `error` says.
+pub(crate) fn s3_error(error: ObjectError) -> S3Error {
+    use S3ErrorCode as Code;
+    let message = error.to_string();
+    match error {
+        ObjectError::NoSuchBucket(_) => S3Error::with_message(Code::NoSuchBucket, message),
+        ObjectError::BucketAlreadyOwnedByYou(_) => S3Error::with_message(Code::BucketAlreadyOwnedByYou, message),
+        ObjectError::BucketNotEmpty(_) => S3Error::with_message(Code::BucketNotEmpty, message),
+        ObjectError::NoSuchKey(_) => S3Error::with_message(Code::NoSuchKey, message),
+        ObjectError::NoSuchUpload(_) => S3Error::with_message(Code::NoSuchUpload, message),
+        ObjectError::PreconditionFailed(_) => S3Error::with_message(Code::PreconditionFailed, message),
+        ObjectError::NotModified { etag, modified } => {
+            let mut error = S3Error::with_message(Code::NotModified, message);
+            error.set_status_code(StatusCode::NOT_MODIFIED);
+            let mut headers = HeaderMap::with_capacity(2);
+            if let Ok(etag) = HeaderValue::try_from(format!("\"{etag}\"")) {
+                headers.insert(http::header::ETAG, etag);
+            }
+            headers.insert(http::header::LAST_MODIFIED, http_date::header(modified));
+            error.set_headers(headers);
+            error
+        }
+        ObjectError::ConditionalRequestConflict => named("ConditionalRequestConflict", StatusCode::CONFLICT, message),
+        ObjectError::InvalidRange { size } => {
+            let mut error = S3Error::with_message(Code::InvalidRange, message);
+            let mut headers = HeaderMap::with_capacity(2);
+            if let Ok(range) = HeaderValue::try_from(format!("bytes */{size}")) {
+                headers.insert(http::header::CONTENT_RANGE, range);
+            }
+            headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+            error.set_headers(headers);
+            error
+        }
+        ObjectError::InvalidPartNumber(_) => named("InvalidPartNumber", StatusCode::RANGE_NOT_SATISFIABLE, message),
+        // AWS has an error of its own for each of the three ways in which a body can differ from its announcement.
+        ObjectError::BadDigest { claim: crate::payload::PAYLOAD_SHA256 } => {
+            named("XAmzContentSHA256Mismatch", StatusCode::BAD_REQUEST, message)
+        }
+        ObjectError::BadDigest { claim: crate::payload::CHUNK_SIGNATURE } => {
+            S3Error::with_message(Code::SignatureDoesNotMatch, message)
+        }
+        ObjectError::BadDigest { .. } => S3Error::with_message(Code::BadDigest, message),
+        ObjectError::IncompleteBody { .. } | ObjectError::Body(_) => {
+            S3Error::with_message(Code::IncompleteBody, message)
+        }
+        ObjectError::EntityTooLarge { .. } => S3Error::with_message(Code::EntityTooLarge, message),
+        ObjectError::EntityTooSmall { .. } => S3Error::with_message(Code::EntityTooSmall, message),
+        ObjectError::InvalidPart(_) => S3Error::with_message(Code::InvalidPart, message),
+        ObjectError::InvalidPartOrder => S3Error::with_message(Code::InvalidPartOrder, message),
+        ObjectError::InvalidRequest(_) => S3Error::with_message(Code::InvalidRequest, message),
+        ObjectError::InvalidArgument(_) => S3Error::with_message(Code::InvalidArgument, message),
+        ObjectError::InvalidTag(_) => S3Error::with_message(Code::InvalidTag, message),
+        ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),
+        ObjectError::SlowDown(_) => S3Error::with_message(Code::SlowDown, message),
+        ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } => {
+            tracing::error!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::InternalError, INTERNAL)
+        }
+    }
+}
+
+/// The same, for a request with a body: how reading it ended says more than what came of it.
+pub(crate) fn upload_error(error: ObjectError, notes: Option<&RequestNotes>) -> S3Error {
+    match (&error, notes.map_or(Fate::Whole, RequestNotes::fate)) {
+        (ObjectError::Body(_) | ObjectError::IncompleteBody { .. }, fate) => {
+            fate_error(fate).unwrap_or_else(|| s3_error(error))
+        }
+        _ => s3_error(error),
+    }
+}
+
+/// The error of a body that ended so.
+pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
+    match fate {
+        Fate::Whole => None,
+        Fate::Stalled => Some(S3Error::with_message(
+            S3ErrorCode::RequestTimeout,
+            "the connection was not read from or written to within the timeout period; send the body without pauses",
+        )),
+        Fate::Broken => Some(S3Error::with_message(S3ErrorCode::IncompleteBody, "the body broke off")),
+        Fate::Malformed => {
+            Some(S3Error::with_message(S3ErrorCode::InvalidRequest, "the aws-chunked encoding of the body is broken"))
+        }
+        Fate::ChunkTooLarge => Some(S3Error::with_message(
+            S3ErrorCode::InvalidRequest,
+            "a signed chunk of the body is larger than 16 MiB; sign smaller chunks",
+        )),
+        Fate::WrongMd5 => Some(S3Error::with_message(
+            S3ErrorCode::BadDigest,
+            "the Content-MD5 given does not match the bytes received",
+        )),
+        Fate::DocumentTooLarge => {
+            Some(S3Error::with_message(S3ErrorCode::MaxMessageLengthExceeded, "Your request was too big"))
+        }
+    }
+}
+
+/// What S3 could do, and this door does not.
+pub(crate) fn not_implemented(what: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what} is not supported here"))
+}
+
+/// A value that is out of its range or shape.
+pub(crate) fn invalid_argument(message: impl Into<String>) -> S3Error {
+    S3Error::with_message(S3ErrorCode::InvalidArgument, message.into())
+}
+
+/// A request that contradicts itself.
+pub(crate) fn invalid_request(message: impl Into<String>) -> S3Error {
+    S3Error::with_message(S3ErrorCode::InvalidRequest, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_objects::ETag;
+    use nigh_terms::{BucketName, ObjectKey, Timestamp};
+
+    use super::*;
+
+    fn code_and_status(error: ObjectError) -> (String, u16) {
+        let error = s3_error(error);
+        (error.code().as_str().to_owned(), error.status_code().map_or(0, |status| status.as_u16()))
+    }
+
+    #[test]
+    fn each_refusal_has_the_code_and_status_of_aws() {
+        let bucket = BucketName::new("abc").unwrap();
+        let key = ObjectKey::new("k").unwrap();
+        for (error, code, status) in [
+            (ObjectError::NoSuchBucket(bucket.clone()), "NoSuchBucket", 404),
+            (ObjectError::BucketAlreadyOwnedByYou(bucket.clone()), "BucketAlreadyOwnedByYou", 409),
+            (ObjectError::BucketNotEmpty(bucket), "BucketNotEmpty", 409),
+            (ObjectError::NoSuchKey(key), "NoSuchKey", 404),
+            (ObjectError::PreconditionFailed("If-Match"), "PreconditionFailed", 412),
+            (ObjectError::ConditionalRequestConflict, "ConditionalRequestConflict", 409),
+            (ObjectError::InvalidRange { size: 3 }, "InvalidRange", 416),
+            (ObjectError::InvalidPartNumber(3), "InvalidPartNumber", 416),
+            (ObjectError::BadDigest { claim: "Content-MD5" }, "BadDigest", 400),
+            (ObjectError::BadDigest { claim: crate::payload::PAYLOAD_SHA256 }, "XAmzContentSHA256Mismatch", 400),
+            (ObjectError::BadDigest { claim: crate::payload::CHUNK_SIGNATURE }, "SignatureDoesNotMatch", 403),
+            (ObjectError::IncompleteBody { expected: 2, received: 1 }, "IncompleteBody", 400),
+            (ObjectError::EntityTooLarge { limit: 1 }, "EntityTooLarge", 400),
+            (ObjectError::EntityTooSmall { part: 1, size: 1 }, "EntityTooSmall", 400),
+            (ObjectError::InvalidPart(1), "InvalidPart", 400),
+            (ObjectError::InvalidPartOrder, "InvalidPartOrder", 400),
+            (ObjectError::MetadataTooLarge, "MetadataTooLarge", 400),
+            (ObjectError::SlowDown("x"), "SlowDown", 503),
+        ] {
+            assert_eq!(code_and_status(error), (code.to_owned(), status));
+        }
+    }
+
+    #[test]
+    fn not_modified_carries_the_entity_tag_and_the_date() {
+        let error = s3_error(ObjectError::NotModified { etag: ETag("abc".into()), modified: Timestamp(0) });
+        assert_eq!(error.status_code(), Some(StatusCode::NOT_MODIFIED));
+        let headers = error.headers().unwrap();
+        assert_eq!(headers["etag"], "\"abc\"");
+        assert_eq!(headers["last-modified"], "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    #[test]
+    fn a_fault_inside_does_not_tell_the_client_its_details() {
+        let error =
+            s3_error(ObjectError::Store { store: "directory", operation: "put", reason: "/secret/path".into() });
+        assert_eq!(error.code().as_str(), "InternalError");
+        assert!(!error.message().unwrap().contains("secret"));
+    }
+}

@@ -1,0 +1,125 @@
+//! The operations of the S3 API that are answered, each by the file of its concept; all others are `NotImplemented`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nigh_engine::AccessKeys;
+use nigh_objects::ObjectMemory;
+use nigh_terms::{AccessKeyId, BucketName, ObjectKey, Principal, Timestamp};
+use s3s::auth::Credentials;
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, CompleteMultipartUploadInput, CompleteMultipartUploadOutput,
+    CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
+    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput, DeleteObjectsOutput,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
+    HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output,
+    ListPartsInput, ListPartsOutput, PutObjectInput, PutObjectOutput, PutObjectTaggingInput, PutObjectTaggingOutput,
+    Timestamp as WireTimestamp, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use crate::notes::RequestNotes;
+use crate::{buckets, listing, objects, tagging, uploads};
+
+/// What the handlers stand on.
+pub(crate) struct Handlers {
+    memory: Arc<ObjectMemory>,
+    keys: AccessKeys,
+}
+
+impl Handlers {
+    /// Handlers of one node.
+    pub(crate) const fn new(memory: Arc<ObjectMemory>, keys: AccessKeys) -> Self {
+        Self { memory, keys }
+    }
+
+    /// The objects.
+    pub(crate) fn memory(&self) -> &ObjectMemory {
+        &self.memory
+    }
+
+    /// On whose behalf a request acts: the one place where that is asked.
+    pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<Principal> {
+        let denied = |why: String| S3Error::with_message(S3ErrorCode::AccessDenied, why);
+        let credentials = credentials.ok_or_else(|| denied("the request is not signed".to_owned()))?;
+        self.keys.principal(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
+    }
+
+    /// Begins to handle a request: notes that its document was read, and resolves its principal.
+    pub(crate) fn enter<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
+        if let Some(notes) = notes(request) {
+            notes.set_handled();
+        }
+        self.principal(request.credentials.as_ref())
+    }
+}
+
+/// The notes of a request.
+pub(crate) fn notes<T>(request: &S3Request<T>) -> Option<&Arc<RequestNotes>> {
+    request.extensions.get()
+}
+
+/// A bucket's name, checked.
+pub(crate) fn bucket_name(name: &str) -> S3Result<BucketName> {
+    BucketName::new(name).map_err(|error| S3Error::with_message(S3ErrorCode::InvalidBucketName, error.to_string()))
+}
+
+/// A key, checked.
+pub(crate) fn object_key(key: &str) -> S3Result<ObjectKey> {
+    ObjectKey::new(key).map_err(|error| {
+        let code = if key.is_empty() { S3ErrorCode::InvalidArgument } else { S3ErrorCode::KeyTooLongError };
+        S3Error::with_message(code, error.to_string())
+    })
+}
+
+/// A date as documents have it.
+pub(crate) fn wire_date(when: Timestamp) -> WireTimestamp {
+    when.date().into()
+}
+
+macro_rules! answered_by {
+    ($($operation:ident($input:ty) -> $output:ty = $handler:path;)+) => {
+        #[async_trait]
+        impl S3 for Shared {
+            $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                $handler(&self.0, request).await
+            })+
+        }
+    };
+}
+
+/// The handlers as `s3s` takes them.
+pub(crate) struct Shared(pub(crate) Arc<Handlers>);
+
+answered_by! {
+    create_bucket(CreateBucketInput) -> CreateBucketOutput = buckets::create;
+    delete_bucket(DeleteBucketInput) -> DeleteBucketOutput = buckets::delete;
+    head_bucket(HeadBucketInput) -> HeadBucketOutput = buckets::head;
+    list_buckets(ListBucketsInput) -> ListBucketsOutput = buckets::list;
+    get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = buckets::location;
+    get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = buckets::versioning;
+
+    list_objects(ListObjectsInput) -> ListObjectsOutput = listing::v1;
+    list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = listing::v2;
+
+    put_object(PutObjectInput) -> PutObjectOutput = objects::put;
+    copy_object(CopyObjectInput) -> CopyObjectOutput = objects::copy;
+    delete_object(DeleteObjectInput) -> DeleteObjectOutput = objects::delete;
+    delete_objects(DeleteObjectsInput) -> DeleteObjectsOutput = objects::delete_many;
+    get_object_attributes(GetObjectAttributesInput) -> GetObjectAttributesOutput = objects::attributes;
+
+    get_object_tagging(GetObjectTaggingInput) -> GetObjectTaggingOutput = tagging::get;
+    put_object_tagging(PutObjectTaggingInput) -> PutObjectTaggingOutput = tagging::put;
+    delete_object_tagging(DeleteObjectTaggingInput) -> DeleteObjectTaggingOutput = tagging::delete;
+
+    create_multipart_upload(CreateMultipartUploadInput) -> CreateMultipartUploadOutput = uploads::create;
+    upload_part(UploadPartInput) -> UploadPartOutput = uploads::put_part;
+    upload_part_copy(UploadPartCopyInput) -> UploadPartCopyOutput = uploads::copy_part;
+    list_parts(ListPartsInput) -> ListPartsOutput = uploads::list_parts;
+    list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = uploads::list;
+    complete_multipart_upload(CompleteMultipartUploadInput) -> CompleteMultipartUploadOutput = uploads::complete;
+    abort_multipart_upload(AbortMultipartUploadInput) -> AbortMultipartUploadOutput = uploads::abort;
+}

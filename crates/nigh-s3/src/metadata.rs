@@ -1,0 +1,106 @@
+//! What a writer says of an object, as headers: in requests, and given back in answers.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use nigh_objects::Attributes;
+use s3s::dto::Metadata;
+
+use crate::conditions::text;
+
+const META: &str = "x-amz-meta-";
+/// What S3 answers for an object whose writer named no type.
+const DEFAULT_TYPE: HeaderValue = HeaderValue::from_static("binary/octet-stream");
+
+/// The attributes that a request states. `user` comes from `s3s`, which has decoded its values (RFC 2047).
+pub(crate) fn attributes(headers: &HeaderMap, user: Option<Metadata>) -> Attributes {
+    let owned = |name| text(headers, name).map(str::to_owned);
+    Attributes {
+        content_type: owned(&header::CONTENT_TYPE),
+        cache_control: owned(&header::CACHE_CONTROL),
+        content_disposition: owned(&header::CONTENT_DISPOSITION),
+        content_encoding: text(headers, &header::CONTENT_ENCODING).and_then(without_aws_chunked),
+        content_language: owned(&header::CONTENT_LANGUAGE),
+        expires: owned(&header::EXPIRES),
+        user: user.unwrap_or_default().into_iter().collect(),
+    }
+}
+
+/// `aws-chunked` is how the body came, not what the object is.
+fn without_aws_chunked(codings: &str) -> Option<String> {
+    let kept: Vec<_> = codings
+        .split(',')
+        .map(str::trim)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
+        .collect();
+    if kept.is_empty() { None } else { Some(kept.join(",")) }
+}
+
+/// Gives the attributes back in an answer's headers.
+pub(crate) fn answer(attributes: &Attributes, headers: &mut HeaderMap) {
+    let type_given = attributes.content_type.as_deref().and_then(header_value);
+    headers.insert(header::CONTENT_TYPE, type_given.unwrap_or(DEFAULT_TYPE));
+    for (name, value) in [
+        (header::CACHE_CONTROL, &attributes.cache_control),
+        (header::CONTENT_DISPOSITION, &attributes.content_disposition),
+        (header::CONTENT_ENCODING, &attributes.content_encoding),
+        (header::CONTENT_LANGUAGE, &attributes.content_language),
+        (header::EXPIRES, &attributes.expires),
+    ] {
+        if let Some(value) = value.as_deref().and_then(header_value) {
+            headers.insert(name, value);
+        }
+    }
+    for (name, value) in &attributes.user {
+        if let (Ok(name), Some(value)) = (HeaderName::try_from(format!("{META}{name}")), header_value(value)) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// `value` as it is, or as an encoded word (RFC 2047) if a header cannot carry it.
+fn header_value(value: &str) -> Option<HeaderValue> {
+    if value.bytes().all(|byte| (0x20..0x7f).contains(&byte) || byte == b'\t') {
+        return HeaderValue::from_str(value).ok();
+    }
+    HeaderValue::try_from(format!("=?UTF-8?B?{}?=", BASE64_STANDARD.encode(value))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_come_back_as_they_were_given() {
+        let mut given = HeaderMap::new();
+        for (name, value) in [
+            ("content-type", "text/plain; charset=utf-8"),
+            ("cache-control", "max-age=3"),
+            ("content-disposition", "attachment; filename=a"),
+            ("content-encoding", "aws-chunked, gzip"),
+            ("content-language", "de"),
+            ("expires", "not even a date"),
+        ] {
+            given.insert(name, value.parse().unwrap());
+        }
+        let user = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "grün".to_owned())];
+        let attributes = attributes(&given, Some(user.into_iter().collect()));
+        let mut back = HeaderMap::new();
+        answer(&attributes, &mut back);
+        given.insert("content-encoding", "gzip".parse().unwrap());
+        for (name, value) in &given {
+            assert_eq!(back[name], *value);
+        }
+        assert_eq!(back["x-amz-meta-a"], "1");
+        assert_eq!(back["x-amz-meta-b"], "=?UTF-8?B?Z3LDvG4=?=");
+    }
+
+    #[test]
+    fn an_object_without_a_type_has_the_default_one() {
+        let mut back = HeaderMap::new();
+        answer(&Attributes::default(), &mut back);
+        assert_eq!(back.len(), 1);
+        assert_eq!(back["content-type"], "binary/octet-stream");
+        assert_eq!(without_aws_chunked("aws-chunked"), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! What is learnt of one request on its way through `s3s`: its operation, and how the reading of its body ended.
+//!
+//! `s3s` gives neither to the code around it; the notes travel in the request's extensions. Reads of objects, the hot
+//! path, have none.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::telemetry::Operation;
+
+/// How the reading of a request's body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Fate {
+    /// Nothing is wrong with it so far.
+    Whole = 0,
+    /// The client sent nothing for too long.
+    Stalled = 1,
+    /// The connection or its framing broke.
+    Broken = 2,
+    /// Its aws-chunked encoding is broken.
+    Malformed = 3,
+    /// It has a signed chunk above the limit.
+    ChunkTooLarge = 4,
+    /// It does not have the `Content-MD5` given.
+    WrongMd5 = 5,
+    /// It is a document above the limit.
+    DocumentTooLarge = 6,
+}
+
+/// The notes.
+#[derive(Debug, Default)]
+pub(crate) struct RequestNotes {
+    operation: OnceLock<Operation>,
+    fate: AtomicU8,
+    handled: AtomicBool,
+}
+
+impl RequestNotes {
+    /// The request is this operation.
+    pub(crate) fn set_operation(&self, operation: Operation) {
+        // A request is routed once; a second attempt would say the same.
+        let _ = self.operation.set(operation);
+    }
+
+    /// What the request turned out to be.
+    pub(crate) fn operation(&self) -> Operation {
+        self.operation.get().copied().unwrap_or(Operation::Unknown)
+    }
+
+    /// The body ended so.
+    pub(crate) fn set_fate(&self, fate: Fate) {
+        self.fate.store(fate as u8, Ordering::Release);
+    }
+
+    /// How the body ended.
+    pub(crate) fn fate(&self) -> Fate {
+        match self.fate.load(Ordering::Acquire) {
+            1 => Fate::Stalled,
+            2 => Fate::Broken,
+            3 => Fate::Malformed,
+            4 => Fate::ChunkTooLarge,
+            5 => Fate::WrongMd5,
+            6 => Fate::DocumentTooLarge,
+            _ => Fate::Whole,
+        }
+    }
+
+    /// A handler has the request: its body, if it is a document, was read and understood.
+    pub(crate) fn set_handled(&self) {
+        self.handled.store(true, Ordering::Release);
+    }
+
+    /// Whether a handler got the request.
+    pub(crate) fn handled(&self) -> bool {
+        self.handled.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,48 @@
+//! Query strings, read where `s3s` does not read them for us.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// A value as it stands in a query: decoded only where it is needed, since most are of a signature.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoded<'q>(&'q str);
+
+impl<'q> Encoded<'q> {
+    /// Reads it as a form would: `+` is a space, `%xx` a byte. None if that is no UTF-8.
+    pub(crate) fn decode(self) -> Option<Cow<'q, str>> {
+        if self.0.contains('+') {
+            let spaced = self.0.replace('+', " ");
+            return Some(Cow::Owned(percent_decode_str(&spaced).decode_utf8().ok()?.into_owned()));
+        }
+        percent_decode_str(self.0).decode_utf8().ok()
+    }
+}
+
+/// The names and values of `query`, in order; those whose name is no UTF-8 are left out.
+pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Encoded<'_>)> {
+    query.split('&').filter(|pair| !pair.is_empty()).filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((Encoded(name).decode()?, Encoded(value)))
+    })
+}
+
+/// The first value of `name` in `query`.
+pub(crate) fn value<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
+    pairs(query).find(|(candidate, _)| candidate == name)?.1.decode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_are_decoded() {
+        let query = "a=1&%62=x+y%2B&&flag&c=%C3%BC&bad=%FF";
+        let read: Vec<_> = pairs(query).map(|(name, value)| format!("{name}>{:?}", value.decode())).collect();
+        let expected = ["a>Some(\"1\")", "b>Some(\"x y+\")", "flag>Some(\"\")", "c>Some(\"ü\")", "bad>None"];
+        assert_eq!(read, expected);
+        assert_eq!(value(query, "b").as_deref(), Some("x y+"));
+        assert_eq!(value(query, "bad"), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! What is refused before anything else looks at a request. Pure.
+//!
+//! Two kinds: what the signature must cover and does not (`s3s` leaves that check out, and without it whoever holds a
+//! presigned URL for a put could turn it into a copy by adding a header), and what would change the meaning of a
+//! request if it were ignored: encryption, locks, grants, storage classes, versions. Those answer `NotImplemented`.
+
+use http::{HeaderMap, Method, Uri, header};
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use crate::error::{invalid_request, not_implemented};
+use crate::query;
+
+/// All header names and values of a request together, in bytes.
+pub(crate) const HEADERS_MAX: usize = 16 * 1024;
+/// A presigned URL lives a week at most (API reference, "Authenticating requests: using query parameters").
+const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
+
+/// Where a request says which of its headers it has signed.
+enum Signed<'r> {
+    /// Separated by `;`.
+    Names(std::borrow::Cow<'r, str>),
+    /// All that begin with `x-amz-`: so does version 2.
+    Amazons,
+    /// It is not signed; `s3s` denies it later.
+    Nothing,
+}
+
+/// Lets the request pass, or says why not.
+pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
+    let query = uri.query().unwrap_or_default();
+    let signed = signed_headers(query, headers)?;
+    if let Signed::Names(names) = &signed
+        && !is_signed(names, header::HOST.as_str())
+    {
+        return Err(unsigned_header(header::HOST.as_str()));
+    }
+    let mut size = 0;
+    for (name, value) in headers {
+        let name = name.as_str();
+        size += name.len() + value.len();
+        if let Some(amazon) = name.strip_prefix("x-amz-") {
+            if let Signed::Names(names) = &signed
+                && !may_be_unsigned(amazon)
+                && !is_signed(names, name)
+            {
+                return Err(unsigned_header(name));
+            }
+            screen_header(amazon, value.to_str().unwrap_or("?"))?;
+        }
+    }
+    if size > HEADERS_MAX {
+        return Err(S3Error::with_message(
+            S3ErrorCode::RequestHeaderSectionTooLarge,
+            format!("the request's headers have more than {HEADERS_MAX} bytes"),
+        ));
+    }
+    if method == Method::POST && is_form(headers) {
+        return Err(not_implemented("uploading by an HTML form (POST Object)"));
+    }
+    if !query.is_empty() {
+        screen_query(query)?;
+    }
+    Ok(())
+}
+
+fn signed_headers<'r>(query: &'r str, headers: &'r HeaderMap) -> S3Result<Signed<'r>> {
+    if query.contains("X-Amz-Signature") {
+        return Ok(query::value(query, "X-Amz-SignedHeaders").map_or(Signed::Nothing, Signed::Names));
+    }
+    // What SDKs write into a presigned URL by default is still version 2. In headers none of them uses it.
+    if query::value(query, "Signature").is_some() {
+        return Ok(Signed::Amazons);
+    }
+    let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(Signed::Nothing) };
+    let authorization = authorization.to_str().unwrap_or_default();
+    if authorization.starts_with("AWS ") {
+        return Err(invalid_request("signature version 2 is not supported in headers; use AWS4-HMAC-SHA256"));
+    }
+    let names = authorization
+        .split(',')
+        .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")));
+    Ok(names.map_or(Signed::Nothing, |names| Signed::Names(names.into())))
+}
+
+fn is_signed(names: &str, name: &str) -> bool {
+    names.split(';').any(|signed| signed.eq_ignore_ascii_case(name))
+}
+
+/// Headers that say something of the payload or the client only.
+fn may_be_unsigned(amazon: &str) -> bool {
+    matches!(amazon, "content-sha256" | "user-agent" | "request-payer")
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+}
+
+/// `name` without its `x-amz-`.
+fn screen_header(name: &str, value: &str) -> S3Result<()> {
+    let refused = match name {
+        "acl" => !matches!(value, "private" | "bucket-owner-full-control"),
+        "storage-class" => value != "STANDARD",
+        "object-ownership" => value != "BucketOwnerEnforced",
+        "bucket-object-lock-enabled" | "server-side-encryption-bucket-key-enabled" => {
+            !value.eq_ignore_ascii_case("false")
+        }
+        "website-redirect-location"
+        | "write-offset-bytes"
+        | "mfa"
+        | "bypass-governance-retention"
+        | "expected-bucket-owner"
+        | "source-expected-bucket-owner"
+        | "rename-source"
+        | "if-match-size"
+        | "if-match-last-modified-time"
+        | "if-match-initiated-time" => true,
+        _ => {
+            name.starts_with("server-side-encryption")
+                || name.starts_with("copy-source-server-side-encryption")
+                || name.starts_with("object-lock-")
+                || name.starts_with("grant-")
+        }
+    };
+    if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { Ok(()) }
+}
+
+fn screen_query(query: &str) -> S3Result<()> {
+    for (name, value) in query::pairs(query) {
+        match name.as_ref() {
+            // Objects have no versions; S3 names the only one `null`.
+            "versionId" if value.decode().as_deref() != Some("null") => return Err(not_implemented("versionId")),
+            "X-Amz-Expires" if is_too_long(value) => {
+                return Err(S3Error::with_message(
+                    S3ErrorCode::AuthorizationQueryParametersError,
+                    "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
+                     less than 604800 seconds",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A text that is no number is left to `s3s`.
+fn is_too_long(expires: query::Encoded<'_>) -> bool {
+    let seconds = expires.decode().and_then(|text| text.parse::<u64>().ok());
+    seconds.is_some_and(|seconds| seconds > PRESIGNED_SECONDS_MAX)
+}
+
+fn unsigned_header(name: &str) -> S3Error {
+    S3Error::with_message(S3ErrorCode::AccessDenied, format!("the header {name} is present and not signed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=K/20250101/r/s3/aws4_request, \
+                                 SignedHeaders=host;x-amz-acl;x-amz-date;x-amz-storage-class, Signature=00";
+
+    fn verdict(method: &str, uri: &str, fields: &[(&str, &str)]) -> String {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(header::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        let verdict = screen(&method.parse().unwrap(), &uri.parse().unwrap(), &headers);
+        verdict.map_or_else(|error| error.code().as_str().to_owned(), |()| "passes".to_owned())
+    }
+
+    #[test]
+    fn a_header_that_is_not_signed_is_refused() {
+        let signed = ("authorization", AUTHORIZATION);
+        assert_eq!(verdict("PUT", "/b/k", &[signed, ("x-amz-date", "x")]), "passes");
+        assert_eq!(verdict("PUT", "/b/k", &[signed, ("x-amz-content-sha256", "x")]), "passes");
+        assert_eq!(verdict("PUT", "/b/k", &[signed, ("x-amz-copy-source", "/b/secret")]), "AccessDenied");
+        let presigned = "/b/k?X-Amz-SignedHeaders=host%3Bx-amz-meta-a&X-Amz-Signature=0";
+        assert_eq!(verdict("PUT", presigned, &[("x-amz-meta-a", "1")]), "passes");
+        assert_eq!(verdict("PUT", presigned, &[("x-amz-copy-source", "/b/secret")]), "AccessDenied");
+        let without_host = "/b/k?X-Amz-SignedHeaders=x-amz-meta-a&X-Amz-Signature=0";
+        assert_eq!(verdict("PUT", without_host, &[]), "AccessDenied");
+    }
+
+    #[test]
+    fn what_would_change_the_meaning_is_refused_and_its_default_is_not() {
+        for (name, value, expected) in [
+            ("x-amz-acl", "private", "passes"),
+            ("x-amz-acl", "public-read", "NotImplemented"),
+            ("x-amz-storage-class", "STANDARD", "passes"),
+            ("x-amz-storage-class", "GLACIER", "NotImplemented"),
+            ("x-amz-server-side-encryption", "AES256", "NotImplemented"),
+            ("x-amz-server-side-encryption-customer-algorithm", "AES256", "NotImplemented"),
+            ("x-amz-object-lock-mode", "GOVERNANCE", "NotImplemented"),
+            ("x-amz-grant-read", "id=1", "NotImplemented"),
+            ("x-amz-website-redirect-location", "/x", "NotImplemented"),
+            ("x-amz-expected-bucket-owner", "1", "NotImplemented"),
+            ("x-amz-request-payer", "requester", "passes"),
+        ] {
+            assert_eq!(verdict("PUT", "/b/k", &[(name, value)]), expected, "{name}: {value}");
+        }
+        assert_eq!(verdict("GET", "/b/k?versionId=null", &[]), "passes");
+        assert_eq!(verdict("GET", "/b/k?versionId=abc", &[]), "NotImplemented");
+    }
+
+    #[test]
+    fn old_signatures_in_headers_forms_and_long_lived_urls_are_refused() {
+        assert_eq!(verdict("GET", "/b/k", &[("authorization", "AWS K:sig")]), "InvalidRequest");
+        assert_eq!(verdict("GET", "/b/k?AWSAccessKeyId=K&Expires=1&Signature=s", &[]), "passes");
+        assert_eq!(verdict("POST", "/b", &[("content-type", "multipart/form-data; boundary=x")]), "NotImplemented");
+        let week = "/b/k?X-Amz-Expires=604801&X-Amz-SignedHeaders=host&X-Amz-Signature=0";
+        assert_eq!(verdict("GET", week, &[]), "AuthorizationQueryParametersError");
+    }
+
+    #[test]
+    fn huge_headers_are_refused() {
+        let large = "x".repeat(HEADERS_MAX);
+        assert_eq!(verdict("GET", "/b/k", &[("x-other", &large)]), "RequestHeaderSectionTooLarge");
+    }
+}

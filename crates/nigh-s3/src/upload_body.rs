@@ -1,0 +1,152 @@
+//! A request's body on its way from the connection to `s3s`: guarded against silence, re-framed, counted.
+//!
+//! How it ended is written into the request's notes, since `s3s` hands on the error's text only.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use md5::{Digest, Md5};
+use metrics::Counter;
+use thiserror::Error;
+use tokio::time::{Instant, Sleep};
+
+use crate::chunk_frames::{ChunkFrames, FrameError};
+use crate::notes::{Fate, RequestNotes};
+
+/// Why a body ends early. The notes say it too.
+#[derive(Debug, Error)]
+pub(crate) enum UploadBodyError {
+    #[error("nothing came for {0:?}")]
+    Stalled(Duration),
+    #[error("the connection: {0}")]
+    Connection(#[from] hyper::Error),
+    #[error("the aws-chunked encoding is broken, or a signed chunk is too large")]
+    Chunks,
+    #[error("the Content-MD5 given does not match")]
+    WrongMd5,
+    #[error("the document is too large")]
+    DocumentTooLarge,
+}
+
+/// The body.
+pub(crate) struct UploadBody {
+    inner: Incoming,
+    notes: Arc<RequestNotes>,
+    bytes_in: Counter,
+    silence_max: Duration,
+    silence: Option<Pin<Box<Sleep>>>,
+    frames: Option<ChunkFrames>,
+    md5: Option<(Md5, [u8; 16])>,
+    /// So many bytes may still come; for a document only.
+    left: Option<usize>,
+}
+
+impl UploadBody {
+    /// A body that fails if nothing comes for `silence_max`.
+    pub(crate) const fn new(
+        inner: Incoming,
+        notes: Arc<RequestNotes>,
+        bytes_in: Counter,
+        silence_max: Duration,
+    ) -> Self {
+        Self { inner, notes, bytes_in, silence_max, silence: None, frames: None, md5: None, left: None }
+    }
+
+    /// The same, for a body that is aws-chunked.
+    pub(crate) fn chunked(mut self, signed: bool) -> Self {
+        self.frames = Some(ChunkFrames::new(signed));
+        self
+    }
+
+    /// The same, for a document of at most so many bytes, with this MD5 if one is given.
+    pub(crate) fn document(mut self, bytes_max: usize, md5: Option<[u8; 16]>) -> Self {
+        self.left = Some(bytes_max);
+        self.md5 = md5.map(|expected| (Md5::new(), expected));
+        self
+    }
+
+    fn fail(&self, fate: Fate, error: UploadBodyError) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
+        self.notes.set_fate(fate);
+        Poll::Ready(Some(Err(error)))
+    }
+
+    /// Waits for bytes, but not for ever.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let deadline = Instant::now() + self.silence_max;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        silence.as_mut().poll(context)
+    }
+
+    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
+        match Pin::new(&mut self.inner).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(data) = frame.data_ref() {
+                    self.bytes_in.increment(data.len() as u64);
+                    if let Some((md5, _)) = &mut self.md5 {
+                        md5.update(data);
+                    }
+                    if let Some(left) = &mut self.left {
+                        match left.checked_sub(data.len()) {
+                            Some(rest) => *left = rest,
+                            None => return self.fail(Fate::DocumentTooLarge, UploadBodyError::DocumentTooLarge),
+                        }
+                    }
+                }
+                if let Some(silence) = &mut self.silence {
+                    silence.as_mut().reset(Instant::now() + self.silence_max);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(Fate::Broken, error.into()),
+            Poll::Ready(None) => {
+                let differs =
+                    self.md5.take().is_some_and(|(md5, expected)| <[u8; 16]>::from(md5.finalize()) != expected);
+                if differs { self.fail(Fate::WrongMd5, UploadBodyError::WrongMd5) } else { Poll::Ready(None) }
+            }
+            Poll::Pending => match self.poll_silence(context) {
+                Poll::Ready(()) => self.fail(Fate::Stalled, UploadBodyError::Stalled(self.silence_max)),
+                Poll::Pending => Poll::Pending,
+            },
+        }
+    }
+}
+
+impl Body for UploadBody {
+    type Data = Bytes;
+    type Error = UploadBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(bytes) = this.frames.as_mut().and_then(ChunkFrames::pop) {
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let frame = match std::task::ready!(this.poll_inner(context)) {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            let Some(frames) = &mut this.frames else { return Poll::Ready(Some(Ok(frame))) };
+            let Ok(data) = frame.into_data() else { continue };
+            match frames.push(data) {
+                Ok(()) => {}
+                Err(FrameError::Malformed) => return this.fail(Fate::Malformed, UploadBodyError::Chunks),
+                Err(FrameError::ChunkTooLarge) => return this.fail(Fate::ChunkTooLarge, UploadBodyError::Chunks),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.frames {
+            Some(_) => SizeHint::default(),
+            None => self.inner.size_hint(),
+        }
+    }
+}

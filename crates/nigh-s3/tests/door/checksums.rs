@@ -1,0 +1,163 @@
+//! What a client claims of its bytes is verified, however it sends them.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest, Sha1};
+
+use crate::client::Request;
+use crate::running::Running;
+use crate::sign::{Payload, sha256};
+
+/// Each additional checksum's header and its value for `bytes`.
+fn checksums(bytes: &[u8]) -> [(&'static str, String); 5] {
+    use crc_fast::{CrcAlgorithm, checksum};
+    let crc = |algorithm, length: usize| checksum(algorithm, bytes).to_be_bytes()[8 - length..].to_vec();
+    [
+        ("x-amz-checksum-crc32", crc(CrcAlgorithm::Crc32IsoHdlc, 4)),
+        ("x-amz-checksum-crc32c", crc(CrcAlgorithm::Crc32Iscsi, 4)),
+        ("x-amz-checksum-crc64nvme", crc(CrcAlgorithm::Crc64Nvme, 8)),
+        ("x-amz-checksum-sha1", Sha1::digest(bytes).to_vec()),
+        ("x-amz-checksum-sha256", sha256(bytes).to_vec()),
+    ]
+    .map(|(name, value)| (name, BASE64_STANDARD.encode(value)))
+}
+
+fn put(body: &[u8]) -> Request {
+    Request::new("PUT", "/bucket/key").body(body)
+}
+
+/// Bytes that make more than two chunks.
+fn body() -> Vec<u8> {
+    (0..150_000u32).map(|index| (index % 253) as u8).collect()
+}
+
+#[tokio::test]
+async fn every_way_to_send_a_body_arrives() {
+    let door = Running::with_bucket().await;
+    let body = body();
+    let [crc32, ..] = checksums(&body);
+    for payload in [
+        Payload::Signed,
+        Payload::Unsigned,
+        Payload::Chunks,
+        Payload::ChunksAndTrailer,
+        Payload::UnsignedChunksAndTrailer,
+    ] {
+        let request = put(&body).header("x-amz-meta-way", &format!("{payload:?}"));
+        let with_trailer = matches!(payload, Payload::ChunksAndTrailer | Payload::UnsignedChunksAndTrailer);
+        let request = if with_trailer { request.trailer(crc32.0, &crc32.1) } else { request };
+        let done = door.send_as(request, payload).await;
+        assert_eq!(done.status, 200, "{payload:?} {}", done.text());
+        let got = door.get("/bucket/key").await;
+        assert!(got.body == body, "{payload:?}");
+        assert_eq!(got.header("x-amz-meta-way"), format!("{payload:?}"));
+        assert_eq!(got.header("content-encoding"), "", "{payload:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_checksum_is_verified_in_header_and_trailer_and_kept() {
+    let door = Running::with_bucket().await;
+    let body = body();
+    for (name, value) in checksums(&body) {
+        let (_, wrong) = checksums(b"other").into_iter().find(|(other, _)| *other == name).unwrap();
+        for (value, status) in [(&wrong, 400), (&value, 200)] {
+            let in_header = door.send(put(&body).header(name, value)).await;
+            assert_eq!(in_header.status, status, "{name} {}", in_header.text());
+            for payload in [Payload::ChunksAndTrailer, Payload::UnsignedChunksAndTrailer] {
+                let in_trailer = door.send_as(put(&body).trailer(name, value), payload).await;
+                assert_eq!(in_trailer.status, status, "{name} {payload:?} {}", in_trailer.text());
+                if status == 400 {
+                    assert_eq!(in_trailer.element("Code"), "BadDigest");
+                } else {
+                    assert_eq!(in_trailer.header(name), value);
+                }
+            }
+        }
+        let ask = |method: &str| Request::new(method, "/bucket/key").header("x-amz-checksum-mode", "ENABLED");
+        let got = door.send(ask("GET")).await;
+        assert_eq!((got.header(name), got.header("x-amz-checksum-type")), (value.as_str(), "FULL_OBJECT"));
+        assert_eq!(door.send(ask("HEAD")).await.header(name), value);
+        assert_eq!(door.get("/bucket/key").await.header(name), "");
+        assert_eq!(door.send(ask("GET").header("range", "bytes=0-1")).await.header(name), "");
+        let attributes = Request::new("GET", "/bucket/key").query("attributes", "");
+        let attributes = door.send(attributes.header("x-amz-object-attributes", "Checksum,ObjectSize")).await;
+        assert_eq!(attributes.element("ObjectSize"), body.len().to_string());
+        assert!(attributes.text().contains(&value), "{}", attributes.text());
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_differs_from_what_was_signed_is_not_stored() {
+    let door = Running::with_bucket().await;
+    let body = body();
+    let [crc32, ..] = checksums(&body);
+    let mut signed = door.signer.sign(put(&body), Payload::Signed);
+    signed.body[77] ^= 1;
+    assert_eq!(door.send_raw(&signed).await.error(), (400, "XAmzContentSHA256Mismatch".into()));
+    for payload in [Payload::Chunks, Payload::ChunksAndTrailer] {
+        let request = put(&body);
+        let request = if payload == Payload::Chunks { request } else { request.trailer(crc32.0, &crc32.1) };
+        let mut signed = door.signer.sign(request, payload);
+        signed.body[70_000] ^= 1;
+        assert_eq!(door.send_raw(&signed).await.error(), (403, "SignatureDoesNotMatch".into()), "{payload:?}");
+    }
+    // A trailer whose signature is another's, and one that is announced and missing.
+    let mut forged = door.signer.sign(put(&body).trailer(crc32.0, &crc32.1), Payload::ChunksAndTrailer);
+    let digit = forged.body.len() - 5;
+    forged.body[digit] = if forged.body[digit] == b'0' { b'1' } else { b'0' };
+    assert_eq!(door.send_raw(&forged).await.error(), (403, "SignatureDoesNotMatch".into()));
+    for payload in [Payload::ChunksAndTrailer, Payload::UnsignedChunksAndTrailer] {
+        let mut without = door.signer.sign(put(&body).trailer(crc32.0, &crc32.1), payload);
+        let end = without.body.windows(5).rposition(|five| five == b"\r\nx-a").map(|at| at + 2);
+        let start = without.body.windows(14).position(|window| window == b"x-amz-checksum").or(end).unwrap();
+        without.body.truncate(start);
+        without.body.extend_from_slice(b"\r\n");
+        let refused = door.send_raw(&without).await;
+        assert_eq!(refused.status, 400, "{payload:?} {}", refused.text());
+    }
+    assert_eq!(door.get("/bucket/key").await.status, 404);
+}
+
+#[tokio::test]
+async fn content_md5_is_verified_of_objects_and_of_documents() {
+    let door = Running::with_bucket().await;
+    let (right, wrong) = ("XUFAKrxLKna5cZ2REBfFkg==", "AAAAAAAAAAAAAAAAAAAAAA==");
+    assert_eq!(door.send(put(b"hello").header("content-md5", right)).await.status, 200);
+    assert_eq!(door.send(put(b"hello").header("content-md5", wrong)).await.error(), (400, "BadDigest".into()));
+    assert_eq!(door.send(put(b"hello").header("content-md5", "x")).await.error(), (400, "InvalidDigest".into()));
+    let delete = Request::new("POST", "/bucket").query("delete", "");
+    let delete = delete.body("<Delete><Object><Key>key</Key></Object></Delete>").header("content-md5", wrong);
+    assert_eq!(door.send(delete.clone()).await.error(), (400, "BadDigest".into()));
+    assert_eq!(door.get("/bucket/key").await.status, 200);
+    let mut changed = door.signer.sign(delete, Payload::Signed);
+    changed.headers.retain(|(name, _)| name != "content-md5");
+    assert_eq!(door.send_raw(&changed).await.error(), (403, "SignatureDoesNotMatch".into()));
+}
+
+#[tokio::test]
+async fn a_document_that_differs_from_what_was_signed_is_the_client_s_fault() {
+    let door = Running::with_bucket().await;
+    let delete = Request::new("POST", "/bucket").query("delete", "");
+    let mut signed = door.signer.sign(delete.body("<Delete><Object><Key>a</Key></Object></Delete>"), Payload::Signed);
+    let place = signed.body.windows(5).position(|five| five == b"<Key>").unwrap() + 5;
+    signed.body[place] = b'b';
+    assert_eq!(door.send_raw(&signed).await.error(), (400, "XAmzContentSHA256Mismatch".into()));
+}
+
+#[tokio::test]
+async fn one_unsigned_chunk_may_be_as_large_as_the_object() {
+    let door = Running::with_bucket().await;
+    let body = vec![9; 3 << 20];
+    let [_, _, crc64, ..] = checksums(&body);
+    let mut request = door.signer.sign(put(&body).trailer(crc64.0, &crc64.1), Payload::UnsignedChunksAndTrailer);
+    request.body = [
+        format!("{:x}\r\n", body.len()).into_bytes(),
+        body.clone(),
+        format!("\r\n0\r\n{}:{}\r\n\r\n", crc64.0, crc64.1).into_bytes(),
+    ]
+    .concat();
+    let done = door.send_raw(&request).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(door.get("/bucket/key").await.body == body);
+}

@@ -1,0 +1,20 @@
+//! The S3 door over real HTTP, in front of a real object memory and directory store.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "tests: a broken expectation is to panic, and skips and figures are to be seen"
+)]
+
+mod bad_input;
+mod bounded;
+mod checksums;
+mod client;
+mod objects;
+mod reads;
+mod running;
+mod sdks;
+mod serving;
+mod sign;
+mod uploads;

@@ -1,0 +1,36 @@
+//! `nigh config`.
+
+use clap::Subcommand;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output;
+
+/// Subcommands of `nigh config`.
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show each setting, its value and where that comes from
+    #[command(after_help = "\
+A value comes from, weakest first: the default, the configuration file, a variable, a flag of `nigh up`.
+`functions.keep_alive` is the variable NIGH_FUNCTIONS__KEEP_ALIVE. Sizes are written 64 MiB, spans of time 600 s.
+Without --running these are the settings that `nigh up` would use now.")]
+    Show {
+        /// Ask the running node for the settings it started with
+        #[arg(long)]
+        running: bool,
+    },
+}
+
+/// Runs it.
+pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<(), CliError> {
+    let ConfigCommand::Show { running } = command;
+    let shown = if running { globals.admin()?.get("/config").await? } else { globals.configuration(Vec::new())?.shown };
+    if globals.json {
+        return output::json(&shown);
+    }
+    let mut table = output::table(&["SETTING", "VALUE", "FROM"]);
+    for one in shown {
+        table.add_row([one.key, one.value, one.origin]);
+    }
+    output::print_table(&table)
+}

@@ -1,0 +1,65 @@
+//! Why a command fails: one line for people, one exit code for scripts.
+
+use std::io;
+use std::process::ExitCode;
+
+use nigh_node::client::ClientError;
+use nigh_node::config::ConfigError;
+use nigh_node::credentials::CredentialsError;
+use nigh_node::endpoints::EndpointsError;
+use nigh_node::node::NodeError;
+use thiserror::Error;
+
+/// Refused, or failed.
+const FAILED: u8 = 1;
+/// The command line is wrong; clap's own code.
+const USAGE: u8 = 2;
+/// No node runs.
+const NOT_RUNNING: u8 = 3;
+
+/// Why a command fails.
+#[derive(Debug, Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Endpoints(#[from] EndpointsError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Node(#[from] Box<NodeError>),
+    #[cfg(feature = "lab")]
+    #[error(transparent)]
+    Lab(#[from] nigh_lab::LabError),
+    /// An argument that clap cannot know to be wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A local file or stream.
+    #[error("{what}: {source}")]
+    Local { what: String, source: io::Error },
+    /// Standard output.
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    /// Standard output, as JSON.
+    #[error("an answer cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CliError {
+    /// A local file's reason.
+    pub(crate) fn local(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        let what = what.to_string();
+        move |source| Self::Local { what, source }
+    }
+
+    /// For scripts; documented in `nigh --help`.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Usage(_) => USAGE,
+            Self::Endpoints(EndpointsError::NotRunning(_)) | Self::Client(ClientError::Connect { .. }) => NOT_RUNNING,
+            _ => FAILED,
+        })
+    }
+}

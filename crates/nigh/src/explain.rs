@@ -1,0 +1,148 @@
+//! `nigh explain`: one invocation on a line of time.
+
+use clap::Args;
+use nigh_node::explain::{Explanation, Shares, Step, StepKind, outcome_words};
+use serde_json::Value;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output::{self, Colour, coloured, duration};
+
+/// Columns of the line of time.
+const WIDTH: usize = 48;
+/// Data calls shown; the others are counted.
+const STEPS_MAX: usize = 40;
+
+/// Options of `nigh explain`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  nigh explain $(nigh --json activations --limit 1 | jq -r '.[0].id')")]
+pub(crate) struct ExplainArgs {
+    /// The invocation: an id that `nigh activations` or `nigh invoke` named
+    id: String,
+}
+
+/// Explains.
+pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliError> {
+    if args.id.is_empty() || !args.id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+        return Err(CliError::Usage(format!("{:?} is no invocation id", args.id)));
+    }
+    let path = format!("/explain/{}", args.id);
+    let admin = globals.admin()?;
+    if globals.json {
+        return output::json(&admin.get::<Value>(&path).await?);
+    }
+    let explained: Explanation = admin.get(&path).await?;
+    output::line(render(&explained))
+}
+
+fn render(explained: &Explanation) -> String {
+    let one = &explained.activation;
+    let mut lines = vec![
+        format!("{} of {} at {}", one.id, one.function, one.start.rfc3339()),
+        format!("  {}", outcome_words(&one.outcome)),
+        format!(
+            "  {} in all: waited {}, {}, ran {}",
+            duration(explained.total_us),
+            duration(one.wait_us),
+            if one.cold { format!("cold start {}", duration(one.init_us)) } else { "warm sandbox".to_owned() },
+            duration(one.duration_us)
+        ),
+        String::new(),
+    ];
+    for step in explained.steps.iter().take(STEPS_MAX) {
+        lines.push(format!(
+            "  {} {:>9}  {}{}",
+            bar(step, explained.total_us),
+            duration(step.took_us),
+            step.what,
+            if step.bytes > 0 { format!(", {}", nigh_terms::ByteSize(step.bytes)) } else { String::new() }
+        ));
+    }
+    let unseen = explained.steps.len().saturating_sub(STEPS_MAX) as u64 + one.data_calls_omitted;
+    if unseen > 0 {
+        lines.push(format!("  ... and {unseen} more data calls"));
+    }
+    lines.push(String::new());
+    lines.push(format!("  {}", shares_bar(&explained.shares)));
+    if let Some(hits) = explained.hit_percent {
+        lines.push(format!("  {hits:.0} % of {} reads from memory", one.hits + one.misses));
+    }
+    lines.push(match (one.peak_memory, explained.memory_percent) {
+        (Some(peak), Some(percent)) => {
+            format!("  memory: {peak} at most, {percent:.0} % of {} booked, {} granted", one.booked, one.granted)
+        }
+        _ => format!("  memory: {} booked, {} granted; the peak is not measured here", one.booked, one.granted),
+    });
+    if !one.placement.is_empty() {
+        lines.push(format!("  placed: {}", one.placement));
+    }
+    lines.extend(one.notes.iter().map(|note| format!("  note: {note}")));
+    if !one.log.is_empty() {
+        lines.push(format!("  log: `nigh logs {}` has {} bytes of it", one.function, one.log.len()));
+    }
+    lines.join("\n")
+}
+
+/// The step's place on a line that stands for the whole time; at least one column wide.
+fn bar(step: &Step, total_us: u64) -> String {
+    let column = |us: u64| (us as u128 * WIDTH as u128 / u128::from(total_us.max(1))) as usize;
+    let from = column(step.at_us).min(WIDTH - 1);
+    let to = column(step.at_us + step.took_us).clamp(from + 1, WIDTH);
+    let (glyph, colour) = match step.kind {
+        StepKind::Wait => ("·", Colour::Dim),
+        StepKind::Init => ("░", Colour::Yellow),
+        StepKind::Run => ("─", Colour::Dim),
+        StepKind::Read => ("█", Colour::Blue),
+        StepKind::Write => ("▓", Colour::Green),
+    };
+    format!("{}{}{}", " ".repeat(from), coloured(colour, &glyph.repeat(to - from)), " ".repeat(WIDTH - to))
+}
+
+/// Extract, transform and load on one line.
+fn shares_bar(shares: &Shares) -> String {
+    let extract = (shares.extract / 100.0 * WIDTH as f64).round() as usize;
+    let load = ((shares.load / 100.0 * WIDTH as f64).round() as usize).min(WIDTH - extract.min(WIDTH));
+    let none = shares.extract + shares.transform + shares.load == 0.0;
+    let transform = if none { 0 } else { WIDTH - extract.min(WIDTH) - load };
+    format!(
+        "{}{}{}  extract {:.0} %, transform {:.0} %, load {:.0} %",
+        coloured(Colour::Blue, &"█".repeat(extract.min(WIDTH))),
+        coloured(Colour::Dim, &"─".repeat(transform)),
+        coloured(Colour::Green, &"▓".repeat(load)),
+        shares.extract,
+        shares.transform,
+        shares.load
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(at_us: u64, took_us: u64) -> Step {
+        Step { kind: StepKind::Read, at_us, took_us, what: String::new(), bytes: 0 }
+    }
+
+    #[test]
+    fn a_bar_has_its_place_its_length_and_always_the_same_width() {
+        let places = |at, took, total| {
+            let bar = bar(&step(at, took), total);
+            assert_eq!(bar.chars().count(), WIDTH);
+            (bar.chars().position(|c| c == '█').unwrap(), bar.chars().filter(|c| *c == '█').count())
+        };
+        assert_eq!(places(0, 100, 100), (0, WIDTH));
+        assert_eq!(places(50, 50, 100), (WIDTH / 2, WIDTH / 2));
+        assert_eq!(places(99, 0, 100), (WIDTH - 1, 1));
+        assert_eq!(places(100, 0, 100), (WIDTH - 1, 1));
+        assert_eq!(places(0, 0, 0), (0, 1));
+    }
+
+    #[test]
+    fn the_shares_fill_the_line() {
+        let drawn = shares_bar(&Shares { extract: 25.0, transform: 50.0, load: 25.0 });
+        assert_eq!(drawn.chars().filter(|c| "█─▓".contains(*c)).count(), WIDTH);
+        let rounded = shares_bar(&Shares { extract: 49.5, transform: 1.0, load: 49.5 });
+        assert_eq!(rounded.chars().filter(|c| "█─▓".contains(*c)).count(), WIDTH);
+        assert!(!shares_bar(&Shares::default()).contains('█'));
+    }
+}

@@ -1,0 +1,106 @@
+//! `nigh invoke`.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use clap::Args;
+use nigh_terms::FunctionName;
+use serde_json::{Value, json};
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output::{self, Colour, coloured};
+
+/// Lambda's limit of an input: 6 MiB.
+const PAYLOAD_MAX: u64 = 6 << 20;
+
+/// Options of `nigh invoke`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
+  nigh invoke blur @event.json --log
+  generate-event | nigh invoke blur -
+
+The answer goes to standard output, the log and the invocation's id to standard error.
+The exit code is 1 if the function failed.")]
+pub(crate) struct InvokeArgs {
+    /// The function's name
+    name: FunctionName,
+    /// Its input as JSON: the text itself, @FILE, or - for standard input
+    #[arg(default_value = "{}")]
+    payload: String,
+    /// Print the end of its log, too
+    #[arg(long)]
+    log: bool,
+}
+
+/// Invokes.
+pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let payload = payload(&args.payload)?;
+    let reply = globals.lambda()?.invoke(&args.name, payload, args.log).await?;
+    let log = reply.log_tail.as_deref().map(String::from_utf8_lossy);
+    if globals.json {
+        // What is no JSON, as of a runtime of one's own, is shown as text.
+        let answer = serde_json::from_slice(&reply.payload)
+            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&reply.payload)));
+        output::json(&json!({
+            "id": reply.id, "payload": answer, "function_error": reply.function_error, "log": log,
+        }))?;
+    } else {
+        if let Some(log) = log {
+            output::remark(log.trim_end());
+        }
+        output::bytes(&reply.payload)?;
+        if !reply.payload.ends_with(b"\n") {
+            output::bytes(b"\n")?;
+        }
+        if let Some(error) = &reply.function_error {
+            let failed = coloured(Colour::Red, "the function failed");
+            output::remark(format_args!("nigh: {failed} ({error}); see `nigh explain {}`", reply.id));
+        }
+    }
+    Ok(if reply.function_error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn payload(given: &str) -> Result<Bytes, CliError> {
+    let (what, text) = match given {
+        "-" => ("standard input".to_owned(), read_all(std::io::stdin().lock(), "standard input")?),
+        given => match given.strip_prefix('@') {
+            Some(path) => {
+                let file = std::fs::File::open(path).map_err(CliError::local(path))?;
+                (path.to_owned(), read_all(file, path)?)
+            }
+            None => ("the payload".to_owned(), given.as_bytes().to_vec()),
+        },
+    };
+    if text.len() as u64 > PAYLOAD_MAX {
+        return Err(CliError::Usage(format!("{what} has more than the 6 MiB allowed; pass large data as objects")));
+    }
+    serde_json::from_slice::<serde::de::IgnoredAny>(&text)
+        .map_err(|error| CliError::Usage(format!("{what} is no JSON: {error}")))?;
+    Ok(text.into())
+}
+
+fn read_all(from: impl Read, what: &str) -> Result<Vec<u8>, CliError> {
+    let mut text = Vec::new();
+    from.take(PAYLOAD_MAX + 1).read_to_end(&mut text).map_err(CliError::local(what))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_text_or_a_file_and_always_json() {
+        assert_eq!(payload("[1]").unwrap(), "[1]");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("event.json");
+        std::fs::write(&file, "{\"a\": 1}").unwrap();
+        assert_eq!(payload(&format!("@{}", file.display())).unwrap(), "{\"a\": 1}");
+        assert!(payload("not json").unwrap_err().to_string().contains("no JSON"));
+        assert!(payload("@/nowhere").is_err());
+    }
+}

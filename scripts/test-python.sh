@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The Python side's own tests: the instrument, and the sample functions against a real S3 door.
+#
+# The functions' tests need a door: a Nigh with a folder of its own is started for them, and stopped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=.deps/python/bin/python
+"$python" -m unittest discover -s runtimes/python
+
+state=$(mktemp -d)
+target/debug/nigh up --state "$state" --s3-listen 127.0.0.1:0 --lambda-listen 127.0.0.1:0 >"$state/up.log" 2>&1 &
+nigh=$!
+trap 'kill "$nigh" 2>/dev/null || true; wait "$nigh" 2>/dev/null || true; rm -rf "$state"' EXIT
+for _ in $(seq 300); do
+    [ -s "$state/endpoints.json" ] && break
+    kill -0 "$nigh" 2>/dev/null || { cat "$state/up.log"; exit 1; }
+    sleep 0.1
+done
+NIGH_TEST_S3_ENDPOINT=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["s3"])' "$state/endpoints.json")
+export NIGH_TEST_S3_ENDPOINT AWS_SHARED_CREDENTIALS_FILE="$state/credentials" AWS_PROFILE=default AWS_DEFAULT_REGION=us-east-1
+"$python" -m unittest discover -s functions/tests -t functions
