@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
-use nigh_terms::Clock;
+use nigh_objects::store::remote::{RemoteConfig, RemoteError, RemoteStore};
+use nigh_terms::{AccessKeyId, Clock};
 use thiserror::Error;
 
 use crate::config::{Settings, StoreKind};
@@ -16,6 +17,10 @@ use crate::status::Level;
 pub enum StoreOpenError {
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error("store.kind is s3; store.endpoint, store.access_key and store.secret_key are needed")]
+    Incomplete,
     #[error("opening the store broke off: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
@@ -31,8 +36,30 @@ pub(crate) async fn open(
             let store = tokio::task::spawn_blocking(move || DirectoryStore::open(&path, clock)).await??;
             Ok((Arc::new(store), level(format!("directory {}", settings.store.path.display()))))
         }
-        StoreKind::S3 => todo!(),
+        StoreKind::S3 => {
+            let config = remote(settings)?;
+            let detail = format!("s3 at {}", config.endpoint);
+            Ok((Arc::new(RemoteStore::new(&config)?), level(detail)))
+        }
     }
+}
+
+/// The settings of a store that speaks S3; `Settings::check` has seen that they are complete.
+fn remote(settings: &Settings) -> Result<RemoteConfig, StoreOpenError> {
+    let store = &settings.store;
+    let (Some(endpoint), Some(access_key), Some(secret_key)) = (&store.endpoint, &store.access_key, &store.secret_key)
+    else {
+        return Err(StoreOpenError::Incomplete);
+    };
+    Ok(RemoteConfig {
+        endpoint: endpoint.clone(),
+        region: store.region.clone(),
+        access_key: AccessKeyId::new(access_key.clone()),
+        secret_key: secret_key.clone(),
+        bucket_prefixes: [(settings.namespace.clone(), store.bucket_prefix.clone())].into(),
+        concurrency: store.concurrency,
+        timeout: store.timeout.duration(),
+    })
 }
 
 fn level(detail: String) -> Level {

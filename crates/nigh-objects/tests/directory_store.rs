@@ -1,11 +1,6 @@
 //! The directory store from outside: it is a store, and it keeps its word when its process is killed.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking and may talk"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
 mod conformance;
 

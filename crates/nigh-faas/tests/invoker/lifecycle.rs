@@ -14,7 +14,7 @@ use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::node::{Node, settings};
+use crate::node::{Node, PATIENCE, settings};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_runs_on_after_its_answer_is_refused_its_data_and_frozen() {
@@ -73,6 +73,7 @@ async fn who_waits_too_long_or_behind_too_many_is_told_to_come_later() {
     }
     assert!(!long.await.unwrap().is_error);
     assert_eq!(node.invoker.in_use().waiting, 0);
+    node.invoker.drain(PATIENCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,6 +129,7 @@ async fn an_invocation_that_runs_while_its_function_is_updated_finishes_on_the_o
     let old = old.await.unwrap();
     assert_eq!((old.payload, node.record(old.id).await.code_sha256), (json!("slept"), "f-1".to_owned()));
     node.until("the old version's sandbox ends", |node| node.invoker.in_use().sandboxes == 1).await;
+    node.invoker.drain(PATIENCE).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +183,7 @@ async fn a_drain_lets_what_runs_finish_and_admits_nothing() {
     node.until("it runs", |node| node.invoker.in_use().running == 1).await;
     let drain = tokio::spawn({
         let node = Arc::clone(&node);
-        async move { node.invoker.drain(crate::node::PATIENCE).await }
+        async move { node.invoker.drain(PATIENCE).await }
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(matches!(node.try_invoke("f", json!({})).await, Err(InvokeError::ShuttingDown)));

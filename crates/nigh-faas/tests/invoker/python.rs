@@ -35,7 +35,10 @@ fn python() -> Option<PythonRuntime> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_python_handler_runs_unmodified_under_awslambdaric() {
     let Some(python) = python() else {
-        eprintln!("skipped: no Python with awslambdaric; make installs one, NIGH_TEST_PYTHON names one");
+        println!(
+            "SKIPPED: a_python_handler_runs_unmodified_under_awslambdaric: no Python with awslambdaric; make installs \
+             one, NIGH_TEST_PYTHON names one"
+        );
         return;
     };
     let minor = python.minor;

@@ -264,7 +264,7 @@ impl Subject<'_> {
         assert_eq!(self.list("", None, 1000).await, keys);
         let of_a: Vec<&str> = keys.iter().copied().filter(|key| key.starts_with("a/")).collect();
         assert_eq!(self.list("a/", None, 1000).await, of_a);
-        assert_eq!(self.list("a/", Some("a//"), 1).await, ["a/b"].map(|_| of_a[2]));
+        assert_eq!(self.list("a/", Some("a//"), 1).await, ["a/b"]);
         assert_eq!(self.list("zzz", None, 10).await, [""; 0]);
         let (mut paged, mut after) = (Vec::new(), None::<String>);
         loop {

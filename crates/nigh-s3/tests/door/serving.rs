@@ -76,17 +76,19 @@ async fn at_the_end_a_request_under_way_finishes_and_no_new_one_begins() {
     let stop = tokio_util::sync::CancellationToken::new();
     let served = tokio::spawn(door.door.clone().serve_tcp(listener, stop.clone()));
 
-    let request = door.signer.sign(Request::new("PUT", "/bucket/key").body("hello"), Payload::Signed);
+    let request = Request::new("PUT", "/bucket/key").header("expect", "100-continue").body("hello");
+    let request = door.signer.sign(request, Payload::Signed);
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let idle = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(&request.head()).await.unwrap();
-    stream.write_all(b"he").await.unwrap();
-    // The request is under way once the door waits for the rest of its body.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The request is under way once its body is asked for.
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).await.unwrap();
+    assert!(asked.starts_with(b"HTTP/1.1 100 "));
     stop.cancel();
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!served.is_finished());
-    let done = exchange(&mut stream, b"", b"llo").await;
+    let done = exchange(&mut stream, b"he", b"llo").await;
     assert_eq!(done.status, 200);
     served.await.unwrap();
     drop(idle);

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
@@ -209,6 +209,10 @@ impl Wire {
         self.signer.sign(&mut head, None).await.map_err(|error| failed("signing", &error))?;
         let body = Pieces::new(call.body.clone());
         let length = body.length;
+        if matches!(call.method, Method::PUT | Method::POST) {
+            // HTTP allows to leave a length of 0 out, and S3 refuses a write without one.
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
         let patience = self.timeout + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
         let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
             .await
