@@ -1,0 +1,10 @@
+//! The whole of Nigh, as its users have it: the real `nigh up`, the real command, real sandboxes, an unmodified boto3
+//! handler; and what a kill at any point leaves.
+//!
+//! Needs a Python with awslambdaric and boto3: `NIGH_TEST_PYTHON`, else the one that `make deps` installs.
+
+mod crashes;
+mod functions;
+mod platform;
+mod sdks;
+mod sessions;
