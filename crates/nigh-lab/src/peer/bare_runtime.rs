@@ -205,7 +205,8 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let code = "def handler(event, context):\n    print('seen', event['n'])\n    return {'twice': 2 * event['n']}\n";
+        let code =
+            "def handler(event, context):\n    print('seen', event['n'])\n    return {'twice': 2 * event['n']}\n";
         std::fs::write(folder.path().join("app.py"), code).unwrap();
         let mut runtime = BareRuntime::start(&python, folder.path(), "app.handler", &BTreeMap::new()).unwrap();
         for n in 1..4 {

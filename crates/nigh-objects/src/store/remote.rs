@@ -537,6 +537,7 @@ fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError
 #[cfg(test)]
 mod tests {
     use nigh_terms::ObjectKey;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -602,5 +603,96 @@ mod tests {
         let store = RemoteStore::new(&config(&[("one", "")])).unwrap();
         let error = store.list_buckets(&Namespace::new("one").unwrap()).await.unwrap_err().to_string();
         assert!(error.contains("list buckets") && error.contains("refused"), "{error}");
+    }
+
+    /// A server that gives one canned answer a connection, and the requests it got.
+    async fn serve(answers: Vec<&'static str>) -> (RemoteStore, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let store = RemoteStore::new(&RemoteConfig { endpoint, ..config(&[("one", "")]) }).unwrap();
+        let served = tokio::spawn(async move {
+            let mut requests = Vec::new();
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+                }
+                requests.push(String::from_utf8(request).unwrap());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            requests
+        });
+        (store, served)
+    }
+
+    fn object(key: &str) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("one").unwrap(),
+            bucket: bucket("bucket"),
+            key: ObjectKey::new(key).unwrap(),
+        }
+    }
+
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    #[tokio::test]
+    async fn a_request_the_store_is_too_busy_for_is_sent_again_and_signed_each_time() {
+        let found = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nETag: \"abc\"\r\nConnection: close\r\n\r\n";
+        let (store, served) = serve(vec![BUSY, "", found]).await;
+        let meta = store.head(&object("a/../b")).await.unwrap();
+        assert_eq!((meta.size, meta.etag), (7, ETag("abc".to_owned())));
+        let requests = served.await.unwrap();
+        assert_eq!(requests.len(), 3);
+        for request in requests {
+            assert!(request.starts_with("HEAD /bucket/a/../b HTTP/1.1\r\n"), "{request}");
+            assert!(request.contains("authorization: AWS4-HMAC-SHA256 Credential=key/"), "{request}");
+            assert!(!request.contains("hush"), "{request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn attempts_end() {
+        let (store, served) = serve(vec![BUSY; 4]).await;
+        assert!(matches!(store.delete(&object("k")).await, Err(ObjectError::SlowDown(_))));
+        assert_eq!(served.await.unwrap().len(), 4);
+    }
+
+    #[tokio::test]
+    async fn what_the_store_forbids_is_not_asked_again() {
+        let forbidden = "HTTP/1.1 403 Forbidden\r\nContent-Length: 39\r\nConnection: close\r\n\r\n\
+                         <Error><Code>AccessDenied</Code></Error";
+        let (store, served) = serve(vec![forbidden]).await;
+        let error = store.head(&object("k")).await.unwrap_err().to_string();
+        assert!(error.contains("check the store's access key"), "{error}");
+        assert_eq!(served.await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_an_error_and_not_a_shorter_object() {
+        let short = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nETag: \"abc\"\r\nConnection: close\r\n\r\nhalf";
+        let (store, served) = serve(vec![short]).await;
+        let (meta, stream) = store.get(&object("k"), None, None).await.unwrap();
+        assert_eq!(meta.size, 10);
+        let error = stream.try_collect::<Vec<Bytes>>().await.unwrap_err().to_string();
+        assert!(error.contains("broke off"), "{error}");
+        assert_eq!(served.await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_ignores_the_range_is_not_believed() {
+        let all = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: \"abc\"\r\nConnection: close\r\n\r\nwhole";
+        let (store, _served) = serve(vec![all]).await;
+        assert!(matches!(store.get(&object("k"), Some(1..3), None).await.err(), Some(ObjectError::Store { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_says_nothing_is_given_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let timeout = Duration::from_millis(50);
+        let store = RemoteStore::new(&RemoteConfig { endpoint, timeout, ..config(&[("one", "")]) }).unwrap();
+        let error = store.head(&object("k")).await.unwrap_err().to_string();
+        assert!(error.contains("no answer"), "{error}");
     }
 }
