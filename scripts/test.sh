@@ -19,7 +19,9 @@ part() {
     times+=("$(printf '%6.1f min  %s' "$(awk "BEGIN { print ($SECONDS - $begin) / 60 }")" "$name")")
 }
 
-part "python runtime and inputs" make --no-print-directory deps
+export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/python3"
+
+part "python runtime, inputs, test tools" bash -c "make --no-print-directory deps && scripts/install-test-tools.sh"
 part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
 part "build" cargo build --workspace --bins --tests
 part "rust tests" cargo test --workspace --no-fail-fast -- --show-output

@@ -2,6 +2,7 @@
 
 mod demo;
 mod demo_page;
+mod demo_report;
 mod phase_log;
 mod sample_function;
 

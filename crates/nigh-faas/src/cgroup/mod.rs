@@ -14,6 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nigh_terms::ByteSize;
@@ -28,6 +29,8 @@ const PREFIX: &str = "nigh-";
 /// The v2 leaf that Nigh itself moves to: a v2 group that has groups below must have no processes.
 const SELF_SUFFIX: &str = "-self";
 const PROCS: &str = "cgroup.procs";
+/// The same in both versions.
+const PIDS_MAX: &str = "pids.max";
 /// How long the processes of a group may take to stand still.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a group may stay busy after its last process was killed.
@@ -128,22 +131,24 @@ impl CgroupHost {
         }
     }
 
-    /// Makes the group of one sandbox, with its limits set. What this machine cannot control is left out.
+    /// Makes the group of one sandbox; `Group::bound` sets its limits. What this machine cannot control is left out.
     ///
     /// # Errors
-    /// If the kernel refuses a folder or a limit; nothing is left then.
-    pub fn create(&self, name: &str, grant: Grant, pids_max: u32) -> Result<Group, CgroupError> {
+    /// If the kernel refuses a folder or a file of it; nothing is left then.
+    pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
         let mut group = Group {
             folders: Vec::new(),
-            memory: Box::new(Uncontrolled),
+            memory: Memory::Uncontrolled,
             freezer: None,
+            pids: None,
             v2: false,
-            _parents: Arc::clone(&self.parents),
+            ended: AtomicBool::new(false),
+            parents: Arc::clone(&self.parents),
         };
         let outcome = match &*self.parents {
-            Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name, grant, pids_max),
+            Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name),
             Parents::V2 { folder: Ok(parent), memory, pids } => {
-                group.add_v2(&parent.join(name), memory.is_ok().then_some(grant), pids.is_ok().then_some(pids_max))
+                group.add_v2(&parent.join(name), memory.is_ok(), pids.is_ok())
             }
             Parents::V2 { folder: Err(_), .. } => Ok(()),
         };
@@ -246,55 +251,70 @@ enum Freezer {
     V2(v2::Freezer),
 }
 
-/// The group of one sandbox. It must be ended: a folder that is only forgotten stays until the next sweep.
+#[derive(Debug)]
+enum Memory {
+    V1(v1::Memory),
+    V2(v2::Memory),
+    Uncontrolled,
+}
+
+/// The group of one sandbox. One that is dropped without having ended is ended in the background.
+#[derive(Debug)]
 pub struct Group {
     folders: Vec<PathBuf>,
-    memory: Box<dyn SandboxMemory>,
+    memory: Memory,
     freezer: Option<Freezer>,
+    /// The folder whose processes are counted.
+    pids: Option<PathBuf>,
     v2: bool,
-    _parents: Arc<Parents>,
+    ended: AtomicBool,
+    parents: Arc<Parents>,
 }
 
 impl Group {
-    fn add_v1(
-        &mut self,
-        memory: &Parent,
-        freezer: &Parent,
-        pids: &Parent,
-        name: &str,
-        grant: Grant,
-        pids_max: u32,
-    ) -> Result<(), CgroupError> {
+    fn add_v1(&mut self, memory: &Parent, freezer: &Parent, pids: &Parent, name: &str) -> Result<(), CgroupError> {
         if let Ok(parent) = memory {
             let folder = self.add_folder(parent.join(name))?;
-            let memory = v1::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
-            self.memory = Box::new(memory);
+            self.memory = Memory::V1(v1::Memory::open(&folder).map_err(because("open the memory files", &folder))?);
         }
         if let Ok(parent) = freezer {
             let folder = self.add_folder(parent.join(name))?;
-            let freezer = v1::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
-            self.freezer = Some(Freezer::V1(freezer));
+            self.freezer =
+                Some(Freezer::V1(v1::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?));
         }
         if let Ok(parent) = pids {
-            let folder = self.add_folder(parent.join(name))?;
-            v1::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
+            self.pids = Some(self.add_folder(parent.join(name))?);
         }
         Ok(())
     }
 
-    fn add_v2(&mut self, folder: &Path, grant: Option<Grant>, pids_max: Option<u32>) -> Result<(), CgroupError> {
+    fn add_v2(&mut self, folder: &Path, memory: bool, pids: bool) -> Result<(), CgroupError> {
         self.v2 = true;
         let folder = self.add_folder(folder.to_owned())?;
-        if let Some(grant) = grant {
-            let memory = v2::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
-            self.memory = Box::new(memory);
+        if memory {
+            self.memory = Memory::V2(v2::Memory::open(&folder).map_err(because("open the memory files", &folder))?);
         }
-        if let Some(pids_max) = pids_max {
-            v2::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
-        }
-        let freezer = v2::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
-        self.freezer = Some(Freezer::V2(freezer));
+        self.freezer = Some(Freezer::V2(v2::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?));
+        self.pids = pids.then_some(folder);
         Ok(())
+    }
+
+    /// Sets the first limits of memory and of processes and threads.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), CgroupError> {
+        let outcome = match &self.memory {
+            Memory::V1(memory) => memory.bound(grant),
+            Memory::V2(memory) => memory.bound(grant),
+            Memory::Uncontrolled => Ok(()),
+        };
+        outcome.map_err(|source| self.failed("limit memory", source))?;
+        match &self.pids {
+            Some(folder) => control_file::write_once(folder, PIDS_MAX, &pids_max.to_string())
+                .map_err(because("limit processes", folder)),
+            None => Ok(()),
+        }
     }
 
     fn add_folder(&mut self, folder: PathBuf) -> Result<PathBuf, CgroupError> {
@@ -334,7 +354,11 @@ impl Group {
     /// Its memory; answers `NotControlled` where there is no control.
     #[must_use]
     pub fn memory(&self) -> &dyn SandboxMemory {
-        &*self.memory
+        match &self.memory {
+            Memory::V1(memory) => memory,
+            Memory::V2(memory) => memory,
+            Memory::Uncontrolled => &Uncontrolled,
+        }
     }
 
     /// True if it can stop its processes.
@@ -376,13 +400,23 @@ impl Group {
     /// Ends all its processes and removes it; blocks for milliseconds, at most `REMOVE_PATIENCE`. What is left then
     /// is the next sweep's. True if nothing is left.
     pub fn end(&self) -> bool {
-        end_folders(&self.folders, self.v2)
+        let gone = end_folders(&self.folders, self.v2);
+        self.ended.store(gone, Ordering::Release);
+        gone
     }
 }
 
-impl std::fmt::Debug for Group {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Group").field("folders", &self.folders).finish_non_exhaustive()
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.folders.is_empty() || *self.ended.get_mut() {
+            return;
+        }
+        let (folders, v2, parents) = (std::mem::take(&mut self.folders), self.v2, Arc::clone(&self.parents));
+        // A thread of its own: the async runtime may be what is going. Without one the next sweep finds the group.
+        let _no_thread = std::thread::Builder::new().name("end-cgroup".to_owned()).spawn(move || {
+            end_folders(&folders, v2);
+            drop(parents);
+        });
     }
 }
 
@@ -465,7 +499,8 @@ mod tests {
         let host = CgroupHost::open("test", Layout::Absent);
         let controls = host.controls();
         assert!(controls.memory.is_err() && controls.processes.is_err() && controls.freezer.is_err());
-        let group = host.create("one", Grant::full(ByteSize::mib(1)), 8).unwrap();
+        let group = host.create("one").unwrap();
+        group.bound(Grant::full(ByteSize::mib(1)), 8).unwrap();
         assert!(group.folders().is_empty());
         assert!(matches!(group.memory().peak(), Err(SandboxMemoryError::NotControlled(_))));
         assert!(group.end());
@@ -511,5 +546,48 @@ mod tests {
         let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
         let host = CgroupHost::open("test", Layout::V1 { memory, freezer: None, pids: None });
         assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
+    }
+
+    /// A tree of the real kernel; the freezer and the killer are there without any controller.
+    fn real_v2() -> Result<Layout, String> {
+        let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+        match locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?, |_| "memory".to_owned()) {
+            layout @ Layout::V2(_) => Ok(layout),
+            _ => Err("no cgroup v2 tree is mounted".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep() {
+        let instance = format!("v2-{}", std::process::id());
+        let prepared = real_v2().and_then(|layout| {
+            let host = CgroupHost::open(&instance, layout);
+            host.controls().freezer.map(|()| host)
+        });
+        let host = match prepared {
+            Ok(host) => host,
+            Err(reason) => {
+                let test = "a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep";
+                return println!("SKIPPED: {test}: {reason}");
+            }
+        };
+        let group = host.create("one").unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        for file in group.join_files() {
+            fs::write(file, sleeper.id().to_string()).unwrap();
+        }
+        group.freeze().await.unwrap();
+        let events = fs::read_to_string(group.folders()[0].join("cgroup.events")).unwrap();
+        assert!(events.contains("frozen 1"), "{events}");
+        group.thaw().unwrap();
+        group.freeze().await.unwrap();
+        assert_eq!(host.sweep(&|name| name == "one"), 0, "a living group is passed over");
+
+        // Only its parent can reap it, and only then is the group empty.
+        let reaped = std::thread::spawn(move || sleeper.wait());
+        assert_eq!(host.sweep(&|_| false), 1);
+        let end = reaped.join().unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
+        assert!(!group.folders()[0].exists());
     }
 }

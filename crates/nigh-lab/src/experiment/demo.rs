@@ -18,10 +18,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use serde::Serialize;
-use serde_json::Value;
 
 use super::demo_page;
+use super::demo_report::{Report, Run, Side, summarize};
 use super::phase_log::PhasesMs;
 use super::sample_function::SampleFunction;
 use crate::LabError;
@@ -33,7 +32,6 @@ use crate::peer::bare_runtime::BareRuntime;
 use crate::peer::swift::Swift;
 use crate::platform::{Deployment, LambdaClient, activations};
 use crate::sign::Signer;
-use crate::stats::Sample;
 
 const BUCKET: &str = "demo-bucket";
 /// Clients at once; each sends its next invocation when it has its answer.
@@ -60,58 +58,6 @@ pub(super) struct DemoArgs {
     /// Do not use Swift even if it is installed
     #[arg(long)]
     without_swift: bool,
-}
-
-/// One run of one function.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Run {
-    pub(super) function: String,
-    pub(super) input: String,
-    pub(super) side: Side,
-    pub(super) round: usize,
-    pub(super) took_ms: f64,
-    pub(super) phases_ms: PhasesMs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Side {
-    /// The function directly against the store.
-    Direct,
-    /// Through Nigh.
-    Nigh,
-}
-
-/// A function's summary on one side.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Summary {
-    pub(super) function: String,
-    pub(super) side: Side,
-    pub(super) runs: usize,
-    pub(super) p50_ms: f64,
-    pub(super) p95_ms: f64,
-    /// Shares of the whole time, adding up to 1.
-    pub(super) extract: f64,
-    pub(super) transform: f64,
-    pub(super) load: f64,
-    /// Reads served from memory over all reads of objects; Nigh's own count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hit_ratio: Option<f64>,
-    /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ratio_to_direct: Option<f64>,
-}
-
-/// All that a run of the experiment says.
-#[derive(Serialize)]
-pub(super) struct Report {
-    pub(super) machine: Machine,
-    pub(super) store: &'static str,
-    pub(super) clients: usize,
-    pub(super) rounds: usize,
-    pub(super) failed: usize,
-    pub(super) summaries: Vec<Summary>,
-    pub(super) runs: Vec<Run>,
 }
 
 /// One piece of work.
@@ -419,50 +365,6 @@ async fn send(
     sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
 }
 
-fn summarize(runs: &[Run], records: &[Value]) -> Vec<Summary> {
-    let mut groups: BTreeMap<(&str, Side), Vec<&Run>> = BTreeMap::new();
-    for run in runs {
-        groups.entry((&run.function, run.side)).or_default().push(run);
-    }
-    let of_input = |function: &str, side: Side, input: &str| {
-        let times = runs.iter().filter(|run| run.function == function && run.side == side && run.input == input);
-        Sample::new(times.map(|run| run.took_ms).collect()).median()
-    };
-    let summary = |(&(function, side), runs): (&(&str, Side), &Vec<&Run>)| {
-        let times = Sample::new(runs.iter().map(|run| run.took_ms).collect());
-        let total: f64 = runs.iter().map(|run| run.phases_ms.total()).sum();
-        let share = |phase: fn(&PhasesMs) -> f64| runs.iter().map(|run| phase(&run.phases_ms)).sum::<f64>() / total;
-        let inputs: std::collections::BTreeSet<&str> = runs.iter().map(|run| run.input.as_str()).collect();
-        let ratios = inputs
-            .iter()
-            .map(|input| of_input(function, Side::Nigh, input) / of_input(function, Side::Direct, input))
-            .filter(|ratio| ratio.is_finite())
-            .collect::<Vec<_>>();
-        Summary {
-            function: function.to_owned(),
-            side,
-            runs: runs.len(),
-            p50_ms: times.median(),
-            p95_ms: times.percentile(0.95),
-            extract: share(|phases| phases.extract),
-            transform: share(|phases| phases.transform),
-            load: share(|phases| phases.load),
-            hit_ratio: (side == Side::Nigh).then(|| hit_ratio(function, records)).flatten(),
-            ratio_to_direct: (side == Side::Nigh && !ratios.is_empty()).then(|| Sample::new(ratios).median()),
-        }
-    };
-    groups.iter().map(summary).collect()
-}
-
-fn hit_ratio(function: &str, records: &[Value]) -> Option<f64> {
-    let of = |field: &str| {
-        let records = records.iter().filter(|record| record["function"] == function);
-        records.filter_map(|record| record[field].as_u64()).sum::<u64>() as f64
-    };
-    let (hits, misses) = (of("hits"), of("misses"));
-    (hits + misses > 0.0).then(|| hits / (hits + misses))
-}
-
 fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let flag = std::sync::Arc::clone(&stop);
@@ -532,35 +434,4 @@ fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabErro
         println!("charts: {}", page.display());
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(input: &str, side: Side, took_ms: f64) -> Run {
-        let phases_ms = PhasesMs { extract: took_ms / 2.0, transform: took_ms / 4.0, load: took_ms / 4.0 };
-        Run { function: "f".to_owned(), input: input.to_owned(), side, round: 0, took_ms, phases_ms }
-    }
-
-    #[test]
-    fn a_summary_compares_input_by_input() {
-        let runs = [
-            run("small", Side::Direct, 10.0),
-            run("large", Side::Direct, 1000.0),
-            run("small", Side::Nigh, 5.0),
-            run("large", Side::Nigh, 900.0),
-            run("large", Side::Nigh, 900.0),
-        ];
-        let records = [serde_json::json!({"function": "f", "hits": 3, "misses": 1})];
-        let summaries = summarize(&runs, &records);
-        assert_eq!(summaries.len(), 2);
-        assert_eq!(
-            (summaries[0].side, summaries[0].ratio_to_direct, summaries[0].hit_ratio),
-            (Side::Direct, None, None)
-        );
-        assert_eq!(summaries[1].ratio_to_direct, Some(0.5), "the lower of the medians 0.5 and 0.9");
-        assert_eq!(summaries[1].hit_ratio, Some(0.75));
-        assert!((summaries[1].extract - 0.5).abs() < 1e-9);
-    }
 }

@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::demo::{Report, Run, Side, Summary};
+use super::demo_report::{Report, Run, Side, Summary};
 use crate::LabError;
 use crate::stats::Sample;
 

@@ -43,7 +43,7 @@ async fn boto3_works_with_its_default_settings() {
     let python = std::env::var("NIGH_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let has_boto3 = Command::new(&python).args(["-c", "import boto3"]).output().is_ok_and(|ran| ran.status.success());
     if !has_boto3 {
-        println!("SKIPPED: {python} has no boto3; set NIGH_TEST_PYTHON to one that has");
+        println!("SKIPPED: boto3_works_with_its_default_settings: {python} has no boto3; set NIGH_TEST_PYTHON");
         return;
     }
     let door = Running::start().await;
@@ -56,7 +56,7 @@ async fn boto3_works_with_its_default_settings() {
 async fn aws_cli_works_with_its_default_settings() {
     let has_aws = Command::new("aws").arg("--version").output().is_ok_and(|ran| ran.status.success());
     if !has_aws {
-        println!("SKIPPED: aws (aws-cli) is not installed");
+        println!("SKIPPED: aws_cli_works_with_its_default_settings: there is no aws-cli");
         return;
     }
     let door = Running::start().await;
