@@ -32,7 +32,7 @@ async fn the_remote_store_conforms_on_swift() {
     let swift = match Swift::start(folder.path()) {
         Ok(swift) => swift,
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("skipped: {missing}");
+            println!("SKIPPED: the_remote_store_conforms_on_swift: {missing}");
             return;
         }
         Err(error) => panic!("{error}"),
