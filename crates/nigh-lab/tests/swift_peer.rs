@@ -1,11 +1,6 @@
 //! The real Swift: it starts, answers, and leaves no process behind.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking and may talk"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
