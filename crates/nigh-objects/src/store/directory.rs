@@ -364,5 +364,4 @@ impl Store for DirectoryStore {
 }
 
 #[cfg(test)]
-#[path = "directory/tests.rs"]
 mod tests;
