@@ -3,6 +3,8 @@
 //!
 //! Needs a Python with awslambdaric and boto3: `NIGH_TEST_PYTHON`, else the one that `make deps` installs.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
+
 mod crashes;
 mod functions;
 mod platform;
