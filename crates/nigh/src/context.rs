@@ -33,9 +33,10 @@ pub(crate) struct Globals {
     pub(crate) endpoint: Option<String>,
 }
 
-/// Of a running node: where it listens, and the key to use.
+/// A door, and how to sign for it.
 struct Reached {
-    endpoints: Endpoints,
+    url: String,
+    region: String,
     credentials: Credentials,
 }
 
@@ -53,26 +54,32 @@ impl Globals {
         Ok(StatePaths::new(&self.configuration(Vec::new())?.settings.state))
     }
 
-    fn reach(&self) -> Result<Reached, CliError> {
-        let paths = self.paths()?;
-        let endpoints = Endpoints::read(&paths)?;
-        let profile = self.profile.as_deref().unwrap_or(endpoints.namespace.as_str());
-        let credentials = credentials::read(&paths.credentials(), profile)?;
-        Ok(Reached { endpoints, credentials })
+    /// The door to talk to: the one named, else the running node's. A named one need not be of a node that runs here.
+    fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
+        let settings = self.configuration(Vec::new())?.settings;
+        let paths = StatePaths::new(&settings.state);
+        let (url, region, namespace) = match &self.endpoint {
+            Some(url) => (url.clone(), settings.region, settings.namespace),
+            None => {
+                let endpoints = Endpoints::read(&paths)?;
+                let (region, namespace) = (endpoints.region.clone(), endpoints.namespace.clone());
+                (door(endpoints), region, namespace)
+            }
+        };
+        let profile = self.profile.as_deref().unwrap_or(namespace.as_str());
+        Ok(Reached { url, region, credentials: credentials::read(&paths.credentials(), profile)? })
     }
 
     /// A client of the S3 door.
     pub(crate) fn s3(&self) -> Result<S3Client, CliError> {
-        let Reached { endpoints, credentials } = self.reach()?;
-        let url = self.endpoint.as_ref().unwrap_or(&endpoints.s3);
-        Ok(S3Client::new(url, &endpoints.region, &credentials)?)
+        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.s3)?;
+        Ok(S3Client::new(&url, &region, &credentials)?)
     }
 
     /// A client of the Lambda door.
     pub(crate) fn lambda(&self) -> Result<LambdaClient, CliError> {
-        let Reached { endpoints, credentials } = self.reach()?;
-        let url = self.endpoint.as_ref().unwrap_or(&endpoints.lambda);
-        Ok(LambdaClient::new(url, &endpoints.region, &credentials)?)
+        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.lambda)?;
+        Ok(LambdaClient::new(&url, &region, &credentials)?)
     }
 
     /// A client of the admin API.

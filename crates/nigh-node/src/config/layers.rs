@@ -194,7 +194,9 @@ impl Layers {
                 key: "TOML".to_owned(),
                 why: error.to_string().trim_end().replace('\n', "; "),
             })?;
-            figment = figment.merge(Layer { metadata: Metadata::named(path.display().to_string()), dict });
+            let layer = Figment::from(Layer { metadata: Metadata::named(path.display().to_string()), dict });
+            keep_secrets(path, &layer)?;
+            figment = figment.merge(layer);
         }
         for (variable, value) in &self.environment {
             let Some(name) = variable.strip_prefix("NIGH_") else { continue };
@@ -214,6 +216,18 @@ impl Layers {
         }
         Ok(figment)
     }
+}
+
+/// A file that holds a secret is read by its owner alone, or not used.
+fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
+    let Some(key) = SECRETS.into_iter().find(|key| layer.contains(key)) else { return Ok(()) };
+    let metadata = path.metadata().map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
+    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let why = format!("{0} holds it and is open to other users; run `chmod 600 {0}`", path.display());
+    Err(ConfigError::Rule { key: key.to_owned(), why })
 }
 
 /// One layer: values of one origin.
@@ -421,6 +435,21 @@ mod tests {
         assert_eq!(origin_of(&configuration, "store.secret_key").0, "***");
         assert!(!format!("{configuration:?}").contains("4567890"));
         assert!(layers(None, &variables, &[("store.secret_key", "x")]).resolve(&machine()).is_err());
+    }
+
+    #[test]
+    fn a_file_with_a_secret_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        std::fs::write(&file, "[store]\nsecret_key = \"x\"\n").unwrap();
+        let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let resolve = || layers(Some(file.clone()), &[("NIGH_STATE", "/s")], &[]).resolve(&machine());
+        set(0o644);
+        assert!(resolve().unwrap_err().to_string().contains("chmod 600"));
+        set(0o600);
+        assert!(resolve().is_ok());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! An unmodified function runs, and its record says where its time went.
 
+use std::io::{BufRead, BufReader};
+
 use serde_json::{Value, json};
 
 use crate::platform::{Node, python};
@@ -79,6 +81,27 @@ fn a_failing_function_says_so_by_exit_code_record_and_log() {
     let missing = node.nigh(["invoke", "missing"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("not found"), "{missing:?}");
+}
+
+#[test]
+fn logs_are_followed_as_invocations_end() {
+    let Some(python) = python("logs_are_followed_as_invocations_end") else { return };
+    let node = Node::start(&python);
+    node.deploy("talks");
+    let before = node.json(["invoke", "talks"])["id"].clone();
+    let mut follower = node.begin(["--json", "logs", "talks", "--follow"]);
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(next()["id"], before);
+    for _ in 0..3 {
+        let id = node.json(["invoke", "talks"])["id"].clone();
+        let entry = next();
+        assert_eq!((&entry["id"], &entry["outcome"]), (&id, &json!("answered")));
+        assert!(entry["log"].as_str().unwrap().contains("a line of the log"));
+    }
+    // It ends with the node, not by an error.
+    node.ok(["down"]);
+    assert!(follower.wait().unwrap().success());
 }
 
 #[test]

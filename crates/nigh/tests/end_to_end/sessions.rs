@@ -44,6 +44,12 @@ fn a_node_keeps_its_state_to_itself_and_its_key_from_start_to_start() {
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8(second.stderr).unwrap().contains("another Nigh is running"));
 
+    // A door may be named, and another namespace: this one's key file has neither.
+    let s3 = node.endpoints()["s3"].as_str().unwrap().to_owned();
+    node.ok(["objects", "ls", "--endpoint", &s3]);
+    let other = node.nigh(["objects", "ls", "--profile", "other"]);
+    assert!(String::from_utf8(other.stderr).unwrap().contains("has no profile \"other\"; it has default"));
+
     let key = std::fs::read(node.state.join("credentials")).unwrap();
     let secret = node.sdk_environment().into_iter().find(|(name, _)| name == "AWS_SECRET_ACCESS_KEY").unwrap().1;
     node.kill();
