@@ -27,6 +27,7 @@ pub mod phases;
 pub mod runtime_api;
 pub mod runtime_catalog;
 pub mod runtime_command;
+mod runtime_input;
 pub mod runtime_protocol;
 pub mod sandbox;
 pub mod sandbox_pool;
