@@ -8,7 +8,7 @@ use http::HeaderValue;
 use nigh_terms::{ByteSize, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::{Activation, DataCallRecord, Outcome};
+use crate::activation::{Activation, DataCallRecord};
 use crate::admission::{Lease, Room};
 use crate::function::Function;
 use crate::function_arn::function_arn;
@@ -296,11 +296,13 @@ impl Inner {
             log_omitted: log.omitted,
         };
         for hook in self.hooks.iter().rev() {
-            hook.after_run(&activation);
+            if is_recorded {
+                hook.after_run(&activation);
+            } else {
+                hook.not_run(call.id);
+            }
         }
         if is_recorded {
-            metrics::counter!("nigh_invocations_total", "outcome" => outcome_name(&activation.outcome)).increment(1);
-            metrics::histogram!("nigh_invocation_seconds").record(duration.as_secs_f64());
             self.activations.append(activation);
         }
         Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token }
@@ -314,15 +316,4 @@ fn tail(log: &CapturedLog) -> Vec<u8> {
 /// For a sandbox that went away without a word.
 fn lost(id: InvocationId) -> Verdict {
     Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
-}
-
-const fn outcome_name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Answered => "answered",
-        Outcome::HandlerError { .. } => "handler_error",
-        Outcome::InitError { .. } => "init_error",
-        Outcome::TimedOut => "timed_out",
-        Outcome::OutOfMemory => "out_of_memory",
-        Outcome::Crashed { .. } => "crashed",
-    }
 }

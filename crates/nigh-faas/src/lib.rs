@@ -17,6 +17,7 @@ pub mod function_store;
 pub mod grant;
 pub mod hooks;
 pub mod invocation;
+pub mod invocation_meter;
 pub mod invoker;
 pub mod keep_alive;
 pub mod lambda_door;
