@@ -196,6 +196,7 @@ impl Inner {
         let granted = live.grant(run.grant);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
+        live.sandbox.begin_run();
         live.log.start(call.id);
 
         let began = self.clock.monotonic();
