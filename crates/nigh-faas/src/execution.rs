@@ -95,6 +95,7 @@ impl Inner {
         let limit = self.settings.init_timeout.max(call.function.timeout);
         let end = tokio::time::timeout(limit, initialised).await;
         live.key.act_for(None);
+        let _said = live.settle(init_id).await;
         let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id) };
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
@@ -232,6 +233,8 @@ impl Inner {
             notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
         }
         live.sandbox.flush_log().await;
+        // An end is told when nothing of the invocation can happen any more.
+        notes.extend(live.settle(call.id).await);
         let duration = ended.since(began);
         let measured = |calls| Measured { duration, granted, peak, calls, notes };
         if lives {
@@ -240,7 +243,6 @@ impl Inner {
             lease.give_back().await;
             return Attempt::Done(Box::new(invoked));
         }
-        // An end is told when nothing of the invocation can happen any more.
         lease.end().await;
         let calls = self.accountant.finish(call.id);
         let is_recorded = verdict.is_some();

@@ -18,6 +18,10 @@ use crate::log_capture::LogCapture;
 use crate::runtime_api::RuntimeApi;
 use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
 
+/// How long data calls that cannot be taken back any more, commits under way, may hold up their invocation's end. The
+/// store decides how long they take; beyond this the record says that some were still under way.
+const SETTLE_WAIT: Duration = Duration::from_secs(10);
+
 /// A sandbox's key. It dies with this at the latest.
 pub(crate) struct SandboxKey {
     keys: AccessKeys,
@@ -36,6 +40,12 @@ impl SandboxKey {
     /// From here on the sandbox's data calls are `invocation`'s; with `None` they are refused.
     pub(crate) fn act_for(&self, invocation: Option<InvocationId>) {
         self.keys.set_invocation(&self.id, invocation);
+    }
+
+    /// Returns when nothing that the ended invocation asked for can have an effect any more, or false after
+    /// `SETTLE_WAIT`.
+    pub(crate) async fn settled(&self) -> bool {
+        tokio::time::timeout(SETTLE_WAIT, self.keys.settled(&self.id)).await.is_ok()
     }
 }
 
@@ -162,10 +172,22 @@ impl LiveSandbox {
             Ok(()) => *frozen = true,
             Err(SandboxError::Ended(_)) => {}
             Err(error) => {
+                // Some of it may stand still, or come to: it is woken as if all did.
+                *frozen = true;
                 self.rest.lock().can_freeze = false;
                 tracing::warn!(%error, sandbox = %self.id, "an idle sandbox cannot be frozen; its data calls are refused");
             }
         }
+    }
+
+    /// Waits for the data calls of `ended`, its last invocation, that can still have an effect. What is to be said of
+    /// it, if they take too long.
+    pub(crate) async fn settle(&self, ended: InvocationId) -> Option<String> {
+        if self.key.settled().await {
+            return None;
+        }
+        tracing::warn!(sandbox = %self.id, invocation = %ended, "data calls of an ended invocation are still under way");
+        Some(format!("data: writes were still under way {SETTLE_WAIT:?} after the end; they may come later"))
     }
 
     /// Sets its memory for the next run and returns what it has.
