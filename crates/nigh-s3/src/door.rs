@@ -16,7 +16,7 @@ use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Secrets, Signers};
 use crate::error::fate_error;
@@ -65,8 +65,13 @@ impl S3Door {
         Self { service, connections, ..self.clone() }
     }
 
-    /// Answers one request.
-    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Response<Body> {
+    /// Answers one request. What goes on when the connection has gone keeps its `place`: no client can have more under
+    /// way than it may have connections.
+    pub(crate) async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
@@ -81,6 +86,7 @@ impl S3Door {
                 } else {
                     let kept = Arc::new(RequestNotes::default());
                     parts.extensions.insert(Arc::clone(&kept));
+                    parts.extensions.insert(place);
                     let body = self.guarded(&parts, incoming, &kept);
                     notes = Some(kept);
                     body

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nigh_engine::AccessKeys;
+use nigh_engine::{AccessKeys, CallGuard};
 use nigh_objects::ObjectMemory;
 use nigh_terms::{AccessKeyId, BucketName, ObjectKey, Principal, Timestamp};
 use s3s::auth::Credentials;
@@ -41,19 +41,22 @@ impl Handlers {
         &self.memory
     }
 
-    /// On whose behalf a request acts: the one place where that is asked.
-    pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<Principal> {
+    /// On whose behalf a request acts: the one place where that is asked. The call counts as under way until the guard
+    /// is dropped.
+    pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
         let denied = |why: String| S3Error::with_message(S3ErrorCode::AccessDenied, why);
         let credentials = credentials.ok_or_else(|| denied("the request is not signed".to_owned()))?;
-        self.keys.principal(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
+        self.keys.enter(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
     }
 
     /// Begins to handle a request: notes that its document was read, and resolves its principal.
     pub(crate) fn enter<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
-        if let Some(notes) = notes(request) {
-            notes.set_handled();
-        }
-        self.principal(request.credentials.as_ref())
+        // The door gives notes to all requests that are not reads of objects.
+        let notes = notes(request).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
+        notes.set_handled();
+        let (who, call) = self.principal(request.credentials.as_ref())?;
+        notes.set_call(call);
+        Ok(who)
     }
 }
 
@@ -85,7 +88,13 @@ macro_rules! answered_by {
         #[async_trait]
         impl S3 for Shared {
             $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                $handler(&self.0, request).await
+                let handlers = Arc::clone(&self.0);
+                // To its end, also when its client hangs up: a commit goes on, and its call with it.
+                let handled = tokio::spawn(async move { $handler(&handlers, request).await });
+                handled.await.unwrap_or_else(|lost| {
+                    tracing::error!(error = %lost, "an S3 request was lost");
+                    Err(S3Error::new(S3ErrorCode::InternalError))
+                })
             })+
         }
     };

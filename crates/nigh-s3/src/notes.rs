@@ -6,6 +6,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use nigh_engine::CallGuard;
+
 use crate::telemetry::Operation;
 
 /// How the reading of a request's body ended.
@@ -26,6 +28,8 @@ pub(crate) enum Fate {
     WrongMd5 = 5,
     /// It is a document above the limit.
     DocumentTooLarge = 6,
+    /// The invocation that sent it has ended.
+    InvocationEnded = 7,
 }
 
 /// The notes.
@@ -34,6 +38,7 @@ pub(crate) struct RequestNotes {
     operation: OnceLock<Operation>,
     fate: AtomicU8,
     handled: AtomicBool,
+    call: OnceLock<CallGuard>,
 }
 
 impl RequestNotes {
@@ -62,6 +67,7 @@ impl RequestNotes {
             4 => Fate::ChunkTooLarge,
             5 => Fate::WrongMd5,
             6 => Fate::DocumentTooLarge,
+            7 => Fate::InvocationEnded,
             _ => Fate::Whole,
         }
     }
@@ -69,6 +75,17 @@ impl RequestNotes {
     /// A handler has the request: its body, if it is a document, was read and understood.
     pub(crate) fn set_handled(&self) {
         self.handled.store(true, Ordering::Release);
+    }
+
+    /// The request may act: the call is under way as long as these notes are held, by the request and by its body.
+    pub(crate) fn set_call(&self, call: CallGuard) {
+        // A request is handled once.
+        let _ = self.call.set(call);
+    }
+
+    /// The call, once the request may act.
+    pub(crate) fn call(&self) -> Option<&CallGuard> {
+        self.call.get()
     }
 
     /// Whether a handler got the request.

@@ -125,8 +125,11 @@ impl S3Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let door = &self;
-        let service = service_fn(|request| async move { Ok::<_, Infallible>(door.answer(request).await) });
+        let (door, place) = (&self, Arc::new(permit));
+        let service = service_fn(|request| {
+            let place = Arc::clone(&place);
+            async move { Ok::<_, Infallible>(door.answer(request, place).await) }
+        });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_timeout)
@@ -151,6 +154,5 @@ impl S3Door {
             // Clients go away, and write garbage: it is theirs to know.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
-        drop(permit);
     }
 }

@@ -1,4 +1,5 @@
-//! A request's body on its way from the connection to `s3s`: guarded against silence, re-framed, counted.
+//! A request's body on its way from the connection to `s3s`: guarded against silence and against the end of the
+//! invocation that sends it, re-framed, counted.
 //!
 //! How it ended is written into the request's notes, since `s3s` hands on the error's text only.
 
@@ -14,6 +15,7 @@ use md5::{Digest, Md5};
 use metrics::Counter;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::chunk_frames::{ChunkFrames, FrameError};
 use crate::notes::{Fate, RequestNotes};
@@ -31,6 +33,8 @@ pub(crate) enum UploadBodyError {
     WrongMd5,
     #[error("the document is too large")]
     DocumentTooLarge,
+    #[error("the invocation has ended")]
+    InvocationEnded,
 }
 
 /// The body.
@@ -40,6 +44,8 @@ pub(crate) struct UploadBody {
     bytes_in: Counter,
     silence_max: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Comes to its end with the invocation; made when the body is first waited for.
+    invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
     md5: Option<(Md5, [u8; 16])>,
     /// So many bytes may still come; for a document only.
@@ -54,7 +60,17 @@ impl UploadBody {
         bytes_in: Counter,
         silence_max: Duration,
     ) -> Self {
-        Self { inner, notes, bytes_in, silence_max, silence: None, frames: None, md5: None, left: None }
+        Self {
+            inner,
+            notes,
+            bytes_in,
+            silence_max,
+            silence: None,
+            invocation: None,
+            frames: None,
+            md5: None,
+            left: None,
+        }
     }
 
     /// The same, for a body that is aws-chunked.
@@ -82,7 +98,20 @@ impl UploadBody {
         silence.as_mut().poll(context)
     }
 
+    /// Waits for the end of the invocation that sends the body, if one does.
+    fn poll_invocation(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(call) = self.notes.call() else { return Poll::Pending };
+        if self.invocation.is_none() {
+            self.invocation = call.cancelled().map(Box::pin);
+        }
+        self.invocation.as_mut().map_or(Poll::Pending, |ended| ended.as_mut().poll(context))
+    }
+
     fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
+        // First: bytes may come as fast as they are taken.
+        if self.poll_invocation(context).is_ready() {
+            return self.fail(Fate::InvocationEnded, UploadBodyError::InvocationEnded);
+        }
         match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
