@@ -164,8 +164,9 @@ impl FunctionStore {
     ) -> (Vec<Arc<Deployed>>, bool) {
         let index = self.0.index.read();
         let Some(functions) = index.get(namespace) else { return (Vec::new(), false) };
-        let mut behind =
-            functions.range::<FunctionName, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)).map(|(_, f)| f);
+        let mut behind = functions
+            .range::<FunctionName, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+            .map(|(_, f)| f);
         let page = behind.by_ref().take(limit).cloned().collect();
         (page, behind.next().is_some())
     }

@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -29,6 +30,8 @@ const FORMAT: u32 = 1;
 const FOLDERS_MAX: usize = 16;
 /// How often a listing scans again because the index was dropped under it, before it gives up.
 const SCANS_MAX: usize = 3;
+/// How long the deletion of a bucket waits for commits and deletes under way in it, which it holds up meanwhile.
+const RETIRE_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, Deserialize)]
 struct Description {
@@ -43,7 +46,8 @@ pub(super) struct Bucket {
     objects: PathBuf,
     /// `objects`, open for syncing.
     handle: File,
-    /// False once the bucket is deleted. Held for reading by whoever adds or removes a file.
+    /// False once the bucket is deleted. Held for reading by whoever adds or removes a file, while it does that; not
+    /// while bytes are copied, which may take as long as a client likes its objects large.
     alive: RwLock<bool>,
     /// Held by whoever makes or removes a folder of a long key.
     folders: Mutex<()>,
@@ -99,9 +103,11 @@ impl Bucket {
         &self.info
     }
 
-    /// Moves the bucket to `away` if it has no objects. Nobody can add one meanwhile or afterwards.
+    /// Moves the bucket to `away` if it has no objects. Nobody can add one meanwhile or afterwards. `SlowDown` if
+    /// somebody is adding or removing one for long.
     pub(super) fn retire(&self, away: &Path) -> Result<(), ObjectError> {
-        let mut alive = self.alive.write();
+        let alive = self.alive.try_write_for(RETIRE_WAIT);
+        let mut alive = alive.ok_or(ObjectError::SlowDown("writes to the bucket are under way"))?;
         if !*alive {
             return Err(ObjectError::NoSuchBucket(self.info.name.clone()));
         }
@@ -121,7 +127,7 @@ impl Bucket {
         payload: &Payload,
         meta: &ObjectMeta,
     ) -> Result<(), ObjectError> {
-        let _alive = self.stay_alive()?;
+        drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let lengths = match payload {
             Payload::Files(files) if files.len() != 1 => meta.parts.as_slice(),
@@ -138,18 +144,20 @@ impl Bucket {
         let staged = staging
             .stage(payload, lengths, |crc| encode_tail(key, meta, crc).map_err(io::Error::other))
             .map_err(io_error("put", &target))?;
+        let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, meta)
     }
 
     /// Replaces an object's tags; its bytes are copied, in the kernel, since one rename must commit both.
     pub(super) fn put_tags(&self, staging: &Staging, key: &ObjectKey, tags: &Tags) -> Result<(), ObjectError> {
-        let _alive = self.stay_alive()?;
+        drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let object = self.open_object(key, Want::Metadata)?;
         let meta = ObjectMeta { tags: tags.clone(), ..object.meta.clone() };
         let tail =
             encode_tail(key, &meta, object.payload_crc()).map_err(|error| store_error("put tags", &target, &error))?;
         let staged = staging.stage_copy(object.file(), meta.size, &tail).map_err(io_error("put tags", &target))?;
+        let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, &meta)
     }
 

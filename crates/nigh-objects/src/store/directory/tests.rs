@@ -430,3 +430,67 @@ async fn a_bucket_deleted_and_made_again_is_a_new_one() {
     put(&store, "k2", b"x").await;
     assert_eq!(listed(&store).await, ["k2"]);
 }
+
+#[tokio::test]
+async fn deleting_a_bucket_during_a_large_write_holds_nobody_up_and_the_write_finds_it_gone() {
+    let (root, store) = store_with_bucket().await;
+    let store = Arc::new(store);
+    let other = ObjectId { namespace: Namespace::new("other").unwrap(), ..id("k") };
+    store.create_bucket(&other.namespace, &other.bucket).await.unwrap();
+    let Payload::Files(mut files) = spooled(&store, b"first") else { unreachable!() };
+    // Copying the second part lasts until somebody writes into the pipe.
+    let pipe = root.path().join("spool/pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    files.push(pipe.clone());
+    let writing = {
+        let store = Arc::clone(&store);
+        let meta = ObjectMeta { parts: vec![5, 7], ..meta_of(b"first, second") };
+        let meta = ObjectMeta { size: 12, ..meta };
+        tokio::spawn(async move { store.put(&id("large"), &Payload::Files(files), &meta).await })
+    };
+    // Opening a pipe for writing waits for its reader: the copy is under way then.
+    let mut feed = tokio::task::spawn_blocking(move || File::options().write(true).open(pipe).unwrap()).await.unwrap();
+    store.delete_bucket(&namespace(), &bucket()).await.unwrap();
+    store.put(&other, &spooled(&store, b"other"), &meta_of(b"other")).await.unwrap();
+    feed.write_all(b"second!").unwrap();
+    drop(feed);
+    assert!(matches!(writing.await.unwrap(), Err(ObjectError::NoSuchBucket(_))));
+    assert!(!root.path().join("namespaces/tenant/bucket").exists());
+}
+
+#[tokio::test]
+async fn deleting_a_bucket_during_a_commit_holds_no_other_bucket_up() {
+    let root = tempfile::tempdir().unwrap();
+    let (arrived, arrival) = std::sync::mpsc::channel();
+    let (let_on, passes) = std::sync::mpsc::channel::<()>();
+    let passes = Mutex::new(passes);
+    let hook: Box<StepHook> = Box::new(move |step, _| {
+        if step == Step::Written {
+            arrived.send(()).map_err(io::Error::other)?;
+            passes.lock().recv().map_err(io::Error::other)?;
+        }
+        Ok(())
+    });
+    let store = DirectoryStore::open_hooked(root.path(), Arc::new(SystemClock::new()), Some(hook)).unwrap();
+    let store = Arc::new(store);
+    store.create_bucket(&namespace(), &bucket()).await.unwrap();
+    let writing = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { put(&store, "k", b"bytes").await })
+    };
+    tokio::task::spawn_blocking(move || arrival.recv().unwrap()).await.unwrap();
+    let (tenant, name) = (namespace(), bucket());
+    let mut deleting = Box::pin(store.delete_bucket(&tenant, &name));
+    // Whether it has come to the bucket's lock is not to be seen from here; often enough it has.
+    assert!(tokio::time::timeout(std::time::Duration::from_millis(100), &mut deleting).await.is_err());
+    let other = Namespace::new("other").unwrap();
+    let others = async {
+        store.create_bucket(&other, &bucket()).await.unwrap();
+        store.head_bucket(&other, &bucket()).await.unwrap();
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), others).await.unwrap();
+    assert!(matches!(deleting.await, Err(ObjectError::SlowDown(_))), "the commit has not ended");
+    let_on.send(()).unwrap();
+    writing.await.unwrap();
+    assert!(matches!(store.delete_bucket(&namespace(), &bucket()).await, Err(ObjectError::BucketNotEmpty(_))));
+}
