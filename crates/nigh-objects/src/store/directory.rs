@@ -17,6 +17,7 @@ mod bucket;
 mod commit;
 mod key_index;
 pub mod key_path;
+mod landing;
 pub mod object_file;
 mod reader;
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::{CommitError, Staged, Staging};
 use super::key_index::{KeyIndex, Shown};
 use super::key_path::{FOLDER_MARK, to_key, to_path};
+use super::landing::Landing;
 use super::object_file::encode_tail;
 use super::reader::{OpenObject, Want};
 use super::{io_error, store_error};
@@ -51,6 +52,8 @@ pub(super) struct Bucket {
     alive: RwLock<bool>,
     /// Held by whoever makes or removes a folder of a long key.
     folders: Mutex<()>,
+    /// The keys whose change can be seen, and may not be on the disk yet.
+    landing: Landing,
     index: Mutex<KeyIndex>,
     /// Held by the one scan.
     scan: Mutex<()>,
@@ -93,6 +96,7 @@ impl Bucket {
             handle,
             alive: RwLock::new(true),
             folders: Mutex::new(()),
+            landing: Landing::default(),
             index: Mutex::default(),
             scan: Mutex::new(()),
         }))
@@ -179,9 +183,9 @@ impl Bucket {
             Some(parent) if parent != self.objects => {
                 let _folders = self.folders.lock();
                 let parent = self.make_folders(parent).map_err(io_error("put", parent))?;
-                staging.commit(staged, target, &parent)
+                staging.commit(staged, target, &parent, || self.landing.begin(key))
             }
-            _ => staging.commit(staged, target, &self.handle),
+            _ => staging.commit(staged, target, &self.handle, || self.landing.begin(key)),
         };
         match done {
             Ok(()) => {
@@ -213,9 +217,12 @@ impl Bucket {
         Ok(handle)
     }
 
-    /// Opens an object's file; `NoSuchKey` if it is not there.
+    /// Opens an object's file; `NoSuchKey` if it is not there. What it finds, the disk has: a change of the key that
+    /// it may have seen is waited for.
     pub(super) fn open_object(&self, key: &ObjectKey, want: Want) -> Result<OpenObject, ObjectError> {
-        OpenObject::open(self.objects.join(to_path(key)), key, want)?.ok_or_else(|| ObjectError::NoSuchKey(key.clone()))
+        let found = OpenObject::open(self.objects.join(to_path(key)), key, want);
+        self.landing.wait(key);
+        found?.ok_or_else(|| ObjectError::NoSuchKey(key.clone()))
     }
 
     /// Removes an object; nothing happens if it is not there.
@@ -225,6 +232,7 @@ impl Bucket {
         let failed = io_error("delete", &target);
         let deep = target.parent().filter(|parent| *parent != self.objects);
         let _folders = deep.map(|_| self.folders.lock());
+        let landing = self.landing.begin(key);
         match fs::remove_file(&target) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -238,6 +246,7 @@ impl Bucket {
             self.index.lock().forget();
             return Err(failed(error));
         }
+        drop(landing);
         self.index.lock().deleted(key);
         if let Some(parent) = deep {
             // Folders that have become empty go; one that has not refuses, which ends the walk.

@@ -145,14 +145,23 @@ impl Staging {
     }
 
     /// Syncs `staged` and gives it the name `target`, whose folder is `parent`. When it returns the disk has it.
-    pub(super) fn commit(&self, mut staged: Staged, target: &Path, parent: &File) -> Result<(), CommitError> {
-        let before = || -> io::Result<()> {
+    /// What `landing` gives is held from before the object can be seen until the disk has it.
+    pub(super) fn commit<L>(
+        &self,
+        mut staged: Staged,
+        target: &Path,
+        parent: &File,
+        landing: impl FnOnce() -> L,
+    ) -> Result<(), CommitError> {
+        let before = || -> io::Result<L> {
             self.done(Step::Written, &staged.path)?;
             staged.file.sync_data()?;
             self.done(Step::Synced, &staged.path)?;
-            fs::rename(&staged.path, target)
+            let landing = landing();
+            fs::rename(&staged.path, target)?;
+            Ok(landing)
         };
-        before().map_err(CommitError::NotDone)?;
+        let _landing = before().map_err(CommitError::NotDone)?;
         staged.committed = true;
         let after = || -> io::Result<()> {
             self.done(Step::Renamed, target)?;

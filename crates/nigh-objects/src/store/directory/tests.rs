@@ -494,3 +494,46 @@ async fn deleting_a_bucket_during_a_commit_holds_no_other_bucket_up() {
     writing.await.unwrap();
     assert!(matches!(store.delete_bucket(&namespace(), &bucket()).await, Err(ObjectError::BucketNotEmpty(_))));
 }
+
+#[tokio::test]
+async fn a_reader_that_meets_a_write_in_its_folders_sync_answers_when_the_disk_has_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (arrived, arrival) = std::sync::mpsc::channel();
+    let (let_on, passes) = std::sync::mpsc::channel::<()>();
+    let passes = Mutex::new(passes);
+    let on_disk = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&on_disk);
+    let hook: Box<StepHook> = Box::new(move |step, _| {
+        if step == Step::Renamed {
+            arrived.send(()).map_err(io::Error::other)?;
+            passes.lock().recv().map_err(io::Error::other)?;
+        } else if step == Step::FolderSynced {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let store = DirectoryStore::open_hooked(root.path(), Arc::new(SystemClock::new()), Some(hook)).unwrap();
+    let store = Arc::new(store);
+    store.create_bucket(&namespace(), &bucket()).await.unwrap();
+    let writing = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { put(&store, "k", b"bytes").await })
+    };
+    tokio::task::spawn_blocking(move || arrival.recv().unwrap()).await.unwrap();
+    assert!(object_path(root.path(), "k").exists(), "the name is there; the disk need not know");
+    let reading = {
+        let (store, on_disk) = (Arc::clone(&store), Arc::clone(&on_disk));
+        tokio::spawn(async move { (get(&store, "k").await.unwrap(), on_disk.load(Ordering::SeqCst)) })
+    };
+    let looking = {
+        let (store, on_disk) = (Arc::clone(&store), Arc::clone(&on_disk));
+        tokio::spawn(async move { (store.head(&id("k")).await.unwrap().size, on_disk.load(Ordering::SeqCst)) })
+    };
+    // Readers of other keys are not held up; and these two have had the time to answer too early.
+    assert!(matches!(store.head(&id("other")).await, Err(ObjectError::NoSuchKey(_))));
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let_on.send(()).unwrap();
+    assert_eq!(reading.await.unwrap(), (b"bytes".to_vec(), 1));
+    assert_eq!(looking.await.unwrap(), (5, 1));
+    writing.await.unwrap();
+}
