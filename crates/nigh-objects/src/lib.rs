@@ -10,6 +10,7 @@ mod cache;
 mod checksum;
 mod conditions;
 mod digest;
+mod doubts;
 mod error;
 mod event;
 #[cfg(test)]

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::attributes::check_tags;
 use crate::cache::{Cache, Cost, Dropped};
+use crate::doubts::Doubts;
 use crate::listing::RollUp;
 use crate::meter::Meter;
 use crate::segment::{Account, Segment, segments_max};
@@ -70,6 +71,8 @@ struct Inner {
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
     cache: Mutex<Cache<Resident, reads::Flight>>,
+    /// Asked and changed under the cache's lock or beside it, never around it.
+    doubts: Mutex<Doubts>,
     account: Arc<Account>,
     order: WriteOrder,
     spool: Spool,
@@ -218,6 +221,7 @@ impl ObjectMemory {
             observers: all.into(),
             limits,
             cache: Mutex::new(Cache::new(budget)),
+            doubts: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),
             spool,
