@@ -8,6 +8,7 @@ mod assembly;
 mod attributes;
 mod cache;
 mod checksum;
+mod completed;
 mod conditions;
 mod digest;
 mod doubts;

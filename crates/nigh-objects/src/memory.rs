@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::attributes::check_tags;
 use crate::cache::{Cache, Cost, Dropped};
+use crate::completed::Completed;
 use crate::doubts::Doubts;
 use crate::listing::RollUp;
 use crate::meter::Meter;
@@ -77,6 +78,7 @@ struct Inner {
     order: WriteOrder,
     spool: Spool,
     uploads: Uploads,
+    completed: Mutex<Completed>,
     /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
     /// is gone since is refused by the store.
     buckets: Mutex<HashSet<(Namespace, BucketName)>>,
@@ -226,6 +228,7 @@ impl ObjectMemory {
             order: WriteOrder::default(),
             spool,
             uploads,
+            completed: Mutex::default(),
             buckets: Mutex::default(),
             meter,
         })))
@@ -281,6 +284,7 @@ impl ObjectMemory {
         let mut call = self.0.begin(who, bucket, None);
         self.0.store.delete_bucket(&who.namespace, bucket).await?;
         self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
+        self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
             self.0.end_upload(upload).await?;
         }
