@@ -14,6 +14,7 @@ mod digest;
 mod doubts;
 mod error;
 mod event;
+mod free_space;
 #[cfg(test)]
 mod gated_store;
 mod listing;

@@ -192,7 +192,7 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
 }
 
 impl ObjectMemory {
-    /// A memory in front of `store`. Unfinished uploads found in the spool live on.
+    /// A memory in front of `store`. Unfinished uploads found in the spool live on, if they are not a week old.
     ///
     /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and
     /// `spool` else. One memory at a time may use it. The metrics recorder is to be installed before.
@@ -216,7 +216,7 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             store,
             ledger,
             clock,
@@ -231,7 +231,9 @@ impl ObjectMemory {
             completed: Mutex::default(),
             buckets: Mutex::default(),
             meter,
-        })))
+        });
+        inner.abandon_uploads().await;
+        Ok(Self(inner))
     }
 
     /// What the memory holds and has done.

@@ -126,6 +126,17 @@ impl Inner {
         Ok(done)
     }
 
+    /// Drops the uploads that have been under way for too long.
+    pub(super) async fn abandon_uploads(self: &Arc<Self>) {
+        for upload in self.uploads.stale(self.clock.wall()) {
+            let (id, object) = (upload.id.clone(), upload.manifest.key.clone());
+            match self.end_upload(upload).await {
+                Ok(_) => tracing::info!(upload = %id.0, key = %object, "an upload was never completed; it is dropped"),
+                Err(error) => tracing::warn!(upload = %id.0, %error, "an abandoned upload could not be removed"),
+            }
+        }
+    }
+
     /// The answer to a completion that is asked for again, as clients do that did not get the first one.
     fn completed_before(
         &self,
@@ -175,6 +186,7 @@ impl ObjectMemory {
         check_tags(&tags)?;
         let checksum = wanted_checksum(checksum, checksum_type)?;
         self.0.find_bucket(who, bucket).await?;
+        self.0.abandon_uploads().await;
         let manifest = Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
         let memory = Arc::clone(&self.0);
         let upload = blocking(move || memory.uploads.begin(manifest)).await?;

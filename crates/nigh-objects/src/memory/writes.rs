@@ -198,7 +198,7 @@ impl Inner {
             Some(expected) => ObjectError::IncompleteBody { expected, received },
             None => ObjectError::EntityTooLarge { limit },
         };
-        let spooled = self.spool.take(body, digest, length.unwrap_or(limit), too_long).await?;
+        let spooled = self.spool.take(body, digest, length.unwrap_or(0), length.unwrap_or(limit), too_long).await?;
         if let Some(expected) = length.filter(|length| *length != spooled.size) {
             return Err(ObjectError::IncompleteBody { expected, received: spooled.size });
         }

@@ -173,3 +173,24 @@ async fn a_completion_asked_for_again_gives_the_same_answer_and_changes_nothing(
     f.memory.delete_bucket(&f.who, &f.bucket).await.unwrap();
     assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::NoSuchUpload(_))));
 }
+
+#[tokio::test]
+async fn an_upload_that_nobody_completes_is_abandoned_after_a_week() {
+    let f = Fixture::new().await;
+    let day = Duration::from_secs(24 * 3600);
+    let begun = || f.memory.list_uploads(&f.who, &f.bucket, "");
+    let old = f.begin_upload(MultipartRequest::default()).await;
+    f.part(&old, 1, b"part").await.unwrap();
+    f.clock.advance(6 * day);
+    let young = f.begin_upload(MultipartRequest::default()).await;
+    assert_eq!(begun().await.unwrap().len(), 2);
+    f.clock.advance(day + Duration::from_secs(1));
+    f.begin_upload(MultipartRequest::default()).await;
+    assert_eq!(begun().await.unwrap().len(), 2, "beginning another drops the old one");
+    assert!(matches!(f.part(&old, 2, b"part").await, Err(ObjectError::NoSuchUpload(_))));
+    f.part(&young, 1, b"part").await.unwrap();
+    f.clock.advance(8 * day);
+    let f = f.restarted().await;
+    assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), [], "and so does a start");
+    assert_eq!(std::fs::read_dir(f.folder.path().join("uploads")).unwrap().count(), 0);
+}

@@ -145,6 +145,11 @@ impl Bucket {
             let reason = format!("the payload has {length} bytes, the metadata speaks of {}", meta.size);
             return Err(store_error("put", &target, &reason));
         }
+        staging.admit(match payload {
+            Payload::Segment(_) => length,
+            // The first file is there already.
+            Payload::Files(_) => lengths.iter().skip(1).sum(),
+        })?;
         let staged = staging
             .stage(payload, lengths, |crc| encode_tail(key, meta, crc).map_err(io::Error::other))
             .map_err(io_error("put", &target))?;
@@ -157,6 +162,7 @@ impl Bucket {
         drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let object = self.open_object(key, Want::Metadata)?;
+        staging.admit(object.meta.size)?;
         let meta = ObjectMeta { tags: tags.clone(), ..object.meta.clone() };
         let tail =
             encode_tail(key, &meta, object.payload_crc()).map_err(|error| store_error("put tags", &target, &error))?;

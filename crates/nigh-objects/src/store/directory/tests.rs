@@ -537,3 +537,18 @@ async fn a_reader_that_meets_a_write_in_its_folders_sync_answers_when_the_disk_h
     assert_eq!(looking.await.unwrap(), (5, 1));
     writing.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_write_that_would_fill_the_file_system_is_told_to_come_back() {
+    let (root, store) = store_with_bucket().await;
+    let Payload::Files(mut files) = spooled(&store, b"first") else { unreachable!() };
+    let found = rustix::fs::statvfs(root.path()).unwrap();
+    let more = found.f_blocks * found.f_frsize;
+    let sparse = root.path().join("spool/sparse");
+    File::create_new(&sparse).unwrap().set_len(more).unwrap();
+    files.push(sparse);
+    let meta = ObjectMeta { parts: vec![5, more], ..meta_of(b"") };
+    let refused = store.put(&id("k"), &Payload::Files(files), &ObjectMeta { size: 5 + more, ..meta }).await;
+    assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "{refused:?}");
+    assert!(matches!(store.head(&id("k")).await, Err(ObjectError::NoSuchKey(_))));
+}
