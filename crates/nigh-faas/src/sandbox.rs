@@ -4,6 +4,7 @@
 //! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
 
+mod blank;
 mod control;
 pub mod isolation;
 pub mod launch;

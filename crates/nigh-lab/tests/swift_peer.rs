@@ -1,11 +1,6 @@
 //! The real Swift: it starts, answers, and leaves no process behind.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking and may talk"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -16,12 +11,14 @@ use nigh_lab::peer::swift::Swift;
 
 /// Set in the child that starts a Swift and is then killed.
 const CHILD: &str = "NIGH_TEST_SWIFT_CHILD";
+/// The test that starts itself again as that child.
+const ENDS_WITH_PARENT: &str = "a_swift_ends_when_the_process_that_started_it_is_killed";
 
-fn start(folder: &std::path::Path) -> Option<Swift> {
+fn start(test: &str, folder: &std::path::Path) -> Option<Swift> {
     match Swift::start(folder) {
         Ok(swift) => Some(swift),
         Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("skipped: {missing}");
+            println!("SKIPPED: {test}: {missing}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -62,7 +59,7 @@ fn wait_until(what: impl Fn() -> bool) -> bool {
 fn a_swift_answers_and_leaves_no_process_behind() {
     let folder = tempfile::tempdir().unwrap();
     let began = Instant::now();
-    let Some(swift) = start(folder.path()) else { return };
+    let Some(swift) = start("a_swift_answers_and_leaves_no_process_behind", folder.path()) else { return };
     println!("Swift started in {} ms", began.elapsed().as_millis());
     assert!(!format!("{swift:?}").contains(swift.secret_key().reveal()));
     let port = port_of(swift.endpoint());
@@ -76,22 +73,22 @@ fn a_swift_answers_and_leaves_no_process_behind() {
 #[test]
 fn a_swift_ends_when_the_process_that_started_it_is_killed() {
     if let Ok(folder) = std::env::var(CHILD) {
-        let Some(swift) = start(folder.as_ref()) else { return };
+        let Some(swift) = start(ENDS_WITH_PARENT, folder.as_ref()) else { return };
         println!("started {}", swift.endpoint());
         std::thread::sleep(Duration::from_secs(120));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_swift_ends_when_the_process_that_started_it_is_killed", "--nocapture"])
+        .args(["--exact", ENDS_WITH_PARENT, "--nocapture"])
         .env(CHILD, folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let said = lines.map_while(Result::ok).find(|line| line.contains("started ") || line.contains("skipped: "));
+    let said = lines.map_while(Result::ok).find(|line| line.contains("started ") || line.contains("SKIPPED: "));
     let said = said.expect("the child says that it started or skipped");
-    if said.contains("skipped: ") {
+    if said.contains("SKIPPED: ") {
         child.wait().unwrap();
         println!("{said}");
         return;

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(first, pack(root).unwrap());
 
         let mut archive = zip::ZipArchive::new(Cursor::new(first)).unwrap();
-        let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+        let names: Vec<String> = archive.file_names().map(|name| name.unwrap().into_owned()).collect();
         assert_eq!(names, ["app.py", "bootstrap", "lib/b.py"]);
         assert_eq!(archive.by_name("bootstrap").unwrap().unix_mode().unwrap() & 0o777, 0o755);
     }

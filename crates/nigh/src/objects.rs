@@ -240,18 +240,17 @@ impl Copier<'_> {
     async fn download(&self, bucket: &BucketName, key: &ObjectKey, to: &Path) -> Result<(), CliError> {
         if to == Path::new("-") {
             let mut out = tokio::io::stdout();
-            self.s3.get(bucket, key, std::pin::Pin::new(&mut out)).await?;
+            self.s3.get(bucket, key, &mut out).await?;
             return Ok(());
         }
         // Beside it and renamed when whole: an interrupted copy leaves what was there.
         let mut name = to.as_os_str().to_owned();
         name.push(".part");
         let part = PathBuf::from(name);
-        let failed = |path: &Path| CliError::local(path.display());
-        let mut file = tokio::fs::File::create(&part).await.map_err(failed(&part))?;
-        match self.s3.get(bucket, key, std::pin::Pin::new(&mut file)).await {
+        let mut file = tokio::fs::File::create(&part).await.map_err(CliError::local(part.display()))?;
+        match self.s3.get(bucket, key, &mut file).await {
             Ok(length) => {
-                tokio::fs::rename(&part, to).await.map_err(failed(to))?;
+                tokio::fs::rename(&part, to).await.map_err(CliError::local(to.display()))?;
                 self.copied(&format!("nigh://{bucket}/{key}"), &to.display().to_string(), length)
             }
             Err(error) => {

@@ -4,6 +4,7 @@
 //! tree. What cannot be had is said as a reason, never taken as granted. Groups not named so are never touched.
 
 mod control_file;
+mod group;
 mod layout;
 mod pressure;
 mod sweep;
@@ -14,25 +15,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use nigh_terms::ByteSize;
-use rustix::process::{Pid, Signal, kill_process};
 use thiserror::Error;
 
+pub use self::group::Group;
 pub use self::layout::{Layout, Place, locate};
-use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 
 /// What the folders of all Nighs begin with.
 const PREFIX: &str = "nigh-";
 /// The v2 leaf that Nigh itself moves to: a v2 group that has groups below must have no processes.
 const SELF_SUFFIX: &str = "-self";
 const PROCS: &str = "cgroup.procs";
-/// How long the processes of a group may take to stand still.
-const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a group may stay busy after its last process was killed.
-const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
-const REMOVE_POLL: Duration = Duration::from_millis(1);
 
 /// Why a group cannot be made or driven.
 #[derive(Debug, Error)]
@@ -128,22 +121,16 @@ impl CgroupHost {
         }
     }
 
-    /// Makes the group of one sandbox, with its limits set. What this machine cannot control is left out.
+    /// Makes the group of one sandbox; `Group::bound` sets its limits. What this machine cannot control is left out.
     ///
     /// # Errors
-    /// If the kernel refuses a folder or a limit; nothing is left then.
-    pub fn create(&self, name: &str, grant: Grant, pids_max: u32) -> Result<Group, CgroupError> {
-        let mut group = Group {
-            folders: Vec::new(),
-            memory: Box::new(Uncontrolled),
-            freezer: None,
-            v2: false,
-            _parents: Arc::clone(&self.parents),
-        };
+    /// If the kernel refuses a folder or a file of it; nothing is left then.
+    pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
+        let mut group = Group::new(&self.parents);
         let outcome = match &*self.parents {
-            Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name, grant, pids_max),
+            Parents::V1 { memory, freezer, pids } => group.add_v1(memory, freezer, pids, name),
             Parents::V2 { folder: Ok(parent), memory, pids } => {
-                group.add_v2(&parent.join(name), memory.is_ok().then_some(grant), pids.is_ok().then_some(pids_max))
+                group.add_v2(&parent.join(name), memory.is_ok(), pids.is_ok())
             }
             Parents::V2 { folder: Err(_), .. } => Ok(()),
         };
@@ -240,232 +227,24 @@ fn move_to_leaf(own: &Path, leaf: &str) -> Result<(), String> {
     control_file::write_once(&leaf, PROCS, &this).map_err(|error| format!("{}: {error}", leaf.display()))
 }
 
-#[derive(Debug)]
-enum Freezer {
-    V1(v1::Freezer),
-    V2(v2::Freezer),
-}
-
-/// The group of one sandbox. It must be ended: a folder that is only forgotten stays until the next sweep.
-pub struct Group {
-    folders: Vec<PathBuf>,
-    memory: Box<dyn SandboxMemory>,
-    freezer: Option<Freezer>,
-    v2: bool,
-    _parents: Arc<Parents>,
-}
-
-impl Group {
-    fn add_v1(
-        &mut self,
-        memory: &Parent,
-        freezer: &Parent,
-        pids: &Parent,
-        name: &str,
-        grant: Grant,
-        pids_max: u32,
-    ) -> Result<(), CgroupError> {
-        if let Ok(parent) = memory {
-            let folder = self.add_folder(parent.join(name))?;
-            let memory = v1::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
-            self.memory = Box::new(memory);
-        }
-        if let Ok(parent) = freezer {
-            let folder = self.add_folder(parent.join(name))?;
-            let freezer = v1::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
-            self.freezer = Some(Freezer::V1(freezer));
-        }
-        if let Ok(parent) = pids {
-            let folder = self.add_folder(parent.join(name))?;
-            v1::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
-        }
-        Ok(())
-    }
-
-    fn add_v2(&mut self, folder: &Path, grant: Option<Grant>, pids_max: Option<u32>) -> Result<(), CgroupError> {
-        self.v2 = true;
-        let folder = self.add_folder(folder.to_owned())?;
-        if let Some(grant) = grant {
-            let memory = v2::Memory::begin(&folder, grant).map_err(because("limit memory", &folder))?;
-            self.memory = Box::new(memory);
-        }
-        if let Some(pids_max) = pids_max {
-            v2::limit_processes(&folder, pids_max).map_err(because("limit processes", &folder))?;
-        }
-        let freezer = v2::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?;
-        self.freezer = Some(Freezer::V2(freezer));
-        Ok(())
-    }
-
-    fn add_folder(&mut self, folder: PathBuf) -> Result<PathBuf, CgroupError> {
-        // Two controllers may share one tree.
-        if !self.folders.contains(&folder) {
-            fs::create_dir(&folder).map_err(because("make the group", &folder))?;
-            self.folders.push(folder.clone());
-        }
-        Ok(folder)
-    }
-
-    /// The folders, one a tree.
-    #[must_use]
-    pub fn folders(&self) -> &[PathBuf] {
-        &self.folders
-    }
-
-    /// The files a process writes `0` to, to join.
-    pub fn join_files(&self) -> impl Iterator<Item = PathBuf> {
-        self.folders.iter().map(|folder| folder.join(PROCS))
-    }
-
-    /// The file and the word that let processes run which no signal reaches because they are frozen (v1).
-    #[must_use]
-    pub fn thaw_before_death(&self) -> Option<(PathBuf, &'static str)> {
-        match self.freezer {
-            Some(Freezer::V1(_)) => self
-                .folders
-                .iter()
-                .map(|folder| folder.join(v1::FREEZER_STATE))
-                .find(|file| file.exists())
-                .map(|file| (file, v1::THAWED)),
-            _ => None,
-        }
-    }
-
-    /// Its memory; answers `NotControlled` where there is no control.
-    #[must_use]
-    pub fn memory(&self) -> &dyn SandboxMemory {
-        &*self.memory
-    }
-
-    /// True if it can stop its processes.
-    #[must_use]
-    pub fn has_freezer(&self) -> bool {
-        self.freezer.is_some()
-    }
-
-    /// Stops all processes; they stand still when it returns. Does nothing without a freezer.
-    ///
-    /// # Errors
-    /// If they do not stand still in time (they run on then), or the group is gone.
-    pub async fn freeze(&self) -> Result<(), CgroupError> {
-        let outcome = match &self.freezer {
-            Some(Freezer::V1(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,
-            Some(Freezer::V2(freezer)) => freezer.freeze(FREEZE_PATIENCE).await,
-            None => Ok(()),
-        };
-        outcome.map_err(|source| self.failed("freeze", source))
-    }
-
-    /// Lets the processes run on.
-    ///
-    /// # Errors
-    /// If the group is gone.
-    pub fn thaw(&self) -> Result<(), CgroupError> {
-        let outcome = match &self.freezer {
-            Some(Freezer::V1(freezer)) => freezer.thaw(),
-            Some(Freezer::V2(freezer)) => freezer.thaw(),
-            None => Ok(()),
-        };
-        outcome.map_err(|source| self.failed("thaw", source))
-    }
-
-    fn failed(&self, what: &'static str, source: io::Error) -> CgroupError {
-        CgroupError { what, path: self.folders.first().cloned().unwrap_or_default(), source }
-    }
-
-    /// Ends all its processes and removes it; blocks for milliseconds, at most `REMOVE_PATIENCE`. What is left then
-    /// is the next sweep's. True if nothing is left.
-    pub fn end(&self) -> bool {
-        end_folders(&self.folders, self.v2)
-    }
-}
-
-impl std::fmt::Debug for Group {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Group").field("folders", &self.folders).finish_non_exhaustive()
-    }
-}
-
-/// Kills, thaws and removes until the folders are gone or the patience is.
-fn end_folders(folders: &[PathBuf], v2: bool) -> bool {
-    let until = Instant::now() + REMOVE_PATIENCE;
-    loop {
-        let gone = folders.iter().filter(|folder| !removed(folder)).count() == 0;
-        if gone || Instant::now() > until {
-            return gone;
-        }
-        for folder in folders {
-            if !(v2 && v2::kill_all(folder)) {
-                kill_members(folder);
-            }
-            // Frozen v1 processes die only when they run again. Absent in the other trees.
-            let _no_freezer = control_file::write_once(folder, v1::FREEZER_STATE, v1::THAWED);
-        }
-        std::thread::sleep(REMOVE_POLL);
-    }
-}
-
-fn removed(folder: &Path) -> bool {
-    match fs::remove_dir(folder) {
-        Ok(()) => true,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
-fn kill_members(folder: &Path) {
-    let members = fs::read_to_string(folder.join(PROCS)).unwrap_or_default();
-    for pid in members.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
-        // It may have ended by itself meanwhile.
-        let _ended = kill_process(pid, Signal::KILL);
-    }
-}
-
 fn because(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CgroupError {
     move |source| CgroupError { what, path: path.to_owned(), source }
 }
 
-/// Stands for the memory of a sandbox that has no memory group.
-struct Uncontrolled;
-
-const UNCONTROLLED: SandboxMemoryError =
-    SandboxMemoryError::NotControlled("no memory cgroup can be made on this machine; `nigh status` says why");
-
-impl SandboxMemory for Uncontrolled {
-    fn set_limit(&self, _: ByteSize) -> Result<(), SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-
-    fn peak(&self) -> Result<ByteSize, SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-
-    fn reset_peak(&self) -> Result<(), SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-
-    fn used(&self) -> Result<ByteSize, SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-
-    fn oom_kills(&self) -> Result<u64, SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-
-    fn on_pressure(&self, _: OnPressure) -> Result<(), SandboxMemoryError> {
-        Err(UNCONTROLLED)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use nigh_terms::ByteSize;
+
     use super::*;
+    use crate::grant::{Grant, SandboxMemoryError};
 
     #[test]
     fn where_no_tree_is_mounted_a_group_controls_nothing_and_says_so() {
         let host = CgroupHost::open("test", Layout::Absent);
         let controls = host.controls();
         assert!(controls.memory.is_err() && controls.processes.is_err() && controls.freezer.is_err());
-        let group = host.create("one", Grant::full(ByteSize::mib(1)), 8).unwrap();
+        let group = host.create("one").unwrap();
+        group.bound(Grant::full(ByteSize::mib(1)), 8).unwrap();
         assert!(group.folders().is_empty());
         assert!(matches!(group.memory().peak(), Err(SandboxMemoryError::NotControlled(_))));
         assert!(group.end());
@@ -511,5 +290,48 @@ mod tests {
         let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
         let host = CgroupHost::open("test", Layout::V1 { memory, freezer: None, pids: None });
         assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
+    }
+
+    /// A tree of the real kernel; the freezer and the killer are there without any controller.
+    fn real_v2() -> Result<Layout, String> {
+        let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+        match locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?, |_| "memory".to_owned()) {
+            layout @ Layout::V2(_) => Ok(layout),
+            _ => Err("no cgroup v2 tree is mounted".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep() {
+        let instance = format!("v2-{}", std::process::id());
+        let prepared = real_v2().and_then(|layout| {
+            let host = CgroupHost::open(&instance, layout);
+            host.controls().freezer.map(|()| host)
+        });
+        let host = match prepared {
+            Ok(host) => host,
+            Err(reason) => {
+                let test = "a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep";
+                return println!("SKIPPED: {test}: {reason}");
+            }
+        };
+        let group = host.create("one").unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        for file in group.join_files() {
+            fs::write(file, sleeper.id().to_string()).unwrap();
+        }
+        group.freeze().await.unwrap();
+        let events = fs::read_to_string(group.folders()[0].join("cgroup.events")).unwrap();
+        assert!(events.contains("frozen 1"), "{events}");
+        group.thaw().unwrap();
+        group.freeze().await.unwrap();
+        assert_eq!(host.sweep(&|name| name == "one"), 0, "a living group is passed over");
+
+        // Only its parent can reap it, and only then is the group empty.
+        let reaped = std::thread::spawn(move || sleeper.wait());
+        assert_eq!(host.sweep(&|_| false), 1);
+        let end = reaped.join().unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
+        assert!(!group.folders()[0].exists());
     }
 }

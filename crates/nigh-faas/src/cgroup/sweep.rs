@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::SELF_SUFFIX;
+use super::group::{end_folders, removed};
 use super::layout::Layout;
-use super::{SELF_SUFFIX, end_folders, removed};
 
 /// Groups looked at in one tree; a machine has hundreds. What lies beyond is not found.
 const GROUPS_MAX: usize = 50_000;

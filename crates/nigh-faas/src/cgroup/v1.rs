@@ -23,7 +23,6 @@ const OOM_CONTROL: &str = "memory.oom_control";
 const OOM_KILLS: &str = "oom_kill";
 const EVENT_CONTROL: &str = "cgroup.event_control";
 const SWAPPINESS: &str = "memory.swappiness";
-const PIDS_MAX: &str = "pids.max";
 /// The freezer's switch.
 pub(super) const FREEZER_STATE: &str = "freezer.state";
 const FROZEN: &str = "FROZEN";
@@ -43,23 +42,26 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Sets the first limit and keeps the files open.
-    pub(super) fn begin(group: &Path, grant: Grant) -> io::Result<Self> {
+    /// Opens the files and keeps swap out.
+    pub(super) fn open(group: &Path) -> io::Result<Self> {
         // Absent where the kernel has no swap; a function shall not grow into swap beyond its limit.
         match write_once(group, SWAPPINESS, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let memory = Self {
+        Ok(Self {
             limit: ControlFile::writable(group, LIMIT)?,
             usage: ControlFile::readable(group, USAGE)?,
             peak: ControlFile::writable(group, PEAK)?,
             oom_control: ControlFile::readable(group, OOM_CONTROL)?,
             event_control: ControlFile::write_only(group, EVENT_CONTROL)?,
             pressure: PressureWatch::default(),
-        };
-        memory.limit.set_number(grant.memory.bytes())?;
-        Ok(memory)
+        })
+    }
+
+    /// Sets the first limit.
+    pub(super) fn bound(&self, grant: Grant) -> io::Result<()> {
+        self.limit.set_number(grant.memory.bytes())
     }
 }
 
@@ -144,11 +146,6 @@ impl Freezer {
     }
 }
 
-/// Bounds the number of processes and threads of a group.
-pub(super) fn limit_processes(group: &Path, pids_max: u32) -> io::Result<()> {
-    write_once(group, PIDS_MAX, &pids_max.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +170,8 @@ mod tests {
     fn the_first_limit_is_the_grant_and_swap_is_not_used() {
         let folder = fake_group();
         let grant = Grant { memory: ByteSize::mib(64), booked: ByteSize::mib(128) };
-        let memory = Memory::begin(folder.path(), grant).unwrap();
+        let memory = Memory::open(folder.path()).unwrap();
+        memory.bound(grant).unwrap();
         assert_eq!(std::fs::read_to_string(folder.path().join(LIMIT)).unwrap(), ByteSize::mib(64).bytes().to_string());
         assert_eq!(std::fs::read_to_string(folder.path().join(SWAPPINESS)).unwrap(), "0");
         assert_eq!(memory.used().unwrap(), ByteSize::kib(4));
@@ -185,7 +183,7 @@ mod tests {
     fn a_file_that_is_no_group_file_is_an_error_with_its_path() {
         let folder = fake_group();
         std::fs::write(folder.path().join(PEAK), "many").unwrap();
-        let memory = Memory::begin(folder.path(), Grant::full(ByteSize::mib(1))).unwrap();
+        let memory = Memory::open(folder.path()).unwrap();
         let error = memory.peak().unwrap_err();
         assert!(error.to_string().contains(PEAK), "{error}");
     }

@@ -22,7 +22,6 @@ const CURRENT: &str = "memory.current";
 const PEAK: &str = "memory.peak";
 const MEMORY_EVENTS: &str = "memory.events";
 const OOM_KILLS: &str = "oom_kill";
-const PIDS_MAX: &str = "pids.max";
 const FREEZE: &str = "cgroup.freeze";
 const GROUP_EVENTS: &str = "cgroup.events";
 const KILL: &str = "cgroup.kill";
@@ -36,6 +35,7 @@ const FREEZER_POLL: Duration = Duration::from_micros(500);
 #[derive(Debug)]
 pub struct Memory {
     high: ControlFile,
+    max: ControlFile,
     current: ControlFile,
     peak: Option<ControlFile>,
     events: ControlFile,
@@ -45,25 +45,31 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Sets the first limits and keeps the files open.
-    pub(super) fn begin(group: &Path, grant: Grant) -> io::Result<Self> {
+    /// Opens the files and keeps swap out.
+    pub(super) fn open(group: &Path) -> io::Result<Self> {
         // Absent where the kernel has no swap.
         match write_once(group, SWAP_MAX, "0") {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        write_once(group, MAX, &grant.booked.bytes().to_string())?;
-        let memory = Self {
+        Ok(Self {
             high: ControlFile::writable(group, HIGH)?,
+            max: ControlFile::writable(group, MAX)?,
             current: ControlFile::readable(group, CURRENT)?,
             // Absent before Linux 5.19, read-only before 6.12.
             peak: ControlFile::writable(group, PEAK).or_else(|_| ControlFile::readable(group, PEAK)).ok(),
             events: ControlFile::readable(group, MEMORY_EVENTS)?,
-            grant: Mutex::new(grant.memory),
+            grant: Mutex::new(ByteSize(u64::MAX)),
             pressure: PressureWatch::default(),
-        };
-        memory.high.set_number(grant.memory.bytes())?;
-        Ok(memory)
+        })
+    }
+
+    /// Sets the first limits.
+    pub(super) fn bound(&self, grant: Grant) -> io::Result<()> {
+        self.max.set_number(grant.booked.bytes())?;
+        self.high.set_number(grant.memory.bytes())?;
+        *self.grant.lock() = grant.memory;
+        Ok(())
     }
 
     fn peak_file(&self) -> Result<&ControlFile, SandboxMemoryError> {
@@ -158,11 +164,6 @@ impl Freezer {
     }
 }
 
-/// Bounds the number of processes and threads of a group.
-pub(super) fn limit_processes(group: &Path, pids_max: u32) -> io::Result<()> {
-    write_once(group, PIDS_MAX, &pids_max.to_string())
-}
-
 /// Ends all processes of a group, frozen ones too. False before Linux 5.14, which has no such file.
 pub(super) fn kill_all(group: &Path) -> bool {
     write_once(group, KILL, "1").is_ok()
@@ -190,7 +191,8 @@ mod tests {
     fn what_is_booked_is_the_maximum_and_the_grant_is_high() {
         let folder = fake_group(ByteSize::mib(1));
         let grant = Grant { memory: ByteSize::mib(64), booked: ByteSize::mib(128) };
-        let memory = Memory::begin(folder.path(), grant).unwrap();
+        let memory = Memory::open(folder.path()).unwrap();
+        memory.bound(grant).unwrap();
         let max = std::fs::read_to_string(folder.path().join(MAX)).unwrap();
         assert_eq!(max, ByteSize::mib(128).bytes().to_string());
         assert_eq!(high_of(&folder), ByteSize::mib(64).bytes().to_string());
@@ -200,7 +202,8 @@ mod tests {
     #[test]
     fn a_limit_below_what_is_in_use_is_taken_back() {
         let folder = fake_group(ByteSize::mib(50));
-        let memory = Memory::begin(folder.path(), Grant::full(ByteSize::mib(64))).unwrap();
+        let memory = Memory::open(folder.path()).unwrap();
+        memory.bound(Grant::full(ByteSize::mib(64))).unwrap();
         let error = memory.set_limit(ByteSize::mib(40)).unwrap_err();
         assert!(
             matches!(error, SandboxMemoryError::CannotShrink { target, current, used }
@@ -215,7 +218,8 @@ mod tests {
     #[test]
     fn a_kernel_without_a_peak_says_so() {
         let folder = fake_group(ByteSize::mib(1));
-        let memory = Memory::begin(folder.path(), Grant::full(ByteSize::mib(64))).unwrap();
+        let memory = Memory::open(folder.path()).unwrap();
+        memory.bound(Grant::full(ByteSize::mib(64))).unwrap();
         assert!(matches!(memory.peak(), Err(SandboxMemoryError::NotControlled(_))));
     }
 }

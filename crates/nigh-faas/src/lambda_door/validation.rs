@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_reserved_variable_is_named_in_the_refusal() {
-        for key in RESERVED_KEYS {
+        for key in RESERVED_NAMES {
             let refused = settings_of(&json!({ "Environment": { "Variables": { key: "x" } } })).unwrap_err();
             assert!(refused.message.contains(key), "{refused:?}");
         }

@@ -4,8 +4,9 @@ use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use tokio::io::Interest;
+use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, UnixStream};
 
 use super::launch::{Report, decode};
@@ -23,8 +24,24 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new(stream: UnixStream) -> Self {
-        Self { stream, received: Vec::new(), descriptors: Vec::new() }
+    /// Our end, and the one for the sandbox's keeper.
+    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(ours)?;
+        Ok((Self { stream, received: Vec::new(), descriptors: Vec::new() }, theirs.into()))
+    }
+
+    /// Says something to the keeper or the init.
+    pub(super) async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.stream.write_all(message).await
+    }
+
+    /// True if the other end is closed, though nobody asked for it.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|raised| raised > 0)
     }
 
     /// The next report; none when the sandbox has ended. May be dropped and called again.

@@ -1,9 +1,11 @@
 //! What the engine and the sandbox's init (`nigh-sandbox`) say to each other over one socket.
 //!
-//! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Launch` once; the init
-//! answers with reports. `Running` carries the descriptors of the two listeners: the Runtime API's, then the data
-//! door's. After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for
-//! whatever reason, the sandbox ends.
+//! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Prepare`: the keeper
+//! makes the init, which raises the walls that are the same for every function and answers `Ready`. The engine may let
+//! it stand so until a sandbox is wanted, then says `Launch`: the init builds the root, starts the command and answers
+//! `Running`, which carries the descriptors of the two listeners: the Runtime API's, then the data door's. After that
+//! the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever reason, the
+//! sandbox ends.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -69,11 +71,24 @@ impl Walls {
     }
 }
 
-/// All that the init must know. No `Debug`: the environment holds the sandbox's secret key.
+/// What is known before the function is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Prepare {
+    /// How the sandbox is kept apart.
+    pub walls: Walls,
+    /// Where the listeners stand.
+    pub address: Ipv4Addr,
+    /// Files that a process writes `0` to, to join the sandbox's cgroups.
+    pub join: Vec<OsString>,
+    /// The file and the word that let frozen processes die (cgroup v1).
+    pub thaw: Option<(OsString, String)>,
+    /// The cgroup's folders, removed at the end if the engine is gone.
+    pub folders: Vec<OsString>,
+}
+
+/// The function. No `Debug`: the environment holds the sandbox's secret key.
 #[derive(Serialize, Deserialize)]
 pub struct Launch {
-    /// How it is kept apart.
-    pub walls: Walls,
     /// The program and its arguments. Empty: stop after the walls stand (a probe).
     pub command: Vec<OsString>,
     /// The whole environment.
@@ -84,14 +99,6 @@ pub struct Launch {
     pub runtime_folders: Vec<OsString>,
     /// The size of /tmp, in bytes.
     pub tmp_bytes: u64,
-    /// Where the listeners stand.
-    pub address: Ipv4Addr,
-    /// Files that a process writes `0` to, to join the sandbox's cgroups.
-    pub join: Vec<OsString>,
-    /// The file and the word that let frozen processes die (cgroup v1).
-    pub thaw: Option<(OsString, String)>,
-    /// The cgroup's folders, removed at the end if the engine is gone.
-    pub folders: Vec<OsString>,
     /// Bounds processes by RLIMIT_NPROC, where no cgroup does.
     pub processes_max: Option<u64>,
 }
@@ -99,6 +106,8 @@ pub struct Launch {
 /// What the init tells the engine.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
+    /// The walls stand; a launch is awaited.
+    Ready,
     /// The command runs; the listeners' descriptors come with this message.
     Running,
     /// The sandbox cannot be made.

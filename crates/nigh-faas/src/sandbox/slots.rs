@@ -26,6 +26,8 @@ pub(super) const fn probe_address(number: u16) -> Ipv4Addr {
 #[derive(Debug)]
 pub(super) struct Slots {
     count: u16,
+    /// Where its addresses begin: two Nighs that share a network shall not meet.
+    addresses: u16,
     state: Mutex<State>,
 }
 
@@ -38,7 +40,11 @@ struct State {
 impl Slots {
     /// `count` slots, beginning at `first`: a random one keeps clear of what an earlier process lent last.
     pub(super) fn new(count: u16, first: u16) -> Arc<Self> {
-        Arc::new(Self { count, state: Mutex::new(State { next: first % count.max(1), lent: HashSet::new() }) })
+        Arc::new(Self {
+            count,
+            addresses: first,
+            state: Mutex::new(State { next: first % count.max(1), lent: HashSet::new() }),
+        })
     }
 
     /// A free slot, or none if all are lent.
@@ -70,7 +76,7 @@ impl Slot {
 
     /// Its address where the network is shared.
     pub(super) fn address(&self) -> Ipv4Addr {
-        let [high, low] = self.number.to_be_bytes();
+        let [high, low] = self.number.wrapping_add(self.slots.addresses).to_be_bytes();
         // Neither .0 nor .255 at the end would matter on loopback; 127.0.0.1 itself is never lent.
         Ipv4Addr::new(SHARED_NETWORK[0], SHARED_NETWORK[1], high, low)
     }

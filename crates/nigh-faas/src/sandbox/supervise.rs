@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::blank::Lease;
 use super::control::Control;
 use super::launch::{CONTINUE, Report, STOP};
 use super::log_lines::Output;
-use super::process::Lease;
 use super::{LogSink, Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 use crate::grant::SandboxMemory;
@@ -171,7 +171,7 @@ impl Watcher {
                     Ok(Some(Report::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
                     Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
                     Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
-                    Ok(Some(other @ (Report::Running | Report::Failed { .. }))) => {
+                    Ok(Some(other @ (Report::Ready | Report::Running | Report::Failed { .. }))) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
                     // Both init and keeper are gone, and with them all processes.

@@ -1,5 +1,6 @@
 //! How sandboxes begin, stand still and end.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use nigh_faas::cgroup::CgroupHost;
 use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::process::ProcessEngine;
+use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
 use nigh_faas::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
 use nigh_terms::ByteSize;
 
@@ -142,6 +143,74 @@ async fn sixteen_sandboxes_start_side_by_side() {
     }
 }
 
+/// Processes of a user of this machine.
+fn processes_of(users: &Range<u32>) -> Vec<u32> {
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let user = status.lines().find_map(|line| line.strip_prefix("Uid:\t")?.split('\t').next()?.parse().ok());
+            user.is_some_and(|user| users.contains(&user))
+        })
+        .collect()
+}
+
+/// Settings with users that no other test has.
+fn with_users(count: u32, blanks: usize) -> ProcessSettings {
+    let first = 2_000_100_000 + (std::process::id() % 10_000) * 100 + count * 10;
+    ProcessSettings { uids: first..first + count, blanks, ..settings() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blank_that_was_killed_is_passed_over() {
+    let settings = with_users(4, 1);
+    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    let id_of_blank = || {
+        std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .find(|pid| {
+                let group = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+                group.contains(&format!("nigh-{}/", settings.instance))
+            })
+    };
+    if engine.probe().controls.freezer.is_err() {
+        return skip("a_blank_that_was_killed_is_passed_over", "without a cgroup it cannot be found");
+    }
+    until("a blank stands", || id_of_blank().is_some()).await;
+    // It may still be raising its walls; killed then, it never comes to the stock, which is as good.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let blank = id_of_blank().unwrap();
+    let status = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let keeper = status(&blank.to_string()).lines().find_map(|line| line.strip_prefix("PPid:\t").map(str::to_owned));
+    let keeper = keeper.unwrap();
+    assert!(Command::new("/bin/kill").args(["-9", &blank.to_string()]).status().unwrap().success());
+    until("it is gone, and its keeper", || {
+        let keeper = status(&keeper);
+        id_of_blank().is_none() && (keeper.is_empty() || keeper.contains("State:\tZ"))
+    })
+    .await;
+    assert_eq!(output(&engine, "echo alive").await, "alive");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_all_users_are_taken_the_error_says_so_and_a_freed_one_serves_again() {
+    let settings = with_users(1, 0);
+    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    let (first, _lines, _code) = start(&engine, script("sleep 1000")).await;
+    if engine.probe().walls.uid().is_some() {
+        assert!(!processes_of(&settings.uids).is_empty());
+    }
+    let Err(error) = engine.start(script("true").spec).await else { panic!("two sandboxes of one user") };
+    assert!(error.to_string().contains("widen"), "{error}");
+    destroy(&*first.sandbox).await;
+    // On a shared network its listeners hold its address as long as they are open.
+    drop(first);
+    assert!(processes_of(&settings.uids).is_empty());
+    assert_eq!(output(&engine, "echo again").await, "again");
+}
+
 /// Not a test by itself: the Nigh that `nothing_outlives_a_killed_nigh` kills.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nigh_that_is_killed() {
@@ -199,7 +268,8 @@ async fn a_sweep_ends_what_was_left_and_spares_what_lives() {
     }
     // What a keeper that was killed together with Nigh would leave: processes in a frozen group.
     let earlier = CgroupHost::detect(&settings.instance);
-    let group = earlier.create("left-over", Grant::full(ByteSize::mib(64)), 8).unwrap();
+    let group = earlier.create("left-over").unwrap();
+    group.bound(Grant::full(ByteSize::mib(64)), 8).unwrap();
     let mut left = Command::new("/usr/bin/sleep").arg("1000").spawn().unwrap();
     for file in group.join_files() {
         std::fs::write(file, left.id().to_string()).unwrap();

@@ -101,7 +101,6 @@ impl Swift {
 
     /// The account's access key.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "which account there is, is this Swift's affair")]
     pub const fn access_key(&self) -> &'static str {
         config::ACCESS_KEY
     }
@@ -114,7 +113,6 @@ impl Swift {
 
     /// The region it signs for.
     #[must_use]
-    #[expect(clippy::unused_self, reason = "as of access_key")]
     pub const fn region(&self) -> &'static str {
         config::REGION
     }

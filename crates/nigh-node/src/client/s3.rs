@@ -1,7 +1,6 @@
 //! The S3 door's client: buckets and objects; bytes stream in bounded memory.
 
 use std::fmt::Write;
-use std::pin::Pin;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -191,7 +190,7 @@ impl S3Client {
         &self,
         bucket: &BucketName,
         key: &ObjectKey,
-        mut to: Pin<&mut (dyn AsyncWrite + Send)>,
+        to: &mut (impl AsyncWrite + Unpin),
     ) -> Result<u64, ClientError> {
         let mut body = self.call(Method::GET, &path(bucket, Some(key)), "", full("")).await?.into_body();
         let local = |source| ClientError::Local { what: format!("copying {bucket}/{key}"), source };

@@ -373,5 +373,4 @@ impl Store for DirectoryStore {
 }
 
 #[cfg(test)]
-#[path = "directory/tests.rs"]
 mod tests;

@@ -10,6 +10,7 @@
 //! request for a get's metadata, and resume broken reads without a pin.
 
 mod carried;
+mod upload;
 mod wire;
 mod xml;
 
@@ -18,35 +19,26 @@ use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, RANGE};
 use http::{HeaderMap, Method, StatusCode};
 use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
 use parking_lot::Mutex;
 use thiserror::Error;
 
-use self::carried::{from_headers, is_md5, to_headers};
+use self::carried::{from_headers, to_headers};
 use self::wire::{Answer, Call, Wire, WireError, encode_path, encode_query};
 use super::{Payload, Store};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 /// Requests at once, unless configured.
 pub const CONCURRENCY: usize = 64;
 /// How long an answer, or the next bytes of one, are waited for, unless configured.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Parts of one upload at once.
-const PARTS_AT_ONCE: usize = 4;
-/// The least a part may have, but the last (S3 User Guide, "multipart upload limits").
-const PART_MIN: u64 = 5 << 20;
 /// The entries of a page.
 const PAGE: usize = 1000;
 /// The region that is not named when a bucket is made.
 const DEFAULT_REGION: &str = "us-east-1";
-
-const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
 /// Where a remote store is and how it is used.
 #[derive(Clone, Debug)]
@@ -112,53 +104,8 @@ pub struct RemoteStore {
     created: Mutex<HashMap<String, Timestamp>>,
 }
 
-/// The mapping of a spooled file, or a segment, as one piece.
-struct Whole(Segment);
-
-impl AsRef<[u8]> for Whole {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
 fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
     ObjectError::Store { store: "s3", operation, reason: reason.to_string() }
-}
-
-/// The payload as one piece for each of `lengths`.
-fn pieces(payload: &Payload, lengths: &[u64]) -> Result<Vec<Bytes>, ObjectError> {
-    match payload {
-        Payload::Segment(segment) => {
-            let mut rest = Bytes::from_owner(Whole(segment.clone()));
-            let total: u64 = lengths.iter().sum();
-            if rest.len() as u64 != total {
-                return Err(store_error("put", format!("the payload has {} bytes, not {total}", rest.len())));
-            }
-            Ok(lengths.iter().map(|length| rest.split_to(*length as usize)).collect())
-        }
-        Payload::Files(files) => {
-            if files.len() != lengths.len() {
-                return Err(store_error("put", format!("{} spooled files, {} lengths", files.len(), lengths.len())));
-            }
-            files.iter().zip(lengths).map(|(path, length)| map_file(path, *length)).collect()
-        }
-    }
-}
-
-/// The first `length` bytes of a spooled file. They are read as the network takes them, and cost no memory.
-fn map_file(path: &std::path::Path, length: u64) -> Result<Bytes, ObjectError> {
-    let failed = |error: std::io::Error| store_error("put", format!("{}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?.len();
-    if found < length {
-        return Err(store_error("put", format!("{} has {found} bytes, not {length}", path.display())));
-    }
-    if length == 0 {
-        return Ok(Bytes::new());
-    }
-    // SAFETY: a spooled file belongs to the one put that names it; nobody writes or shortens it meanwhile.
-    let map = unsafe { memmap2::MmapOptions::new().len(length as usize).map(&file) }.map_err(failed)?;
-    Ok(Bytes::from_owner(map))
 }
 
 fn is_missing(error: &WireError) -> bool {
@@ -260,71 +207,6 @@ impl RemoteStore {
         let size = length_of(&answer.headers).ok_or_else(|| store_error("head", "the answer has no length"))?;
         Ok(from_headers(&object.key, size, &answer.headers))
     }
-
-    async fn put_whole(&self, object: &ObjectId, body: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
-        let mut call = Call::new("put", Method::PUT, self.target(object)?).body(body);
-        call.headers = to_headers(&object.key, meta)?;
-        if is_md5(&meta.etag)
-            && let Some(md5) = bytes_of_hex(&meta.etag.0)
-            && let Ok(md5) = HeaderValue::from_str(&BASE64.encode(md5))
-        {
-            // The remote checks it: what was damaged on the way is refused.
-            call = call.header(CONTENT_MD5, md5);
-        }
-        self.send_for(object, &call).await.map(drop)
-    }
-
-    async fn put_parts(&self, object: &ObjectId, parts: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
-        let target = self.target(object)?;
-        let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads=")).repeatable();
-        begin.headers = to_headers(&object.key, meta)?;
-        let answer = self.send_for(object, &begin).await?;
-        let begun = answer.read().await.map_err(|error| error.into_object_error(begin.operation))?;
-        let upload = xml::parse_upload(&begun).map_err(|error| store_error(begin.operation, error))?;
-        let upload = encode_query(&upload);
-        let done = self.upload_parts(object, &target, &upload, parts).await;
-        if done.is_err() {
-            let abort = Call::new("abort upload", Method::DELETE, format!("{target}?uploadId={upload}")).repeatable();
-            if let Err(error) = self.wire.send(&abort).await {
-                tracing::warn!(%object, ?error, "an upload to the store could not be aborted; it keeps its parts");
-            }
-        }
-        done
-    }
-
-    async fn upload_parts(
-        &self,
-        object: &ObjectId,
-        target: &str,
-        upload: &str,
-        parts: Vec<Bytes>,
-    ) -> Result<(), ObjectError> {
-        let etags: Vec<String> = futures::stream::iter(parts.into_iter().enumerate())
-            .map(|(index, part)| async move {
-                let number = index + 1;
-                let call =
-                    Call::new("upload part", Method::PUT, format!("{target}?partNumber={number}&uploadId={upload}"));
-                let answer = self.send_for(object, &call.body(vec![part]).repeatable()).await?;
-                let etag = answer.headers.get(http::header::ETAG).and_then(|etag| etag.to_str().ok());
-                etag.map(str::to_owned).ok_or_else(|| store_error("upload part", "the answer has no ETag"))
-            })
-            .buffered(PARTS_AT_ONCE)
-            .try_collect()
-            .await?;
-        let call = Call::new("complete upload", Method::POST, format!("{target}?uploadId={upload}"))
-            .body(vec![Bytes::from(xml::complete_upload(&etags))]);
-        let answer = self.send_for(object, &call).await?;
-        let text = answer.read().await.map_err(|error| error.into_object_error(call.operation))?;
-        // S3 may say "200 OK" first and the error later.
-        match xml::parse_error(&text) {
-            Some((code, message)) => Err(store_error(call.operation, format!("{code} {message}"))),
-            None => Ok(()),
-        }
-    }
-}
-
-fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect()
 }
 
 #[async_trait]
@@ -397,27 +279,7 @@ impl Store for RemoteStore {
     }
 
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
-        let one = [meta.size];
-        let files = matches!(payload, Payload::Files(files) if files.len() != 1);
-        let in_parts = meta.parts.iter().sum::<u64>() == meta.size && meta.parts.len() > 1;
-        let lengths = if files || in_parts { meta.parts.as_slice() } else { &one };
-        if lengths.iter().sum::<u64>() != meta.size {
-            return Err(store_error("put", "the parts are not as long as the object"));
-        }
-        let pieces = match payload {
-            // One file of an object that came in parts: cut as a segment would be.
-            Payload::Files(paths) if paths.len() == 1 => {
-                let mut rest = pieces(payload, &one)?.pop().unwrap_or_default();
-                lengths.iter().map(|length| rest.split_to(*length as usize)).collect()
-            }
-            _ => pieces(payload, lengths)?,
-        };
-        let all_but_last = &lengths[..lengths.len().saturating_sub(1)];
-        if in_parts && !is_md5(&meta.etag) && all_but_last.iter().all(|length| *length >= PART_MIN) {
-            self.put_parts(object, pieces, meta).await
-        } else {
-            self.put_whole(object, pieces, meta).await
-        }
+        self.upload(object, payload, meta).await
     }
 
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
@@ -535,72 +397,4 @@ fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError
 }
 
 #[cfg(test)]
-mod tests {
-    use nigh_terms::ObjectKey;
-
-    use super::*;
-
-    fn config(prefixes: &[(&str, &str)]) -> RemoteConfig {
-        let mut config = RemoteConfig::of_one_namespace(
-            Namespace::new("one").unwrap(),
-            "http://127.0.0.1:1",
-            "us-east-1",
-            AccessKeyId::new("key"),
-            SecretKey::new("hush"),
-        );
-        config.bucket_prefixes =
-            prefixes.iter().map(|(name, prefix)| (Namespace::new(name).unwrap(), (*prefix).to_owned())).collect();
-        config
-    }
-
-    fn bucket(name: &str) -> BucketName {
-        BucketName::new(name).unwrap()
-    }
-
-    #[test]
-    fn namespaces_whose_buckets_could_be_the_same_are_refused() {
-        for meet in [[("a", ""), ("b", "b-")], [("a", "x"), ("b", "x")], [("a", "t-1"), ("b", "t-")]] {
-            assert!(matches!(RemoteStore::new(&config(&meet)), Err(RemoteError::PrefixesMeet { .. })), "{meet:?}");
-        }
-        let store = RemoteStore::new(&config(&[("a", "ta-"), ("b", "tb-")])).unwrap();
-        assert_eq!(store.remote_name(&Namespace::new("a").unwrap(), &bucket("xyz")).unwrap(), "ta-xyz");
-        let stranger = store.remote_name(&Namespace::new("c").unwrap(), &bucket("xyz"));
-        assert!(matches!(stranger, Err(ObjectError::NoSuchBucket(_))));
-        let long = store.remote_name(&Namespace::new("a").unwrap(), &bucket(&"x".repeat(63)));
-        assert!(matches!(long, Err(ObjectError::InvalidArgument(_))));
-    }
-
-    #[test]
-    fn a_configuration_does_not_print_its_secret() {
-        assert!(!format!("{:?}", config(&[("a", "")])).contains("hush"));
-    }
-
-    #[test]
-    fn an_endpoint_must_be_a_url_without_a_path() {
-        for bad in ["127.0.0.1:80", "ftp://x", "http://h/path", "", "http://"] {
-            let config = RemoteConfig { endpoint: bad.to_owned(), ..config(&[]) };
-            assert!(matches!(RemoteStore::new(&config), Err(RemoteError::Client(_))), "{bad}");
-        }
-    }
-
-    #[test]
-    fn keys_are_encoded_once_and_never_folded() {
-        for (key, encoded) in [("a//b", "a//b"), ("/a", "/a"), ("a/../b/", "a/../b/"), ("a b+c?%", "a%20b%2Bc%3F%25")] {
-            assert_eq!(encode_path(key), encoded);
-        }
-        let object = ObjectId {
-            namespace: Namespace::new("a").unwrap(),
-            bucket: bucket("xyz"),
-            key: ObjectKey::new("../ü").unwrap(),
-        };
-        let store = RemoteStore::new(&config(&[("a", "")])).unwrap();
-        assert_eq!(store.target(&object).unwrap(), "/xyz/../%C3%BC");
-    }
-
-    #[tokio::test]
-    async fn a_store_that_is_not_there_is_an_error_after_a_few_attempts() {
-        let store = RemoteStore::new(&config(&[("one", "")])).unwrap();
-        let error = store.list_buckets(&Namespace::new("one").unwrap()).await.unwrap_err().to_string();
-        assert!(error.contains("list buckets") && error.contains("refused"), "{error}");
-    }
-}
+mod tests;

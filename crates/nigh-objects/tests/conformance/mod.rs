@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use futures::TryStreamExt;
 use md5::{Digest, Md5};
 use nigh_objects::store::{Payload, Store};
-use nigh_objects::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectError, ObjectId, ObjectMeta, Tags};
+use nigh_objects::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version};
 
 /// Keys that file systems, URLs and XML would like to change.
@@ -168,6 +168,16 @@ impl Subject<'_> {
         assert!(matches!(beyond, Some(ObjectError::InvalidRange { size: 3_000_000 })), "{beyond:?}");
     }
 
+    async fn a_segment_is_stored_like_a_file(&self) {
+        for size in [0, 5, 2_000_000] {
+            let bytes: Vec<u8> = (0..size).map(|n| (n % 249) as u8).collect();
+            let payload = Payload::Segment(Segment::copy_of(&bytes).unwrap());
+            self.store.put(&self.id("segment"), &payload, &meta_of(&bytes)).await.unwrap();
+            let (meta, read) = self.read("segment", None).await;
+            assert_eq!((meta, read == bytes), (meta_of(&bytes), true), "{size}");
+        }
+    }
+
     async fn a_pinned_read_gets_its_version_or_nothing(&self) {
         self.put("pinned", b"first").await;
         let first = meta_of(b"first").etag;
@@ -292,6 +302,7 @@ pub(crate) async fn check(subject: &Subject<'_>) {
     subject.store.create_bucket(&subject.namespace, &subject.bucket()).await.unwrap();
     subject.what_is_not_there_is_told_apart().await;
     subject.what_was_put_is_what_is_read().await;
+    subject.a_segment_is_stored_like_a_file().await;
     subject.a_pinned_read_gets_its_version_or_nothing().await;
     subject.all_that_is_known_of_an_object_comes_back().await;
     subject.an_object_of_parts_is_one_object().await;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 
-use nigh_faas::sandbox::launch::{CONTINUE, Launch, Report, STOP, Walls, encode};
+use nigh_faas::sandbox::launch::{CONTINUE, Launch, Prepare, Report, STOP, Walls, encode};
 use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
@@ -28,17 +28,22 @@ use crate::{descendants, privileges, root, sys};
 const OOM_SCORE: &str = "500";
 const HOST_NAME: &[u8] = b"sandbox";
 
-/// Makes the sandbox, runs the command to its end and says so. `keeper` hangs up when the keeper is gone.
-pub(crate) fn run(launch: &Launch, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
-    let listeners = raise_walls(launch, keeper)?;
+/// Raises the walls, awaits the function, runs its command to the end and says how it ended. `keeper` hangs up when
+/// the keeper is gone.
+pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
+    let listeners = raise_walls(prepare, keeper)?;
+    send(&mut control, &Report::Ready)?;
+    let launch: Launch = crate::receive(&mut control).step("read what the sandbox shall be")?;
+    move_in(prepare.walls, &launch, keeper)?;
     if launch.command.is_empty() {
         return send(&mut control, &Report::Running);
     }
     let children = sys::child_events().step("watch for ended processes")?;
-    let command = start(launch)?;
+    let command = start(&launch)?;
     announce(&control, &listeners)?;
     drop(listeners);
-    attend(launch.walls, &mut control, keeper, &children, command)
+    drop(launch);
+    attend(prepare.walls, &mut control, keeper, &children, command)
 }
 
 /// Tells the engine something.
@@ -47,16 +52,16 @@ pub(crate) fn send(control: &mut UnixStream, report: &Report) -> Result<(), Fail
     control.write_all(&bytes).step("report to the engine")
 }
 
-fn raise_walls(launch: &Launch, keeper: &OwnedFd) -> Result<[TcpListener; 2], Failure> {
+/// All that is the same for every function.
+fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<[TcpListener; 2], Failure> {
     die_with(keeper)?;
     setsid().step("begin a session")?;
-    for file in &launch.join {
+    for file in &prepare.join {
         fs::write(file, "0").step(format_args!("join {}", file.display()))?;
     }
     // Raising one's own score is always allowed; where /proc is odd, the kernel's own choice stands.
     let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
-    let namespaces = launch.walls.has_namespaces();
-    if namespaces {
+    if prepare.walls.has_namespaces() {
         let flags = UnshareFlags::NEWNS
             | UnshareFlags::NEWIPC
             | UnshareFlags::NEWUTS
@@ -68,23 +73,26 @@ fn raise_walls(launch: &Launch, keeper: &OwnedFd) -> Result<[TcpListener; 2], Fa
         sys::bring_up(&socket, c"lo").step("bring the loopback interface up")?;
     }
     let listen = |port| {
-        let address = (launch.address, port);
-        TcpListener::bind(address).step(format_args!("listen at {}:{port}", launch.address))
+        let address = (prepare.address, port);
+        TcpListener::bind(address).step(format_args!("listen at {}:{port}", prepare.address))
     };
-    let listeners = [listen(RUNTIME_PORT)?, listen(DATA_PORT)?];
-    if namespaces {
-        root::enter(launch, launch.walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
+    Ok([listen(RUNTIME_PORT)?, listen(DATA_PORT)?])
+}
+
+/// Enters the function's root and gives up every privilege.
+fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failure> {
+    if walls.has_namespaces() {
+        root::enter(launch, walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
         chdir("/var/task").step("enter /var/task")?;
     } else {
         chdir(&*launch.code).step("enter the code's folder")?;
     }
     privileges::limit(launch.processes_max)?;
-    privileges::drop_all(launch.walls)?;
+    privileges::drop_all(walls)?;
     // The function has the same user as this process and must not get at its descriptors. Starting a program undoes
     // this for the command; becoming another user has undone the death signal.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
-    die_with(keeper)?;
-    Ok(listeners)
+    die_with(keeper)
 }
 
 /// Ends this process when the keeper ends, also if it has ended already.

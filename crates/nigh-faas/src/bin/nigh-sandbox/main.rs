@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nigh_faas::sandbox::launch::{LENGTH_BYTES, Launch, MESSAGE_MAX_BYTES, Report, Walls, decode};
+use nigh_faas::sandbox::launch::{LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Report, Walls, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -31,6 +31,7 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout, stderr, stdin, stdout};
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 
 use crate::failure::{Failure, Step as _};
 
@@ -68,7 +69,8 @@ fn null() -> io::Result<OwnedFd> {
     Ok(rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn receive(control: &mut UnixStream) -> io::Result<Launch> {
+/// Waits for the engine's next message.
+fn receive<M: DeserializeOwned>(control: &mut UnixStream) -> io::Result<M> {
     let mut bytes = vec![0; LENGTH_BYTES];
     control.read_exact(&mut bytes)?;
     let mut length = [0; LENGTH_BYTES];
@@ -81,17 +83,17 @@ fn receive(control: &mut UnixStream) -> io::Result<Launch> {
 
 fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let engine = getppid();
-    let launch = receive(control).step("read what the sandbox shall be")?;
-    if let Some(uid) = launch.walls.uid() {
+    let prepare: Prepare = receive(control).step("read how the sandbox shall be kept")?;
+    if let Some(uid) = prepare.walls.uid() {
         // Opening /dev/stdout inside is opening these again.
         for fd in [stdout(), stderr()] {
             fchown(fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(uid))).step("pass the output on")?;
         }
     }
-    if launch.walls == Walls::Namespaces {
+    if prepare.walls == Walls::Namespaces {
         own_user_namespace()?;
     }
-    if launch.walls.has_namespaces() {
+    if prepare.walls.has_namespaces() {
         sys::unshare(UnshareFlags::NEWPID).step("make a namespace for processes")?;
     } else {
         set_child_subreaper(Some(getpid())).step("keep processes together")?;
@@ -100,7 +102,7 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let Some(init) = sys::fork().step("make the init")? else {
         drop(_alive);
         let reports = control.try_clone().step("copy the socket")?;
-        init::run(&launch, reports, &keeper_lives)?;
+        init::run(&prepare, reports, &keeper_lives)?;
         std::process::exit(0);
     };
     drop(keeper_lives);
@@ -108,7 +110,7 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let null = null().step("open /dev/null")?;
     dup2_stdout(&null).step("let go of the output")?;
     dup2_stderr(&null).step("let go of the output")?;
-    watch(&launch, control, engine, init)
+    watch(&prepare, control, engine, init)
 }
 
 /// Root of a namespace that knows one user: whoever started Nigh.
@@ -125,7 +127,7 @@ fn own_user_namespace() -> Result<(), Failure> {
 }
 
 /// Waits until the engine or the init ends, and ends the rest. `engine` is the process that started this one.
-fn watch(launch: &Launch, control: &UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
+fn watch(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
     let process = pidfd_open(init, PidfdFlags::empty()).step("watch the init")?;
     loop {
         let mut fds = [PollFd::new(&process, PollFlags::IN), PollFd::new(control, PollFlags::RDHUP)];
@@ -137,7 +139,7 @@ fn watch(launch: &Launch, control: &UnixStream, engine: Option<Pid>, init: Pid) 
     }
     let _ended = pidfd_send_signal(&process, Signal::KILL);
     loop {
-        if let Some((file, word)) = &launch.thaw {
+        if let Some((file, word)) = &prepare.thaw {
             // Gone when the engine has removed the group, which it can only when nobody is in it.
             let _removed = fs::write(file, word);
         }
@@ -148,12 +150,12 @@ fn watch(launch: &Launch, control: &UnixStream, engine: Option<Pid>, init: Pid) 
         }
     }
     waitpid(Some(init), WaitOptions::empty()).step("wait for the init")?;
-    if !launch.walls.has_namespaces() {
+    if !prepare.walls.has_namespaces() {
         descendants::end_all();
     }
     if engine_is_gone(control) {
-        remove(launch);
-        remove_parents(launch, engine);
+        remove(prepare);
+        remove_parents(prepare, engine);
     }
     Ok(())
 }
@@ -166,9 +168,9 @@ fn engine_is_gone(control: &UnixStream) -> bool {
 }
 
 /// Removes the cgroup that a killed engine can no longer remove.
-fn remove(launch: &Launch) {
+fn remove(prepare: &Prepare) {
     let until = Instant::now() + REMOVE_PATIENCE;
-    for folder in &launch.folders {
+    for folder in &prepare.folders {
         while fs::remove_dir(folder).is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
             if Instant::now() > until {
                 return;
@@ -180,12 +182,12 @@ fn remove(launch: &Launch) {
 
 /// Removes the folders that held the cgroups of all sandboxes, if this was the last and the engine's process is gone:
 /// a living one that only let go of this sandbox wants them for its next.
-fn remove_parents(launch: &Launch, engine: Option<Pid>) {
+fn remove_parents(prepare: &Prepare, engine: Option<Pid>) {
     let until = Instant::now() + DEATH_PATIENCE;
     // A process that dies closes its sockets a moment before its children get another parent.
-    while !launch.folders.is_empty() && Instant::now() < until {
+    while !prepare.folders.is_empty() && Instant::now() < until {
         if getppid() != engine {
-            for parent in launch.folders.iter().filter_map(|folder| Path::new(folder).parent()) {
+            for parent in prepare.folders.iter().filter_map(|folder| Path::new(folder).parent()) {
                 let _another_lives = fs::remove_dir(parent);
             }
             return;

@@ -10,8 +10,8 @@ use nigh_terms::{ObjectKey, SystemClock, Timestamp, Token, Version};
 use tempfile::TempDir;
 
 use super::*;
-use crate::Attributes;
 use crate::store::directory::commit::Step;
+use crate::{Attributes, Segment};
 
 fn namespace() -> Namespace {
     Namespace::new("tenant").unwrap()
@@ -225,7 +225,9 @@ async fn a_payload_on_another_file_system_is_copied() {
     let (root, store) = store_with_bucket().await;
     let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
     if fs::metadata(elsewhere.path()).unwrap().dev() == fs::metadata(root.path()).unwrap().dev() {
-        println!("skipped: /dev/shm is on the file system of the temporary folder");
+        println!(
+            "SKIPPED: a_payload_on_another_file_system_is_copied: /dev/shm is on the temporary folder's file system"
+        );
         return;
     }
     let file = elsewhere.path().join("payload");
@@ -262,18 +264,30 @@ async fn damaged_files_are_reported_by_name_never_served_and_left_out_of_listing
 }
 
 #[tokio::test]
-async fn a_flipped_bit_of_a_checksummed_payload_is_noticed_before_its_last_byte() {
+async fn a_flipped_bit_of_a_segments_payload_is_noticed_before_its_last_byte() {
     for size in [1000usize, 3 << 20] {
         let (root, store) = store_with_bucket().await;
         let bytes = vec![1; size];
-        let tail = object_file::encode_tail(&id("k").key, &meta_of(&bytes), Some(object_file::crc64(&bytes))).unwrap();
-        let file = [&bytes[..], &tail].concat();
-        fs::write(object_path(root.path(), "k"), &file).unwrap();
+        let payload = Payload::Segment(Segment::copy_of(&bytes).unwrap());
+        store.put(&id("k"), &payload, &meta_of(&bytes)).await.unwrap();
         assert_eq!(get(&store, "k").await.unwrap(), bytes);
+        // The checksum outlives a change of tags.
+        store.put_tags(&id("k"), &Tags::new()).await.unwrap();
         let damaged = fs::OpenOptions::new().write(true).open(object_path(root.path(), "k")).unwrap();
         damaged.write_all_at(&[3], 500).unwrap();
         assert!(get(&store, "k").await.unwrap_err().to_string().contains("checksum"), "{size}");
     }
+}
+
+#[tokio::test]
+async fn a_segment_of_another_length_than_its_metadata_says_is_refused() {
+    let (_root, store) = store_with_bucket().await;
+    let payload = Payload::Segment(Segment::copy_of(b"four").unwrap());
+    assert!(store.put(&id("k"), &payload, &meta_of(b"three")).await.is_err());
+    assert!(matches!(store.head(&id("k")).await, Err(ObjectError::NoSuchKey(_))));
+    let empty = Payload::Segment(Segment::copy_of(b"").unwrap());
+    store.put(&id("k"), &empty, &meta_of(b"")).await.unwrap();
+    assert_eq!(get(&store, "k").await.unwrap(), b"");
 }
 
 #[tokio::test]

@@ -1,0 +1,163 @@
+//! Writing an object to the remote: in one request, or in the parts it came in. The bytes are sent from where they
+//! are, a segment or a mapped spool file, and cost no further memory.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use http::Method;
+use http::header::{HeaderName, HeaderValue};
+
+use super::carried::{is_md5, to_headers};
+use super::wire::{Call, encode_query};
+use super::{RemoteStore, store_error, xml};
+use crate::store::Payload;
+use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
+
+/// Parts of one upload at once.
+const PARTS_AT_ONCE: usize = 4;
+/// The least a part may have, but the last (S3 User Guide, "multipart upload limits").
+const PART_MIN: u64 = 5 << 20;
+const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
+
+/// A segment as one piece.
+struct Whole(Segment);
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+/// The payload as one piece for each of `lengths`.
+fn pieces(payload: &Payload, lengths: &[u64]) -> Result<Vec<Bytes>, ObjectError> {
+    match payload {
+        Payload::Segment(segment) => {
+            let mut rest = Bytes::from_owner(Whole(segment.clone()));
+            let total: u64 = lengths.iter().sum();
+            if rest.len() as u64 != total {
+                return Err(store_error("put", format!("the payload has {} bytes, not {total}", rest.len())));
+            }
+            Ok(lengths.iter().map(|length| rest.split_to(*length as usize)).collect())
+        }
+        Payload::Files(files) => {
+            if files.len() != lengths.len() {
+                return Err(store_error("put", format!("{} spooled files, {} lengths", files.len(), lengths.len())));
+            }
+            files.iter().zip(lengths).map(|(path, length)| map_file(path, *length)).collect()
+        }
+    }
+}
+
+/// The first `length` bytes of a spooled file. They are read as the network takes them, and cost no memory.
+fn map_file(path: &std::path::Path, length: u64) -> Result<Bytes, ObjectError> {
+    let failed = |error: std::io::Error| store_error("put", format!("{}: {error}", path.display()));
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?.len();
+    if found < length {
+        return Err(store_error("put", format!("{} has {found} bytes, not {length}", path.display())));
+    }
+    if length == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: a spooled file belongs to the one put that names it; nobody writes or shortens it meanwhile.
+    let map = unsafe { memmap2::MmapOptions::new().len(length as usize).map(&file) }.map_err(failed)?;
+    Ok(Bytes::from_owner(map))
+}
+
+fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect()
+}
+
+impl RemoteStore {
+    /// Writes the object. Its parts stay what they were if the remote takes them, so that it computes the same tag.
+    pub(super) async fn upload(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+    ) -> Result<(), ObjectError> {
+        let one = [meta.size];
+        let files = matches!(payload, Payload::Files(files) if files.len() != 1);
+        let in_parts = meta.parts.iter().sum::<u64>() == meta.size && meta.parts.len() > 1;
+        let lengths = if files || in_parts { meta.parts.as_slice() } else { &one };
+        if lengths.iter().sum::<u64>() != meta.size {
+            return Err(store_error("put", "the parts are not as long as the object"));
+        }
+        let pieces = match payload {
+            // One file of an object that came in parts: cut as a segment would be.
+            Payload::Files(paths) if paths.len() == 1 => {
+                let mut rest = pieces(payload, &one)?.pop().unwrap_or_default();
+                lengths.iter().map(|length| rest.split_to(*length as usize)).collect()
+            }
+            _ => pieces(payload, lengths)?,
+        };
+        let all_but_last = &lengths[..lengths.len().saturating_sub(1)];
+        if in_parts && !is_md5(&meta.etag) && all_but_last.iter().all(|length| *length >= PART_MIN) {
+            self.put_parts(object, pieces, meta).await
+        } else {
+            self.put_whole(object, pieces, meta).await
+        }
+    }
+
+    async fn put_whole(&self, object: &ObjectId, body: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        let mut call = Call::new("put", Method::PUT, self.target(object)?).body(body);
+        call.headers = to_headers(&object.key, meta)?;
+        if is_md5(&meta.etag)
+            && let Some(md5) = bytes_of_hex(&meta.etag.0)
+            && let Ok(md5) = HeaderValue::from_str(&BASE64.encode(md5))
+        {
+            // The remote checks it: what was damaged on the way is refused.
+            call = call.header(CONTENT_MD5, md5);
+        }
+        self.send_for(object, &call).await.map(drop)
+    }
+
+    async fn put_parts(&self, object: &ObjectId, parts: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        let target = self.target(object)?;
+        let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads=")).repeatable();
+        begin.headers = to_headers(&object.key, meta)?;
+        let answer = self.send_for(object, &begin).await?;
+        let begun = answer.read().await.map_err(|error| error.into_object_error(begin.operation))?;
+        let upload = xml::parse_upload(&begun).map_err(|error| store_error(begin.operation, error))?;
+        let upload = encode_query(&upload);
+        let done = self.upload_parts(object, &target, &upload, parts).await;
+        if done.is_err() {
+            let abort = Call::new("abort upload", Method::DELETE, format!("{target}?uploadId={upload}")).repeatable();
+            if let Err(error) = self.wire.send(&abort).await {
+                tracing::warn!(%object, ?error, "an upload to the store could not be aborted; it keeps its parts");
+            }
+        }
+        done
+    }
+
+    async fn upload_parts(
+        &self,
+        object: &ObjectId,
+        target: &str,
+        upload: &str,
+        parts: Vec<Bytes>,
+    ) -> Result<(), ObjectError> {
+        let etags: Vec<String> = futures::stream::iter(parts.into_iter().enumerate())
+            .map(|(index, part)| async move {
+                let number = index + 1;
+                let call =
+                    Call::new("upload part", Method::PUT, format!("{target}?partNumber={number}&uploadId={upload}"));
+                let answer = self.send_for(object, &call.body(vec![part]).repeatable()).await?;
+                let etag = answer.headers.get(http::header::ETAG).and_then(|etag| etag.to_str().ok());
+                etag.map(str::to_owned).ok_or_else(|| store_error("upload part", "the answer has no ETag"))
+            })
+            .buffered(PARTS_AT_ONCE)
+            .try_collect()
+            .await?;
+        let call = Call::new("complete upload", Method::POST, format!("{target}?uploadId={upload}"))
+            .body(vec![Bytes::from(xml::complete_upload(&etags))]);
+        let answer = self.send_for(object, &call).await?;
+        let text = answer.read().await.map_err(|error| error.into_object_error(call.operation))?;
+        // S3 may say "200 OK" first and the error later.
+        match xml::parse_error(&text) {
+            Some((code, message)) => Err(store_error(call.operation, format!("{code} {message}"))),
+            None => Ok(()),
+        }
+    }
+}
