@@ -8,10 +8,13 @@ mod assembly;
 mod attributes;
 mod cache;
 mod checksum;
+mod completed;
 mod conditions;
 mod digest;
+mod doubts;
 mod error;
 mod event;
+mod free_space;
 #[cfg(test)]
 mod gated_store;
 mod listing;
