@@ -25,6 +25,7 @@ mod query;
 mod read;
 mod request_id;
 mod screen;
+mod send_guard;
 mod serve;
 mod tagging;
 mod telemetry;
