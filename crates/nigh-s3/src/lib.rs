@@ -14,6 +14,8 @@ mod chunk_frames;
 mod conditions;
 mod door;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod http_date;
 mod listing;
