@@ -31,6 +31,7 @@ mod write_order;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
 pub use memory::{MemoryLimits, ObjectMemory};

@@ -104,10 +104,6 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
             S3ErrorCode::InvalidRequest,
             "a signed chunk of the body is larger than 16 MiB; sign smaller chunks",
         )),
-        Fate::WrongMd5 => Some(S3Error::with_message(
-            S3ErrorCode::BadDigest,
-            "the Content-MD5 given does not match the bytes received",
-        )),
         Fate::DocumentTooLarge => {
             Some(S3Error::with_message(S3ErrorCode::MaxMessageLengthExceeded, "Your request was too big"))
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use nigh_engine::{AccessKeys, CallGuard};
-use nigh_objects::ObjectMemory;
+use nigh_objects::{ChecksumClaim, Digest, ObjectMemory};
 use nigh_terms::{AccessKeyId, BucketName, ObjectKey, Principal, Timestamp};
 use s3s::auth::Credentials;
 use s3s::dto::{
@@ -21,8 +21,9 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::error::s3_error;
 use crate::notes::RequestNotes;
-use crate::{buckets, listing, objects, tagging, uploads};
+use crate::{buckets, checksum_headers, listing, objects, payload, tagging, uploads};
 
 /// What the handlers stand on.
 pub(crate) struct Handlers {
@@ -58,6 +59,20 @@ impl Handlers {
         notes.set_call(call);
         Ok(who)
     }
+
+    /// The same, for a request with a document: it must be what `Content-MD5` and a checksum claim of it.
+    pub(crate) fn enter_with_document<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
+        let who = self.enter(request)?;
+        check_document(request, checksum_headers::claim(&request.headers, None)?)?;
+        Ok(who)
+    }
+}
+
+/// Compares a request's document with what is claimed of it.
+pub(crate) fn check_document<T>(request: &S3Request<T>, claim: Option<ChecksumClaim>) -> S3Result<()> {
+    let digest = notes(request).and_then(|notes| notes.take_digest());
+    let digest = digest.unwrap_or_else(|| Digest::new(claim.as_ref().map(|claim| claim.algorithm)));
+    digest.check(payload::content_md5(&request.headers)?, claim).map_err(s3_error)
 }
 
 /// The notes of a request.

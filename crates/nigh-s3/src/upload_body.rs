@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use md5::{Digest, Md5};
 use metrics::Counter;
+use nigh_objects::Digest;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
@@ -29,8 +29,6 @@ pub(crate) enum UploadBodyError {
     Connection(#[from] hyper::Error),
     #[error("the aws-chunked encoding is broken, or a signed chunk is too large")]
     Chunks,
-    #[error("the Content-MD5 given does not match")]
-    WrongMd5,
     #[error("the document is too large")]
     DocumentTooLarge,
     #[error("the invocation has ended")]
@@ -47,7 +45,6 @@ pub(crate) struct UploadBody {
     /// Comes to its end with the invocation; made when the body is first waited for.
     invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
-    md5: Option<(Md5, [u8; 16])>,
     /// So many bytes may still come; for a document only.
     left: Option<usize>,
 }
@@ -60,17 +57,7 @@ impl UploadBody {
         bytes_in: Counter,
         silence_max: Duration,
     ) -> Self {
-        Self {
-            inner,
-            notes,
-            bytes_in,
-            silence_max,
-            silence: None,
-            invocation: None,
-            frames: None,
-            md5: None,
-            left: None,
-        }
+        Self { inner, notes, bytes_in, silence_max, silence: None, invocation: None, frames: None, left: None }
     }
 
     /// The same, for a body that is aws-chunked.
@@ -79,10 +66,10 @@ impl UploadBody {
         self
     }
 
-    /// The same, for a document of at most so many bytes, with this MD5 if one is given.
-    pub(crate) fn document(mut self, bytes_max: usize, md5: Option<[u8; 16]>) -> Self {
+    /// The same, for a document of at most so many bytes, of which the notes get `digest`.
+    pub(crate) fn document(mut self, bytes_max: usize, digest: Digest) -> Self {
+        self.notes.set_digest(digest);
         self.left = Some(bytes_max);
-        self.md5 = md5.map(|expected| (Md5::new(), expected));
         self
     }
 
@@ -116,12 +103,12 @@ impl UploadBody {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
                     self.bytes_in.increment(data.len() as u64);
-                    if let Some((md5, _)) = &mut self.md5 {
-                        md5.update(data);
-                    }
                     if let Some(left) = &mut self.left {
                         match left.checked_sub(data.len()) {
-                            Some(rest) => *left = rest,
+                            Some(rest) => {
+                                *left = rest;
+                                self.notes.update_digest(data);
+                            }
                             None => return self.fail(Fate::DocumentTooLarge, UploadBodyError::DocumentTooLarge),
                         }
                     }
@@ -132,11 +119,7 @@ impl UploadBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(Fate::Broken, error.into()),
-            Poll::Ready(None) => {
-                let differs =
-                    self.md5.take().is_some_and(|(md5, expected)| <[u8; 16]>::from(md5.finalize()) != expected);
-                if differs { self.fail(Fate::WrongMd5, UploadBodyError::WrongMd5) } else { Poll::Ready(None) }
-            }
+            Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match self.poll_silence(context) {
                 Poll::Ready(()) => self.fail(Fate::Stalled, UploadBodyError::Stalled(self.silence_max)),
                 Poll::Pending => Poll::Pending,
