@@ -1,6 +1,7 @@
 //! Which system of record stands behind the object memory, by the settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
@@ -10,6 +11,9 @@ use thiserror::Error;
 
 use crate::config::{Settings, StoreKind};
 use crate::status::Level;
+
+/// How long a start waits for a remote store's first answer; a node starts without it.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
 /// Why the store is not there.
 #[derive(Debug, Error)]
@@ -34,12 +38,14 @@ pub(crate) async fn open(
         StoreKind::Directory => {
             let path = settings.store.path.clone();
             let store = tokio::task::spawn_blocking(move || DirectoryStore::open(&path, clock)).await??;
-            Ok((Arc::new(store), level(format!("directory {}", settings.store.path.display()))))
+            let detail = format!("directory {}", settings.store.path.display());
+            Ok((Arc::new(store), Level { name: "store".to_owned(), on: true, detail }))
         }
         StoreKind::S3 => {
             let config = remote(settings)?;
-            let detail = format!("s3 at {}", config.endpoint);
-            Ok((Arc::new(RemoteStore::new(&config)?), level(detail)))
+            let store = RemoteStore::new(&config)?;
+            let level = reach(&store, settings, &config.endpoint).await;
+            Ok((Arc::new(store), level))
         }
     }
 }
@@ -62,6 +68,15 @@ fn remote(settings: &Settings) -> Result<RemoteConfig, StoreOpenError> {
     })
 }
 
-fn level(detail: String) -> Level {
-    Level { name: "store".to_owned(), on: true, detail }
+/// Asks once, so that a wrong key or address is known at the start and not at a function's first call.
+async fn reach(store: &RemoteStore, settings: &Settings, endpoint: &str) -> Level {
+    let answer = tokio::time::timeout(FIRST_ANSWER, store.list_buckets(&settings.namespace)).await;
+    let (on, detail) = match answer {
+        Ok(Ok(buckets)) => (true, format!("s3 at {endpoint}, {} buckets", buckets.len())),
+        Ok(Err(error)) => (false, format!("s3 at {endpoint}: {error}; each request asks it again")),
+        Err(_) => {
+            (false, format!("s3 at {endpoint}: no answer in {} s; each request asks it again", FIRST_ANSWER.as_secs()))
+        }
+    };
+    Level { name: "store".to_owned(), on, detail }
 }

@@ -12,6 +12,7 @@ mod explain;
 mod functions;
 mod invoke;
 mod logs;
+mod metrics;
 mod object_address;
 mod objects;
 mod output;
@@ -68,6 +69,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show the running node
     Status,
+    /// Print the running node's meters as Prometheus text
+    Metrics,
     /// List, copy and remove objects and buckets
     #[command(subcommand)]
     Objects(objects::ObjectsCommand),
@@ -112,6 +115,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status => status::run(&globals).await?,
+        Command::Metrics => metrics::run(&globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
         Command::Config(command) => config::run(command, &globals).await?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,

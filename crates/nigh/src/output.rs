@@ -25,16 +25,24 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CliError> {
     out.write_all(bytes).and_then(|()| out.flush()).map_err(CliError::Output)
 }
 
-/// A table with these headings and nothing between its columns but space.
+/// A table with these headings, or none, and nothing between its columns but space.
 pub(crate) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(headings.iter().copied());
+    table.load_style(presets::NOTHING);
+    if !headings.is_empty() {
+        table.set_header(headings.iter().copied());
+    }
     table
 }
 
-/// Prints a table.
+/// Prints a table from the first column of the terminal on.
 pub(crate) fn print_table(table: &Table) -> Result<(), CliError> {
-    line(table.trim_fmt())
+    line(flush_left(table))
+}
+
+fn flush_left(table: &Table) -> String {
+    let text = table.trim_fmt();
+    text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// Says why a command failed.
@@ -97,7 +105,8 @@ mod tests {
     fn a_table_has_its_columns_in_line() {
         let mut rows = table(&["name", "size"]);
         rows.add_row(["a", "1"]).add_row(["longer", "22"]);
-        let text = rows.trim_fmt();
+        let text = flush_left(&rows);
+        assert!(text.starts_with("name"));
         let columns: Vec<_> = text.lines().map(|line| line.find(['s', '1', '2']).unwrap()).collect();
         assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
     }

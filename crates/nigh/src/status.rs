@@ -12,7 +12,7 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     if globals.json {
         return output::json(&status);
     }
-    let mut table = output::table(&["", ""]);
+    let mut table = output::table(&[]);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_owned(), value]);
     };

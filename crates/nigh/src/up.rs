@@ -118,7 +118,9 @@ async fn either(interrupt: &mut Signal, terminate: &mut Signal) {
 }
 
 fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
-    let filter = EnvFilter::try_new(&settings.level)
+    // s3s reports what clients do wrong as its own errors; our door says what matters of them.
+    let quiet = if settings.level.contains("s3s") { "" } else { ",s3s=off" };
+    let filter = EnvFilter::try_new(format!("{}{quiet}", settings.level))
         .map_err(|error| CliError::Usage(format!("setting log.level {:?}: {error}", settings.level)))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let set = match settings.format {

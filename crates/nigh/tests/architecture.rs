@@ -1,5 +1,7 @@
 //! The rooms and their floors: a crate imports lower floors only, and of its own floor what is stated here.
 
+#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

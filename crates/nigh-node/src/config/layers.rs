@@ -9,6 +9,7 @@ use figment::error::Kind;
 use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
+use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -25,6 +26,8 @@ const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 const ALIKE: f64 = 0.8;
 /// Never shown.
 const SECRETS: [&str; 1] = ["store.secret_key"];
+/// Numbers of bytes, shown as they are written: `64 MiB`.
+const SIZES: [&str; 4] = ["cache.bytes", "cache.object_max", "functions.memory", "s3.object_max"];
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]
@@ -293,6 +296,10 @@ fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>)
         let value = match value {
             Value::Empty(..) => "(none)".to_owned(),
             _ if SECRETS.contains(&key.as_str()) => "***".to_owned(),
+            Value::Num(_, number) if SIZES.contains(&key.as_str()) => match number.to_u128().map(u64::try_from) {
+                Some(Ok(bytes)) => ByteSize(bytes).to_string(),
+                _ => plain(value),
+            },
             value => plain(value),
         };
         shown.push(Shown { key, value, origin });
@@ -320,8 +327,6 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::ByteSize;
-
     use super::*;
     use crate::config::Span;
 
@@ -368,6 +373,7 @@ mod tests {
         assert_eq!(origin_of(&configuration, "cache.bytes"), ("128 MiB", "variable NIGH_CACHE__BYTES"));
         assert_eq!(origin_of(&configuration, "functions.keep_alive"), ("5 s", "flag --functions.keep_alive"));
         assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
+        assert_eq!(origin_of(&configuration, "functions.memory"), ("4 GiB", "default"));
     }
 
     #[test]

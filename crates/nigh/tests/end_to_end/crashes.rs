@@ -1,0 +1,83 @@
+//! What a kill leaves: everything that was acknowledged, and nothing that ran.
+
+use crate::platform::{Node, lives, python, wait_for};
+
+#[test]
+fn acknowledged_objects_and_functions_survive_kill_9_and_nothing_is_left_behind() {
+    let Some(python) = python("acknowledged_objects_and_functions_survive_kill_9_and_nothing_is_left_behind") else {
+        return;
+    };
+    let mut node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://data"]);
+    node.deploy("sleeper");
+    let file = node.state.with_file_name("object");
+    let key = |n: usize| format!("nigh://data/{n}");
+    let mut acknowledged = 0;
+    for round in 0..3 {
+        // An idle sandbox, one in the midst of an invocation, and a write under way.
+        node.ok(["invoke", "sleeper"]);
+        let mut running = node.begin(["invoke", "sleeper", r#"{"sleep": 600}"#]);
+        wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+        for _ in 0..5 {
+            std::fs::write(&file, format!("object {acknowledged}")).unwrap();
+            node.ok(["objects", "cp", file.to_str().unwrap(), &key(acknowledged)]);
+            acknowledged += 1;
+        }
+        let mut writing = node.begin(["objects", "cp", file.to_str().unwrap(), "nigh://data/unknown"]);
+        let (sandboxes, groups) = (node.descendants(), node.sandbox_groups());
+        assert!(!sandboxes.is_empty());
+        node.kill();
+        wait_for("the sandboxes to end with the node", || !sandboxes.iter().any(|pid| lives(*pid)));
+        assert!(!running.wait().unwrap().success(), "round {round}: an invocation of a dead node was answered");
+        writing.wait().unwrap();
+
+        node.restart();
+        // Those of the new life, made ahead of need, have other names.
+        let left: Vec<_> = node.sandbox_groups().into_iter().filter(|group| groups.contains(group)).collect();
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(node.json(["status"])["incarnation"], round + 2);
+        for n in 0..acknowledged {
+            assert_eq!(node.ok(["objects", "cp", &key(n), "-"]), format!("object {n}"));
+        }
+        assert_eq!(node.json(["invoke", "sleeper", "{}"])["payload"]["echo"], serde_json::json!({}));
+    }
+}
+
+#[test]
+fn a_signal_lets_running_invocations_answer_and_leaves_nothing() {
+    let Some(python) = python("a_signal_lets_running_invocations_answer_and_leaves_nothing") else { return };
+    let mut node = Node::start(&python);
+    node.deploy("sleeper");
+    let running = node.begin(["invoke", "sleeper", r#"{"sleep": 2}"#]);
+    wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    let sandboxes = node.descendants();
+    node.terminate();
+    let answered = running.wait_with_output().unwrap();
+    assert!(answered.status.success(), "{answered:?}");
+    assert_eq!(String::from_utf8_lossy(&answered.stdout).trim(), r#"{"echo": {"sleep": 2}}"#);
+    assert_eq!(node.exit_code(), Some(0));
+    assert!(!sandboxes.iter().any(|pid| lives(*pid)));
+    assert_eq!(node.sandbox_groups(), Vec::<std::path::PathBuf>::new());
+    for left in ["endpoints.json", "admin.sock", "s3.sock"] {
+        assert!(!node.state.join(left).exists(), "{left}");
+    }
+    // The record was flushed at the end.
+    node.restart();
+    assert_eq!(node.last_activation()["outcome"]["kind"], "answered");
+}
+
+#[test]
+fn a_second_signal_ends_a_drain_at_once() {
+    let Some(python) = python("a_second_signal_ends_a_drain_at_once") else { return };
+    let mut node = Node::start(&python);
+    node.deploy("sleeper");
+    let mut running = node.begin(["invoke", "sleeper", r#"{"sleep": 600}"#]);
+    wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    let sandboxes = node.descendants();
+    node.terminate();
+    wait_for("the drain to begin", || !node.state.join("endpoints.json").exists());
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(130));
+    wait_for("the sandboxes to end with the node", || !sandboxes.iter().any(|pid| lives(*pid)));
+    assert!(!running.wait().unwrap().success());
+}

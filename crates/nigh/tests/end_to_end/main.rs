@@ -1,0 +1,12 @@
+//! The whole of Nigh, as its users have it: the real `nigh up`, the real command, real sandboxes, an unmodified boto3
+//! handler; and what a kill at any point leaves.
+//!
+//! Needs a Python with awslambdaric and boto3: `NIGH_TEST_PYTHON`, else the one that `make deps` installs.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
+
+mod crashes;
+mod functions;
+mod platform;
+mod sdks;
+mod sessions;

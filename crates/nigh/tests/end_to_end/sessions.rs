@@ -1,0 +1,75 @@
+//! Starting, finding and refusing: what the command says around a node.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::platform::{Node, command, python};
+
+#[test]
+fn without_a_node_the_command_says_how_to_start_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [["status"].as_slice(), &["invoke", "f"], &["objects", "ls"], &["activations"]] {
+        let output = command(folder.path()).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+        let words = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("nigh: no Nigh is running at {}; start one with `nigh up`\n", folder.path().display());
+        assert_eq!(words, expected);
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| command(folder.path()).args(arguments).output().unwrap();
+    let refused = run(&["up", "--set", "cache.byts=1 GiB"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(words.contains("--set cache.byts") && words.contains("did you mean bytes?"), "{words}");
+    assert_eq!(words.lines().count(), 1);
+    let open = run(&["up", "--s3-listen", "0.0.0.0:0"]);
+    assert!(String::from_utf8(open.stderr).unwrap().contains("allow_remote"));
+    assert_eq!(run(&["up", "--set", "nothing"]).status.code(), Some(2));
+    assert_eq!(run(&["no-such-command"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_node_keeps_its_state_to_itself_and_its_key_from_start_to_start() {
+    let Some(python) = python("a_node_keeps_its_state_to_itself_and_its_key_from_start_to_start") else { return };
+    let mut node = Node::start(&python);
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&node.state), 0o700);
+    for private in ["credentials", "endpoints.json", "admin.sock", "s3.sock"] {
+        assert_eq!(mode(&node.state.join(private)), 0o600, "{private}");
+    }
+    let second = command(&node.state).args(["up", "--s3-listen", "127.0.0.1:0"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8(second.stderr).unwrap().contains("another Nigh is running"));
+
+    let key = std::fs::read(node.state.join("credentials")).unwrap();
+    let secret = node.sdk_environment().into_iter().find(|(name, _)| name == "AWS_SECRET_ACCESS_KEY").unwrap().1;
+    node.kill();
+    std::fs::remove_file(node.state.join("credentials")).unwrap();
+    node.restart();
+    assert_eq!(std::fs::read(node.state.join("credentials")).unwrap(), key);
+    let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
+    assert_eq!(log.matches(&secret).count(), 1, "the secret is shown once, at the first start");
+}
+
+#[test]
+fn settings_meters_and_levels_are_shown() {
+    let Some(python) = python("settings_meters_and_levels_are_shown") else { return };
+    let node = Node::start(&python);
+    let shown = node.json(["config", "show", "--running"]);
+    let cache = shown.as_array().unwrap().iter().find(|one| one["key"] == "cache.bytes").unwrap();
+    assert_eq!((cache["value"].as_str(), cache["origin"].as_str()), (Some("256 MiB"), Some("flag --cache")));
+    let status = node.json(["status"]);
+    let names: Vec<&str> = status["levels"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
+    for level in ["isolation", "python", "store", "cache"] {
+        assert!(names.contains(&level), "{names:?}");
+    }
+    node.ok(["objects", "mb", "nigh://meters"]);
+    let meters = node.ok(["metrics"]);
+    assert!(meters.contains("process_resident_memory_bytes ") && meters.contains("nigh_"), "{meters}");
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(node.ok(["completions", shell]).contains("activations"));
+    }
+}
