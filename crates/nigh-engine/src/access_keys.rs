@@ -1,7 +1,8 @@
 //! Access keys and what each may do now: the one place where a request becomes a `Principal`.
 //!
 //! A namespace's keys live in the registry. A sandbox's key lives in memory, dies with the sandbox,
-//! and is refused while the sandbox runs no invocation.
+//! and is refused while the sandbox runs no invocation. The calls of an invocation are counted while they are under
+//! way, so that its end can wait for those that can still have an effect; what a call is, its door knows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +11,9 @@ use nigh_terms::{AccessKeyId, FunctionName, InvocationId, Namespace, Principal, 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{Registry, RegistryError};
 
@@ -40,11 +44,47 @@ pub enum AccessDenied {
     BetweenInvocations(SandboxId),
 }
 
+/// The calls of one invocation.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    /// Cancelled when the invocation has ended.
+    ended: CancellationToken,
+    under_way: TaskTracker,
+}
+
+impl Calls {
+    fn end(&self) {
+        self.under_way.close();
+        self.ended.cancel();
+    }
+}
+
+/// A call under way. It is to be held until the call can have no effect any more: the invocation's end waits for it.
+#[derive(Debug)]
+pub struct CallGuard(Option<(CancellationToken, TaskTrackerToken)>);
+
+impl CallGuard {
+    /// Whether the invocation has ended; never for a client of the namespace.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.as_ref().is_some_and(|(ended, _)| ended.is_cancelled())
+    }
+
+    /// Comes to its end when the invocation has ended; none for a client of the namespace. A call whose request is
+    /// not whole yet is to be given up then.
+    #[must_use]
+    pub fn cancelled(&self) -> Option<WaitForCancellationFutureOwned> {
+        self.0.as_ref().map(|(ended, _)| ended.clone().cancelled_owned())
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     secret: SecretKey,
     holder: Holder,
     invocation: Option<InvocationId>,
+    /// Of the invocation that it acts for, or of the last one.
+    calls: Calls,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,16 +147,35 @@ impl AccessKeys {
         (id, secret)
     }
 
-    /// From here on the sandbox's key acts for `invocation`; with `None` it is refused.
+    /// From here on the sandbox's key acts for `invocation`; with `None` it is refused. The calls that an earlier
+    /// invocation has under way are cancelled; `settled` tells when they are over.
     pub fn set_invocation(&self, id: &AccessKeyId, invocation: Option<InvocationId>) {
-        if let Some(entry) = self.entries.write().get_mut(id) {
+        let earlier = {
+            let mut entries = self.entries.write();
+            let Some(entry) = entries.get_mut(id) else { return };
             entry.invocation = invocation;
+            // The calls of the last invocation stay, for whoever waits for them.
+            if invocation.is_some() { std::mem::take(&mut entry.calls) } else { entry.calls.clone() }
+        };
+        // Not under the lock: it wakes those that wait.
+        earlier.end();
+    }
+
+    /// Returns when no call of the sandbox's last invocation is under way, at once if the key is unknown. To be asked
+    /// when the invocation has ended.
+    pub async fn settled(&self, id: &AccessKeyId) {
+        let calls = self.entries.read().get(id).map(|entry| entry.calls.under_way.clone());
+        if let Some(under_way) = calls {
+            under_way.wait().await;
         }
     }
 
-    /// The key is gone at once.
+    /// The key is gone at once, and its calls under way are cancelled.
     pub fn revoke(&self, id: &AccessKeyId) {
-        self.entries.write().remove(id);
+        let gone = self.entries.write().remove(id);
+        if let Some(entry) = gone {
+            entry.calls.end();
+        }
     }
 
     /// The secret that `id` signs with.
@@ -144,23 +203,45 @@ impl AccessKeys {
     /// If the key is unknown, or its sandbox runs no invocation.
     pub fn principal(&self, id: &AccessKeyId) -> Result<Principal, AccessDenied> {
         let entries = self.entries.read();
-        let entry = entries.get(id).ok_or_else(|| AccessDenied::UnknownKey(id.clone()))?;
-        match (&entry.holder, entry.invocation) {
-            (Holder::Client(namespace), _) => Ok(Principal::outside(namespace.clone())),
-            (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
-            (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
-                Ok(Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation))
-            }
-        }
+        principal(id, entries.get(id))
+    }
+
+    /// As `principal`, for a call that may have an effect: it counts as under way until the guard is dropped.
+    ///
+    /// # Errors
+    /// As `principal`.
+    pub fn enter(&self, id: &AccessKeyId) -> Result<(Principal, CallGuard), AccessDenied> {
+        // Under the lock, so that whoever sets the invocation sees the call or the call sees the change.
+        let entries = self.entries.read();
+        let entry = entries.get(id);
+        let who = principal(id, entry)?;
+        let guard = entry
+            .filter(|_| who.invocation.is_some())
+            .map(|entry| (entry.calls.ended.clone(), entry.calls.under_way.token()));
+        Ok((who, CallGuard(guard)))
     }
 
     fn insert(&self, id: AccessKeyId, secret: SecretKey, holder: Holder) {
-        self.entries.write().insert(id, Entry { secret, holder, invocation: None });
+        let entry = Entry { secret, holder, invocation: None, calls: Calls::default() };
+        self.entries.write().insert(id, entry);
+    }
+}
+
+fn principal(id: &AccessKeyId, entry: Option<&Entry>) -> Result<Principal, AccessDenied> {
+    let entry = entry.ok_or_else(|| AccessDenied::UnknownKey(id.clone()))?;
+    match (&entry.holder, entry.invocation) {
+        (Holder::Client(namespace), _) => Ok(Principal::outside(namespace.clone())),
+        (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
+        (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
+            Ok(Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
     use crate::{LocalRegistry, StateFile};
 
@@ -192,5 +273,30 @@ mod tests {
         assert_eq!(keys.principal(&id), Err(AccessDenied::BetweenInvocations(sandbox)));
         keys.revoke(&id);
         assert!(matches!(keys.principal(&id), Err(AccessDenied::UnknownKey(_))));
+    }
+
+    #[tokio::test]
+    async fn an_invocations_end_cancels_its_calls_and_waits_until_they_are_over() {
+        let keys = AccessKeys::default();
+        let (namespace, function) = (Namespace::new("tenant").unwrap(), FunctionName::new("f").unwrap());
+        let (id, _) = keys.issue_sandbox(namespace, function, SandboxId::random());
+        keys.set_invocation(&id, Some(InvocationId::now()));
+        let (_, call) = keys.enter(&id).unwrap();
+        assert!(!call.is_cancelled());
+        keys.set_invocation(&id, None);
+        assert!(keys.enter(&id).is_err());
+        call.cancelled().unwrap().await;
+        let mut settled = std::pin::pin!(keys.settled(&id));
+        let waits = std::future::poll_fn(|context| Poll::Ready(settled.as_mut().poll(context).is_pending())).await;
+        assert!(waits, "the call is under way");
+        drop(call);
+        settled.await;
+
+        // The next invocation's calls are its own.
+        keys.set_invocation(&id, Some(InvocationId::now()));
+        let (_, next) = keys.enter(&id).unwrap();
+        assert!(!next.is_cancelled());
+        keys.revoke(&id);
+        assert!(next.is_cancelled());
     }
 }

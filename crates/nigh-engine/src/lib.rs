@@ -11,7 +11,7 @@ mod record_log;
 mod registry;
 mod state_file;
 
-pub use access_keys::{AccessDenied, AccessKeys, Holder};
+pub use access_keys::{AccessDenied, AccessKeys, CallGuard, Holder};
 pub use ledger::{Appended, Change, Ledger, LedgerEntry, LedgerError, WriteThrough};
 pub use membership::{LocalMembership, Membership};
 pub use record_log::{RecordLog, Retention};

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use nigh_terms::{ByteSize, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::{Activation, DataCallRecord, Outcome};
+use crate::activation::{Activation, DataCallRecord};
 use crate::admission::{Lease, Room};
 use crate::function::Function;
 use crate::function_arn::function_arn;
@@ -95,6 +95,7 @@ impl Inner {
         let limit = self.settings.init_timeout.max(call.function.timeout);
         let end = tokio::time::timeout(limit, initialised).await;
         live.key.act_for(None);
+        let _said = live.settle(init_id).await;
         let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id) };
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
@@ -196,6 +197,7 @@ impl Inner {
         let granted = live.grant(run.grant);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
+        live.sandbox.begin_run();
         live.log.start(call.id);
 
         let began = self.clock.monotonic();
@@ -231,6 +233,8 @@ impl Inner {
             notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
         }
         live.sandbox.flush_log().await;
+        // An end is told when nothing of the invocation can happen any more.
+        notes.extend(live.settle(call.id).await);
         let duration = ended.since(began);
         let measured = |calls| Measured { duration, granted, peak, calls, notes };
         if lives {
@@ -239,7 +243,6 @@ impl Inner {
             lease.give_back().await;
             return Attempt::Done(Box::new(invoked));
         }
-        // An end is told when nothing of the invocation can happen any more.
         lease.end().await;
         let calls = self.accountant.finish(call.id);
         let is_recorded = verdict.is_some();
@@ -296,11 +299,13 @@ impl Inner {
             log_omitted: log.omitted,
         };
         for hook in self.hooks.iter().rev() {
-            hook.after_run(&activation);
+            if is_recorded {
+                hook.after_run(&activation);
+            } else {
+                hook.not_run(call.id);
+            }
         }
         if is_recorded {
-            metrics::counter!("nigh_invocations_total", "outcome" => outcome_name(&activation.outcome)).increment(1);
-            metrics::histogram!("nigh_invocation_seconds").record(duration.as_secs_f64());
             self.activations.append(activation);
         }
         Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token }
@@ -314,15 +319,4 @@ fn tail(log: &CapturedLog) -> Vec<u8> {
 /// For a sandbox that went away without a word.
 fn lost(id: InvocationId) -> Verdict {
     Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: false })
-}
-
-const fn outcome_name(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Answered => "answered",
-        Outcome::HandlerError { .. } => "handler_error",
-        Outcome::InitError { .. } => "init_error",
-        Outcome::TimedOut => "timed_out",
-        Outcome::OutOfMemory => "out_of_memory",
-        Outcome::Crashed { .. } => "crashed",
-    }
 }

@@ -1,6 +1,7 @@
 //! What stands in an invocation's path before and after the handler: features, prediction, CLOS.
 //!
-//! Hooks run in order before, in reverse after; `after_run` is called for every `before_run`, whatever the end.
+//! Hooks run in order before, in reverse after. Every invocation has one `after_run`, whatever its end; a `before_run`
+//! whose sandbox ended before it took the input has `not_run` instead, and another follows.
 
 use nigh_terms::{InvocationId, SandboxId};
 
@@ -31,4 +32,6 @@ pub trait InvocationHook: Send + Sync {
     fn before_run(&self, run: &mut Run<'_>) -> Option<String>;
     /// After the end, with what was measured.
     fn after_run(&self, activation: &Activation);
+    /// The sandbox ended before it took the input: nothing has run, and another is tried.
+    fn not_run(&self, _: InvocationId) {}
 }

@@ -18,6 +18,10 @@ use crate::log_capture::LogCapture;
 use crate::runtime_api::RuntimeApi;
 use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
 
+/// How long data calls that cannot be taken back any more, commits under way, may hold up their invocation's end. The
+/// store decides how long they take; beyond this the record says that some were still under way.
+const SETTLE_WAIT: Duration = Duration::from_secs(10);
+
 /// A sandbox's key. It dies with this at the latest.
 pub(crate) struct SandboxKey {
     keys: AccessKeys,
@@ -36,6 +40,12 @@ impl SandboxKey {
     /// From here on the sandbox's data calls are `invocation`'s; with `None` they are refused.
     pub(crate) fn act_for(&self, invocation: Option<InvocationId>) {
         self.keys.set_invocation(&self.id, invocation);
+    }
+
+    /// Returns when nothing that the ended invocation asked for can have an effect any more, or false after
+    /// `SETTLE_WAIT`.
+    pub(crate) async fn settled(&self) -> bool {
+        tokio::time::timeout(SETTLE_WAIT, self.keys.settled(&self.id)).await.is_ok()
     }
 }
 
@@ -67,7 +77,7 @@ pub(crate) struct LiveSandbox {
     /// Ends its doors.
     pub(crate) until: CancellationToken,
     rest: Mutex<Rest>,
-    /// Held while its state changes: whether it is frozen.
+    /// Held while its state changes: whether it is frozen, or may be.
     frozen: tokio::sync::Mutex<bool>,
     granted: Mutex<ByteSize>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
@@ -112,7 +122,7 @@ impl LiveSandbox {
         }
     }
 
-    /// It is to have an invocation: it runs again when this returns.
+    /// It is to have an invocation: it runs again when this returns. If it does not wake it is to be ended.
     pub(crate) async fn wake(&self) -> Result<(), SandboxError> {
         self.rest.lock().is_resting = false;
         let mut frozen = self.frozen.lock().await;
@@ -162,10 +172,22 @@ impl LiveSandbox {
             Ok(()) => *frozen = true,
             Err(SandboxError::Ended(_)) => {}
             Err(error) => {
+                // Some of it may stand still, or come to: it is woken as if all did.
+                *frozen = true;
                 self.rest.lock().can_freeze = false;
                 tracing::warn!(%error, sandbox = %self.id, "an idle sandbox cannot be frozen; its data calls are refused");
             }
         }
+    }
+
+    /// Waits for the data calls of `ended`, its last invocation, that can still have an effect. What is to be said of
+    /// it, if they take too long.
+    pub(crate) async fn settle(&self, ended: InvocationId) -> Option<String> {
+        if self.key.settled().await {
+            return None;
+        }
+        tracing::warn!(sandbox = %self.id, invocation = %ended, "data calls of an ended invocation are still under way");
+        Some(format!("data: writes were still under way {SETTLE_WAIT:?} after the end; they may come later"))
     }
 
     /// Sets its memory for the next run and returns what it has.
@@ -198,5 +220,110 @@ impl LiveSandbox {
         self.runtime.end(SandboxEnd::Destroyed);
         self.until.cancel();
         self.sandbox.destroy().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use nigh_terms::{FunctionName, Namespace, SystemClock, Timestamp};
+
+    use super::*;
+    use crate::function::Runtime;
+    use crate::grant::{OnPressure, SandboxMemory};
+
+    /// A sandbox that cannot be frozen for sure, and counts how often it is thawed.
+    struct Stubborn {
+        id: SandboxId,
+        thawed: Arc<AtomicUsize>,
+        memory: NoMemory,
+    }
+
+    struct NoMemory;
+
+    const NONE: SandboxMemoryError = SandboxMemoryError::NotControlled("a test");
+
+    impl SandboxMemory for NoMemory {
+        fn set_limit(&self, _: ByteSize) -> Result<(), SandboxMemoryError> {
+            Err(NONE)
+        }
+        fn peak(&self) -> Result<ByteSize, SandboxMemoryError> {
+            Err(NONE)
+        }
+        fn reset_peak(&self) -> Result<(), SandboxMemoryError> {
+            Err(NONE)
+        }
+        fn used(&self) -> Result<ByteSize, SandboxMemoryError> {
+            Err(NONE)
+        }
+        fn oom_kills(&self) -> Result<u64, SandboxMemoryError> {
+            Err(NONE)
+        }
+        fn on_pressure(&self, _: OnPressure) -> Result<(), SandboxMemoryError> {
+            Err(NONE)
+        }
+    }
+
+    #[async_trait]
+    impl Sandbox for Stubborn {
+        fn id(&self) -> SandboxId {
+            self.id
+        }
+        fn memory(&self) -> &dyn SandboxMemory {
+            &self.memory
+        }
+        async fn freeze(&self) -> Result<(), SandboxError> {
+            Err(SandboxError::Io { what: "stop".to_owned(), source: std::io::ErrorKind::TimedOut.into() })
+        }
+        async fn thaw(&self) -> Result<(), SandboxError> {
+            self.thawed.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        async fn destroy(&self) {}
+        async fn ended(&self) -> SandboxEnd {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_whose_freezing_failed_is_thawed_when_it_wakes() {
+        let (id, keys, thawed) = (SandboxId::random(), AccessKeys::default(), Arc::new(AtomicUsize::new(0)));
+        let (namespace, name) = (Namespace::new("tenant").unwrap(), FunctionName::new("f").unwrap());
+        let (key, _) = keys.issue_sandbox(namespace.clone(), name.clone(), id);
+        let function = Function {
+            namespace,
+            name,
+            runtime: Runtime::Provided,
+            runtime_name: "provided".to_owned(),
+            handler: "app.handler".to_owned(),
+            description: String::new(),
+            memory: ByteSize::mib(128),
+            timeout: Duration::from_secs(1),
+            ephemeral_storage: ByteSize::mib(64),
+            environment: std::collections::BTreeMap::new(),
+            role: String::new(),
+            code_sha256: String::new(),
+            code_size: ByteSize(1),
+            modified: Timestamp(1),
+            revision_id: String::new(),
+        };
+        let live = LiveSandbox::new(SandboxParts {
+            function: Arc::new(function),
+            function_arn: HeaderValue::from_static("arn"),
+            sandbox: Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory }),
+            runtime: RuntimeApi::new(Arc::new(SystemClock::new()), Box::new(|| {})).0,
+            log: Arc::new(LogCapture::new(ByteSize::kib(1))),
+            key: Arc::new(SandboxKey::new(keys, key)),
+            until: CancellationToken::new(),
+            granted: ByteSize::mib(128),
+        });
+        live.rest.lock().is_resting = true;
+        live.freeze().await;
+        live.wake().await.unwrap();
+        assert_eq!(thawed.load(Ordering::SeqCst), 1);
+        live.wake().await.unwrap();
+        assert_eq!(thawed.load(Ordering::SeqCst), 1);
     }
 }

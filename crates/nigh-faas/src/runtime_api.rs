@@ -25,6 +25,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::runtime_input::Input;
 use crate::runtime_protocol::{Next, Protocol, Refusal, State};
 use crate::sandbox::SandboxEnd;
 
@@ -114,14 +115,18 @@ pub enum Initialised {
 /// Called when an answer has come, before its sender learns that: from then on the sandbox runs no invocation.
 pub type OnAnswer = Box<dyn Fn() + Send + Sync>;
 
+type AnswerBody = http_body_util::Either<Full<Bytes>, Input>;
+
 struct Seats {
     protocol: Protocol,
     /// The request for the next input that waits; a later one takes its place.
-    poll: Option<oneshot::Sender<Dispatch>>,
+    poll: Option<oneshot::Sender<Input>>,
     /// The input that waits for a request.
     assigned: Option<Dispatch>,
     init: Option<oneshot::Sender<Initialised>>,
     reply: Option<oneshot::Sender<Replied>>,
+    /// Ends the reading of the answer that is being read; a later one takes its place.
+    reading: CancellationToken,
 }
 
 struct Shared {
@@ -129,6 +134,40 @@ struct Shared {
     clock: Arc<dyn Clock>,
     on_answer: OnAnswer,
     connections: TaskTracker,
+    /// Held while a body is read: a sandbox costs one answer's memory, however many connections it has.
+    body: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    /// `dispatch` on its way to a request that asked for it.
+    fn input(self: &Arc<Self>, dispatch: Dispatch) -> Input {
+        let shared = Arc::clone(self);
+        Input::new(dispatch, Box::new(move |dispatch| shared.give_back(dispatch)))
+    }
+
+    /// The request that got `dispatch` has gone with it: it waits for the next one.
+    fn give_back(&self, dispatch: Dispatch) {
+        let mut seats = self.seats.lock();
+        if seats.protocol.give_back(dispatch.id) {
+            seats.assigned = Some(dispatch);
+        }
+    }
+
+    /// Reads `body` in the place of another that is being read; none if a later one takes its place.
+    async fn read(&self, body: Incoming) -> Option<Result<ReadBody, hyper::Error>> {
+        let mine = CancellationToken::new();
+        let earlier = std::mem::replace(&mut self.seats.lock().reading, mine.clone());
+        earlier.cancel();
+        let read = async {
+            let _alone = self.body.lock().await;
+            read(body).await
+        };
+        tokio::select! {
+            biased;
+            () = mine.cancelled() => None,
+            body = read => Some(body),
+        }
+    }
 }
 
 /// The Runtime API of one sandbox.
@@ -142,8 +181,21 @@ impl RuntimeApi {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, on_answer: OnAnswer) -> (Self, oneshot::Receiver<Initialised>) {
         let (init, initialised) = oneshot::channel();
-        let seats = Seats { protocol: Protocol::default(), poll: None, assigned: None, init: Some(init), reply: None };
-        let shared = Shared { seats: Mutex::new(seats), clock, on_answer, connections: TaskTracker::new() };
+        let seats = Seats {
+            protocol: Protocol::default(),
+            poll: None,
+            assigned: None,
+            init: Some(init),
+            reply: None,
+            reading: CancellationToken::new(),
+        };
+        let shared = Shared {
+            seats: Mutex::new(seats),
+            clock,
+            on_answer,
+            connections: TaskTracker::new(),
+            body: tokio::sync::Mutex::default(),
+        };
         (Self { shared: Arc::new(shared) }, initialised)
     }
 
@@ -170,9 +222,10 @@ impl RuntimeApi {
         seats.reply = Some(reply);
         // A poll whose connection has gone cannot take the input: it then waits for the next one.
         match seats.poll.take() {
-            Some(poll) => match poll.send(dispatch) {
+            Some(poll) => match poll.send(self.shared.input(dispatch)) {
                 Ok(()) => drop(seats.protocol.next()),
-                Err(dispatch) => seats.assigned = Some(dispatch),
+                // Taken here, with the seats locked, it does not give itself back.
+                Err(mut input) => seats.assigned = input.take(),
             },
             None => seats.assigned = Some(dispatch),
         }
@@ -249,7 +302,9 @@ async fn serve_connection(shared: Arc<Shared>, stream: TcpStream) {
         }
         // What a client has sent counts though it hangs up before it hears so; the sandbox's end waits for this task.
         let heard = shared.connections.spawn(answered);
-        Either::Right(heard.map(|heard| Ok(heard.unwrap_or_else(|lost| internal(&lost.to_string())))))
+        Either::Right(
+            heard.map(|heard| Ok(heard.unwrap_or_else(|lost| internal(&lost.to_string()).map(AnswerBody::Left)))),
+        )
     });
     if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a connection to a runtime interface ended");
@@ -277,28 +332,29 @@ fn route(path: &str) -> Option<Route<'_>> {
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<AnswerBody> {
     let (head, body) = request.into_parts();
     let error_type = head.headers.get(ERROR_TYPE).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
-    match (route(head.uri.path()), head.method) {
-        (Some(Route::Next), Method::GET) => next(&shared).await,
+    let response = match (route(head.uri.path()), head.method) {
+        (Some(Route::Next), Method::GET) => return next(&shared).await,
         (Some(Route::InitError), Method::POST) => init_error(&shared, error_type, body).await,
         (Some(Route::Answer { id, failed }), Method::POST) => {
             invocation_answer(&shared, id, failed, error_type, body).await
         }
         (Some(_), _) => error(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "Method Not Allowed"),
         (None, _) => not_found(),
-    }
+    };
+    response.map(AnswerBody::Left)
 }
 
-async fn next(shared: &Shared) -> Response<Full<Bytes>> {
+async fn next(shared: &Arc<Shared>) -> Response<AnswerBody> {
     let waiting = {
         let mut seats = shared.seats.lock();
         match seats.protocol.next() {
-            Err(refusal) => return refused(&refusal),
+            Err(refusal) => return refused(&refusal).map(AnswerBody::Left),
             Ok(Next::Take(_)) => match seats.assigned.take() {
-                Some(dispatch) => return input(dispatch),
-                None => return internal("the input is lost"),
+                Some(dispatch) => return input(shared.input(dispatch)),
+                None => return internal("the input is lost").map(AnswerBody::Left),
             },
             Ok(Next::Wait { initialised }) => {
                 if initialised && let Some(init) = seats.init.take() {
@@ -311,27 +367,34 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
         }
     };
     match waiting.await {
-        Ok(dispatch) => input(dispatch),
+        Ok(handed) => input(handed),
         // A later poll took its place, or the sandbox is to end.
-        Err(_) => refused(&Refusal::InvalidStateTransition { from: "Ready", to: "Ready" }),
+        Err(_) => refused(&Refusal::InvalidStateTransition { from: "Ready", to: "Ready" }).map(AnswerBody::Left),
     }
 }
 
-fn input(dispatch: Dispatch) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(dispatch.payload));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, JSON);
-    if let Ok(id) = HeaderValue::from_str(&dispatch.id.to_string()) {
-        headers.insert(REQUEST_ID, id);
+fn input(mut input: Input) -> Response<AnswerBody> {
+    let mut headers = http::HeaderMap::new();
+    if let Some(dispatch) = input.dispatch() {
+        headers.insert(CONTENT_TYPE, JSON);
+        if let Ok(id) = HeaderValue::from_str(&dispatch.id.to_string()) {
+            headers.insert(REQUEST_ID, id);
+        }
+        headers.insert(DEADLINE_MS, HeaderValue::from(dispatch.deadline.millis()));
+        headers.insert(FUNCTION_ARN, dispatch.function_arn.clone());
+        if let Ok(trace) = HeaderValue::from_str(&trace_id(dispatch.id)) {
+            headers.insert(TRACE_ID, trace);
+        }
+        if let Some(context) = &dispatch.client_context {
+            headers.insert(CLIENT_CONTEXT, context.clone());
+        }
     }
-    headers.insert(DEADLINE_MS, HeaderValue::from(dispatch.deadline.millis()));
-    headers.insert(FUNCTION_ARN, dispatch.function_arn);
-    if let Ok(trace) = HeaderValue::from_str(&trace_id(dispatch.id)) {
-        headers.insert(TRACE_ID, trace);
+    // A body without bytes is not asked for them: it is taken by being answered.
+    if input.dispatch().is_some_and(|dispatch| dispatch.payload.is_empty()) {
+        drop(input.take());
     }
-    if let Some(context) = dispatch.client_context {
-        headers.insert(CLIENT_CONTEXT, context);
-    }
+    let mut response = Response::new(AnswerBody::Right(input));
+    *response.headers_mut() = headers;
     response
 }
 
@@ -344,10 +407,11 @@ fn trace_id(id: InvocationId) -> String {
 }
 
 async fn init_error(shared: &Shared, error_type: Option<String>, body: Incoming) -> Response<Full<Bytes>> {
-    let payload = match read(body).await {
-        Ok(ReadBody::Whole(payload)) => payload,
-        Ok(ReadBody::TooLarge) => return too_large(),
-        Err(broken) => return error(StatusCode::BAD_REQUEST, "InvalidRequest", &broken.to_string()),
+    let payload = match shared.read(body).await {
+        None => return superseded(),
+        Some(Ok(ReadBody::Whole(payload))) => payload,
+        Some(Ok(ReadBody::TooLarge)) => return too_large(),
+        Some(Err(broken)) => return error(StatusCode::BAD_REQUEST, "InvalidRequest", &broken.to_string()),
     };
     let mut seats = shared.seats.lock();
     if let Err(refusal) = seats.protocol.init_error() {
@@ -373,9 +437,10 @@ async fn invocation_answer(
         discard(body).await;
         return refused(&refusal);
     }
-    let body = match read(body).await {
-        Ok(body) => body,
-        Err(broken) => return error(StatusCode::BAD_REQUEST, "InvalidRequest", &broken.to_string()),
+    let body = match shared.read(body).await {
+        None => return superseded(),
+        Some(Ok(body)) => body,
+        Some(Err(broken)) => return error(StatusCode::BAD_REQUEST, "InvalidRequest", &broken.to_string()),
     };
     let (reply, response) = match body {
         ReadBody::TooLarge => (Reply::TooLarge, too_large()),
@@ -471,6 +536,10 @@ fn too_large() -> Response<Full<Bytes>> {
     error(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", &message)
 }
 
+fn superseded() -> Response<Full<Bytes>> {
+    error(StatusCode::CONFLICT, "Conflict", "a later answer came before this one was whole")
+}
+
 fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
     let (status, kind) = match refusal {
         Refusal::InvalidRequestId => (StatusCode::BAD_REQUEST, "InvalidRequestID"),
@@ -482,6 +551,29 @@ fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_input_handed_to_a_request_that_has_gone_waits_for_the_next_one() {
+        let (api, _initialised) = RuntimeApi::new(Arc::new(nigh_terms::SystemClock::new()), Box::new(|| {}));
+        let mut first = Box::pin(next(&api.shared));
+        assert!(first.as_mut().now_or_never().is_none());
+        let dispatch = |id| Dispatch {
+            id,
+            deadline: Timestamp(1),
+            function_arn: HeaderValue::from_static("arn"),
+            client_context: None,
+            payload: Bytes::from_static(b"7"),
+        };
+        let _replied = api.dispatch(dispatch(InvocationId::now())).unwrap();
+        // Its connection goes with the input in its hands, and the next one's goes before the answer is written.
+        drop(first);
+        let unsent = next(&api.shared).await;
+        drop(unsent);
+        let taken = next(&api.shared).await.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(taken, "7");
+        // It was taken: it does not run twice.
+        assert_eq!(next(&api.shared).await.status(), StatusCode::FORBIDDEN);
+    }
 
     #[test]
     fn only_the_paths_of_the_runtime_api_lead_anywhere() {

@@ -109,6 +109,16 @@ impl Protocol {
         idle
     }
 
+    /// The input of `id` did not reach the sandbox: it waits again. False if the sandbox does not run it.
+    #[must_use]
+    pub fn give_back(&mut self, id: InvocationId) -> bool {
+        let runs = self.state == State::Running(id);
+        if runs {
+            self.state = State::Assigned(id);
+        }
+        runs
+    }
+
     /// Whether the sandbox may answer the invocation called `id` now.
     ///
     /// # Errors

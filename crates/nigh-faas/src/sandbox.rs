@@ -131,6 +131,9 @@ pub trait Sandbox: Send + Sync {
     fn id(&self) -> SandboxId;
     /// Its memory.
     fn memory(&self) -> &dyn SandboxMemory;
+    /// An invocation begins: only what the kernel ends for want of memory from here on makes its end `OutOfMemory`.
+    /// Engines that cannot tell need not do anything.
+    fn begin_run(&self) {}
     /// Stops all its processes until `thaw`.
     async fn freeze(&self) -> Result<(), SandboxError>;
     /// Lets them run on.

@@ -217,6 +217,36 @@ async fn garbage_on_many_connections_does_not_disturb_an_invocation() {
 }
 
 #[tokio::test]
+async fn one_answer_is_read_at_a_time_and_a_later_one_takes_the_place_of_one_that_stalls() {
+    let mut server = Server::start().await;
+    let (mut client, id, replied) = server.running().await;
+    let head =
+        format!("POST /2018-06-01/runtime/invocation/{id}/response HTTP/1.1\r\ncontent-length: 1000000\r\n\r\nhalf");
+    let mut stalled = Vec::new();
+    for _ in 0..4 {
+        let mut half = server.client().await;
+        half.0.write_all(head.as_bytes()).await.unwrap();
+        stalled.push(half);
+    }
+    // All but the last are refused, whichever that is: their memory is free again.
+    let mut refused = 0;
+    let mut last = None;
+    for mut half in stalled {
+        match tokio::time::timeout(Duration::from_secs(1), half.read()).await {
+            Ok(answer) => {
+                assert_eq!(answer.status, 409);
+                refused += 1;
+            }
+            Err(_) => last = Some(half),
+        }
+    }
+    assert_eq!(refused, 3);
+    assert_eq!(client.ask("POST", &format!("invocation/{id}/response"), b"whole").await.status, 202);
+    assert_eq!(last.unwrap().receive().await.status, 409);
+    assert!(matches!(reply(replied).await, Reply::Response(body) if body == "whole"));
+}
+
+#[tokio::test]
 async fn an_answer_of_the_allowed_size_passes_and_a_larger_one_is_refused_and_told() {
     let mut server = Server::start().await;
     let (mut client, id, replied) = server.running().await;

@@ -16,6 +16,7 @@ use nigh_engine::{
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
+use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
@@ -195,7 +196,7 @@ impl Node {
                 keys: keys.clone(),
                 accountant,
                 activations: activations.clone(),
-                hooks: Vec::new(),
+                hooks: vec![Arc::new(InvocationMeter)],
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 node: membership.node().clone(),
                 incarnation: membership.incarnation(),

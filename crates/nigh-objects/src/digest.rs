@@ -126,21 +126,38 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// All digests of one body.
-pub(crate) struct Digest {
+pub struct Digest {
     md5: Md5,
     further: Option<Hasher>,
 }
 
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Digest").finish_non_exhaustive()
+    }
+}
+
 impl Digest {
-    pub(crate) fn new(further: Option<ChecksumAlgorithm>) -> Self {
+    /// The digests of no bytes: MD5, and `further` if given.
+    #[must_use]
+    pub fn new(further: Option<ChecksumAlgorithm>) -> Self {
         Self { md5: Md5::new(), further: further.map(Hasher::new) }
     }
 
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
         self.md5.update(bytes);
         if let Some(further) = &mut self.further {
             further.update(bytes);
         }
+    }
+
+    /// Compares with what was claimed of bytes that are not kept. `claim` is of the function this was made with.
+    ///
+    /// # Errors
+    /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
+    pub fn check(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<(), ObjectError> {
+        self.verify(md5, claim).map(drop)
     }
 
     /// Compares with what was claimed. `claim` is of the function this was made with.

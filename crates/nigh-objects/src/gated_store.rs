@@ -59,6 +59,9 @@ pub(crate) struct GatedStore {
     pub(crate) gets: AtomicUsize,
     /// Makes puts fail, after they happened.
     pub(crate) lose_puts: AtomicBool,
+    /// Makes puts fail before they happen; `land` makes them happen.
+    pub(crate) delay_puts: AtomicBool,
+    delayed: Mutex<Vec<(ObjectId, ObjectMeta, Bytes)>>,
     /// Makes gets give one byte too few.
     pub(crate) cut_gets: AtomicBool,
 }
@@ -73,6 +76,13 @@ impl GatedStore {
     /// Later operations pass; those that stand at the gate stay there.
     pub(crate) fn open(&self, point: Point) {
         self.gates.lock().remove(&point);
+    }
+
+    /// What was put and delayed happens.
+    pub(crate) fn land(&self) {
+        for (object, meta, bytes) in self.delayed.lock().drain(..) {
+            self.objects.lock().insert(object, (meta, bytes));
+        }
     }
 
     async fn pass(&self, point: Point) {
@@ -148,6 +158,10 @@ impl Store for GatedStore {
             }
         };
         assert_eq!(bytes.len() as u64, meta.size);
+        if self.delay_puts.load(Ordering::SeqCst) {
+            self.delayed.lock().push((object.clone(), meta.clone(), bytes.into()));
+            return Err(ObjectError::Store { store: "gated", operation: "put", reason: "no answer".to_owned() });
+        }
         self.objects.lock().insert(object.clone(), (meta.clone(), bytes.into()));
         self.pass(Point::PutDone).await;
         if self.lose_puts.load(Ordering::SeqCst) {

@@ -8,10 +8,13 @@ mod assembly;
 mod attributes;
 mod cache;
 mod checksum;
+mod completed;
 mod conditions;
 mod digest;
+mod doubts;
 mod error;
 mod event;
+mod free_space;
 #[cfg(test)]
 mod gated_store;
 mod listing;
@@ -28,6 +31,7 @@ mod write_order;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
 pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
 pub use memory::{MemoryLimits, ObjectMemory};

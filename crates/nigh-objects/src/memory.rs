@@ -22,6 +22,8 @@ use parking_lot::Mutex;
 
 use crate::attributes::check_tags;
 use crate::cache::{Cache, Cost, Dropped};
+use crate::completed::Completed;
+use crate::doubts::Doubts;
 use crate::listing::RollUp;
 use crate::meter::Meter;
 use crate::segment::{Account, Segment, segments_max};
@@ -70,10 +72,13 @@ struct Inner {
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
     cache: Mutex<Cache<Resident, reads::Flight>>,
+    /// Asked and changed under the cache's lock or beside it, never around it.
+    doubts: Mutex<Doubts>,
     account: Arc<Account>,
     order: WriteOrder,
     spool: Spool,
     uploads: Uploads,
+    completed: Mutex<Completed>,
     /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
     /// is gone since is refused by the store.
     buckets: Mutex<HashSet<(Namespace, BucketName)>>,
@@ -187,7 +192,7 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
 }
 
 impl ObjectMemory {
-    /// A memory in front of `store`. Unfinished uploads found in the spool live on.
+    /// A memory in front of `store`. Unfinished uploads found in the spool live on, if they are not a week old.
     ///
     /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and
     /// `spool` else. One memory at a time may use it. The metrics recorder is to be installed before.
@@ -211,20 +216,24 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             store,
             ledger,
             clock,
             observers: all.into(),
             limits,
             cache: Mutex::new(Cache::new(budget)),
+            doubts: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),
             spool,
             uploads,
+            completed: Mutex::default(),
             buckets: Mutex::default(),
             meter,
-        })))
+        });
+        inner.abandon_uploads().await;
+        Ok(Self(inner))
     }
 
     /// What the memory holds and has done.
@@ -277,6 +286,7 @@ impl ObjectMemory {
         let mut call = self.0.begin(who, bucket, None);
         self.0.store.delete_bucket(&who.namespace, bucket).await?;
         self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
+        self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
             self.0.end_upload(upload).await?;
         }

@@ -15,6 +15,7 @@ use futures::StreamExt;
 use tokio::task::JoinHandle;
 
 use crate::digest::Digest;
+use crate::free_space::FreeSpace;
 use crate::{ByteStream, ObjectError};
 
 /// Bytes handed to the blocking thread at a time.
@@ -45,6 +46,7 @@ pub(crate) struct Spool {
     /// Tells the files of one opening from those of another, whose removal may come late.
     opening: uuid::Uuid,
     files: Arc<AtomicU64>,
+    space: FreeSpace,
 }
 
 /// One spooled file; removed when this is dropped, unless it was taken away.
@@ -86,10 +88,12 @@ pub(crate) struct Spooled {
 struct Writing {
     file: File,
     digest: Digest,
+    space: FreeSpace,
 }
 
 impl Writing {
     fn write(mut self, batch: &[Bytes]) -> Result<Self, ObjectError> {
+        self.space.admit(batch.iter().map(|bytes| bytes.len() as u64).sum())?;
         for bytes in batch {
             self.digest.update(bytes);
             self.file.write_all(bytes).map_err(failed("write a spooled body"))?;
@@ -114,7 +118,9 @@ impl Spool {
             Ok(())
         })
         .await?;
-        Ok(Self { folder: folder.into(), opening: uuid::Uuid::new_v4(), files: Arc::default() })
+        let folder: Arc<Path> = folder.into();
+        let space = FreeSpace::of(Arc::clone(&folder));
+        Ok(Self { folder, opening: uuid::Uuid::new_v4(), files: Arc::default(), space })
     }
 
     /// A new, empty file. Blocks.
@@ -125,18 +131,25 @@ impl Spool {
         Ok((SpoolFile { path }, file))
     }
 
-    /// Takes a whole body in. One longer than `limit` is refused with what `too_long` says of its length so far.
+    /// Takes a whole body in, of which `announced` bytes are known to come. One longer than `limit` is refused with
+    /// what `too_long` says of its length so far, one that would fill the file system with `SlowDown`.
     pub(crate) async fn take(
         &self,
         mut body: ByteStream,
         digest: Digest,
+        announced: u64,
         limit: u64,
         too_long: impl Fn(u64) -> ObjectError + Send,
     ) -> Result<Spooled, ObjectError> {
         let spool = self.clone();
-        let (file, open) = blocking(move || spool.create()).await?;
+        let (file, open) = blocking(move || {
+            spool.space.admit(announced)?;
+            spool.create()
+        })
+        .await?;
+        let space = self.space.clone();
         let mut writing: JoinHandle<Result<Writing, ObjectError>> =
-            tokio::task::spawn_blocking(move || Ok(Writing { file: open, digest }));
+            tokio::task::spawn_blocking(move || Ok(Writing { file: open, digest, space }));
         let (mut size, mut batch, mut batched) = (0, Vec::new(), 0);
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
@@ -193,7 +206,7 @@ mod tests {
         let pieces: Vec<Bytes> = (0..5000u32).map(|n| Bytes::from(vec![n as u8; (n % 2000) as usize])).collect();
         let whole: Vec<u8> = pieces.concat();
         let spooled = spool
-            .take(stream(pieces.into_iter().map(Ok).collect()), Digest::new(None), u64::MAX, too_long)
+            .take(stream(pieces.into_iter().map(Ok).collect()), Digest::new(None), 0, u64::MAX, too_long)
             .await
             .unwrap();
         assert_eq!(spooled.size, whole.len() as u64);
@@ -210,11 +223,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::open(folder.path().to_owned()).await.unwrap();
         let broken = vec![Ok(Bytes::from_static(b"begun")), Err(ObjectError::Body("reset".to_owned()))];
-        let taken = spool.take(stream(broken), Digest::new(None), u64::MAX, too_long).await;
+        let taken = spool.take(stream(broken), Digest::new(None), 0, u64::MAX, too_long).await;
         assert!(matches!(taken, Err(ObjectError::Body(_))));
         let long = vec![Ok(Bytes::from_static(b"12345")), Ok(Bytes::from_static(b"6"))];
-        let taken = spool.take(stream(long), Digest::new(None), 5, too_long).await;
+        let taken = spool.take(stream(long), Digest::new(None), 0, 5, too_long).await;
         assert!(matches!(taken, Err(ObjectError::EntityTooLarge { limit: 6 })));
+        assert_eq!(files(folder.path()).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_would_fill_the_file_system_is_refused_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::open(folder.path().to_owned()).await.unwrap();
+        let body = || stream(vec![Ok(Bytes::from_static(b"bytes"))]);
+        let announced = spool.take(body(), Digest::new(None), u64::MAX / 2, u64::MAX, too_long).await;
+        assert!(matches!(announced, Err(ObjectError::SlowDown(_))));
+        // It fills up while the body comes in.
+        let (file, open) = spool.create().unwrap();
+        let writing = Writing { file: open, digest: Digest::new(None), space: FreeSpace::none(folder.path()) };
+        assert!(matches!(writing.write(&[Bytes::from_static(b"bytes")]), Err(ObjectError::SlowDown(_))));
+        drop(file);
         assert_eq!(files(folder.path()).await, 0);
     }
 }

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +31,8 @@ use crate::{
 
 /// Uploads of one namespace that may be under way.
 const UPLOADS_MAX: usize = 10_000;
+/// An upload that was begun longer ago is abandoned: its parts take space, and nobody may ever come back for them.
+pub(crate) const UPLOAD_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The version of the files' format.
 const FORMAT: u32 = 1;
 
@@ -192,6 +195,15 @@ impl Uploads {
             order(a).cmp(&order(b))
         });
         uploads
+    }
+
+    /// The uploads that are to be abandoned at `now`, but those that are being changed or completed.
+    pub(crate) fn stale(&self, now: Timestamp) -> Vec<Arc<Upload>> {
+        let is_stale = |upload: &&Arc<Upload>| {
+            let age = Duration::from_millis(now.millis().saturating_sub(upload.manifest.initiated.millis()));
+            age > UPLOAD_LASTS && upload.ended.try_lock().is_ok()
+        };
+        self.open.read().values().filter(is_stale).cloned().collect()
     }
 
     /// Removes an upload that has ended. Blocks.

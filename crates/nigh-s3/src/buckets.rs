@@ -27,7 +27,7 @@ pub(crate) async fn create(
     handlers: &Handlers,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    let who = handlers.enter(&request)?;
+    let who = handlers.enter_with_document(&request)?;
     let input = request.input;
     if input.create_bucket_configuration.is_some_and(|wish| wish.bucket.is_some() || wish.location.is_some()) {
         return Err(not_implemented("a directory bucket"));

@@ -82,6 +82,11 @@ pub(crate) fn claim(headers: &HeaderMap, trailers: Option<TrailingHeaders>) -> S
     Ok(None)
 }
 
+/// Which checksum `claim` will be about if it is a header's, to be computed while the bytes come in.
+pub(crate) fn claimed_algorithm(headers: &HeaderMap) -> Option<ChecksumAlgorithm> {
+    ALGORITHMS.into_iter().find(|&algorithm| headers.contains_key(header_name(algorithm)))
+}
+
 fn trailer_claim(announced: &str, trailers: Option<TrailingHeaders>) -> S3Result<ChecksumClaim> {
     let algorithm = ALGORITHMS
         .into_iter()

@@ -11,15 +11,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use http_body::Body as _;
 use hyper::body::Incoming;
 use nigh_engine::AccessKeys;
-use nigh_objects::ObjectMemory;
+use nigh_objects::{Digest, ObjectMemory};
 use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, HttpRequest, S3Error, S3ErrorCode};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Secrets, Signers};
-use crate::error::fate_error;
+use crate::error::{fate_error, not_implemented};
 use crate::handlers::{Handlers, Shared};
 use crate::notes::RequestNotes;
 use crate::read::{self, Reads};
@@ -28,7 +28,7 @@ use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
 use crate::upload_body::UploadBody;
-use crate::{payload, query};
+use crate::{checksum_headers, payload, query};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 static CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
@@ -65,8 +65,13 @@ impl S3Door {
         Self { service, connections, ..self.clone() }
     }
 
-    /// Answers one request.
-    pub(crate) async fn answer(&self, request: http::Request<Incoming>) -> Response<Body> {
+    /// Answers one request. What goes on when the connection has gone keeps its `place`: no client can have more under
+    /// way than it may have connections.
+    pub(crate) async fn answer(
+        &self,
+        request: http::Request<Incoming>,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> Response<Body> {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
@@ -81,6 +86,7 @@ impl S3Door {
                 } else {
                     let kept = Arc::new(RequestNotes::default());
                     parts.extensions.insert(Arc::clone(&kept));
+                    parts.extensions.insert(place);
                     let body = self.guarded(&parts, incoming, &kept);
                     notes = Some(kept);
                     body
@@ -116,19 +122,28 @@ impl S3Door {
         }
         let mut body =
             UploadBody::new(incoming, Arc::clone(notes), self.telemetry.bytes_in().clone(), self.limits.body_silence);
-        match parts.headers.get(&CONTENT_SHA256).map(HeaderValue::as_bytes) {
-            Some(b"STREAMING-UNSIGNED-PAYLOAD-TRAILER") => body = body.chunked(false),
-            Some(kind) if kind.starts_with(b"STREAMING-AWS4-HMAC") => body = body.chunked(true),
-            _ if carries_document(parts) => {
-                body = body.document(self.limits.document_bytes, payload::content_md5(&parts.headers)?);
+        let chunks = match parts.headers.get(&CONTENT_SHA256).map(HeaderValue::as_bytes) {
+            Some(b"STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Some(false),
+            Some(kind) if kind.starts_with(b"STREAMING-AWS4-HMAC") => Some(true),
+            _ => None,
+        };
+        match (chunks, carries_document(parts)) {
+            // `s3s` takes no such document: it compares the length with the encoding's.
+            (Some(_), true) => return Err(not_implemented("the aws-chunked encoding of a document")),
+            (Some(signed), false) => body = body.chunked(signed),
+            (None, true) => {
+                // A value that is none is refused before the body is read.
+                payload::content_md5(&parts.headers)?;
+                let digest = Digest::new(checksum_headers::claimed_algorithm(&parts.headers));
+                body = body.document(self.limits.document_bytes, digest);
             }
-            _ => {}
+            (None, false) => {}
         }
         Ok(Body::http_body(body))
     }
 }
 
-/// True for what can only be a document: all but puts of objects and parts, of which the memory checks the MD5.
+/// True for what can only be a document: all but puts of objects and parts, of which the memory checks the digests.
 fn carries_document(parts: &http::request::Parts) -> bool {
     let has_key = parts.uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
     let query = parts.uri.query().unwrap_or_default();

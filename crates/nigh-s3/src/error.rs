@@ -104,14 +104,19 @@ pub(crate) fn fate_error(fate: Fate) -> Option<S3Error> {
             S3ErrorCode::InvalidRequest,
             "a signed chunk of the body is larger than 16 MiB; sign smaller chunks",
         )),
-        Fate::WrongMd5 => Some(S3Error::with_message(
-            S3ErrorCode::BadDigest,
-            "the Content-MD5 given does not match the bytes received",
-        )),
         Fate::DocumentTooLarge => {
             Some(S3Error::with_message(S3ErrorCode::MaxMessageLengthExceeded, "Your request was too big"))
         }
+        Fate::InvocationEnded => Some(invocation_ended()),
     }
+}
+
+/// What a call of an invocation gets that has ended meanwhile.
+pub(crate) fn invocation_ended() -> S3Error {
+    S3Error::with_message(
+        S3ErrorCode::AccessDenied,
+        "the invocation ended before its request was whole; wait for data calls before the handler returns",
+    )
 }
 
 /// What S3 could do, and this door does not.

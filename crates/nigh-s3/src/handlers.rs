@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use nigh_engine::AccessKeys;
-use nigh_objects::ObjectMemory;
+use nigh_engine::{AccessKeys, CallGuard};
+use nigh_objects::{ChecksumClaim, Digest, ObjectMemory};
 use nigh_terms::{AccessKeyId, BucketName, ObjectKey, Principal, Timestamp};
 use s3s::auth::Credentials;
 use s3s::dto::{
@@ -21,8 +21,9 @@ use s3s::dto::{
 };
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::error::s3_error;
 use crate::notes::RequestNotes;
-use crate::{buckets, listing, objects, tagging, uploads};
+use crate::{buckets, checksum_headers, listing, objects, payload, tagging, uploads};
 
 /// What the handlers stand on.
 pub(crate) struct Handlers {
@@ -41,20 +42,37 @@ impl Handlers {
         &self.memory
     }
 
-    /// On whose behalf a request acts: the one place where that is asked.
-    pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<Principal> {
+    /// On whose behalf a request acts: the one place where that is asked. The call counts as under way until the guard
+    /// is dropped.
+    pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
         let denied = |why: String| S3Error::with_message(S3ErrorCode::AccessDenied, why);
         let credentials = credentials.ok_or_else(|| denied("the request is not signed".to_owned()))?;
-        self.keys.principal(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
+        self.keys.enter(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
     }
 
     /// Begins to handle a request: notes that its document was read, and resolves its principal.
     pub(crate) fn enter<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
-        if let Some(notes) = notes(request) {
-            notes.set_handled();
-        }
-        self.principal(request.credentials.as_ref())
+        // The door gives notes to all requests that are not reads of objects.
+        let notes = notes(request).ok_or_else(|| S3Error::new(S3ErrorCode::InternalError))?;
+        notes.set_handled();
+        let (who, call) = self.principal(request.credentials.as_ref())?;
+        notes.set_call(call);
+        Ok(who)
     }
+
+    /// The same, for a request with a document: it must be what `Content-MD5` and a checksum claim of it.
+    pub(crate) fn enter_with_document<T>(&self, request: &S3Request<T>) -> S3Result<Principal> {
+        let who = self.enter(request)?;
+        check_document(request, checksum_headers::claim(&request.headers, None)?)?;
+        Ok(who)
+    }
+}
+
+/// Compares a request's document with what is claimed of it.
+pub(crate) fn check_document<T>(request: &S3Request<T>, claim: Option<ChecksumClaim>) -> S3Result<()> {
+    let digest = notes(request).and_then(|notes| notes.take_digest());
+    let digest = digest.unwrap_or_else(|| Digest::new(claim.as_ref().map(|claim| claim.algorithm)));
+    digest.check(payload::content_md5(&request.headers)?, claim).map_err(s3_error)
 }
 
 /// The notes of a request.
@@ -85,7 +103,13 @@ macro_rules! answered_by {
         #[async_trait]
         impl S3 for Shared {
             $(async fn $operation(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                $handler(&self.0, request).await
+                let handlers = Arc::clone(&self.0);
+                // To its end, also when its client hangs up: a commit goes on, and its call with it.
+                let handled = tokio::spawn(async move { $handler(&handlers, request).await });
+                handled.await.unwrap_or_else(|lost| {
+                    tracing::error!(error = %lost, "an S3 request was lost");
+                    Err(S3Error::new(S3ErrorCode::InternalError))
+                })
             })+
         }
     };

@@ -14,6 +14,8 @@ mod chunk_frames;
 mod conditions;
 mod door;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod http_date;
 mod listing;
@@ -25,6 +27,7 @@ mod query;
 mod read;
 mod request_id;
 mod screen;
+mod send_guard;
 mod serve;
 mod tagging;
 mod telemetry;

@@ -1,10 +1,14 @@
-//! What is learnt of one request on its way through `s3s`: its operation, and how the reading of its body ended.
+//! What is learnt of one request on its way through `s3s`: its operation, how the reading of its body ended, and
+//! the digest of a document.
 //!
-//! `s3s` gives neither to the code around it; the notes travel in the request's extensions. Reads of objects, the hot
+//! `s3s` gives none of them to the code around it; the notes travel in the request's extensions. Reads of objects, the hot
 //! path, have none.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use nigh_engine::CallGuard;
+use nigh_objects::Digest;
 
 use crate::telemetry::Operation;
 
@@ -22,10 +26,10 @@ pub(crate) enum Fate {
     Malformed = 3,
     /// It has a signed chunk above the limit.
     ChunkTooLarge = 4,
-    /// It does not have the `Content-MD5` given.
-    WrongMd5 = 5,
     /// It is a document above the limit.
-    DocumentTooLarge = 6,
+    DocumentTooLarge = 5,
+    /// The invocation that sent it has ended.
+    InvocationEnded = 6,
 }
 
 /// The notes.
@@ -34,6 +38,8 @@ pub(crate) struct RequestNotes {
     operation: OnceLock<Operation>,
     fate: AtomicU8,
     handled: AtomicBool,
+    call: OnceLock<CallGuard>,
+    digest: Mutex<Option<Digest>>,
 }
 
 impl RequestNotes {
@@ -60,15 +66,47 @@ impl RequestNotes {
             2 => Fate::Broken,
             3 => Fate::Malformed,
             4 => Fate::ChunkTooLarge,
-            5 => Fate::WrongMd5,
-            6 => Fate::DocumentTooLarge,
+            5 => Fate::DocumentTooLarge,
+            6 => Fate::InvocationEnded,
             _ => Fate::Whole,
         }
+    }
+
+    fn digest(&self) -> MutexGuard<'_, Option<Digest>> {
+        self.digest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The body is a document: `digest` is to be taken of it.
+    pub(crate) fn set_digest(&self, digest: Digest) {
+        *self.digest() = Some(digest);
+    }
+
+    /// The next bytes of the document have come.
+    pub(crate) fn update_digest(&self, bytes: &[u8]) {
+        if let Some(digest) = self.digest().as_mut() {
+            digest.update(bytes);
+        }
+    }
+
+    /// The digest of the document, once it was read; none if it has no bytes.
+    pub(crate) fn take_digest(&self) -> Option<Digest> {
+        self.digest().take()
     }
 
     /// A handler has the request: its body, if it is a document, was read and understood.
     pub(crate) fn set_handled(&self) {
         self.handled.store(true, Ordering::Release);
+    }
+
+    /// The request may act: the call is under way as long as these notes are held, by the request and by its body.
+    pub(crate) fn set_call(&self, call: CallGuard) {
+        // A request is handled once.
+        let _ = self.call.set(call);
+    }
+
+    /// The call, once the request may act.
+    pub(crate) fn call(&self) -> Option<&CallGuard> {
+        self.call.get()
     }
 
     /// Whether a handler got the request.

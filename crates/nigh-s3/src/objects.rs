@@ -172,7 +172,7 @@ pub(crate) async fn delete_many(
     handlers: &Handlers,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let who = handlers.enter(&request)?;
+    let who = handlers.enter_with_document(&request)?;
     let input = request.input;
     let bucket = bucket_name(&input.bucket)?;
     if !(1..=DELETE_MAX).contains(&input.delete.objects.len()) {

@@ -27,6 +27,11 @@ pub(crate) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Encoded<
     })
 }
 
+/// Whether `query` has that name, whatever its value.
+pub(crate) fn has(query: &str, name: &str) -> bool {
+    pairs(query).any(|(candidate, _)| candidate == name)
+}
+
 /// The first value of `name` in `query`.
 pub(crate) fn value<'q>(query: &'q str, name: &str) -> Option<Cow<'q, str>> {
     pairs(query).find(|(candidate, _)| candidate == name)?.1.decode()

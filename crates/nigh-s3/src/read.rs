@@ -20,7 +20,7 @@ use s3s::route::S3Route;
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::checksum_headers::{header_name, kind};
-use crate::error::{invalid_argument, invalid_request, s3_error};
+use crate::error::{invalid_argument, invalid_request, invocation_ended, s3_error};
 use crate::handlers::{Handlers, bucket_name, object_key};
 use crate::telemetry::Operation;
 use crate::{conditions, http_date, metadata, query};
@@ -130,7 +130,23 @@ impl S3Route for Reads {
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let who = self.0.principal(request.credentials.as_ref())?;
+        let (who, call) = self.0.principal(request.credentials.as_ref())?;
+        let read = self.read(&who, request);
+        // A read has no effect: the invocation's end does not wait for it, and it does not go on behind that.
+        match call.cancelled() {
+            None => read.await,
+            Some(ended) => tokio::select! {
+                biased;
+                answer = read => answer,
+                () = ended => Err(invocation_ended()),
+            },
+        }
+    }
+}
+
+impl Reads {
+    /// Answers a read.
+    async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let (bucket, key) = target(&request.uri)?;
         let query = request.uri.query().map(ReadQuery::parse).transpose()?.unwrap_or_default();
         let headers = &request.headers;
@@ -144,18 +160,16 @@ impl S3Route for Reads {
         let if_range = conditions::text(headers, &header::IF_RANGE);
 
         if request.method == Method::HEAD {
-            let meta = self.head(&who, &bucket, &key, wanted, if_range).await?;
+            let meta = self.head(who, &bucket, &key, wanted, if_range).await?;
             let range = meta.1.map(|spec| (spec, conditions::resolve(spec, &meta.0)));
             return Ok(answer(&meta.0, range, with_checksum, query.overrides, Body::empty()));
         }
-        let (got, range) = self.get(&who, &bucket, &key, wanted, if_range).await?;
+        let (got, range) = self.get(who, &bucket, &key, wanted, if_range).await?;
         let range = range.map(|spec| (spec, got.range.clone()));
         let meta = Arc::clone(&got.meta);
         Ok(answer(&meta, range, with_checksum, query.overrides, body(got)))
     }
-}
 
-impl Reads {
     /// The object, and the range that counts.
     async fn get(
         &self,

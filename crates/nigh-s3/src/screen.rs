@@ -19,9 +19,7 @@ const PRESIGNED_SECONDS_MAX: u64 = 7 * 24 * 3600;
 enum Signed<'r> {
     /// Separated by `;`.
     Names(std::borrow::Cow<'r, str>),
-    /// All that begin with `x-amz-`: so does version 2.
-    Amazons,
-    /// It is not signed; `s3s` denies it later.
+    /// It brings no credentials; `s3s` denies it later.
     Nothing,
 }
 
@@ -63,23 +61,34 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
     Ok(())
 }
 
+/// Asks in the order in which `s3s` looks for credentials, and reads names as it does: decoded. Credentials of which
+/// this finds no signed headers are refused, so that none can be good for `s3s` and unseen here.
 fn signed_headers<'r>(query: &'r str, headers: &'r HeaderMap) -> S3Result<Signed<'r>> {
-    if query.contains("X-Amz-Signature") {
-        return Ok(query::value(query, "X-Amz-SignedHeaders").map_or(Signed::Nothing, Signed::Names));
+    // Version 2 does not cover all of the query: whoever holds a URL could change which operation it is for.
+    if query::has(query, "Signature") {
+        return Err(version_2());
     }
-    // What SDKs write into a presigned URL by default is still version 2. In headers none of them uses it.
-    if query::value(query, "Signature").is_some() {
-        return Ok(Signed::Amazons);
+    if query::has(query, "X-Amz-Signature") {
+        return query::value(query, "X-Amz-SignedHeaders").map(Signed::Names).ok_or_else(nothing_signed);
     }
     let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(Signed::Nothing) };
-    let authorization = authorization.to_str().unwrap_or_default();
-    if authorization.starts_with("AWS ") {
-        return Err(invalid_request("signature version 2 is not supported in headers; use AWS4-HMAC-SHA256"));
+    if authorization.as_bytes().starts_with(b"AWS ") {
+        return Err(version_2());
     }
-    let names = authorization
-        .split(',')
-        .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")));
-    Ok(names.map_or(Signed::Nothing, |names| Signed::Names(names.into())))
+    let names = authorization.to_str().ok().and_then(|authorization| {
+        authorization
+            .split(',')
+            .find_map(|field| field.rsplit(' ').find_map(|word| word.strip_prefix("SignedHeaders=")))
+    });
+    names.map(|names| Signed::Names(names.into())).ok_or_else(nothing_signed)
+}
+
+fn version_2() -> S3Error {
+    invalid_request("signature version 2 is not supported; use version 4 (AWS4-HMAC-SHA256)")
+}
+
+fn nothing_signed() -> S3Error {
+    S3Error::with_message(S3ErrorCode::AccessDenied, "the request has credentials and names no signed headers")
 }
 
 fn is_signed(names: &str, name: &str) -> bool {
@@ -94,8 +103,7 @@ fn may_be_unsigned(amazon: &str) -> bool {
 fn is_form(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
+        .is_some_and(|kind| kind.as_bytes().trim_ascii().to_ascii_lowercase().starts_with(b"multipart/form-data"))
 }
 
 /// `name` without its `x-amz-`.
@@ -165,7 +173,10 @@ mod tests {
     fn verdict(method: &str, uri: &str, fields: &[(&str, &str)]) -> String {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
-            headers.append(header::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+            headers.append(
+                header::HeaderName::try_from(*name).unwrap(),
+                http::HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+            );
         }
         let verdict = screen(&method.parse().unwrap(), &uri.parse().unwrap(), &headers);
         verdict.map_or_else(|error| error.code().as_str().to_owned(), |()| "passes".to_owned())
@@ -182,6 +193,28 @@ mod tests {
         assert_eq!(verdict("PUT", presigned, &[("x-amz-copy-source", "/b/secret")]), "AccessDenied");
         let without_host = "/b/k?X-Amz-SignedHeaders=x-amz-meta-a&X-Amz-Signature=0";
         assert_eq!(verdict("PUT", without_host, &[]), "AccessDenied");
+    }
+
+    #[test]
+    fn an_encoded_name_in_a_presigned_url_does_not_hide_its_signature() {
+        let copy = ("x-amz-copy-source", "/b/secret");
+        for signature in ["X%2DAmz-Signature", "%58-Amz-Signature", "X-Amz-%53ignature", "X-Amz-Signature"] {
+            for names in ["X-Amz-SignedHeaders", "X-Amz%2dSignedHeaders"] {
+                let url = format!("/b/k?{names}=host&{signature}=0");
+                assert_eq!(verdict("PUT", &url, &[]), "passes", "{url}");
+                assert_eq!(verdict("PUT", &url, &[copy]), "AccessDenied", "{url}");
+            }
+        }
+    }
+
+    #[test]
+    fn credentials_of_which_nothing_is_found_signed_are_refused() {
+        assert_eq!(verdict("PUT", "/b/k?X-Amz-Signature=0", &[]), "AccessDenied");
+        assert_eq!(verdict("PUT", "/b/k?X-Amz-Signature=0&X-Amz-SignedHeaders=%FF", &[]), "AccessDenied");
+        for unreadable in ["AWS4-HMAC-SHA256 nonsense", "Bearer x", "\u{fc}, SignedHeaders=host", ""] {
+            assert_eq!(verdict("PUT", "/b/k", &[("authorization", unreadable)]), "AccessDenied", "{unreadable}");
+        }
+        assert_eq!(verdict("PUT", "/b/k", &[]), "passes");
     }
 
     #[test]
@@ -206,10 +239,20 @@ mod tests {
     }
 
     #[test]
-    fn old_signatures_in_headers_forms_and_long_lived_urls_are_refused() {
+    fn old_signatures_forms_and_long_lived_urls_are_refused() {
         assert_eq!(verdict("GET", "/b/k", &[("authorization", "AWS K:sig")]), "InvalidRequest");
-        assert_eq!(verdict("GET", "/b/k?AWSAccessKeyId=K&Expires=1&Signature=s", &[]), "passes");
-        assert_eq!(verdict("POST", "/b", &[("content-type", "multipart/form-data; boundary=x")]), "NotImplemented");
+        assert_eq!(verdict("GET", "/b/k", &[("authorization", "AWS K:\u{fc}")]), "InvalidRequest");
+        for name in ["Signature", "%53ignature"] {
+            let url = format!("/b/k?AWSAccessKeyId=K&Expires=1&{name}=%FF");
+            assert_eq!(verdict("GET", &url, &[]), "InvalidRequest");
+            assert_eq!(
+                verdict("GET", &format!("{url}&X-Amz-SignedHeaders=host&X-Amz-Signature=0"), &[]),
+                "InvalidRequest"
+            );
+        }
+        for kind in ["multipart/form-data; boundary=x", "Multipart/Form-Data; boundary=\"\u{fc}\""] {
+            assert_eq!(verdict("POST", "/b", &[("content-type", kind)]), "NotImplemented");
+        }
         let week = "/b/k?X-Amz-Expires=604801&X-Amz-SignedHeaders=host&X-Amz-Signature=0";
         assert_eq!(verdict("GET", week, &[]), "AuthorizationQueryParametersError");
     }

@@ -15,11 +15,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::S3Door;
+use crate::send_guard::SendGuard;
 
 /// A connection reads up to this at a time; a request's head must fit too (`screen` allows less).
 const READ_BUFFER_MAX: usize = 256 * 1024;
 /// Headers of one request.
 const HEADERS_MAX: usize = 100;
+/// So long a client may neither send what it has begun nor take what it has asked for, unless set otherwise.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// After a failed accept, which means that file descriptors or memory are short: wait before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -34,6 +37,8 @@ pub struct DoorLimits {
     pub head_timeout: Duration,
     /// An upload fails with `RequestTimeout` if none of its bytes comes for so long.
     pub body_silence: Duration,
+    /// A connection is closed if its client takes no byte of an answer for so long: the answer holds memory.
+    pub send_silence: Duration,
     /// At the end, requests under way have so long to finish.
     pub drain: Duration,
     /// The largest XML document taken, in bytes: DeleteObjects with 1000 long keys needs about 3 MiB at worst.
@@ -46,7 +51,8 @@ impl Default for DoorLimits {
             connections: 1024,
             sandbox_connections: 128,
             head_timeout: Duration::from_secs(30),
-            body_silence: Duration::from_secs(30),
+            body_silence: SILENCE_MAX,
+            send_silence: SILENCE_MAX,
             drain: Duration::from_secs(10),
             document_bytes: 4 << 20,
         }
@@ -125,14 +131,17 @@ impl S3Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let door = &self;
-        let service = service_fn(|request| async move { Ok::<_, Infallible>(door.answer(request).await) });
+        let (door, place) = (&self, Arc::new(permit));
+        let service = service_fn(|request| {
+            let place = Arc::clone(&place);
+            async move { Ok::<_, Infallible>(door.answer(request, place).await) }
+        });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_timeout)
             .max_headers(HEADERS_MAX)
             .max_buf_size(READ_BUFFER_MAX);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = http.serve_connection(TokioIo::new(SendGuard::new(stream, self.limits.send_silence)), service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -151,6 +160,5 @@ impl S3Door {
             // Clients go away, and write garbage: it is theirs to know.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
-        drop(permit);
     }
 }

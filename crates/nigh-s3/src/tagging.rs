@@ -55,7 +55,7 @@ pub(crate) async fn put(
     handlers: &Handlers,
     request: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-    let who = handlers.enter(&request)?;
+    let who = handlers.enter_with_document(&request)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let tags = input.tagging.tag_set.into_iter();

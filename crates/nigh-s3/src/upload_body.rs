@@ -1,4 +1,5 @@
-//! A request's body on its way from the connection to `s3s`: guarded against silence, re-framed, counted.
+//! A request's body on its way from the connection to `s3s`: guarded against silence and against the end of the
+//! invocation that sends it, re-framed, counted.
 //!
 //! How it ended is written into the request's notes, since `s3s` hands on the error's text only.
 
@@ -10,10 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use md5::{Digest, Md5};
 use metrics::Counter;
+use nigh_objects::Digest;
 use thiserror::Error;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::chunk_frames::{ChunkFrames, FrameError};
 use crate::notes::{Fate, RequestNotes};
@@ -27,10 +29,10 @@ pub(crate) enum UploadBodyError {
     Connection(#[from] hyper::Error),
     #[error("the aws-chunked encoding is broken, or a signed chunk is too large")]
     Chunks,
-    #[error("the Content-MD5 given does not match")]
-    WrongMd5,
     #[error("the document is too large")]
     DocumentTooLarge,
+    #[error("the invocation has ended")]
+    InvocationEnded,
 }
 
 /// The body.
@@ -40,8 +42,9 @@ pub(crate) struct UploadBody {
     bytes_in: Counter,
     silence_max: Duration,
     silence: Option<Pin<Box<Sleep>>>,
+    /// Comes to its end with the invocation; made when the body is first waited for.
+    invocation: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     frames: Option<ChunkFrames>,
-    md5: Option<(Md5, [u8; 16])>,
     /// So many bytes may still come; for a document only.
     left: Option<usize>,
 }
@@ -54,7 +57,7 @@ impl UploadBody {
         bytes_in: Counter,
         silence_max: Duration,
     ) -> Self {
-        Self { inner, notes, bytes_in, silence_max, silence: None, frames: None, md5: None, left: None }
+        Self { inner, notes, bytes_in, silence_max, silence: None, invocation: None, frames: None, left: None }
     }
 
     /// The same, for a body that is aws-chunked.
@@ -63,10 +66,10 @@ impl UploadBody {
         self
     }
 
-    /// The same, for a document of at most so many bytes, with this MD5 if one is given.
-    pub(crate) fn document(mut self, bytes_max: usize, md5: Option<[u8; 16]>) -> Self {
+    /// The same, for a document of at most so many bytes, of which the notes get `digest`.
+    pub(crate) fn document(mut self, bytes_max: usize, digest: Digest) -> Self {
+        self.notes.set_digest(digest);
         self.left = Some(bytes_max);
-        self.md5 = md5.map(|expected| (Md5::new(), expected));
         self
     }
 
@@ -82,17 +85,30 @@ impl UploadBody {
         silence.as_mut().poll(context)
     }
 
+    /// Waits for the end of the invocation that sends the body, if one does.
+    fn poll_invocation(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(call) = self.notes.call() else { return Poll::Pending };
+        if self.invocation.is_none() {
+            self.invocation = call.cancelled().map(Box::pin);
+        }
+        self.invocation.as_mut().map_or(Poll::Pending, |ended| ended.as_mut().poll(context))
+    }
+
     fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadBodyError>>> {
+        // First: bytes may come as fast as they are taken.
+        if self.poll_invocation(context).is_ready() {
+            return self.fail(Fate::InvocationEnded, UploadBodyError::InvocationEnded);
+        }
         match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
                     self.bytes_in.increment(data.len() as u64);
-                    if let Some((md5, _)) = &mut self.md5 {
-                        md5.update(data);
-                    }
                     if let Some(left) = &mut self.left {
                         match left.checked_sub(data.len()) {
-                            Some(rest) => *left = rest,
+                            Some(rest) => {
+                                *left = rest;
+                                self.notes.update_digest(data);
+                            }
                             None => return self.fail(Fate::DocumentTooLarge, UploadBodyError::DocumentTooLarge),
                         }
                     }
@@ -103,11 +119,7 @@ impl UploadBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => self.fail(Fate::Broken, error.into()),
-            Poll::Ready(None) => {
-                let differs =
-                    self.md5.take().is_some_and(|(md5, expected)| <[u8; 16]>::from(md5.finalize()) != expected);
-                if differs { self.fail(Fate::WrongMd5, UploadBodyError::WrongMd5) } else { Poll::Ready(None) }
-            }
+            Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match self.poll_silence(context) {
                 Poll::Ready(()) => self.fail(Fate::Stalled, UploadBodyError::Stalled(self.silence_max)),
                 Poll::Pending => Poll::Pending,

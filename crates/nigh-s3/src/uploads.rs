@@ -16,7 +16,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use crate::buckets::owner;
 use crate::checksum_headers::{self, fill_checksum, kind, stated_checksum, type_name, wire_name};
 use crate::error::{invalid_argument, invalid_request, s3_error, upload_error};
-use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
+use crate::handlers::{Handlers, bucket_name, check_document, notes, object_key, wire_date};
 use crate::listing::{Names, page_size};
 use crate::objects::{copy_error, described, source};
 use crate::read::{PART_NUMBER_MAX, part_number_error};
@@ -318,6 +318,8 @@ pub(crate) async fn complete(
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let who = handlers.enter(&request)?;
+    // A checksum in the headers is the object's: the memory compares it with the parts'.
+    check_document(&request, None)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let checksum = stated_checksum!(input)?;

@@ -1,6 +1,7 @@
 //! One running sandbox: a task that waits for its end and clears up after it, and the handle that others hold.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,6 +50,8 @@ pub(super) struct ProcessSandbox {
     stopped: watch::Receiver<bool>,
     end: watch::Receiver<Option<SandboxEnd>>,
     cleared: watch::Receiver<bool>,
+    /// Processes that the kernel had ended for want of memory when the last invocation began.
+    oom_kills: Arc<AtomicU64>,
 }
 
 impl ProcessSandbox {
@@ -64,7 +67,15 @@ impl ProcessSandbox {
         let (says_stopped, stopped) = watch::channel(false);
         let (says_end, end) = watch::channel(None);
         let (says_cleared, cleared) = watch::channel(false);
-        let watcher = Watcher { control, to_say, stopped: says_stopped, stop: stop.clone(), group: Arc::clone(&group) };
+        let oom_kills = Arc::new(AtomicU64::new(0));
+        let watcher = Watcher {
+            control,
+            to_say,
+            stopped: says_stopped,
+            stop: stop.clone(),
+            group: Arc::clone(&group),
+            oom_kills: Arc::clone(&oom_kills),
+        };
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
             let end = watcher.watch(keeper).await;
@@ -77,7 +88,7 @@ impl ProcessSandbox {
             drop(lease);
             says_cleared.send_replace(true);
         });
-        Self { id, group, output, stop, words, stopped, end, cleared }
+        Self { id, group, output, stop, words, stopped, end, cleared, oom_kills }
     }
 
     /// Has the init stop its processes, or let them run on.
@@ -115,6 +126,12 @@ impl Sandbox for ProcessSandbox {
 
     fn memory(&self) -> &dyn SandboxMemory {
         self.group.memory()
+    }
+
+    fn begin_run(&self) {
+        if let Ok(kills) = self.group.memory().oom_kills() {
+            self.oom_kills.store(kills, Ordering::Release);
+        }
     }
 
     async fn freeze(&self) -> Result<(), SandboxError> {
@@ -158,6 +175,7 @@ struct Watcher {
     stopped: watch::Sender<bool>,
     stop: CancellationToken,
     group: Arc<Group>,
+    oom_kills: Arc<AtomicU64>,
 }
 
 impl Watcher {
@@ -197,8 +215,9 @@ impl Watcher {
         }
         let _reaped = keeper.wait().await;
         let killed = matches!(end, None | Some(SandboxEnd::Signalled(SIGKILL)));
+        let earlier = self.oom_kills.load(Ordering::Acquire);
         // None: the init itself went, which nobody inside can do.
-        if killed && self.group.memory().oom_kills().is_ok_and(|kills| kills > 0) {
+        if killed && self.group.memory().oom_kills().is_ok_and(|kills| kills > earlier) {
             return SandboxEnd::OutOfMemory;
         }
         end.unwrap_or(SandboxEnd::Signalled(SIGKILL))

@@ -100,6 +100,10 @@ def handle(event, request_id, headers):
         threading.Thread(target=run_on, daemon=True).start()
         time.sleep(0.1)
         return "going on"
+    if what == "write on":
+        threading.Thread(target=data, args=["slow write"], daemon=True).start()
+        time.sleep(0.2)
+        return "going on"
     if what == "heard":
         with open("/tmp/heard") as heard:
             return heard.read().split("\n")

@@ -64,15 +64,16 @@ impl LineDoor {
         let mut stream = BufReader::new(stream);
         let mut word = String::new();
         stream.read_line(&mut word).await?;
-        let said = match self.keys.principal(key) {
+        let said = match self.keys.enter(key) {
             Err(_) => "refused\n".to_owned(),
-            Ok(principal) => {
+            Ok((principal, _under_way)) => {
                 let invocation = principal.invocation.unwrap();
                 let (bucket, key) = (BucketName::new("bucket").unwrap(), ObjectKey::new(word.trim()).unwrap());
                 let (observers, clock) = (Arc::clone(&self.observers), Arc::clone(&self.clock));
                 let mut call = DataCall::begin(observers, clock, principal, bucket, Some(key));
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                let served = if word.trim() == "write" { Served::Write } else { Served::Hit };
+                let takes = if word.trim() == "slow write" { 500 } else { 5 };
+                tokio::time::sleep(Duration::from_millis(takes)).await;
+                let served = if word.trim().ends_with("write") { Served::Write } else { Served::Hit };
                 call.succeeded(served, None, Token::empty());
                 call.served(3);
                 format!("{invocation}\n")

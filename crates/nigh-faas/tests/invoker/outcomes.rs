@@ -65,6 +65,30 @@ async fn data_calls_are_the_invocations_and_their_time_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_end_is_told_when_the_writes_under_way_are_over_and_they_are_in_the_record() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |_| {});
+    let outcome = node.invoke("f", json!({"do": "write on"})).await;
+    assert_eq!(outcome.payload, "going on");
+    let record = node.record(outcome.id).await;
+    let served: Vec<_> = record.data_calls.iter().map(|call| call.served.as_str()).collect();
+    assert_eq!(served, ["write"]);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_is_no_want_of_memory_because_an_earlier_invocation_had_that() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |_| {});
+    let child = node.invoke("f", json!({"do": "child hoards", "mib": 400})).await;
+    let killed = node.invoke("f", json!({"do": "kill", "signal": 9})).await;
+    let (child, killed) = (node.record(child.id).await, node.record(killed.id).await);
+    assert_eq!(child.sandbox, killed.sandbox);
+    assert!(matches!(killed.outcome, Recorded::Crashed { .. }), "{:?}", killed.outcome);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_handlers_error_is_told_with_type_message_and_trace() {
     let node = Node::start(settings()).await;
     node.deploy("f", |_| {});

@@ -87,10 +87,15 @@ impl Inner {
         request: CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
         let mut ended = upload.ended.lock().await;
-        if *ended {
-            return Err(ObjectError::NoSuchUpload(upload.id.clone()));
-        }
         let manifest = &upload.manifest;
+        let object = crate::ObjectId {
+            namespace: manifest.namespace.clone(),
+            bucket: manifest.bucket.clone(),
+            key: manifest.key.clone(),
+        };
+        if *ended {
+            return self.completed_before(call, &upload.id, &object, &request);
+        }
         let limit = self.limits.object.bytes();
         let whole = assemble(&request.parts, |number| upload.part(number), manifest.checksum, limit)?;
         check_whole(request.checksum.as_ref(), whole.checksum.as_ref())?;
@@ -100,11 +105,7 @@ impl Inner {
         let (parts, numbers) = (Arc::clone(&upload), whole.numbers);
         let files = blocking(move || parts.files(&numbers)).await?;
         let draft = Draft {
-            object: crate::ObjectId {
-                namespace: manifest.namespace.clone(),
-                bucket: manifest.bucket.clone(),
-                key: manifest.key.clone(),
-            },
+            object: object.clone(),
             conditions: request.conditions,
             attributes: manifest.attributes.clone(),
             tags: manifest.tags.clone(),
@@ -115,12 +116,38 @@ impl Inner {
             parts: whole.lengths,
         };
         let done = Arc::clone(&self).commit(call, draft).await?;
+        self.completed.lock().keep(&upload.id, &object, &request.parts, &done);
         *ended = true;
         let (memory, upload) = (Arc::clone(&self), Arc::clone(&upload));
         if let Err(error) = blocking(move || memory.uploads.remove(&upload)).await {
             // The object is there; what is left costs space until the next start.
             tracing::warn!(%error, "a completed upload could not be removed");
         }
+        Ok(done)
+    }
+
+    /// Drops the uploads that have been under way for too long.
+    pub(super) async fn abandon_uploads(self: &Arc<Self>) {
+        for upload in self.uploads.stale(self.clock.wall()) {
+            let (id, object) = (upload.id.clone(), upload.manifest.key.clone());
+            match self.end_upload(upload).await {
+                Ok(_) => tracing::info!(upload = %id.0, key = %object, "an upload was never completed; it is dropped"),
+                Err(error) => tracing::warn!(upload = %id.0, %error, "an abandoned upload could not be removed"),
+            }
+        }
+    }
+
+    /// The answer to a completion that is asked for again, as clients do that did not get the first one.
+    fn completed_before(
+        &self,
+        mut call: DataCall,
+        upload: &UploadId,
+        object: &crate::ObjectId,
+        request: &CompleteRequest,
+    ) -> Result<PutDone, ObjectError> {
+        let done = self.completed.lock().find(upload, object, &request.parts);
+        let done = done.ok_or_else(|| ObjectError::NoSuchUpload(upload.clone()))?;
+        call.succeeded(Served::Metadata, Some(done.version), done.token.clone());
         Ok(done)
     }
 
@@ -159,6 +186,7 @@ impl ObjectMemory {
         check_tags(&tags)?;
         let checksum = wanted_checksum(checksum, checksum_type)?;
         self.0.find_bucket(who, bucket).await?;
+        self.0.abandon_uploads().await;
         let manifest = Manifest::new(&object(who, bucket, key), attributes, tags, checksum, self.0.clock.wall());
         let memory = Arc::clone(&self.0);
         let upload = blocking(move || memory.uploads.begin(manifest)).await?;
@@ -278,7 +306,8 @@ impl ObjectMemory {
             .collect())
     }
 
-    /// Makes the object of the parts named. If it fails the upload goes on, with its parts.
+    /// Makes the object of the parts named. If it fails the upload goes on, with its parts. Asked again after a
+    /// success, with the same parts, it gives the same answer for a while and changes nothing.
     ///
     /// # Errors
     /// `NoSuchUpload`, what is wrong with the parts, a condition's, or the store's.
@@ -291,7 +320,10 @@ impl ObjectMemory {
         request: CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
         let call = self.0.begin(who, bucket, Some(key));
-        let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
+        let object = object(who, bucket, key);
+        let Ok(upload) = self.0.uploads.find(upload, &object) else {
+            return self.0.completed_before(call, upload, &object, &request);
+        };
         to_the_end(Arc::clone(&self.0).complete(call, upload, request)).await
     }
 

@@ -153,15 +153,24 @@ impl Inner {
     /// Reads, wherever from.
     pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
         let mut sender = None;
-        let lookup = self.cache.lock().lookup(
-            object,
-            |resident| resident.segment.is_some() || resident.meta.size > self.limits.cached_object.bytes(),
-            || {
-                let (send, flight) = watch::channel(None);
-                sender = Some(send);
-                flight
-            },
-        );
+        let lookup = {
+            let mut cache = self.cache.lock();
+            // A doubt arises before its write ends in the cache: under this lock it is seen, or the write is.
+            let in_doubt = self.doubts.lock().hold(object, self.clock.monotonic());
+            if in_doubt && cache.peek(object).is_none() {
+                Lookup::Past
+            } else {
+                cache.lookup(
+                    object,
+                    |resident| resident.segment.is_some() || resident.meta.size > self.limits.cached_object.bytes(),
+                    || {
+                        let (send, flight) = watch::channel(None);
+                        sender = Some(send);
+                        flight
+                    },
+                )
+            }
+        };
         let mut flight = match lookup {
             Lookup::Hit(Resident { meta, segment: Some(segment) }) => {
                 check_read(&request.conditions, &meta)?;

@@ -64,18 +64,26 @@ pub(super) struct Draft {
     pub(super) parts: Vec<u64>,
 }
 
-/// A write under way, as the cache sees it; one dropped leaves no copy.
+/// A write under way, as the cache sees it; one dropped leaves no copy, and a doubt.
 struct Ticket {
     inner: Arc<Inner>,
     object: ObjectId,
     ended: bool,
+    /// The store has said that it did not write.
+    refused: bool,
 }
 
 impl Ticket {
     /// The cache forgets the object, and the fetches begun before.
     fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
         let forgotten = inner.cache.lock().begin_write(object);
-        (Self { inner: Arc::clone(inner), object: object.clone(), ended: false }, forgotten)
+        (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
+    }
+
+    /// The store has failed with `error`. What may be its own trouble, or that of the way there, says nothing about
+    /// the write.
+    fn failed(&mut self, error: &ObjectError) {
+        self.refused = !matches!(error, ObjectError::Store { .. } | ObjectError::Memory { .. });
     }
 
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
@@ -89,6 +97,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.ended {
+            if !self.refused {
+                self.inner.doubts.lock().arise(&self.object, self.inner.clock.monotonic());
+            }
             self.inner.cache.lock().end_write(&self.object, None);
         }
     }
@@ -187,7 +198,7 @@ impl Inner {
             Some(expected) => ObjectError::IncompleteBody { expected, received },
             None => ObjectError::EntityTooLarge { limit },
         };
-        let spooled = self.spool.take(body, digest, length.unwrap_or(limit), too_long).await?;
+        let spooled = self.spool.take(body, digest, length.unwrap_or(0), length.unwrap_or(limit), too_long).await?;
         if let Some(expected) = length.filter(|length| *length != spooled.size) {
             return Err(ObjectError::IncompleteBody { expected, received: spooled.size });
         }
@@ -211,13 +222,14 @@ impl Inner {
             version,
             token: Token::empty(),
         });
-        let (ticket, _) = Ticket::begin(&self, &object);
+        let (mut ticket, _) = Ticket::begin(&self, &object);
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
             Content::Parts(files) => Payload::Files(files.clone()),
         };
-        self.store.put(&object, &payload, &meta).await?;
+        self.store.put(&object, &payload, &meta).await.inspect_err(|error| ticket.failed(error))?;
+        self.doubts.lock().settle(&object);
         ticket.end(self.copy_of(&object, &meta, content));
         self.stored(&object, version).await;
         call.succeeded(Served::Write, Some(version), meta.token.clone());
@@ -292,8 +304,9 @@ impl Inner {
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
         let version = self.append(&object, Change::Delete).await?;
-        let (ticket, _) = Ticket::begin(&self, &object);
-        self.store.delete(&object).await?;
+        let (mut ticket, _) = Ticket::begin(&self, &object);
+        self.store.delete(&object).await.inspect_err(|error| ticket.failed(error))?;
+        self.doubts.lock().settle(&object);
         ticket.end(None);
         self.stored(&object, version).await;
         call.succeeded(Served::Delete, Some(version), Token::empty());
@@ -307,8 +320,8 @@ impl Inner {
         tags: Tags,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        let (ticket, forgotten) = Ticket::begin(&self, &object);
-        self.store.put_tags(&object, &tags).await?;
+        let (mut ticket, forgotten) = Ticket::begin(&self, &object);
+        self.store.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         let kept = forgotten.and_then(|Resident { meta, segment }| {
             let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), |_| self.account.cost(meta.size));

@@ -17,6 +17,7 @@ mod bucket;
 mod commit;
 mod key_index;
 pub mod key_path;
+mod landing;
 pub mod object_file;
 mod reader;
 
@@ -77,7 +78,8 @@ struct Inner {
     spool: PathBuf,
     staging: Staging,
     clock: Arc<dyn Clock>,
-    /// The buckets in use. Held while one is opened, made or deleted, so that each has one index.
+    /// The buckets in use. Held while one is opened or made, so that each has one index; never while a bucket's
+    /// writers are waited for.
     buckets: Mutex<HashMap<(Namespace, BucketName), Arc<Bucket>>>,
     /// Locked until the store is dropped.
     _lock: File,
@@ -225,7 +227,7 @@ impl Inner {
     }
 
     fn create_bucket(&self, namespace: &Namespace, name: &BucketName) -> Result<(), ObjectError> {
-        let _buckets = self.buckets.lock();
+        let mut buckets = self.buckets.lock();
         let folder = self.folder(namespace, name);
         let failed = io_error("create bucket", &folder);
         if folder.exists() {
@@ -239,6 +241,8 @@ impl Inner {
         }
         let fresh = self.staging.fresh();
         Bucket::write_new(&fresh, self.clock.wall()).map_err(&failed)?;
+        // One that is being deleted, and has lost its folder already, may still be there.
+        buckets.remove(&(namespace.clone(), name.clone()));
         fs::rename(&fresh, &folder).and_then(|()| sync_folder(&of_namespace)).map_err(failed)
     }
 
@@ -246,12 +250,17 @@ impl Inner {
         let bucket = self.bucket(namespace, name)?;
         let failed = io_error("delete bucket", &self.namespaces);
         let away = self.staging.fresh();
+        // It waits for the bucket's writers: whoever holds the map meanwhile would hold up every namespace.
+        bucket.retire(&away)?;
         {
             let mut buckets = self.buckets.lock();
-            bucket.retire(&away)?;
-            buckets.remove(&(namespace.clone(), name.clone()));
-            sync_folder(&self.namespaces.join(namespace.as_str())).map_err(&failed)?;
+            let id = (namespace.clone(), name.clone());
+            // Another of the name may have been made since.
+            if buckets.get(&id).is_some_and(|known| Arc::ptr_eq(known, &bucket)) {
+                buckets.remove(&id);
+            }
         }
+        sync_folder(&self.namespaces.join(namespace.as_str())).map_err(&failed)?;
         fs::remove_dir_all(&away).map_err(failed)
     }
 

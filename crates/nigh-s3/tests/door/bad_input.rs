@@ -49,6 +49,27 @@ async fn only_who_signs_with_a_known_key_and_the_right_secret_and_clock_gets_in(
 }
 
 #[tokio::test]
+async fn a_presigned_url_cannot_be_turned_into_a_copy_by_encoding_its_names() {
+    let door = Running::with_bucket().await;
+    door.put("/bucket/secret", "secret").await;
+    let presigned = door.signer.presign(Request::new("PUT", "/bucket/key"));
+    let steal = presigned.clone().header("x-amz-copy-source", "/bucket/secret");
+    for name in ["X-Amz-Signature", "X%2DAmz-Signature"] {
+        let head = |request: &Request| {
+            let head = String::from_utf8(request.head()).unwrap();
+            assert!(head.contains("X-Amz-Signature="));
+            head.replace("X-Amz-Signature=", &format!("{name}=")).into_bytes()
+        };
+        let refused = exchange(&mut door.connect().await, &head(&steal), b"").await;
+        assert_eq!(refused.error(), (403, "AccessDenied".into()), "{name}");
+        nothing_stored(&door).await;
+        let put = exchange(&mut door.connect().await, &head(&presigned), b"").await;
+        assert_eq!(put.status, 200, "{}", put.text());
+        assert_eq!(door.send(Request::new("DELETE", "/bucket/key")).await.status, 204);
+    }
+}
+
+#[tokio::test]
 async fn a_presigned_url_is_good_for_what_it_says_and_until_it_says() {
     let door = Running::with_bucket().await;
     let put = door.signer.presign(Request::new("PUT", "/bucket/key")).body("hello");

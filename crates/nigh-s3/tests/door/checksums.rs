@@ -136,6 +136,67 @@ async fn content_md5_is_verified_of_objects_and_of_documents() {
 }
 
 #[tokio::test]
+async fn every_checksum_of_a_document_is_verified_before_it_is_acted_on() {
+    let door = Running::with_bucket().await;
+    let delete = "<Delete><Object><Key>key</Key></Object></Delete>";
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    for (method, path, query, document) in
+        [("POST", "/bucket", "delete", delete), ("PUT", "/bucket/key", "tagging", tags)]
+    {
+        let request = || Request::new(method, path).query(query, "").body(document);
+        for (name, right) in checksums(document.as_bytes()) {
+            let (_, wrong) = checksums(b"other").into_iter().find(|(other, _)| *other == name).unwrap();
+            door.put("/bucket/key", "hello").await;
+            let with = |value: &str| {
+                [(request().header(name, value), Payload::Signed), (request().header(name, value), Payload::Unsigned)]
+            };
+            for (request, payload) in with(&wrong) {
+                let refused = door.send_as(request, payload).await;
+                assert_eq!(refused.error(), (400, "BadDigest".into()), "{query} {name} {payload:?}");
+            }
+            for payload in [Payload::ChunksAndTrailer, Payload::UnsignedChunksAndTrailer] {
+                let refused = door.send_as(request().trailer(name, &right), payload).await;
+                assert_eq!(refused.error(), (501, "NotImplemented".into()), "{query} {name} {payload:?}");
+            }
+            assert_eq!(door.get("/bucket/key").await.text(), "hello", "{query} {name}");
+            let tagged = door.send(Request::new("GET", "/bucket/key").query("tagging", "")).await;
+            assert_eq!(tagged.elements("Tag").len(), 0, "{query} {name}");
+            for (request, payload) in with(&right) {
+                let done = door.send_as(request, payload).await;
+                assert_eq!(done.status, 200, "{query} {name} {payload:?} {}", done.text());
+            }
+            let left = door.get("/bucket/key").await.status;
+            assert_eq!(left, if query == "delete" { 404 } else { 200 }, "{query} {name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_completion_s_document_is_verified_and_its_checksum_header_is_the_object_s() {
+    let door = Running::with_bucket().await;
+    let [crc32, ..] = checksums(b"part");
+    let begin = Request::new("POST", "/bucket/key").query("uploads", "");
+    let begin = begin.header("x-amz-checksum-algorithm", "CRC32").header("x-amz-checksum-type", "FULL_OBJECT");
+    let id = door.send(begin).await.element("UploadId");
+    let part = Request::new("PUT", "/bucket/key").query("partNumber", "1").query("uploadId", &id).body("part");
+    let part = door.send(part.header(crc32.0, &crc32.1)).await;
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part></CompleteMultipartUpload>",
+        part.header("etag")
+    );
+    let complete = || Request::new("POST", "/bucket/key").query("uploadId", &id).body(document.clone());
+    let [of_document, ..] = checksums(document.as_bytes());
+    let md5 = complete().header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
+    assert_eq!(door.send(md5).await.error(), (400, "BadDigest".into()));
+    let header = complete().header(of_document.0, &of_document.1);
+    assert_eq!(door.send(header).await.status, 400);
+    assert_eq!(door.get("/bucket/key").await.status, 404);
+    let done = door.send(complete().header(crc32.0, &crc32.1)).await;
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(door.get("/bucket/key").await.text(), "part");
+}
+
+#[tokio::test]
 async fn a_document_that_differs_from_what_was_signed_is_the_client_s_fault() {
     let door = Running::with_bucket().await;
     let delete = Request::new("POST", "/bucket").query("delete", "");

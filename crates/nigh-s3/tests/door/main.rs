@@ -11,6 +11,7 @@ mod bad_input;
 mod bounded;
 mod checksums;
 mod client;
+mod invocation_end;
 mod objects;
 mod reads;
 mod running;

@@ -47,6 +47,25 @@ async fn idle_and_slow_connections_are_closed() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_reads_its_answer_is_closed() {
+    let send_silence = Duration::from_millis(200);
+    let limits = nigh_s3::DoorLimits { send_silence, connections: 1, ..limits() };
+    let door = Running::start_with(limits).await;
+    assert_eq!(door.send(Request::new("PUT", "/bucket")).await.status, 200);
+    // More than the socket buffers of both sides hold.
+    door.put("/bucket/large", vec![7; 15 << 20]).await;
+    let get = door.signer.sign(Request::new("GET", "/bucket/large"), Payload::Signed);
+    let mut silent = door.connect().await;
+    silent.write_all(&get.head()).await.unwrap();
+    // The door takes one connection: another is served only once the silent one was closed.
+    let next = tokio::time::timeout(Duration::from_secs(20), door.get("/bucket/absent")).await;
+    assert_eq!(next.expect("the silent connection is still open").status, 404);
+    let mut answer = Vec::new();
+    let _ = silent.read_to_end(&mut answer).await;
+    assert!(answer.len() < 15 << 20, "the answer was sent whole");
+}
+
+#[tokio::test]
 async fn connections_above_the_limit_wait_and_are_served_in_turn() {
     let door = Running::start_with(nigh_s3::DoorLimits { connections: 2, ..limits() }).await;
     let (first, second) = (door.connect().await, door.connect().await);

@@ -109,6 +109,51 @@ async fn after_a_write_without_an_answer_the_store_is_asked() {
 }
 
 #[tokio::test]
+async fn a_write_without_an_answer_that_lands_late_is_hidden_by_no_copy() {
+    let f = Fixture::new().await;
+    f.put("a", b"old").await;
+    f.store.delay_puts.store(true, Ordering::SeqCst);
+    assert!(matches!(f.put_with("a", body(b"late")).await, Err(ObjectError::Store { .. })));
+    f.store.delay_puts.store(false, Ordering::SeqCst);
+    assert_eq!(f.get("a").await.unwrap(), b"old");
+    assert_eq!((f.served().last(), f.memory.usage().objects), (Some(&Served::Past), 0), "it is not kept");
+    f.store.land();
+    assert_eq!(f.get("a").await.unwrap(), b"late");
+
+    // A later write that succeeds ends the doubt, and so does time.
+    f.put("a", b"new").await;
+    f.memory.set_cache_budget(ByteSize::ZERO);
+    f.memory.set_cache_budget(ByteSize::mib(4));
+    assert_eq!(f.get("a").await.unwrap(), b"new");
+    assert_eq!(f.served().last(), Some(&Served::Miss));
+    f.store.lose_puts.store(true, Ordering::SeqCst);
+    assert!(f.put_with("a", body(b"newer")).await.is_err());
+    f.clock.advance(Duration::from_secs(3600));
+    assert_eq!(f.get("a").await.unwrap(), b"newer");
+    assert_eq!(f.get("a").await.unwrap(), b"newer");
+    assert_eq!(f.served().last(), Some(&Served::Hit));
+}
+
+#[tokio::test]
+async fn a_write_that_the_store_refused_leaves_no_doubt() {
+    let f = Fixture::new().await;
+    let missing = BucketName::new("missing").unwrap();
+    f.memory.create_bucket(&f.who, &missing).await.unwrap();
+    f.memory.put(&f.who, &missing, &key("a"), body(b"old")).await.unwrap();
+    f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default()).await.unwrap();
+    crate::store::Store::delete_bucket(&*f.store, &f.who.namespace, &missing).await.unwrap();
+    let refused = f.memory.put(&f.who, &missing, &key("a"), body(b"new")).await;
+    assert!(matches!(refused, Err(ObjectError::NoSuchBucket(_))));
+    f.memory.create_bucket(&f.who, &missing).await.unwrap();
+    let got = f.memory.get(&f.who, &missing, &key("a"), GetRequest::default()).await;
+    assert!(matches!(got, Err(ObjectError::NoSuchKey(_))));
+    assert!(!f.memory.0.doubts.lock().hold(
+        &crate::ObjectId { namespace: f.who.namespace.clone(), bucket: missing, key: key("a") },
+        nigh_terms::Clock::monotonic(&*f.clock)
+    ));
+}
+
+#[tokio::test]
 async fn a_client_that_hangs_up_during_its_commit_leaves_a_whole_write() {
     let f = Fixture::new().await;
     let gate = f.store.close(Point::PutAsked);

@@ -68,7 +68,9 @@ async fn an_upload_survives_a_restart_and_becomes_one_object() {
         },
     );
     assert_eq!(whole.await.unwrap().checksum, done.checksum);
-    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::NoSuchUpload(_))));
+    assert_eq!(f.complete(&upload, request.clone()).await.unwrap(), done);
+    let fewer = CompleteRequest { parts: request.parts[..2].to_vec(), ..CompleteRequest::default() };
+    assert!(matches!(f.complete(&upload, fewer).await, Err(ObjectError::NoSuchUpload(_))));
     assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), []);
     let uploads = f.folder.path().join("uploads");
     assert_eq!(std::fs::read_dir(uploads).unwrap().count(), 0);
@@ -145,4 +147,50 @@ async fn an_aborted_upload_is_gone_and_a_bucket_takes_its_uploads_along() {
     f.memory.delete_bucket(&f.who, &f.bucket).await.unwrap();
     f.memory.create_bucket(&f.who, &f.bucket).await.unwrap();
     assert!(matches!(f.part(&upload, 1, b"part").await, Err(ObjectError::NoSuchUpload(_))));
+}
+
+#[tokio::test]
+async fn a_completion_asked_for_again_gives_the_same_answer_and_changes_nothing() {
+    let f = Fixture::new().await;
+    let upload = f.begin_upload(MultipartRequest::default()).await;
+    let request =
+        CompleteRequest { parts: vec![f.part(&upload, 1, b"part").await.unwrap()], ..CompleteRequest::default() };
+    // One comes while the first lasts, one after it, one after a newer write.
+    let gate = f.store.close(Point::PutAsked);
+    let (first, second, ()) =
+        futures::join!(f.complete(&upload, request.clone()), f.complete(&upload, request.clone()), async {
+            gate.arrival().await;
+            f.store.open(Point::PutAsked);
+            gate.let_one_on();
+        });
+    let first = first.unwrap();
+    assert_eq!(second.unwrap(), first);
+    assert_eq!(f.complete(&upload, request.clone()).await.unwrap(), first);
+    f.put("big", b"newer").await;
+    assert_eq!(f.complete(&upload, request.clone()).await.unwrap(), first);
+    assert_eq!(f.get("big").await.unwrap(), b"newer");
+    f.delete("big").await;
+    f.memory.delete_bucket(&f.who, &f.bucket).await.unwrap();
+    assert!(matches!(f.complete(&upload, request).await, Err(ObjectError::NoSuchUpload(_))));
+}
+
+#[tokio::test]
+async fn an_upload_that_nobody_completes_is_abandoned_after_a_week() {
+    let f = Fixture::new().await;
+    let day = Duration::from_secs(24 * 3600);
+    let begun = || f.memory.list_uploads(&f.who, &f.bucket, "");
+    let old = f.begin_upload(MultipartRequest::default()).await;
+    f.part(&old, 1, b"part").await.unwrap();
+    f.clock.advance(6 * day);
+    let young = f.begin_upload(MultipartRequest::default()).await;
+    assert_eq!(begun().await.unwrap().len(), 2);
+    f.clock.advance(day + Duration::from_secs(1));
+    f.begin_upload(MultipartRequest::default()).await;
+    assert_eq!(begun().await.unwrap().len(), 2, "beginning another drops the old one");
+    assert!(matches!(f.part(&old, 2, b"part").await, Err(ObjectError::NoSuchUpload(_))));
+    f.part(&young, 1, b"part").await.unwrap();
+    f.clock.advance(8 * day);
+    let f = f.restarted().await;
+    assert_eq!(f.memory.list_uploads(&f.who, &f.bucket, "").await.unwrap(), [], "and so does a start");
+    assert_eq!(std::fs::read_dir(f.folder.path().join("uploads")).unwrap().count(), 0);
 }

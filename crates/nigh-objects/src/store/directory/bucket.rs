@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nigh_terms::{BucketName, ObjectKey, Timestamp};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::commit::{CommitError, Staged, Staging};
 use super::key_index::{KeyIndex, Shown};
 use super::key_path::{FOLDER_MARK, to_key, to_path};
+use super::landing::Landing;
 use super::object_file::encode_tail;
 use super::reader::{OpenObject, Want};
 use super::{io_error, store_error};
@@ -29,6 +31,8 @@ const FORMAT: u32 = 1;
 const FOLDERS_MAX: usize = 16;
 /// How often a listing scans again because the index was dropped under it, before it gives up.
 const SCANS_MAX: usize = 3;
+/// How long the deletion of a bucket waits for commits and deletes under way in it, which it holds up meanwhile.
+const RETIRE_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, Deserialize)]
 struct Description {
@@ -43,10 +47,13 @@ pub(super) struct Bucket {
     objects: PathBuf,
     /// `objects`, open for syncing.
     handle: File,
-    /// False once the bucket is deleted. Held for reading by whoever adds or removes a file.
+    /// False once the bucket is deleted. Held for reading by whoever adds or removes a file, while it does that; not
+    /// while bytes are copied, which may take as long as a client likes its objects large.
     alive: RwLock<bool>,
     /// Held by whoever makes or removes a folder of a long key.
     folders: Mutex<()>,
+    /// The keys whose change can be seen, and may not be on the disk yet.
+    landing: Landing,
     index: Mutex<KeyIndex>,
     /// Held by the one scan.
     scan: Mutex<()>,
@@ -89,6 +96,7 @@ impl Bucket {
             handle,
             alive: RwLock::new(true),
             folders: Mutex::new(()),
+            landing: Landing::default(),
             index: Mutex::default(),
             scan: Mutex::new(()),
         }))
@@ -99,9 +107,11 @@ impl Bucket {
         &self.info
     }
 
-    /// Moves the bucket to `away` if it has no objects. Nobody can add one meanwhile or afterwards.
+    /// Moves the bucket to `away` if it has no objects. Nobody can add one meanwhile or afterwards. `SlowDown` if
+    /// somebody is adding or removing one for long.
     pub(super) fn retire(&self, away: &Path) -> Result<(), ObjectError> {
-        let mut alive = self.alive.write();
+        let alive = self.alive.try_write_for(RETIRE_WAIT);
+        let mut alive = alive.ok_or(ObjectError::SlowDown("writes to the bucket are under way"))?;
         if !*alive {
             return Err(ObjectError::NoSuchBucket(self.info.name.clone()));
         }
@@ -121,7 +131,7 @@ impl Bucket {
         payload: &Payload,
         meta: &ObjectMeta,
     ) -> Result<(), ObjectError> {
-        let _alive = self.stay_alive()?;
+        drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let lengths = match payload {
             Payload::Files(files) if files.len() != 1 => meta.parts.as_slice(),
@@ -135,21 +145,29 @@ impl Bucket {
             let reason = format!("the payload has {length} bytes, the metadata speaks of {}", meta.size);
             return Err(store_error("put", &target, &reason));
         }
+        staging.admit(match payload {
+            Payload::Segment(_) => length,
+            // The first file is there already.
+            Payload::Files(_) => lengths.iter().skip(1).sum(),
+        })?;
         let staged = staging
             .stage(payload, lengths, |crc| encode_tail(key, meta, crc).map_err(io::Error::other))
             .map_err(io_error("put", &target))?;
+        let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, meta)
     }
 
     /// Replaces an object's tags; its bytes are copied, in the kernel, since one rename must commit both.
     pub(super) fn put_tags(&self, staging: &Staging, key: &ObjectKey, tags: &Tags) -> Result<(), ObjectError> {
-        let _alive = self.stay_alive()?;
+        drop(self.stay_alive()?);
         let target = self.objects.join(to_path(key));
         let object = self.open_object(key, Want::Metadata)?;
+        staging.admit(object.meta.size)?;
         let meta = ObjectMeta { tags: tags.clone(), ..object.meta.clone() };
         let tail =
             encode_tail(key, &meta, object.payload_crc()).map_err(|error| store_error("put tags", &target, &error))?;
         let staged = staging.stage_copy(object.file(), meta.size, &tail).map_err(io_error("put tags", &target))?;
+        let _alive = self.stay_alive()?;
         self.commit(staging, staged, key, &target, &meta)
     }
 
@@ -171,9 +189,9 @@ impl Bucket {
             Some(parent) if parent != self.objects => {
                 let _folders = self.folders.lock();
                 let parent = self.make_folders(parent).map_err(io_error("put", parent))?;
-                staging.commit(staged, target, &parent)
+                staging.commit(staged, target, &parent, || self.landing.begin(key))
             }
-            _ => staging.commit(staged, target, &self.handle),
+            _ => staging.commit(staged, target, &self.handle, || self.landing.begin(key)),
         };
         match done {
             Ok(()) => {
@@ -205,9 +223,12 @@ impl Bucket {
         Ok(handle)
     }
 
-    /// Opens an object's file; `NoSuchKey` if it is not there.
+    /// Opens an object's file; `NoSuchKey` if it is not there. What it finds, the disk has: a change of the key that
+    /// it may have seen is waited for.
     pub(super) fn open_object(&self, key: &ObjectKey, want: Want) -> Result<OpenObject, ObjectError> {
-        OpenObject::open(self.objects.join(to_path(key)), key, want)?.ok_or_else(|| ObjectError::NoSuchKey(key.clone()))
+        let found = OpenObject::open(self.objects.join(to_path(key)), key, want);
+        self.landing.wait(key);
+        found?.ok_or_else(|| ObjectError::NoSuchKey(key.clone()))
     }
 
     /// Removes an object; nothing happens if it is not there.
@@ -217,6 +238,7 @@ impl Bucket {
         let failed = io_error("delete", &target);
         let deep = target.parent().filter(|parent| *parent != self.objects);
         let _folders = deep.map(|_| self.folders.lock());
+        let landing = self.landing.begin(key);
         match fs::remove_file(&target) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -230,6 +252,7 @@ impl Bucket {
             self.index.lock().forget();
             return Err(failed(error));
         }
+        drop(landing);
         self.index.lock().deleted(key);
         if let Some(parent) = deep {
             // Folders that have become empty go; one that has not refuses, which ends the walk.

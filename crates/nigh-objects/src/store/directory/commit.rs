@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::object_file::crc64;
+use crate::ObjectError;
+use crate::free_space::FreeSpace;
 use crate::store::Payload;
 
 /// The steps of a commit, each named when it is done.
@@ -33,6 +35,7 @@ pub(super) type StepHook = dyn Fn(Step, &Path) -> io::Result<()> + Send + Sync;
 pub(super) struct Staging {
     folder: PathBuf,
     next: AtomicU64,
+    space: FreeSpace,
     hook: Option<Box<StepHook>>,
 }
 
@@ -58,12 +61,18 @@ impl Staging {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => fs::create_dir(&folder)?,
         }
-        Ok(Self { folder, next: AtomicU64::new(0), hook })
+        let space = FreeSpace::of(folder.as_path());
+        Ok(Self { folder, next: AtomicU64::new(0), space, hook })
     }
 
     /// A name in the staging area that nothing has.
     pub(super) fn fresh(&self) -> PathBuf {
         self.folder.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+
+    /// `SlowDown` if the file system would be too full after another `bytes`.
+    pub(super) fn admit(&self, bytes: u64) -> Result<(), ObjectError> {
+        self.space.admit(bytes)
     }
 
     fn done(&self, step: Step, path: &Path) -> io::Result<()> {
@@ -145,14 +154,23 @@ impl Staging {
     }
 
     /// Syncs `staged` and gives it the name `target`, whose folder is `parent`. When it returns the disk has it.
-    pub(super) fn commit(&self, mut staged: Staged, target: &Path, parent: &File) -> Result<(), CommitError> {
-        let before = || -> io::Result<()> {
+    /// What `landing` gives is held from before the object can be seen until the disk has it.
+    pub(super) fn commit<L>(
+        &self,
+        mut staged: Staged,
+        target: &Path,
+        parent: &File,
+        landing: impl FnOnce() -> L,
+    ) -> Result<(), CommitError> {
+        let before = || -> io::Result<L> {
             self.done(Step::Written, &staged.path)?;
             staged.file.sync_data()?;
             self.done(Step::Synced, &staged.path)?;
-            fs::rename(&staged.path, target)
+            let landing = landing();
+            fs::rename(&staged.path, target)?;
+            Ok(landing)
         };
-        before().map_err(CommitError::NotDone)?;
+        let _landing = before().map_err(CommitError::NotDone)?;
         staged.committed = true;
         let after = || -> io::Result<()> {
             self.done(Step::Renamed, target)?;

@@ -115,7 +115,7 @@ impl RemoteStore {
 
     async fn put_parts(&self, object: &ObjectId, parts: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
         let target = self.target(object)?;
-        let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads="));
+        let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads=")).repeatable();
         begin.headers = to_headers(&object.key, meta)?;
         let answer = self.send_for(object, &begin).await?;
         let begun = answer.read().await.map_err(|error| error.into_object_error(begin.operation))?;
@@ -123,7 +123,7 @@ impl RemoteStore {
         let upload = encode_query(&upload);
         let done = self.upload_parts(object, &target, &upload, parts).await;
         if done.is_err() {
-            let abort = Call::new("abort upload", Method::DELETE, format!("{target}?uploadId={upload}"));
+            let abort = Call::new("abort upload", Method::DELETE, format!("{target}?uploadId={upload}")).repeatable();
             if let Err(error) = self.wire.send(&abort).await {
                 tracing::warn!(%object, ?error, "an upload to the store could not be aborted; it keeps its parts");
             }
@@ -143,7 +143,7 @@ impl RemoteStore {
                 let number = index + 1;
                 let call =
                     Call::new("upload part", Method::PUT, format!("{target}?partNumber={number}&uploadId={upload}"));
-                let answer = self.send_for(object, &call.body(vec![part])).await?;
+                let answer = self.send_for(object, &call.body(vec![part]).repeatable()).await?;
                 let etag = answer.headers.get(http::header::ETAG).and_then(|etag| etag.to_str().ok());
                 etag.map(str::to_owned).ok_or_else(|| store_error("upload part", "the answer has no ETag"))
             })

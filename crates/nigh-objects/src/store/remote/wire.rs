@@ -1,9 +1,10 @@
 //! Signed requests to an S3 endpoint: how many at once, how long, how often again.
 //!
 //! Keys go onto the wire as they are, percent-encoded once: `a//b`, `/a`, `a/../b` and `a/` are four keys, and no
-//! step on the way (as a URL library would) may fold them. Every request here may be sent twice without harm, so
-//! one that fails on the way, or that the store asks to repeat, is repeated a few times. A body that breaks off is
-//! not resumed: the rest could be another version's.
+//! step on the way (as a URL library would) may fold them. A request that was not sent, or that the store asks to
+//! repeat, is repeated a few times. One that was sent and got no answer is repeated only if it changes no object: a
+//! write may still be carried out, and each further one could be, over a newer write that was acknowledged
+//! meanwhile. A body that breaks off is not resumed: the rest could be another version's.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -66,11 +67,20 @@ pub(super) struct Call {
     pub(super) target: String,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Vec<Bytes>,
+    /// True if it may be carried out twice, or late: it changes no object.
+    repeatable: bool,
 }
 
 impl Call {
-    pub(super) const fn new(operation: &'static str, method: Method, target: String) -> Self {
-        Self { operation, method, target, headers: Vec::new(), body: Vec::new() }
+    pub(super) fn new(operation: &'static str, method: Method, target: String) -> Self {
+        let repeatable = method == Method::GET || method == Method::HEAD;
+        Self { operation, method, target, headers: Vec::new(), body: Vec::new(), repeatable }
+    }
+
+    /// Says of a request that writes something: it is no object.
+    pub(super) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
     }
 
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
@@ -99,18 +109,32 @@ pub(super) struct Answer {
 pub(super) enum WireError {
     /// The store said no.
     Refused { status: StatusCode, code: String, message: String },
-    /// Nothing came, or nothing that could be read.
+    /// It was not sent.
+    NotSent(String),
+    /// Nothing came, or nothing that could be read. It may have been carried out, or yet be.
     Failed(String),
 }
 
 impl WireError {
-    fn may_pass(&self) -> bool {
+    /// True if it did not happen, and may when asked again.
+    fn is_for_now(&self) -> bool {
         match self {
             Self::Refused { status, code, .. } => {
-                status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED
-                    || *status == StatusCode::TOO_MANY_REQUESTS
+                matches!(*status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
                     || matches!(code.as_str(), "RequestTimeout" | "OperationAborted" | "SlowDown")
             }
+            Self::NotSent(_) => true,
+            Self::Failed(_) => false,
+        }
+    }
+
+    /// True if it may have happened, and nobody knows: no answer, or a proxy's or server's breakdown.
+    fn is_in_doubt(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => {
+                status.is_server_error() && *status != StatusCode::NOT_IMPLEMENTED && !self.is_for_now()
+            }
+            Self::NotSent(_) => false,
             Self::Failed(_) => true,
         }
     }
@@ -131,7 +155,7 @@ impl WireError {
                 };
                 ObjectError::Store { store: "s3", operation, reason: format!("{status} {code} {message}{hint}") }
             }
-            Self::Failed(reason) => ObjectError::Store { store: "s3", operation, reason },
+            Self::NotSent(reason) | Self::Failed(reason) => ObjectError::Store { store: "s3", operation, reason },
         }
     }
 }
@@ -177,12 +201,12 @@ impl Wire {
         Ok(Self { client, signer, endpoint, timeout: config.timeout, requests })
     }
 
-    /// Sends `call`, a few times if need be, and returns its successful answer.
+    /// Sends `call`, a few times if need be and nothing can come of it, and returns its successful answer.
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, WireError> {
         let mut backoff = BACKOFF;
         for attempt in 1.. {
             match self.send_once(call).await {
-                Err(error) if attempt < ATTEMPTS && error.may_pass() => {
+                Err(error) if attempt < ATTEMPTS && (error.is_for_now() || call.repeatable && error.is_in_doubt()) => {
                     tracing::debug!(operation = call.operation, attempt, ?error, "the store is asked again");
                     tokio::time::sleep(backoff).await;
                     backoff *= 2;
@@ -194,19 +218,20 @@ impl Wire {
     }
 
     async fn send_once(&self, call: &Call) -> Result<Answer, WireError> {
-        let failed = |what: &str, error: &dyn std::error::Error| WireError::Failed(format!("{what}: {}", chain(error)));
+        let not_sent =
+            |what: &str, error: &dyn std::error::Error| WireError::NotSent(format!("{what}: {}", chain(error)));
         let permit = Arc::clone(&self.requests)
             .acquire_owned()
             .await
-            .map_err(|error| failed("the limit of requests", &error))?;
+            .map_err(|error| not_sent("the limit of requests", &error))?;
         let request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{}{}", self.endpoint, call.target))
             .body(())
-            .map_err(|error| failed("the request", &error))?;
+            .map_err(|error| not_sent("the request", &error))?;
         let (mut head, ()) = request.into_parts();
         head.headers.extend(call.headers.iter().cloned());
-        self.signer.sign(&mut head, None).await.map_err(|error| failed("signing", &error))?;
+        self.signer.sign(&mut head, None).await.map_err(|error| not_sent("signing", &error))?;
         let body = Pieces::new(call.body.clone());
         let length = body.length;
         if matches!(call.method, Method::PUT | Method::POST) {
@@ -217,7 +242,10 @@ impl Wire {
         let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
             .await
             .map_err(|_| WireError::Failed(format!("no answer within {} s", patience.as_secs())))?
-            .map_err(|error| failed("the connection", &error))?;
+            .map_err(|error| match error.is_connect() {
+                true => not_sent("the connection", &error),
+                false => WireError::Failed(format!("the connection: {}", chain(&error))),
+            })?;
         let (head, body) = answer.into_parts();
         let answer = Answer {
             status: head.status,
@@ -324,5 +352,84 @@ impl Body for Pieces {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use nigh_terms::{AccessKeyId, Namespace, SecretKey};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const NO_ANSWER: &str = "";
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const BROKEN: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const DONE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    fn wire(endpoint: &str) -> Wire {
+        let (namespace, id, secret) = (Namespace::new("n").unwrap(), AccessKeyId::new("key"), SecretKey::new("secret"));
+        Wire::new(&RemoteConfig::of_one_namespace(namespace, endpoint, "us-east-1", id, secret)).unwrap()
+    }
+
+    /// A server that takes whole requests with a body of one byte or none, and gives `answers` in turn, then `DONE`.
+    async fn serve(answers: &'static [&'static str]) -> (Wire, Arc<AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let wire = wire(&format!("http://{}", listener.local_addr().unwrap()));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                let is_whole = |request: &[u8]| {
+                    let end = request.windows(4).position(|end| end == b"\r\n\r\n");
+                    end.is_some_and(|end| request.starts_with(b"GET") || request.len() > end + 4)
+                };
+                while !is_whole(&request) {
+                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+                }
+                let answer = answers.get(counted.fetch_add(1, Ordering::SeqCst)).unwrap_or(&DONE);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (wire, requests)
+    }
+
+    fn write(method: Method) -> Call {
+        Call::new("write", method, "/bucket/key".to_owned()).body(vec![Bytes::from_static(b"x")])
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_sent_and_got_no_answer_is_not_sent_again() {
+        let cases: [&'static [&'static str]; 3] = [&[NO_ANSWER], &[BROKEN], &[BUSY, NO_ANSWER]];
+        for answers in cases {
+            for method in [Method::PUT, Method::POST, Method::DELETE] {
+                let (wire, requests) = serve(answers).await;
+                assert!(wire.send(&write(method)).await.err().unwrap().is_in_doubt());
+                assert_eq!(requests.load(Ordering::SeqCst), answers.len());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_no_object_is_sent_again_and_so_is_a_write_that_the_store_was_too_busy_for() {
+        let (wire, requests) = serve(&[NO_ANSWER, BROKEN, BUSY]).await;
+        wire.send(&Call::new("read", Method::GET, "/bucket/key".to_owned())).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 4);
+        let (wire, requests) = serve(&[NO_ANSWER]).await;
+        wire.send(&write(Method::PUT).repeatable()).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+        let (wire, requests) = serve(&[BUSY, BUSY]).await;
+        wire.send(&write(Method::PUT)).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_could_not_be_sent_is_in_no_doubt() {
+        let error = wire("http://127.0.0.1:1").send(&write(Method::PUT)).await.err().unwrap();
+        assert!(matches!(&error, WireError::NotSent(_)), "{error:?}");
     }
 }

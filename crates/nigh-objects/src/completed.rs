@@ -1,0 +1,121 @@
+//! The answers of uploads completed lately: who did not get one asks again and is given the same.
+//!
+//! They are kept in memory and limited in number; an older one, or one before a restart, is forgotten, and the
+//! upload is one that does not exist.
+
+use std::collections::VecDeque;
+
+use nigh_terms::{BucketName, Namespace};
+use sha2::{Digest, Sha256};
+
+use crate::{CompletedPart, ObjectId, PutDone, UploadId};
+
+/// Answers kept; the oldest goes first.
+const COMPLETED_MAX: usize = 1000;
+
+/// What a list of parts comes to: the list itself may have 10,000.
+type Print = [u8; 32];
+
+#[derive(Debug)]
+struct Answer {
+    upload: UploadId,
+    object: ObjectId,
+    parts: Print,
+    done: PutDone,
+}
+
+/// The answers kept.
+#[derive(Debug, Default)]
+pub(crate) struct Completed(VecDeque<Answer>);
+
+fn print_of(parts: &[CompletedPart]) -> Print {
+    let mut digest = Sha256::new();
+    for CompletedPart { number, etag, checksum } in parts {
+        let checksum = checksum.as_ref().map(|checksum| (checksum.algorithm, checksum.value.as_str()));
+        // Debug quotes the texts, so that no two lists read the same.
+        digest.update(format!("{number} {:?} {checksum:?};", etag.0));
+    }
+    digest.finalize().into()
+}
+
+impl Completed {
+    /// Keeps the answer to an upload's completion.
+    pub(crate) fn keep(&mut self, upload: &UploadId, object: &ObjectId, parts: &[CompletedPart], done: &PutDone) {
+        if self.0.len() >= COMPLETED_MAX {
+            self.0.pop_front();
+        }
+        let parts = print_of(parts);
+        self.0.push_back(Answer { upload: upload.clone(), object: object.clone(), parts, done: done.clone() });
+    }
+
+    /// The answer that `upload` was given, if it was completed as `object` with the same `parts`.
+    pub(crate) fn find(&self, upload: &UploadId, object: &ObjectId, parts: &[CompletedPart]) -> Option<PutDone> {
+        let answer = self.0.iter().find(|answer| answer.upload == *upload && answer.object == *object)?;
+        (answer.parts == print_of(parts)).then(|| answer.done.clone())
+    }
+
+    /// The bucket is gone, and its objects with it.
+    pub(crate) fn forget(&mut self, namespace: &Namespace, bucket: &BucketName) {
+        self.0.retain(|answer| answer.object.namespace != *namespace || answer.object.bucket != *bucket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{ObjectKey, Timestamp, Token, Version};
+
+    use super::*;
+    use crate::ETag;
+
+    fn object(key: &str) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(key).unwrap(),
+        }
+    }
+
+    fn done() -> PutDone {
+        PutDone {
+            etag: ETag("e".to_owned()),
+            size: 1,
+            modified: Timestamp(0),
+            checksum: None,
+            version: Version::OUTSIDE,
+            token: Token::empty(),
+        }
+    }
+
+    fn part(number: u32, etag: &str) -> CompletedPart {
+        CompletedPart { number, etag: ETag(etag.to_owned()), checksum: None }
+    }
+
+    #[test]
+    fn an_answer_is_given_again_for_the_same_upload_object_and_parts_only() {
+        let (mut completed, upload) = (Completed::default(), UploadId("u".to_owned()));
+        let parts = [part(1, "a"), part(2, "b")];
+        completed.keep(&upload, &object("k"), &parts, &done());
+        assert_eq!(completed.find(&upload, &object("k"), &parts), Some(done()));
+        assert_eq!(completed.find(&upload, &object("k"), &parts[..1]), None);
+        assert_eq!(completed.find(&upload, &object("k"), &[part(1, "a"), part(2, "c")]), None);
+        assert_eq!(completed.find(&upload, &object("other"), &parts), None);
+        assert_eq!(completed.find(&UploadId("v".to_owned()), &object("k"), &parts), None);
+        let of = object("k");
+        completed.forget(&of.namespace, &BucketName::new("other").unwrap());
+        assert!(completed.find(&upload, &of, &parts).is_some());
+        completed.forget(&of.namespace, &of.bucket);
+        assert!(completed.find(&upload, &of, &parts).is_none());
+    }
+
+    #[test]
+    fn the_number_of_answers_kept_is_limited() {
+        let mut completed = Completed::default();
+        let upload = |n: usize| UploadId(n.to_string());
+        for n in 0..=COMPLETED_MAX {
+            completed.keep(&upload(n), &object("k"), &[], &done());
+        }
+        assert_eq!(completed.0.len(), COMPLETED_MAX);
+        assert!(completed.find(&upload(0), &object("k"), &[]).is_none());
+        assert!(completed.find(&upload(COMPLETED_MAX), &object("k"), &[]).is_some());
+    }
+}

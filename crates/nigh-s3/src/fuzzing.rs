@@ -1,0 +1,59 @@
+//! What the fuzz targets reach: this crate's parsers of untrusted bytes, which are for nobody else.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use nigh_objects::RangeSpec;
+use nigh_terms::Timestamp;
+
+use crate::chunk_frames::ChunkFrames;
+use crate::{checksum_headers, conditions, http_date, payload, query, screen};
+
+/// What is passed on of an aws-chunked body that came in `pieces`. None if it is refused.
+pub fn reframe<'p>(signed: bool, pieces: impl Iterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
+    let mut frames = ChunkFrames::new(signed);
+    let mut passed = Vec::new();
+    for piece in pieces {
+        frames.push(Bytes::copy_from_slice(piece)).ok()?;
+        while let Some(bytes) = frames.pop() {
+            passed.extend_from_slice(&bytes);
+        }
+    }
+    Some(passed)
+}
+
+/// Whether the screen lets a request pass.
+#[must_use]
+pub fn passes_screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+    screen::screen(method, uri, headers).is_ok()
+}
+
+/// The names and values of a query, those that are no UTF-8 left out.
+#[must_use]
+pub fn query_pairs(text: &str) -> Vec<(String, String)> {
+    query::pairs(text).filter_map(|(name, value)| Some((name.into_owned(), value.decode()?.into_owned()))).collect()
+}
+
+/// Whether the conditions and digests in `headers` can be read.
+#[must_use]
+pub fn reads_headers(headers: &HeaderMap) -> bool {
+    let claims = checksum_headers::claim(headers, None).is_ok() && payload::content_md5(headers).is_ok();
+    conditions::of_read(headers).is_ok() && claims
+}
+
+/// A `Range` header.
+#[must_use]
+pub fn range(text: &str) -> Option<RangeSpec> {
+    conditions::range(text)
+}
+
+/// A date of HTTP.
+#[must_use]
+pub fn http_date(text: &str) -> Option<Timestamp> {
+    http_date::parse(text)
+}
+
+/// The same in the form that is sent.
+#[must_use]
+pub fn http_date_text(when: Timestamp) -> String {
+    String::from_utf8_lossy(http_date::header(when).as_bytes()).into_owned()
+}
