@@ -18,5 +18,8 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 NIGH_TEST_S3_ENDPOINT=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["s3"])' "$state/endpoints.json")
-export NIGH_TEST_S3_ENDPOINT AWS_SHARED_CREDENTIALS_FILE="$state/credentials" AWS_PROFILE=default AWS_DEFAULT_REGION=us-east-1
+key() { sed -n "s/^$1 = //p" "$state/credentials"; }
+AWS_ACCESS_KEY_ID=$(key aws_access_key_id)
+AWS_SECRET_ACCESS_KEY=$(key aws_secret_access_key)
+export NIGH_TEST_S3_ENDPOINT AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_DEFAULT_REGION=us-east-1
 "$python" -m unittest discover -s functions/tests -t functions
