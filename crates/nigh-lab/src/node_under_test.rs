@@ -1,6 +1,8 @@
 //! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
 
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,7 +45,11 @@ impl NodeUnderTest {
             }
         }
         let config = folder.join("nigh.toml");
-        std::fs::write(&config, all.to_string()).map_err(|error| LabError::file(&config, &error))?;
+        // It may hold a store's secret; a node refuses a file that others can read.
+        let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&config);
+        private
+            .and_then(|mut file| file.write_all(all.to_string().as_bytes()))
+            .map_err(|error| LabError::file(&config, &error))?;
         let log_path = folder.join("nigh.log");
         let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
         let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;
