@@ -69,11 +69,14 @@ impl ProcessEngine {
         };
         let instance = settings.instance.clone();
         let cgroups = blocking(move || CgroupHost::detect(&instance)).await?;
-        let (walls, refused) = probe(&init, settings.uids.start).await;
+        let (walls, mut refused) = probe(&init, settings.uids.start).await;
+        if let Some(Walls::User { .. }) = walls {
+            refused.push("own user alone: any sandbox could ask for another's input on the shared network".to_owned());
+        }
         let walls = match walls {
-            Some(walls) => walls,
+            Some(walls) if walls.has_namespaces() || settings.trust_functions => walls,
             None if settings.trust_functions => Walls::None,
-            None => return Err(SandboxError::Unsupported(untrusted(&settings, &refused))),
+            _ => return Err(SandboxError::Unsupported(untrusted(&settings, &refused))),
         };
         let isolation = Isolation { walls, refused, controls: cgroups.controls() };
         let maker = Arc::new(Maker::new(init, walls, settings.uids, cgroups, settings.blanks));
@@ -121,12 +124,9 @@ impl SandboxEngine for ProcessEngine {
 /// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.
 async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
     let root = rustix::process::geteuid().is_root();
+    // For root a user namespace alone is no wall: inside, its user would still be the host's root.
     let candidates: &[(&str, Walls)] = if root {
-        &[
-            ("own user and namespaces", Walls::UserAndNamespaces { uid }),
-            ("user namespace", Walls::Namespaces),
-            ("own user", Walls::User { uid }),
-        ]
+        &[("own user and namespaces", Walls::UserAndNamespaces { uid }), ("own user", Walls::User { uid })]
     } else {
         &[("user namespace", Walls::Namespaces)]
     };
