@@ -3,6 +3,7 @@
 //! Nothing here does I/O or decides anything; every other crate speaks these words.
 
 mod access_key;
+mod cache_ways;
 mod clock;
 mod id;
 mod name;
@@ -11,6 +12,7 @@ mod size;
 mod version;
 
 pub use access_key::{AccessKeyId, SecretKey};
+pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
 pub use id::{Epoch, Incarnation, InvocationId, NodeId, SandboxId, Sequence, ShardId};
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 8] = [
+const FLOORS: [(&str, u8); 10] = [
     ("nigh-terms", 0),
     ("nigh-engine", 1),
     ("nigh-objects", 1),
+    ("nigh-llc", 1),
+    ("nigh-sim", 1),
     ("nigh-s3", 2),
     ("nigh-faas", 2),
     ("nigh-node", 3),

@@ -1,0 +1,7 @@
+//! Ways of the last-level cache for every invocation: how many one needs (profiles, models), which classes of service
+//! there are (layout), which one an invocation gets (placement), what a latency-critical service needs (tail guard),
+//! and the driver of the kernel's interface (resctrl).
+//!
+//! Everything that decides is pure; only [`resctrl`] touches the machine.
+
+pub mod resctrl;

@@ -1,0 +1,3 @@
+//! Models of machines we lack. Pure: no I/O, no clock, no thread; randomness comes in as a seed.
+
+pub mod llc;
