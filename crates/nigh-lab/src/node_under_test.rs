@@ -99,7 +99,7 @@ impl NodeUnderTest {
     /// # Errors
     /// If its endpoint is no address.
     pub fn s3(&self) -> Result<SocketAddr, LabError> {
-        address(&self.endpoints.s3)
+        socket_address(&self.endpoints.s3)
     }
 
     /// Where the Lambda door listens.
@@ -107,7 +107,7 @@ impl NodeUnderTest {
     /// # Errors
     /// If its endpoint is no address.
     pub fn lambda(&self) -> Result<SocketAddr, LabError> {
-        address(&self.endpoints.lambda)
+        socket_address(&self.endpoints.lambda)
     }
 
     /// Signs for one of its doors: `s3` or `lambda`.
@@ -118,7 +118,8 @@ impl NodeUnderTest {
     }
 }
 
-fn address(endpoint: &str) -> Result<SocketAddr, LabError> {
+/// The address in `http://address`.
+pub(crate) fn socket_address(endpoint: &str) -> Result<SocketAddr, LabError> {
     let text = endpoint.strip_prefix("http://").unwrap_or(endpoint);
     text.parse().map_err(|error| LabError::Node(format!("{endpoint}: {error}")))
 }

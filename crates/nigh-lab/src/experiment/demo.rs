@@ -26,7 +26,7 @@ use super::sample_function::SampleFunction;
 use crate::LabError;
 use crate::http_load::Connection;
 use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python};
+use crate::node_under_test::{NodeUnderTest, python, socket_address};
 use crate::peer::PeerError;
 use crate::peer::bare_runtime::BareRuntime;
 use crate::peer::swift::Swift;
@@ -71,6 +71,24 @@ struct Store {
     swift: Option<Swift>,
 }
 
+/// An S3 door that inputs are put through.
+struct Door {
+    signer: Signer,
+    address: SocketAddr,
+}
+
+impl Store {
+    /// Where inputs come in: Swift's own door, behind Nigh's back, so that Nigh's first read of each is a miss; the
+    /// directory store has none but Nigh's.
+    fn door(&self, node: &NodeUnderTest) -> Result<Door, LabError> {
+        let Some(swift) = &self.swift else {
+            return Ok(Door { signer: node.signer("s3"), address: node.s3()? });
+        };
+        let signer = Signer::new("s3", swift.region(), swift.access_key(), swift.secret_key().reveal());
+        Ok(Door { signer, address: socket_address(swift.endpoint())? })
+    }
+}
+
 impl DemoArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
@@ -87,7 +105,7 @@ impl DemoArgs {
         let node = NodeUnderTest::start(work.path(), &settings(&store, &python))?;
         progress.set_message("uploading the inputs");
         let inputs = project.join(".deps/inputs");
-        upload(&node, &functions, &inputs).await?;
+        upload(&store.door(&node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
         let mut codes = BTreeMap::new();
         let mut lambda = LambdaClient::connect(&node)?;
@@ -335,11 +353,10 @@ fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a
     }
 }
 
-/// Puts every input into the store, through Nigh: it is the same store that the direct runs read.
-async fn upload(node: &NodeUnderTest, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
-    let (signer, address) = (node.signer("s3"), node.s3()?);
-    let mut connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
-    send(&signer, &mut connection, address, &format!("/{BUCKET}"), b"").await?;
+/// Puts every input into the store that both sides read.
+async fn upload(door: &Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
+    let mut connection = Connection::open(door.address).map_err(|error| LabError::Node(error.to_string()))?;
+    put(door, &mut connection, &format!("/{BUCKET}"), b"").await?;
     let names: std::collections::BTreeSet<&String> =
         functions.iter().flat_map(|function| &function.demo.inputs).collect();
     for name in names {
@@ -348,19 +365,13 @@ async fn upload(node: &NodeUnderTest, functions: &[SampleFunction], inputs: &Pat
             missing: path.display().to_string(),
             hint: "run `make deps` in the project's folder first",
         })?;
-        send(&signer, &mut connection, address, &format!("/{BUCKET}/{name}"), &bytes).await?;
+        put(door, &mut connection, &format!("/{BUCKET}/{name}"), &bytes).await?;
     }
     Ok(())
 }
 
-async fn send(
-    signer: &Signer,
-    connection: &mut Connection,
-    address: SocketAddr,
-    path: &str,
-    body: &[u8],
-) -> Result<(), LabError> {
-    let request = signer.signed(Method::PUT, address, path, &[], body).await?;
+async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) -> Result<(), LabError> {
+    let request = door.signer.signed(Method::PUT, door.address, path, &[], body).await?;
     let sent = connection.exchange(&request);
     sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
 }
