@@ -1,6 +1,7 @@
 //! The system of record behind the object memory: one trait, one file an implementation.
 
 pub mod directory;
+pub mod overlay;
 pub mod remote;
 
 use std::path::Path;
