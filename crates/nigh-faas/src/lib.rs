@@ -23,6 +23,8 @@ pub mod keep_alive;
 pub mod lambda_door;
 mod live_sandbox;
 pub mod log_capture;
+pub mod named_objects;
+pub mod object_sizes;
 pub mod phase_accountant;
 pub mod phases;
 pub mod runtime_api;

@@ -131,6 +131,7 @@ mod tests {
             key: Some(ObjectKey::new("key").unwrap()),
             served,
             bytes: 7,
+            object_bytes: None,
             began: Monotonic(began_us * 1000),
             ended: Monotonic(ended_us * 1000),
             version: None,

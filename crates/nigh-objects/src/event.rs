@@ -36,6 +36,8 @@ pub struct ObjectEvent {
     pub served: Served,
     /// The bytes that went to or came from the caller.
     pub bytes: u64,
+    /// The whole object's size, where the call showed it.
+    pub object_bytes: Option<u64>,
     /// When the request was taken up.
     pub began: Monotonic,
     /// When its last byte was taken or given.
@@ -76,6 +78,7 @@ impl DataCall {
             key,
             served: Served::Failed,
             bytes: 0,
+            object_bytes: None,
             began,
             ended: began,
             version: None,
@@ -90,6 +93,13 @@ impl DataCall {
             event.served = served;
             event.version = version;
             event.token = token;
+        }
+    }
+
+    /// Says how large the whole object is.
+    pub const fn of_object(&mut self, bytes: u64) {
+        if let Some(event) = &mut self.event {
+            event.object_bytes = Some(bytes);
         }
     }
 

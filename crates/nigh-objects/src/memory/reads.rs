@@ -127,6 +127,7 @@ impl Inner {
         let Read { meta, range, source, served } = read;
         let (version, token) = (meta.version, meta.token.clone());
         call.succeeded(served, Some(version), token.clone());
+        call.of_object(meta.size);
         let body = match source {
             ReadSource::Segment(slice) => Body::segment(slice, call),
             ReadSource::Stream(stream) => Body::stream(stream, call),
@@ -146,6 +147,7 @@ impl Inner {
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
             call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
+            call.of_object(meta.size);
         }
         checked.map(|_| meta)
     }

@@ -233,6 +233,7 @@ impl Inner {
         ticket.end(self.copy_of(&object, &meta, content));
         self.stored(&object, version).await;
         call.succeeded(Served::Write, Some(version), meta.token.clone());
+        call.of_object(size);
         Ok(PutDone {
             etag: meta.etag.clone(),
             size,
