@@ -4,4 +4,9 @@
 //!
 //! Everything that decides is pure; only [`resctrl`] touches the machine.
 
+mod miss_curve;
 pub mod resctrl;
+mod time_curve;
+
+pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
+pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCurve, Tolerance, Work};
