@@ -4,9 +4,15 @@
 //!
 //! Everything that decides is pure; only [`resctrl`] touches the machine.
 
+mod chunk_split;
+mod clos_layout;
 mod miss_curve;
 pub mod resctrl;
+mod size_spread;
 mod time_curve;
 
+pub use chunk_split::{ChunkSplit, Demand, SplitDecision, SplitRules};
+pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, ClosKind, ClosLayout, LayoutRefusal};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
+pub use size_spread::Nesting;
 pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCurve, Tolerance, Work};

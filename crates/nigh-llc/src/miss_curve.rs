@@ -22,7 +22,9 @@ pub enum CurveError {
         points: usize,
     },
     /// A point that is no amount.
-    #[error("the point at {ways} ways is {value}: it must be a finite number, zero or more, and at most the {limit} asked")]
+    #[error(
+        "the point at {ways} ways is {value}: it must be a finite number, zero or more, and at most the {limit} asked"
+    )]
     NoAmount {
         /// Where.
         ways: Ways,
