@@ -6,6 +6,8 @@
 //! equal-age composition of [`crate::MissCurve::compose`], with overlapping masks it is DCAPS' kind of model (EuroSys
 //! 2018). The shares are a fixed point, found by a few damped rounds; accuracy is bounded by the curves, not by the rounds.
 
+use nigh_terms::Ways;
+
 use crate::clos_layout::{CLASSES_MAX, ClosLayout};
 use crate::miss_curve::{CurveError, FillTime, MissCurve, STEPS_PER_WAY, WAYS_MAX};
 use crate::time_curve::TimeCurve;
@@ -119,6 +121,16 @@ impl Regions {
         Self { classes: classes.collect(), ways: kinds.iter().map(|(_, ways)| *ways).collect() }
     }
 
+    /// One class over a whole cache.
+    pub(crate) fn whole(ways: Ways) -> Self {
+        Self { ways: vec![f32::from(ways.0)], classes: vec![(1.0 / f32::from(ways.0.max(1)), vec![0])] }
+    }
+
+    /// Ways of a class.
+    pub(crate) fn class_ways(&self, class: usize) -> f32 {
+        1.0 / self.classes[class].0
+    }
+
     /// Shares to start from: each function its part of its class's ways, by head.
     pub(crate) fn start(&self, members: &[Member<'_>]) -> Vec<f32> {
         let mut heads = [0.0_f32; CLASSES];
@@ -148,8 +160,21 @@ impl Regions {
                 *age = per_way * ages.sum::<f32>();
             }
             for (member, share) in members.iter().zip(&mut *shares) {
+                let fill = member.profile.fill(*share);
+                let held = if member.count >= 1.0 {
+                    fill * age[member.class]
+                } else {
+                    // Who is seldom there weighs little on others, but meets itself whole.
+                    let (per_way, regions) = &self.classes[member.class];
+                    let mine = fill * per_way;
+                    let held = regions.iter().map(|&region| {
+                        let others = pressure[usize::from(region)] - member.count * mine;
+                        self.ways[usize::from(region)] * mine / (others.max(0.0) + mine)
+                    });
+                    held.sum()
+                };
                 // The geometric mean of old and new: fill rates fall as shares grow, so the plain step would swing.
-                *share = (*share * member.profile.fill(*share) * age[member.class]).sqrt();
+                *share = (*share * held).sqrt();
             }
         }
     }
@@ -159,7 +184,7 @@ impl Regions {
 pub(crate) mod tests {
     use std::sync::Arc;
 
-    use nigh_terms::{WayMask, Ways};
+    use nigh_terms::WayMask;
 
     use super::*;
     use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind};
@@ -215,6 +240,24 @@ pub(crate) mod tests {
         for profile in [speech(), blur(), stream()] {
             assert!((shares(&[0x7ff, 0xf], &[(2, &profile)])[0] - 4.0).abs() < 1e-3);
         }
+    }
+
+    #[test]
+    fn who_is_seldom_there_still_holds_its_class_when_it_is() {
+        let (blur, stream) = (blur(), stream());
+        let regions = Regions::whole(Ways(6));
+        let seldom = |count| {
+            let members =
+                [Member { class: 0, profile: &*blur, count: 1.0 }, Member { class: 0, profile: &*stream, count }];
+            let mut shares = regions.start(&members);
+            regions.settle(&members, &mut shares, 40);
+            shares
+        };
+        let alone = [Member { class: 0, profile: &*blur, count: 0.1 }];
+        let mut share = regions.start(&alone);
+        regions.settle(&alone, &mut share, 40);
+        assert!((share[0] - 6.0).abs() < 1e-3, "{share:?}");
+        assert!(seldom(0.1)[0] > seldom(1.0)[0], "a rare neighbour takes less on average");
     }
 
     #[test]

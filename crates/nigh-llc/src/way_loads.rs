@@ -6,17 +6,16 @@
 //! III needs on average.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use nigh_terms::{CacheDomain, ClosId, Monotonic, WayMask, Ways};
+use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
 use crate::clos_layout::{Clos, ClosLayout};
 use crate::miss_curve::WAYS_MAX;
-use crate::occupancy::SharingProfile;
+use crate::occupancy::{Regions, SharingProfile};
 use crate::time_curve::CacheClass;
 
 /// Invocations placed in one domain at a time; beyond it [`WayLoads::commit`] refuses.
@@ -164,6 +163,7 @@ impl UnknownNeed {
 #[derive(Debug, Clone)]
 pub struct WayLoads {
     layout: Arc<ClosLayout>,
+    regions: Regions,
     unknown: UnknownNeed,
     /// By way, in units of 1/[`ONE`].
     loads: [u128; WAYS_MAX.0 as usize],
@@ -176,13 +176,18 @@ impl WayLoads {
     /// No load, on the classes of a layout.
     #[must_use]
     pub fn new(layout: Arc<ClosLayout>, unknown: UnknownNeed) -> Self {
-        Self { layout, unknown, loads: [0; WAYS_MAX.0 as usize], running: Vec::new(), next: 0 }
+        let regions = Regions::of(&layout);
+        Self { layout, regions, unknown, loads: [0; WAYS_MAX.0 as usize], running: Vec::new(), next: 0 }
     }
 
     /// The classes the loads are kept for.
     #[must_use]
     pub fn layout(&self) -> &ClosLayout {
         &self.layout
+    }
+
+    pub(crate) const fn regions(&self) -> &Regions {
+        &self.regions
     }
 
     /// What runs, the longest placed first.
@@ -252,6 +257,7 @@ impl WayLoads {
     /// Goes over to another layout of the same cache: who runs keeps its class's number, with its new ways, and goes to
     /// the default where that number is gone. Returns the tickets that went to the default.
     pub fn change_layout(&mut self, layout: Arc<ClosLayout>) -> Vec<Ticket> {
+        self.regions = Regions::of(&layout);
         self.layout = layout;
         self.loads = [0; WAYS_MAX.0 as usize];
         let mut moved = Vec::new();
@@ -283,36 +289,6 @@ impl WayLoads {
 
     fn sum(&self, mask: WayMask) -> u128 {
         mask.ways().map(|way| self.loads[usize::from(way)]).sum()
-    }
-}
-
-/// The loads of every cache domain of a machine, all with one layout.
-#[derive(Debug, Clone)]
-pub struct DomainLoads {
-    domains: BTreeMap<CacheDomain, WayLoads>,
-}
-
-impl DomainLoads {
-    /// No load in any of the domains.
-    #[must_use]
-    pub fn new(domains: impl IntoIterator<Item = CacheDomain>, empty: &WayLoads) -> Self {
-        Self { domains: domains.into_iter().map(|domain| (domain, empty.clone())).collect() }
-    }
-
-    /// One domain's loads.
-    #[must_use]
-    pub fn domain(&self, domain: CacheDomain) -> Option<&WayLoads> {
-        self.domains.get(&domain)
-    }
-
-    /// One domain's loads, to change.
-    pub fn domain_mut(&mut self, domain: CacheDomain) -> Option<&mut WayLoads> {
-        self.domains.get_mut(&domain)
-    }
-
-    /// Every domain with its loads.
-    pub fn iter(&self) -> impl Iterator<Item = (CacheDomain, &WayLoads)> {
-        self.domains.iter().map(|(domain, loads)| (*domain, loads))
     }
 }
 
@@ -379,16 +355,6 @@ pub(crate) mod tests {
             loads.commit(ClosId(7), need(8)).unwrap();
         }
         assert_eq!(loads.commit(ClosId(7), need(8)), Err(LoadError::Full));
-    }
-
-    #[test]
-    fn domains_are_loaded_apart() {
-        let empty = figure_4(UnknownNeed::LITERAL);
-        let mut both = DomainLoads::new([CacheDomain(0), CacheDomain(1)], &empty);
-        both.domain_mut(CacheDomain(1)).unwrap().commit(ClosId(7), need(8)).unwrap();
-        let running: Vec<_> = both.iter().map(|(domain, loads)| (domain.0, loads.running().len())).collect();
-        assert_eq!(running, [(0, 0), (1, 1)]);
-        assert!(both.domain(CacheDomain(2)).is_none());
     }
 
     proptest! {
