@@ -1,0 +1,393 @@
+//! Which classes of service (CLOS) there are, and the ways of each: CASY IV-C and its figure 4, for any cache.
+//!
+//! The cache is cut in two chunks. The insensitive chunk is cut into CLOS of the smallest mask the hardware takes (one
+//! way as a rule); it lies on the side of the ways that devices write to (DDIO), where a sensitive function would
+//! suffer. The sensitive chunk has CLOS of as many different sizes as possible, each way in at most three of them. Class
+//! 0 is the default: every way, resctrl's root group, never changed. A layout is the same in every cache domain.
+//! Where the paper's text leaves sizes open, they are spread evenly, which gives its figure's "two to eight".
+
+use nigh_terms::{ClosId, WayMask, Ways};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::miss_curve::WAYS_MAX;
+use crate::size_spread::{Nesting, spread};
+
+/// Most classes of service a layout can have; hardware has 4 to 16, AMD up to 32.
+pub const CLASSES_MAX: u8 = 32;
+
+/// What the hardware takes, after the classes that others hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheShape {
+    /// Ways of the cache.
+    pub ways: Ways,
+    /// Classes to be had, the default among them.
+    pub classes: u8,
+    /// The fewest ways a mask may have (`min_cbm_bits`).
+    pub min_ways: Ways,
+    /// Ways that devices write to as well (`shareable_bits`).
+    pub shareable: WayMask,
+}
+
+/// What a class is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosKind {
+    /// Every way: functions that nobody profiled.
+    Default,
+    /// Functions that need no cache.
+    Insensitive,
+    /// Functions that need some.
+    Sensitive,
+    /// A group of functions that go well together, whatever their class.
+    Cluster,
+}
+
+/// One class of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clos {
+    /// Its index in the layout.
+    pub id: ClosId,
+    /// What it is for.
+    pub kind: ClosKind,
+    /// Its ways.
+    pub mask: WayMask,
+}
+
+/// Where a function goes that needs more ways than the sensitive chunk has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BeyondChunk {
+    /// The largest sensitive class: it keeps the function from the thrashing ones. The rule unless told.
+    #[default]
+    LargestClass,
+    /// The default class: every way, shared with all.
+    DefaultClass,
+}
+
+/// What CASY's layout is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CasyRequest {
+    /// The hardware.
+    pub shape: CacheShape,
+    /// N_CI: ways for the insensitive.
+    pub insensitive: Ways,
+    /// Whether sensitive classes may cross each other's borders.
+    pub nesting: Nesting,
+    /// In how many sensitive classes a way may be; the paper's is [`CasyRequest::SHARING`].
+    pub sharing_max: u8,
+    /// The rule for needs above the chunk.
+    pub beyond: BeyondChunk,
+}
+
+impl CasyRequest {
+    /// "One way is used in a maximum of three CLOSes" (IV-C).
+    pub const SHARING: u8 = 3;
+
+    /// The paper's request for a machine: nested classes, each way in at most three.
+    #[must_use]
+    pub const fn of(shape: CacheShape, insensitive: Ways) -> Self {
+        Self {
+            shape,
+            insensitive,
+            nesting: Nesting::Laminar,
+            sharing_max: Self::SHARING,
+            beyond: BeyondChunk::LargestClass,
+        }
+    }
+}
+
+/// Why there is no such layout.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LayoutRefusal {
+    /// Not a cache.
+    #[error(
+        "no cache has {ways} ways with masks of at least {min_ways}: expected 1 to {}, and masks that fit",
+        WAYS_MAX
+    )]
+    NoSuchCache {
+        /// Ways asked for.
+        ways: Ways,
+        /// The smallest mask asked for.
+        min_ways: Ways,
+    },
+    /// The hardware, or what others left of it, has too few classes.
+    #[error("{needed} classes are needed with the default, {available} can be had: use a smaller insensitive chunk")]
+    TooFewClasses {
+        /// What it takes.
+        needed: usize,
+        /// What there is.
+        available: u8,
+    },
+    /// The insensitive chunk does not divide into masks.
+    #[error("{insensitive} ways do not divide into masks of {min_ways}, the fewest this cache takes")]
+    Indivisible {
+        /// N_CI.
+        insensitive: Ways,
+        /// The smallest mask.
+        min_ways: Ways,
+    },
+    /// The insensitive chunk is larger than the cache.
+    #[error("{insensitive} ways for the insensitive, of a cache of {ways}")]
+    ChunkTooLarge {
+        /// N_CI.
+        insensitive: Ways,
+        /// The cache.
+        ways: Ways,
+    },
+    /// What is left for the sensitive gives no class.
+    #[error("{sensitive} ways for the sensitive give no class: it takes none or at least {least}")]
+    ChunkTooSmall {
+        /// N_CS.
+        sensitive: Ways,
+        /// The smallest sensitive class.
+        least: Ways,
+    },
+    /// No way may be in any sensitive class.
+    #[error("each way must be in one sensitive class at least, {asked} asked")]
+    NoSharing {
+        /// What was asked.
+        asked: u8,
+    },
+    /// A mask that the hardware does not take.
+    #[error("mask {mask} of class {id}: {}-way caches take one run of at least {} ways within the cache", shape.ways, shape.min_ways)]
+    BadMask {
+        /// The class.
+        id: ClosId,
+        /// Its mask.
+        mask: WayMask,
+        /// The hardware.
+        shape: Box<CacheShape>,
+    },
+}
+
+/// The classes of a cache, the default first; every mask is one that its hardware takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClosLayout {
+    shape: CacheShape,
+    classes: Vec<Clos>,
+    beyond: BeyondChunk,
+}
+
+impl ClosLayout {
+    /// A layout of the default class and these, in their order.
+    pub fn new(
+        shape: CacheShape,
+        classes: impl IntoIterator<Item = (ClosKind, WayMask)>,
+        beyond: BeyondChunk,
+    ) -> Result<Self, LayoutRefusal> {
+        let (ways, min_ways) = (shape.ways, shape.min_ways);
+        if ways.0 == 0 || ways > WAYS_MAX || min_ways.0 == 0 || min_ways > ways {
+            return Err(LayoutRefusal::NoSuchCache { ways, min_ways });
+        }
+        let every = WayMask::contiguous(0, ways);
+        let default = (ClosKind::Default, every);
+        let mut all = Vec::new();
+        for (at, (kind, mask)) in std::iter::once(default).chain(classes).enumerate() {
+            let available = shape.classes.min(CLASSES_MAX);
+            if at >= usize::from(available) {
+                return Err(LayoutRefusal::TooFewClasses { needed: at + 1, available });
+            }
+            let id = ClosId(at as u8);
+            if !mask.is_contiguous() || mask.count() < min_ways || !every.covers(mask) {
+                return Err(LayoutRefusal::BadMask { id, mask, shape: Box::new(shape) });
+            }
+            all.push(Clos { id, kind, mask });
+        }
+        Ok(Self { shape, classes: all, beyond })
+    }
+
+    /// The default class alone: no partitioning.
+    pub fn unpartitioned(shape: CacheShape) -> Result<Self, LayoutRefusal> {
+        Self::new(shape, [], BeyondChunk::DefaultClass)
+    }
+
+    /// CASY's layout: N_CI single-way classes, then the sensitive ones from small to large.
+    pub fn casy(request: &CasyRequest) -> Result<Self, LayoutRefusal> {
+        let CasyRequest { shape, insensitive, nesting, sharing_max, beyond } = *request;
+        let CacheShape { ways, classes: available, min_ways, shareable } = shape;
+        Self::unpartitioned(CacheShape { classes: available.max(1), ..shape })?;
+        if insensitive > ways {
+            return Err(LayoutRefusal::ChunkTooLarge { insensitive, ways });
+        }
+        if !insensitive.0.is_multiple_of(min_ways.0) {
+            return Err(LayoutRefusal::Indivisible { insensitive, min_ways });
+        }
+        if sharing_max == 0 {
+            return Err(LayoutRefusal::NoSharing { asked: sharing_max });
+        }
+        let sensitive = Ways(ways.0 - insensitive.0);
+        let least = Ways(min_ways.0.max(SENSITIVE_LEAST.0));
+        if sensitive.0 > 0 && sensitive < least {
+            return Err(LayoutRefusal::ChunkTooSmall { sensitive, least });
+        }
+        let singles = insensitive.0 / min_ways.0;
+        let needed = 1 + usize::from(singles) + usize::from(sensitive.0 > 0);
+        if needed > usize::from(available) {
+            return Err(LayoutRefusal::TooFewClasses { needed, available });
+        }
+        let (insensitive_first, sensitive_first) =
+            if devices_write_low(shareable, ways) { (0, insensitive.0) } else { (sensitive.0, 0) };
+        let singles_masks = (0..singles)
+            .map(|at| (ClosKind::Insensitive, WayMask::contiguous(insensitive_first + at * min_ways.0, min_ways)));
+        let classes_left = available.min(CLASSES_MAX) - 1 - singles;
+        let runs = spread(sensitive, least, usize::from(classes_left), sharing_max, nesting);
+        let sensitive_masks = runs
+            .into_iter()
+            .map(|run| (ClosKind::Sensitive, WayMask::contiguous(sensitive_first + run.first, run.size)));
+        Self::new(shape, singles_masks.chain(sensitive_masks), beyond)
+    }
+
+    /// The hardware it is for.
+    #[must_use]
+    pub const fn shape(&self) -> &CacheShape {
+        &self.shape
+    }
+
+    /// Every class, the default first; a class's id is its index.
+    #[must_use]
+    pub fn classes(&self) -> &[Clos] {
+        &self.classes
+    }
+
+    /// The class of this id.
+    #[must_use]
+    pub fn class(&self, id: ClosId) -> Option<&Clos> {
+        self.classes.get(usize::from(id.0))
+    }
+
+    /// The default class.
+    #[must_use]
+    pub fn default_class(&self) -> &Clos {
+        &self.classes[0]
+    }
+
+    /// The classes of a kind, in their order.
+    pub fn of_kind(&self, kind: ClosKind) -> impl Iterator<Item = &Clos> {
+        self.classes.iter().filter(move |class| class.kind == kind)
+    }
+
+    /// The classes a sensitive function of this need may go to: all sensitive ones, or, when it needs more than the
+    /// chunk has, the one the rule names.
+    pub fn for_sensitive(&self, need: Ways) -> impl Iterator<Item = &Clos> {
+        let largest = self.of_kind(ClosKind::Sensitive).max_by_key(|class| class.mask.count()).copied();
+        let beyond = largest.is_some_and(|class| need > class.mask.count());
+        let only = beyond.then(|| match self.beyond {
+            BeyondChunk::LargestClass => largest.map_or(ClosId::DEFAULT, |class| class.id),
+            BeyondChunk::DefaultClass => ClosId::DEFAULT,
+        });
+        self.classes.iter().filter(move |class| match only {
+            Some(id) => class.id == id,
+            None => class.kind == ClosKind::Sensitive,
+        })
+    }
+}
+
+/// The smallest sensitive class: who needs one way is insensitive.
+const SENSITIVE_LEAST: Ways = Ways(2);
+
+/// Whether most ways that devices write to lie in the lower half.
+pub(crate) fn devices_write_low(shareable: WayMask, ways: Ways) -> bool {
+    let low = shareable.ways().filter(|way| way * 2 < ways.0).count();
+    2 * low > usize::from(shareable.count().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn xeon() -> CacheShape {
+        CacheShape { ways: Ways(11), classes: 8, min_ways: Ways(1), shareable: WayMask::from_bits(0x600) }
+    }
+
+    #[test]
+    fn figure_4_is_reproduced() {
+        // 11 ways, 8 CLOS, three ways for the insensitive: three single ways, four classes over eight ways from two to
+        // eight, and the default.
+        let layout = ClosLayout::casy(&CasyRequest::of(xeon(), Ways(3))).unwrap();
+        assert_eq!(layout.classes().len(), 8);
+        assert_eq!(layout.default_class().mask.bits(), 0x7ff);
+        let singles: Vec<_> = layout.of_kind(ClosKind::Insensitive).map(|class| class.mask.bits()).collect();
+        assert_eq!(singles, [0x100, 0x200, 0x400], "the insensitive take the ways that devices write to");
+        let sizes: Vec<_> = layout.of_kind(ClosKind::Sensitive).map(|class| class.mask.count().0).collect();
+        assert_eq!(sizes, [2, 4, 6, 8]);
+        for way in 0..8 {
+            assert!(layout.of_kind(ClosKind::Sensitive).filter(|class| class.mask.holds(way)).count() <= 3);
+        }
+    }
+
+    #[test]
+    fn a_need_above_the_chunk_goes_where_the_rule_says() {
+        let mut request = CasyRequest::of(xeon(), Ways(3));
+        let layout = ClosLayout::casy(&request).unwrap();
+        let ids =
+            |layout: &ClosLayout, need| layout.for_sensitive(Ways(need)).map(|class| class.id.0).collect::<Vec<_>>();
+        assert_eq!(ids(&layout, 7), [4, 5, 6, 7]);
+        assert_eq!(ids(&layout, 11), [7]);
+        request.beyond = BeyondChunk::DefaultClass;
+        assert_eq!(ids(&ClosLayout::casy(&request).unwrap(), 11), [0]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_reason() {
+        let refuse = |change: fn(&mut CasyRequest)| {
+            let mut request = CasyRequest::of(xeon(), Ways(3));
+            change(&mut request);
+            ClosLayout::casy(&request).unwrap_err()
+        };
+        assert_eq!(refuse(|r| r.shape.classes = 4), LayoutRefusal::TooFewClasses { needed: 5, available: 4 });
+        assert!(matches!(refuse(|r| r.shape.min_ways = Ways(2)), LayoutRefusal::Indivisible { .. }));
+        assert!(matches!(refuse(|r| r.insensitive = Ways(12)), LayoutRefusal::ChunkTooLarge { .. }));
+        assert!(matches!(refuse(|r| r.insensitive = Ways(10)), LayoutRefusal::ChunkTooSmall { .. }));
+        assert!(matches!(refuse(|r| r.shape.ways = Ways(0)), LayoutRefusal::NoSuchCache { .. }));
+        assert!(matches!(refuse(|r| r.shape.ways = Ways(33)), LayoutRefusal::NoSuchCache { .. }));
+        assert!(matches!(refuse(|r| r.sharing_max = 0), LayoutRefusal::NoSharing { .. }));
+        let sparse = ClosLayout::new(xeon(), [(ClosKind::Cluster, WayMask::from_bits(0x5))], BeyondChunk::LargestClass);
+        assert!(matches!(sparse, Err(LayoutRefusal::BadMask { id: ClosId(1), .. })));
+    }
+
+    #[test]
+    fn the_insensitive_lie_where_devices_write() {
+        let low = CacheShape { shareable: WayMask::from_bits(0x3), ..xeon() };
+        let layout = ClosLayout::casy(&CasyRequest::of(low, Ways(2))).unwrap();
+        assert!(layout.of_kind(ClosKind::Insensitive).all(|class| low.shareable.covers(class.mask)));
+        assert!(layout.of_kind(ClosKind::Sensitive).all(|class| !low.shareable.overlaps(class.mask)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_layout_keeps_its_rules(
+            ways in 1_u8..=32, classes in 0_u8..=20, insensitive in 0_u8..=32, min_ways in 1_u8..=3,
+            sharing_max in 1_u8..=5, overlapping: bool, shareable: u32,
+        ) {
+            let shape =
+                CacheShape { ways: Ways(ways), classes, min_ways: Ways(min_ways), shareable: WayMask::from_bits(shareable) };
+            let nesting = if overlapping { Nesting::Overlapping } else { Nesting::Laminar };
+            let request = CasyRequest { nesting, sharing_max, ..CasyRequest::of(shape, Ways(insensitive)) };
+            let Ok(layout) = ClosLayout::casy(&request) else { return Ok(()) };
+            let masks = |kind| layout.of_kind(kind).map(|class| class.mask).collect::<Vec<_>>();
+            let (singles, sensitive) = (masks(ClosKind::Insensitive), masks(ClosKind::Sensitive));
+            prop_assert!(layout.classes().len() <= usize::from(classes));
+            prop_assert_eq!(masks(ClosKind::Default), vec![WayMask::contiguous(0, Ways(ways))]);
+            prop_assert_eq!(singles.len(), usize::from(insensitive / min_ways));
+            for (at, mask) in singles.iter().enumerate() {
+                prop_assert_eq!(mask.count(), Ways(min_ways));
+                prop_assert!(singles[at + 1..].iter().chain(&sensitive).all(|other| !mask.overlaps(*other)));
+            }
+            for way in 0..ways {
+                let users = sensitive.iter().filter(|mask| mask.holds(way)).count();
+                prop_assert!(users <= usize::from(sharing_max));
+                prop_assert!(users > 0 || singles.iter().any(|mask| mask.holds(way)), "way {} is in no class", way);
+            }
+            for (at, mask) in sensitive.iter().enumerate() {
+                for other in &sensitive[at + 1..] {
+                    prop_assert!(mask.count() != other.count());
+                    let nested = mask.covers(*other) || other.covers(*mask) || !mask.overlaps(*other);
+                    prop_assert!(overlapping || nested);
+                }
+            }
+        }
+    }
+}

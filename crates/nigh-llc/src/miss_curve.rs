@@ -1,0 +1,341 @@
+//! How many accesses miss a last-level cache of 1, 2, ... W ways: the shape every sizing decision starts from.
+//!
+//! A curve belongs to one run of one function on one input. It is exact when it comes from a stack-distance pass, and may
+//! be uneven when it was sampled: [`MissCurve::monotone`] mends that, since a larger LRU cache of the same sets never
+//! misses more (Mattson, 1970). Curves of programs that share ways are composed by equal age at eviction: each holds what
+//! it would have filled in the same time (AET, USENIX ATC 2016; the "footprint" composition of Brock, ICPP 2015).
+
+use nigh_terms::Ways;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The most ways a mask of the hardware can name.
+pub const WAYS_MAX: Ways = Ways(32);
+
+/// Why numbers are no curve.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CurveError {
+    /// Not a number of ways that a cache has.
+    #[error("a curve over {points} ways cannot be: a cache has 1 to {} ways", WAYS_MAX)]
+    WrongLength {
+        /// How many points were given.
+        points: usize,
+    },
+    /// A point that is no amount.
+    #[error(
+        "the point at {ways} ways is {value}: it must be a finite number, zero or more, and at most the {limit} asked"
+    )]
+    NoAmount {
+        /// Where.
+        ways: Ways,
+        /// What stood there.
+        value: f64,
+        /// The most it could have been.
+        limit: f64,
+    },
+    /// Two curves of different caches were put together.
+    #[error("curves over {left} and {right} ways do not go together: measure both on the same cache")]
+    DifferentCaches {
+        /// Ways of the one.
+        left: Ways,
+        /// Ways of the other.
+        right: Ways,
+    },
+}
+
+/// Misses of one run by way count; fractions come from sampling and interpolation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "StoredCurve", into = "StoredCurve")]
+pub struct MissCurve {
+    accesses: f64,
+    misses: Vec<f64>,
+}
+
+/// The curve as stored; read back through the checks of [`MissCurve::new`].
+#[derive(Clone, Serialize, Deserialize)]
+struct StoredCurve {
+    accesses: f64,
+    misses: Vec<f64>,
+}
+
+impl TryFrom<StoredCurve> for MissCurve {
+    type Error = CurveError;
+    fn try_from(stored: StoredCurve) -> Result<Self, CurveError> {
+        Self::new(stored.accesses, stored.misses)
+    }
+}
+
+impl From<MissCurve> for StoredCurve {
+    fn from(curve: MissCurve) -> Self {
+        Self { accesses: curve.accesses, misses: curve.misses }
+    }
+}
+
+impl MissCurve {
+    /// A curve of `misses[w - 1]` misses with `w` ways, out of `accesses` that reached the cache.
+    pub fn new(accesses: f64, misses: Vec<f64>) -> Result<Self, CurveError> {
+        if misses.is_empty() || misses.len() > usize::from(WAYS_MAX.0) {
+            return Err(CurveError::WrongLength { points: misses.len() });
+        }
+        if !accesses.is_finite() || accesses < 0.0 {
+            return Err(CurveError::NoAmount { ways: Ways(0), value: accesses, limit: f64::MAX });
+        }
+        for (at, &value) in misses.iter().enumerate() {
+            if !value.is_finite() || value < 0.0 || value > accesses {
+                return Err(CurveError::NoAmount { ways: Ways(at as u8 + 1), value, limit: accesses });
+            }
+        }
+        Ok(Self { accesses, misses })
+    }
+
+    /// The ways of the whole cache.
+    #[must_use]
+    pub fn ways(&self) -> Ways {
+        Ways(self.misses.len() as u8)
+    }
+
+    /// Accesses that reached the cache: what a cache of no way would miss.
+    #[must_use]
+    pub const fn accesses(&self) -> f64 {
+        self.accesses
+    }
+
+    /// Misses with `ways` ways; none means every access, more than the cache has means the whole cache.
+    #[must_use]
+    pub fn misses(&self, ways: Ways) -> f64 {
+        match usize::from(ways.0) {
+            0 => self.accesses,
+            count => self.misses[count.min(self.misses.len()) - 1],
+        }
+    }
+
+    /// Misses with a fractional share of ways, on the line between its neighbours.
+    #[must_use]
+    pub fn misses_at(&self, share: f64) -> f64 {
+        let share = share.clamp(0.0, self.misses.len() as f64);
+        let below = share.floor();
+        let (low, high) = (self.misses(Ways(below as u8)), self.misses(Ways(below as u8 + 1)));
+        low + (high - low) * (share - below)
+    }
+
+    /// Misses over accesses with `ways` ways; zero where nothing was asked.
+    #[must_use]
+    pub fn miss_ratio(&self, ways: Ways) -> f64 {
+        if self.accesses == 0.0 { 0.0 } else { self.misses(ways) / self.accesses }
+    }
+
+    /// The curve with every rise taken out: at each way count the least misses of it and all smaller ones.
+    #[must_use]
+    pub fn monotone(&self) -> Self {
+        let mut least = self.accesses;
+        let misses = self.misses.iter().map(|&misses| {
+            least = least.min(misses);
+            least
+        });
+        Self { accesses: self.accesses, misses: misses.collect() }
+    }
+
+    /// The lower convex hull: the misses of the best mix of partition sizes in time (Talus, HPCA 2015), and the reason
+    /// that a step of several ways can pay where a step of one does not.
+    #[must_use]
+    pub fn convex_hull(&self) -> Self {
+        let point = |ways: usize| (ways as f64, self.misses(Ways(ways as u8)));
+        let mut hull: Vec<(f64, f64)> = Vec::with_capacity(self.misses.len() + 1);
+        for next in (0..=self.misses.len()).map(point) {
+            while let [.., before, last] = hull.as_slice() {
+                let straight = before.1 + (next.1 - before.1) * (last.0 - before.0) / (next.0 - before.0);
+                if last.1 < straight {
+                    break;
+                }
+                hull.pop();
+            }
+            hull.push(next);
+        }
+        let misses = (1..=self.misses.len()).map(|ways| {
+            let at = ways as f64;
+            let right = hull.partition_point(|corner| corner.0 < at);
+            let (from, to) = (hull[right.saturating_sub(1)], hull[right]);
+            if to.0 == from.0 { to.1 } else { from.1 + (to.1 - from.1) * (at - from.0) / (to.0 - from.0) }
+        });
+        Self { accesses: self.accesses, misses: misses.collect() }
+    }
+
+    /// The curve of several runs that share every way for the same length of time: at each way count each run holds
+    /// what it fills in one common time, and their misses add up.
+    ///
+    /// All curves must be of the same cache and count over the same stretch of time; an empty list has no cache.
+    pub fn compose(curves: &[Self]) -> Result<Self, CurveError> {
+        let Some(first) = curves.first() else { return Err(CurveError::WrongLength { points: 0 }) };
+        if let Some(other) = curves.iter().find(|curve| curve.ways() != first.ways()) {
+            return Err(CurveError::DifferentCaches { left: first.ways(), right: other.ways() });
+        }
+        let fills: Vec<FillTime> = curves.iter().map(FillTime::of).collect();
+        let accesses = curves.iter().map(Self::accesses).sum();
+        let misses = (1..=first.ways().0).map(|ways| {
+            let shares = shares_of_equal_age(&fills, f64::from(ways));
+            curves.iter().zip(shares).map(|(curve, share)| curve.misses_at(share)).sum::<f64>().min(accesses)
+        });
+        Self::new(accesses, misses.collect())
+    }
+}
+
+/// How long a run takes to fill a share of the cache, in "runs": the time its misses add up to that share.
+pub(crate) struct FillTime {
+    /// Time to fill `0, 1/4, 2/4, ...` ways.
+    reached: Vec<f64>,
+}
+
+/// Steps in a way at which curves are sampled for sharing.
+pub(crate) const STEPS_PER_WAY: usize = 4;
+
+/// Misses below this share of a run's accesses (or of one miss) count as none when filling: a run that fits waits
+/// for a very long time, not for ever, so that two which fit still divide the rest between them.
+const LEAST_FILL: f64 = 1e-6;
+
+impl FillTime {
+    pub(crate) fn of(curve: &MissCurve) -> Self {
+        Self::of_rates(usize::from(curve.ways().0) * STEPS_PER_WAY, curve.accesses(), |step| {
+            curve.misses_at(step as f64 / STEPS_PER_WAY as f64)
+        })
+    }
+
+    /// From fill rates at each step of a quarter way; `greatest` is the rate that the floor is taken from.
+    pub(crate) fn of_rates(steps: usize, greatest: f64, rate: impl Fn(usize) -> f64) -> Self {
+        let least = (greatest * LEAST_FILL).max(f64::MIN_POSITIVE * 1e9);
+        let mut time = 0.0;
+        let mut reached = Vec::with_capacity(steps + 1);
+        reached.push(0.0);
+        for step in 0..steps {
+            // The mean of the two ends: exact to second order, and monotone.
+            let mean = f64::midpoint(rate(step), rate(step + 1)).max(least);
+            time += 1.0 / (STEPS_PER_WAY as f64 * mean);
+            reached.push(time);
+        }
+        Self { reached }
+    }
+
+    /// Time to fill the share at `step`.
+    pub(crate) fn at_step(&self, step: usize) -> f64 {
+        self.reached[step.min(self.reached.len() - 1)]
+    }
+
+    /// Ways filled after `time`, at most the cache.
+    fn filled(&self, time: f64) -> f64 {
+        let above = self.reached.partition_point(|&reached| reached <= time);
+        if above >= self.reached.len() {
+            return (self.reached.len() - 1) as f64 / STEPS_PER_WAY as f64;
+        }
+        let (low, high) = (self.reached[above - 1], self.reached[above]);
+        ((above - 1) as f64 + (time - low) / (high - low)) / STEPS_PER_WAY as f64
+    }
+
+    fn longest(&self) -> f64 {
+        self.reached[self.reached.len() - 1]
+    }
+}
+
+/// The ways each run holds of `ways` when all lines are evicted at one age.
+fn shares_of_equal_age(fills: &[FillTime], ways: f64) -> Vec<f64> {
+    let shares = |time: f64| fills.iter().map(move |fill| fill.filled(time));
+    let mut low = 0.0;
+    let mut high = fills.iter().map(FillTime::longest).fold(0.0, f64::max);
+    // Halving 60 times leaves nothing of a double's precision to gain.
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if shares(middle).sum::<f64>() > ways {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    shares(low).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn curve(accesses: f64, misses: &[f64]) -> MissCurve {
+        MissCurve::new(accesses, misses.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_curve_refuses_what_no_cache_gives() {
+        assert!(matches!(MissCurve::new(1.0, vec![]), Err(CurveError::WrongLength { points: 0 })));
+        assert!(matches!(MissCurve::new(1.0, vec![0.0; 33]), Err(CurveError::WrongLength { points: 33 })));
+        assert!(matches!(MissCurve::new(9.0, vec![8.0, f64::NAN]), Err(CurveError::NoAmount { ways: Ways(2), .. })));
+        assert!(matches!(MissCurve::new(9.0, vec![10.0]), Err(CurveError::NoAmount { ways: Ways(1), .. })));
+        assert!(serde_json::from_str::<MissCurve>(r#"{"accesses":1.0,"misses":[2.0]}"#).is_err());
+    }
+
+    #[test]
+    fn a_fractional_share_lies_between_its_neighbours() {
+        let curve = curve(100.0, &[50.0, 10.0]);
+        assert_eq!(curve.misses_at(0.5), 75.0);
+        assert_eq!(curve.misses_at(1.5), 30.0);
+        assert_eq!(curve.misses_at(7.0), 10.0);
+        assert_eq!(curve.misses(Ways(0)), 100.0);
+    }
+
+    #[test]
+    fn the_hull_of_a_cliff_is_a_slope() {
+        let cliff = curve(90.0, &[90.0, 90.0, 0.0]);
+        let hull = cliff.convex_hull();
+        assert!((hull.misses(Ways(1)) - 60.0).abs() < 1e-9);
+        assert!((hull.misses(Ways(2)) - 30.0).abs() < 1e-9);
+        assert_eq!(hull.misses(Ways(3)), 0.0);
+    }
+
+    #[test]
+    fn a_stream_and_a_small_set_share_by_age() {
+        // The stream misses at every size; the set fits in one way and asks as often as the stream. Of 4 ways the set
+        // keeps its one: by the time its lines would be as old as the stream's oldest they were used again.
+        let stream = curve(1000.0, &[1000.0; 4]);
+        let set = curve(1000.0, &[0.0; 4]);
+        let both = MissCurve::compose(&[stream, set]).unwrap();
+        assert!(both.misses(Ways(4)) < 1200.0, "{both:?}");
+        // Alone in one way with the stream, it loses much of it.
+        assert!(both.misses(Ways(1)) > 1300.0, "{both:?}");
+    }
+
+    #[test]
+    fn two_equal_runs_hold_half_the_cache_each() {
+        let one = curve(100.0, &[80.0, 60.0, 40.0, 20.0]);
+        let both = MissCurve::compose(&[one.clone(), one.clone()]).unwrap();
+        assert!((both.misses(Ways(4)) - 2.0 * one.misses(Ways(2))).abs() < 1e-6);
+        assert!((both.misses(Ways(2)) - 2.0 * one.misses(Ways(1))).abs() < 1e-6);
+    }
+
+    fn curves() -> impl Strategy<Value = MissCurve> {
+        (1.0..1e6_f64, proptest::collection::vec(0.0..=1.0_f64, 6)).prop_map(|(accesses, parts)| {
+            MissCurve::new(accesses, parts.iter().map(|part| part * accesses).collect()).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_hulls_lie_under_the_curve_and_never_rise(curve in curves()) {
+            let (monotone, hull) = (curve.monotone(), curve.monotone().convex_hull());
+            for ways in 1..=6 {
+                let (here, before) = (Ways(ways), Ways(ways - 1));
+                prop_assert!(monotone.misses(here) <= curve.misses(here));
+                prop_assert!(monotone.misses(here) <= monotone.misses(before));
+                prop_assert!(hull.misses(here) <= monotone.misses(here) * (1.0 + 1e-12));
+                prop_assert!(hull.misses(here) <= hull.misses(before) * (1.0 + 1e-12));
+            }
+        }
+
+        #[test]
+        fn sharing_never_misses_less_than_each_alone(left in curves(), right in curves()) {
+            let (left, right) = (left.monotone(), right.monotone());
+            let both = MissCurve::compose(&[left.clone(), right.clone()]).unwrap();
+            for ways in 1..=6 {
+                let alone = left.misses(Ways(ways)) + right.misses(Ways(ways));
+                prop_assert!(both.misses(Ways(ways)) >= alone * (1.0 - 1e-9));
+                prop_assert!(both.misses(Ways(ways)) <= both.misses(Ways(ways - 1)) * (1.0 + 1e-9));
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! How long a run takes with 1, 2, ... W ways, and from that how many it needs and of which class it is.
+//!
+//! Times are either measured (a profile) or made from a miss curve by a linear CPI model: cycles for the instructions,
+//! for each hit in the last-level cache and for each miss, with a cheaper miss where the line beside it was just
+//! fetched (a prefetcher's work). CASY IV-B defines the need (fewest ways within 5 % of the whole cache) and, in
+//! equation 1, the sensitivity; the equation's sign and the direction of its class are mended here: time added by
+//! going from the whole cache to one way, and *sensitive* when that is above the threshold.
+
+use std::time::Duration;
+
+use nigh_terms::Ways;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::miss_curve::{CurveError, MissCurve};
+
+/// A share by which one time may exceed another, in parts of one.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tolerance(pub f64);
+
+impl Tolerance {
+    /// The strict bound: what "not slower" means in Nigh's promises.
+    pub const ONE_PERCENT: Self = Self(0.01);
+    /// CASY's threshold.
+    pub const FIVE_PERCENT: Self = Self(0.05);
+}
+
+/// What a function does with the last-level cache, on one input (CASY IV-B; the split of the insensitive is Nigh's).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheClass {
+    /// CI: slows by no more than the threshold at one way, and hardly uses the cache.
+    Light,
+    /// CI, and nobody counted its misses: one of the two others.
+    Insensitive,
+    /// CI because its data never fit: it takes nothing from the cache and pollutes it.
+    Thrashing,
+    /// CS: slower with fewer ways.
+    Sensitive,
+}
+
+impl CacheClass {
+    /// CASY's "CI".
+    #[must_use]
+    pub const fn is_insensitive(self) -> bool {
+        !matches!(self, Self::Sensitive)
+    }
+
+    /// The class of an insensitive run, by the misses that stay with the whole cache.
+    #[must_use]
+    pub fn of_insensitive(curve: &MissCurve, lines_per_way: f64) -> Self {
+        let left = curve.misses(curve.ways());
+        let passes_through = left >= lines_per_way && curve.miss_ratio(curve.ways()) >= THRASHING_MISS_RATIO;
+        if passes_through { Self::Thrashing } else { Self::Light }
+    }
+}
+
+/// From this share of misses with the whole cache on, and with at least a way's worth of lines fetched, an insensitive
+/// run counts as thrashing.
+const THRASHING_MISS_RATIO: f64 = 0.25;
+
+/// Cycles per event; `calibrated` from runs or set by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CpiModel {
+    /// Cycles an instruction takes when nothing leaves the private caches.
+    pub cycles_per_instruction: f64,
+    /// Cycles an access adds that hits the last-level cache.
+    pub hit_cycles: f64,
+    /// Cycles a miss adds.
+    pub miss_cycles: f64,
+    /// Cycles a miss adds whose neighbouring line was just fetched; `None`: as any miss.
+    pub neighbour_miss_cycles: Option<f64>,
+    /// Cycles in a microsecond.
+    pub megahertz: f64,
+}
+
+/// What one run does beside missing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Instructions retired.
+    pub instructions: f64,
+    /// The share of misses that follow their neighbouring line, 0 to 1.
+    pub neighbour_share: f64,
+}
+
+/// One run of known counts and time, to calibrate from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CountedRun {
+    /// Instructions retired.
+    pub instructions: f64,
+    /// Accesses that hit the last-level cache.
+    pub hits: f64,
+    /// Accesses that missed it.
+    pub misses: f64,
+    /// Cycles it took.
+    pub cycles: f64,
+}
+
+/// Why no model could be calibrated.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CalibrationError {
+    /// Three unknowns need runs that differ.
+    #[error(
+        "{runs} runs do not tell cycles per instruction, hit and miss apart: give runs at several way counts and of \
+         several functions"
+    )]
+    Undetermined {
+        /// How many were given.
+        runs: usize,
+    },
+}
+
+impl CpiModel {
+    /// The least-squares fit of cycles to counts, relative to each run's cycles so that long runs do not decide alone;
+    /// a negative coefficient is set to zero and the others fitted again.
+    pub fn calibrate(runs: &[CountedRun], megahertz: f64) -> Result<Self, CalibrationError> {
+        let undetermined = CalibrationError::Undetermined { runs: runs.len() };
+        let mut free = [true; 3];
+        loop {
+            let Some(fitted) = fit(runs, free) else { return Err(undetermined) };
+            match (0..3).find(|&at| fitted[at] < 0.0) {
+                Some(negative) => free[negative] = false,
+                None => {
+                    return Ok(Self {
+                        cycles_per_instruction: fitted[0],
+                        hit_cycles: fitted[1],
+                        miss_cycles: fitted[2],
+                        neighbour_miss_cycles: None,
+                        megahertz,
+                    });
+                }
+            }
+        }
+    }
+
+    fn micros(&self, work: &Work, accesses: f64, misses: f64) -> f64 {
+        let neighbours = misses * work.neighbour_share.clamp(0.0, 1.0);
+        let cycles = work.instructions * self.cycles_per_instruction
+            + (accesses - misses) * self.hit_cycles
+            + (misses - neighbours) * self.miss_cycles
+            + neighbours * self.neighbour_miss_cycles.unwrap_or(self.miss_cycles);
+        cycles / self.megahertz
+    }
+}
+
+/// Solves the normal equations over the coefficients that are free; `None` where the runs do not determine them.
+fn fit(runs: &[CountedRun], free: [bool; 3]) -> Option<[f64; 3]> {
+    let mut matrix = [[0.0_f64; 4]; 3];
+    for run in runs.iter().filter(|run| run.cycles > 0.0) {
+        let row = [run.instructions, run.hits, run.misses].map(|count| count / run.cycles);
+        for i in 0..3 {
+            for j in 0..3 {
+                matrix[i][j] += row[i] * row[j];
+            }
+            matrix[i][3] += row[i];
+        }
+    }
+    let scale = (0..3).map(|i| matrix[i][i]).fold(0.0, f64::max);
+    for i in (0..3).filter(|&i| !free[i]) {
+        matrix[i] = [0.0; 4];
+        for row in &mut matrix {
+            row[i] = 0.0;
+        }
+        matrix[i][i] = scale;
+    }
+    // Gauss-Jordan; each column is compared with its own diagonal, as counts differ by orders of magnitude.
+    let diagonal = [matrix[0][0], matrix[1][1], matrix[2][2]];
+    for i in 0..3 {
+        if matrix[i][i].abs() <= diagonal[i] * 1e-9 || diagonal[i] == 0.0 {
+            return None;
+        }
+        let pivot = matrix[i];
+        for j in (0..3).filter(|&j| j != i) {
+            let factor = matrix[j][i] / pivot[i];
+            for (cell, above) in matrix[j].iter_mut().zip(pivot) {
+                *cell -= factor * above;
+            }
+        }
+    }
+    Some([0, 1, 2].map(|i| matrix[i][3] / matrix[i][i]))
+}
+
+/// Time of one run by way count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
+pub struct TimeCurve {
+    /// Microseconds with `index + 1` ways.
+    micros: Vec<f64>,
+}
+
+impl TryFrom<Vec<f64>> for TimeCurve {
+    type Error = CurveError;
+    fn try_from(micros: Vec<f64>) -> Result<Self, CurveError> {
+        Self::new(micros)
+    }
+}
+
+impl From<TimeCurve> for Vec<f64> {
+    fn from(curve: TimeCurve) -> Self {
+        curve.micros
+    }
+}
+
+impl TimeCurve {
+    /// A curve of `micros[w - 1]` microseconds with `w` ways; each must be above zero.
+    pub fn new(micros: Vec<f64>) -> Result<Self, CurveError> {
+        if micros.is_empty() || micros.len() > usize::from(crate::WAYS_MAX.0) {
+            return Err(CurveError::WrongLength { points: micros.len() });
+        }
+        match micros.iter().position(|&value| !value.is_finite() || value <= 0.0) {
+            Some(at) => Err(CurveError::NoAmount { ways: Ways(at as u8 + 1), value: micros[at], limit: f64::MAX }),
+            None => Ok(Self { micros }),
+        }
+    }
+
+    /// The time of a run with these misses, by the model.
+    pub fn from_misses(curve: &MissCurve, work: &Work, model: &CpiModel) -> Result<Self, CurveError> {
+        let at = |ways| model.micros(work, curve.accesses(), curve.misses(Ways(ways)));
+        Self::new((1..=curve.ways().0).map(at).collect())
+    }
+
+    /// The ways of the whole cache.
+    #[must_use]
+    pub fn ways(&self) -> Ways {
+        Ways(self.micros.len() as u8)
+    }
+
+    /// Microseconds with `ways` ways, counted as one at least and as the whole cache at most.
+    #[must_use]
+    pub fn micros(&self, ways: Ways) -> f64 {
+        self.micros[usize::from(ways.0).clamp(1, self.micros.len()) - 1]
+    }
+
+    /// Time with the whole cache.
+    #[must_use]
+    pub fn best(&self) -> Duration {
+        Duration::from_secs_f64(self.micros(self.ways()) / 1e6)
+    }
+
+    /// Time with a fractional share of ways, on the line between its neighbours; below one way on the line of the
+    /// first two.
+    #[must_use]
+    pub fn micros_at(&self, share: f64) -> f64 {
+        let last = self.micros.len() as f64;
+        let below = share.floor().clamp(1.0, (last - 1.0).max(1.0));
+        let (low, high) = (self.micros(Ways(below as u8)), self.micros(Ways(below as u8 + 1)));
+        (low + (high - low) * (share.clamp(0.0, last) - below)).max(self.micros(self.ways()) * f64::EPSILON)
+    }
+
+    /// Time with `ways` over time with the whole cache.
+    #[must_use]
+    pub fn slowdown(&self, ways: Ways) -> f64 {
+        self.micros(ways) / self.micros(self.ways())
+    }
+
+    /// The fewest ways from which on no way count is slower than the whole cache by more than the tolerance.
+    #[must_use]
+    pub fn ways_needed(&self, tolerance: Tolerance) -> Ways {
+        let slower = |&ways: &u8| self.slowdown(Ways(ways)) > 1.0 + tolerance.0;
+        let last_slow = (1..self.ways().0).rev().find(slower).unwrap_or(0);
+        Ways(last_slow + 1)
+    }
+
+    /// Equation 1, mended: the share of time that one way adds to the whole cache.
+    #[must_use]
+    pub fn sensitivity(&self) -> f64 {
+        self.slowdown(Ways(1)) - 1.0
+    }
+
+    /// The class by equation 1 at a threshold; the insensitive are told apart where misses are known.
+    #[must_use]
+    pub fn class(&self, threshold: Tolerance, misses: Option<(&MissCurve, f64)>) -> CacheClass {
+        match misses {
+            _ if self.sensitivity() > threshold.0 => CacheClass::Sensitive,
+            Some((curve, lines_per_way)) => CacheClass::of_insensitive(curve, lines_per_way),
+            None => CacheClass::Insensitive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: CpiModel = CpiModel {
+        cycles_per_instruction: 0.5,
+        hit_cycles: 20.0,
+        miss_cycles: 200.0,
+        neighbour_miss_cycles: None,
+        megahertz: 2400.0,
+    };
+
+    fn blur(work: Work, model: &CpiModel) -> TimeCurve {
+        let misses = vec![389e3, 285e3, 183e3, 107e3, 60e3, 31e3, 16e3, 7.3e3, 3.2e3, 1.3e3, 0.5e3];
+        TimeCurve::from_misses(&MissCurve::new(451e3, misses).unwrap(), &work, model).unwrap()
+    }
+
+    #[test]
+    fn the_need_grows_as_the_tolerance_shrinks() {
+        let curve = TimeCurve::new(vec![150.0, 120.0, 104.0, 100.5, 100.0]).unwrap();
+        assert_eq!(curve.ways_needed(Tolerance::FIVE_PERCENT), Ways(3));
+        assert_eq!(curve.ways_needed(Tolerance::ONE_PERCENT), Ways(4));
+        assert_eq!(curve.ways_needed(Tolerance(0.0)), Ways(5));
+        assert_eq!(curve.ways_needed(Tolerance(0.5)), Ways(1));
+    }
+
+    #[test]
+    fn a_bump_at_more_ways_counts_against_fewer() {
+        let curve = TimeCurve::new(vec![101.0, 103.0, 110.0, 100.0]).unwrap();
+        assert_eq!(curve.ways_needed(Tolerance::FIVE_PERCENT), Ways(4));
+    }
+
+    #[test]
+    fn sensitive_is_the_function_that_slows() {
+        let slows = TimeCurve::new(vec![283.0, 100.0]).unwrap();
+        assert!((slows.sensitivity() - 1.83).abs() < 1e-9);
+        assert_eq!(slows.class(Tolerance::FIVE_PERCENT, None), CacheClass::Sensitive);
+        let steady = TimeCurve::new(vec![101.0, 100.0]).unwrap();
+        assert_eq!(steady.class(Tolerance::FIVE_PERCENT, None), CacheClass::Insensitive);
+        let streams = MissCurve::new(15e6, vec![14.7e6; 2]).unwrap();
+        let fits = MissCurve::new(28e3, vec![16e3, 0.0]).unwrap();
+        assert_eq!(steady.class(Tolerance::FIVE_PERCENT, Some((&streams, 20480.0))), CacheClass::Thrashing);
+        assert_eq!(steady.class(Tolerance::FIVE_PERCENT, Some((&fits, 20480.0))), CacheClass::Light);
+    }
+
+    #[test]
+    fn cheaper_neighbour_misses_lower_the_need() {
+        let prefetching = CpiModel { neighbour_miss_cycles: Some(20.0), ..MODEL };
+        let work = Work { instructions: 739e6, neighbour_share: 0.9 };
+        let (plain, prefetched) = (blur(work, &MODEL), blur(work, &prefetching));
+        assert!(plain.ways_needed(Tolerance::FIVE_PERCENT) > prefetched.ways_needed(Tolerance::FIVE_PERCENT));
+        assert_eq!(prefetched.ways_needed(Tolerance::FIVE_PERCENT), Ways(1));
+    }
+
+    #[test]
+    fn a_model_is_found_again_from_runs_it_made() {
+        let run = |instructions: f64, hits: f64, misses: f64| CountedRun {
+            instructions,
+            hits,
+            misses,
+            cycles: 0.7 * instructions + 25.0 * hits + 180.0 * misses,
+        };
+        let runs = [run(1e9, 1e5, 1e4), run(1e9, 5e6, 1e6), run(2e8, 1e6, 9e6), run(5e8, 7e6, 1e3)];
+        let model = CpiModel::calibrate(&runs, 2400.0).unwrap();
+        assert!((model.cycles_per_instruction - 0.7).abs() < 1e-6, "{model:?}");
+        assert!((model.hit_cycles - 25.0).abs() < 1e-3 && (model.miss_cycles - 180.0).abs() < 1e-3, "{model:?}");
+        assert!(CpiModel::calibrate(&runs[..1], 2400.0).is_err());
+        assert!(CpiModel::calibrate(&[runs[0]; 5], 2400.0).is_err());
+    }
+
+    #[test]
+    fn a_fractional_share_is_between_and_never_free() {
+        let curve = TimeCurve::new(vec![200.0, 100.0]).unwrap();
+        assert_eq!(curve.micros_at(1.5), 150.0);
+        assert_eq!(curve.micros_at(0.5), 250.0);
+        assert_eq!(curve.micros_at(9.0), 100.0);
+        assert_eq!(TimeCurve::new(vec![7.0]).unwrap().micros_at(0.3), 7.0);
+        assert!(TimeCurve::new(vec![1.0, 0.0]).is_err());
+    }
+}

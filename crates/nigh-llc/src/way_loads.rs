@@ -1,0 +1,401 @@
+//! What runs in each class of one cache domain, and the load that puts on every way: CASY's equations 2 and 3, exactly.
+//!
+//! A function that needs P ways weighs P/N on each of the N ways of its class. Loads are whole numbers of a unit that
+//! every 1/N divides, so that a release takes out what its commit put in and "load 1" is met exactly. A function without
+//! a model weighs on every way it may use (as printed it weighs nothing: an error of the paper), as much as CASY's table
+//! III needs on average.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use crate::clos_layout::{Clos, ClosLayout};
+use crate::miss_curve::WAYS_MAX;
+use crate::occupancy::{Regions, SharingProfile};
+use crate::time_curve::CacheClass;
+
+/// Invocations placed in one domain at a time; beyond it [`WayLoads::commit`] refuses.
+pub const PLACED_MAX: usize = 4096;
+
+/// The least common multiple of 1 to 32: a load of 1.
+const ONE: u128 = {
+    let (mut product, mut number) = (1_u128, 2_u128);
+    while number <= WAYS_MAX.0 as u128 {
+        let (mut left, mut right) = (product, number);
+        while right != 0 {
+            (left, right) = (right, left % right);
+        }
+        product = product / left * number;
+        number += 1;
+    }
+    product
+};
+
+/// A load: a sum of weights over a number of ways, compared exactly. 1 is a way that one function needs whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    sum: u128,
+    ways: u8,
+}
+
+impl Load {
+    /// The load 1.
+    pub const FULL: Self = Self { sum: ONE, ways: 1 };
+
+    /// As a number, for people and reports.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        self.sum as f64 / ONE as f64 / f64::from(self.ways)
+    }
+}
+
+impl Ord for Load {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // At most 4096 x 32 x 2^47 x 32: far from the end of 128 bits.
+        (self.sum * u128::from(other.ways)).cmp(&(other.sum * u128::from(self.ways)))
+    }
+}
+
+impl PartialOrd for Load {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Load {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Load {}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.value())
+    }
+}
+
+impl Serialize for Load {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.value())
+    }
+}
+
+/// What the model says of an invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Predicted {
+    /// P: the ways it needs.
+    pub ways: Ways,
+    /// Its class.
+    pub class: CacheClass,
+}
+
+/// What is known of an invocation that wants a class of service.
+#[derive(Debug, Clone)]
+pub struct Need {
+    /// The model's word; `None` where the function has no model.
+    pub predicted: Option<Predicted>,
+    /// How it shares a cache; `None` where no curve is known.
+    pub sharing: Option<Arc<SharingProfile>>,
+    /// When it starts.
+    pub at: Monotonic,
+}
+
+/// One placed invocation, until it is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Ticket(u64);
+
+/// A running invocation and where it was placed.
+#[derive(Debug, Clone)]
+pub struct Running {
+    /// What it is released by.
+    pub ticket: Ticket,
+    /// Its class of service.
+    pub clos: ClosId,
+    /// What was known of it.
+    pub need: Need,
+}
+
+/// Why the books refuse.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LoadError {
+    /// Too many at once.
+    #[error("{PLACED_MAX} invocations are placed in this cache domain already: release those that ended")]
+    Full,
+    /// The class is not of this layout.
+    #[error("no class {clos} in a layout of {classes}: place with the layout these loads are kept for")]
+    NoSuchClass {
+        /// What was asked.
+        clos: ClosId,
+        /// How many there are.
+        classes: usize,
+    },
+    /// Released before, or never placed.
+    #[error("ticket {} is not placed here: it was released before or belongs to another domain", ticket.0)]
+    NotPlaced {
+        /// What was to be released.
+        ticket: Ticket,
+    },
+}
+
+/// What a function without a model weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct UnknownNeed(pub Ways);
+
+impl UnknownNeed {
+    /// As printed: nothing.
+    pub const LITERAL: Self = Self(Ways(0));
+
+    /// The mean need of CASY's table III (64 ways over 16 rows, of a cache of 11), for a cache of another size.
+    #[must_use]
+    pub fn mean_of_table_3(cache: Ways) -> Self {
+        Self(Ways((u16::from(cache.0) * 4).div_ceil(11) as u8))
+    }
+}
+
+/// The loads of one cache domain.
+#[derive(Debug, Clone)]
+pub struct WayLoads {
+    layout: Arc<ClosLayout>,
+    regions: Regions,
+    unknown: UnknownNeed,
+    /// By way, in units of 1/[`ONE`].
+    loads: [u128; WAYS_MAX.0 as usize],
+    /// By ticket, ascending.
+    running: Vec<Running>,
+    next: u64,
+}
+
+impl WayLoads {
+    /// No load, on the classes of a layout.
+    #[must_use]
+    pub fn new(layout: Arc<ClosLayout>, unknown: UnknownNeed) -> Self {
+        let regions = Regions::of(&layout);
+        Self { layout, regions, unknown, loads: [0; WAYS_MAX.0 as usize], running: Vec::new(), next: 0 }
+    }
+
+    /// The classes the loads are kept for.
+    #[must_use]
+    pub fn layout(&self) -> &ClosLayout {
+        &self.layout
+    }
+
+    pub(crate) const fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// What runs, the longest placed first.
+    #[must_use]
+    pub fn running(&self) -> &[Running] {
+        &self.running
+    }
+
+    /// The load of one way (equation 3).
+    #[must_use]
+    pub fn way_load(&self, way: u8) -> Load {
+        Load { sum: self.loads.get(usize::from(way)).copied().unwrap_or(0), ways: 1 }
+    }
+
+    /// The mean load over a class's ways (equation 4, mended: as printed it is the sum).
+    #[must_use]
+    pub fn class_load(&self, class: &Clos) -> Load {
+        Load { sum: self.sum(class.mask), ways: class.mask.count().0 }
+    }
+
+    /// The mean load that a class would have with one more function of this need in it.
+    #[must_use]
+    pub fn class_load_with(&self, class: &Clos, need: Ways) -> Load {
+        // N ways take P/N each: P in all.
+        Load { sum: self.sum(class.mask) + u128::from(need.0) * ONE, ways: class.mask.count().0 }
+    }
+
+    /// Equation 4 as printed, with one more function: the sum over the ways.
+    #[must_use]
+    pub fn summed_load_with(&self, class: &Clos, need: Ways) -> Load {
+        Load { ways: 1, ..self.class_load_with(class, need) }
+    }
+
+    /// Books an invocation in a class.
+    pub fn commit(&mut self, clos: ClosId, need: Need) -> Result<Ticket, LoadError> {
+        if self.running.len() >= PLACED_MAX {
+            return Err(LoadError::Full);
+        }
+        let classes = self.layout.classes().len();
+        let Some(mask) = self.layout.class(clos).map(|class| class.mask) else {
+            return Err(LoadError::NoSuchClass { clos, classes });
+        };
+        let weight = self.weight(&need, mask);
+        for way in mask.ways() {
+            self.loads[usize::from(way)] += weight;
+        }
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.running.push(Running { ticket, clos, need });
+        Ok(ticket)
+    }
+
+    /// Takes an invocation out again and gives it back.
+    pub fn release(&mut self, ticket: Ticket) -> Result<Running, LoadError> {
+        let Ok(at) = self.running.binary_search_by_key(&ticket, |running| running.ticket) else {
+            return Err(LoadError::NotPlaced { ticket });
+        };
+        let running = self.running.remove(at);
+        let mask = self.mask(running.clos);
+        let weight = self.weight(&running.need, mask);
+        for way in mask.ways() {
+            self.loads[usize::from(way)] -= weight;
+        }
+        Ok(running)
+    }
+
+    /// Goes over to another layout of the same cache: who runs keeps its class's number, with its new ways, and goes to
+    /// the default where that number is gone. Returns the tickets that went to the default.
+    pub fn change_layout(&mut self, layout: Arc<ClosLayout>) -> Vec<Ticket> {
+        self.regions = Regions::of(&layout);
+        self.layout = layout;
+        self.loads = [0; WAYS_MAX.0 as usize];
+        let mut moved = Vec::new();
+        let mut running = std::mem::take(&mut self.running);
+        for one in &mut running {
+            if self.layout.class(one.clos).is_none() {
+                one.clos = ClosId::DEFAULT;
+                moved.push(one.ticket);
+            }
+            let mask = self.mask(one.clos);
+            let weight = self.weight(&one.need, mask);
+            for way in mask.ways() {
+                self.loads[usize::from(way)] += weight;
+            }
+        }
+        self.running = running;
+        moved
+    }
+
+    fn mask(&self, clos: ClosId) -> WayMask {
+        self.layout.class(clos).map_or(self.layout.default_class().mask, |class| class.mask)
+    }
+
+    /// Equation 2, in units.
+    fn weight(&self, need: &Need, mask: WayMask) -> u128 {
+        let ways = need.predicted.map_or(self.unknown.0, |predicted| predicted.ways);
+        u128::from(ways.0) * (ONE / u128::from(mask.count().0.max(1)))
+    }
+
+    fn sum(&self, mask: WayMask) -> u128 {
+        mask.ways().map(|way| self.loads[usize::from(way)]).sum()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clos_layout::{CacheShape, CasyRequest};
+
+    pub(crate) fn figure_4(unknown: UnknownNeed) -> WayLoads {
+        let shape = CacheShape { ways: Ways(11), classes: 8, min_ways: Ways(1), shareable: WayMask::from_bits(0x600) };
+        WayLoads::new(Arc::new(ClosLayout::casy(&CasyRequest::of(shape, Ways(3))).unwrap()), unknown)
+    }
+
+    pub(crate) fn need(ways: u8) -> Need {
+        let class = if ways == 1 { CacheClass::Insensitive } else { CacheClass::Sensitive };
+        Need { predicted: Some(Predicted { ways: Ways(ways), class }), sharing: None, at: Monotonic(0) }
+    }
+
+    pub(crate) fn unknown() -> Need {
+        Need { predicted: None, sharing: None, at: Monotonic(0) }
+    }
+
+    #[test]
+    fn the_unit_is_divided_by_every_way_count() {
+        assert_eq!(ONE, 144_403_552_893_600);
+        assert!((1..=32).all(|ways| ONE.is_multiple_of(ways)));
+    }
+
+    #[test]
+    fn a_function_without_a_model_weighs_on_every_way() {
+        let mut loads = figure_4(UnknownNeed::mean_of_table_3(Ways(11)));
+        loads.commit(ClosId::DEFAULT, unknown()).unwrap();
+        for way in 0..11 {
+            assert!((loads.way_load(way).value() - 4.0 / 11.0).abs() < 1e-12);
+        }
+        let mut literal = figure_4(UnknownNeed::LITERAL);
+        literal.commit(ClosId::DEFAULT, unknown()).unwrap();
+        assert_eq!(literal.way_load(0).value(), 0.0);
+    }
+
+    #[test]
+    fn three_eighths_and_five_eighths_are_a_full_class() {
+        let mut loads = figure_4(UnknownNeed::LITERAL);
+        loads.commit(ClosId(7), need(3)).unwrap();
+        loads.commit(ClosId(7), need(5)).unwrap();
+        assert_eq!(loads.class_load(&loads.layout().classes()[7]), Load::FULL);
+    }
+
+    #[test]
+    fn what_is_not_placed_cannot_be_released() {
+        let mut loads = figure_4(UnknownNeed::LITERAL);
+        let ticket = loads.commit(ClosId(1), need(1)).unwrap();
+        assert_eq!(loads.commit(ClosId(8), need(1)), Err(LoadError::NoSuchClass { clos: ClosId(8), classes: 8 }));
+        assert!(loads.release(ticket).is_ok());
+        assert_eq!(loads.release(ticket).unwrap_err(), LoadError::NotPlaced { ticket });
+    }
+
+    #[test]
+    fn the_books_are_bounded() {
+        let mut loads = figure_4(UnknownNeed::LITERAL);
+        for _ in 0..PLACED_MAX {
+            loads.commit(ClosId(7), need(8)).unwrap();
+        }
+        assert_eq!(loads.commit(ClosId(7), need(8)), Err(LoadError::Full));
+    }
+
+    proptest! {
+        #[test]
+        fn after_every_release_nothing_is_left(
+            placed in proptest::collection::vec((0_u8..8, 1_u8..=11, any::<bool>()), 0..40), order: u64,
+        ) {
+            let mut loads = figure_4(UnknownNeed(Ways(4)));
+            let mut tickets: Vec<_> = placed
+                .iter()
+                .map(|&(clos, ways, known)| loads.commit(ClosId(clos), if known { need(ways) } else { unknown() }).unwrap())
+                .collect();
+            let before = loads.clone();
+            let extra = loads.commit(ClosId(3), need(7)).unwrap();
+            loads.release(extra).unwrap();
+            prop_assert_eq!(loads.loads, before.loads);
+            let mut order = order;
+            while !tickets.is_empty() {
+                let at = (order % tickets.len() as u64) as usize;
+                order = order.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                loads.release(tickets.swap_remove(at)).unwrap();
+            }
+            prop_assert_eq!(loads.loads, [0; 32]);
+        }
+
+        #[test]
+        fn a_layout_change_weighs_as_placing_anew(placed in proptest::collection::vec((0_u8..8, 1_u8..=11), 0..20)) {
+            let mut loads = figure_4(UnknownNeed(Ways(4)));
+            for &(clos, ways) in &placed {
+                loads.commit(ClosId(clos), need(ways)).unwrap();
+            }
+            let smaller = ClosLayout::casy(&CasyRequest::of(
+                CacheShape { classes: 5, ..*loads.layout().shape() }, Ways(2),
+            )).unwrap();
+            let moved = loads.change_layout(Arc::new(smaller.clone()));
+            prop_assert_eq!(moved.len(), placed.iter().filter(|(clos, _)| *clos >= 5).count());
+            let mut anew = WayLoads::new(Arc::new(smaller), UnknownNeed(Ways(4)));
+            for &(clos, ways) in &placed {
+                anew.commit(ClosId(if clos >= 5 { 0 } else { clos }), need(ways)).unwrap();
+            }
+            prop_assert_eq!(loads.loads, anew.loads);
+        }
+    }
+}
