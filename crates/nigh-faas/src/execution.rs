@@ -187,6 +187,7 @@ impl Inner {
             function: &call.function,
             payload: &call.payload,
             sandbox: live.id,
+            tasks: live.sandbox.tasks(),
             grant: Grant::full(call.function.memory),
         };
         let notes = self

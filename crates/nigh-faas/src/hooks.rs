@@ -3,6 +3,7 @@
 //! Hooks run in order before, in reverse after. Every invocation has one `after_run`, whatever its end; a `before_run`
 //! whose sandbox ended before it took the input has `not_run` instead, and another follows.
 
+use nigh_llc::resctrl::Members;
 use nigh_terms::{InvocationId, SandboxId};
 
 use crate::activation::Activation;
@@ -20,6 +21,8 @@ pub struct Run<'a> {
     pub payload: &'a [u8],
     /// The sandbox chosen.
     pub sandbox: SandboxId,
+    /// Its tasks, where its engine knows them.
+    pub tasks: Option<Members>,
     /// The memory it will have; a hook may lower or raise it within what is booked.
     pub grant: Grant,
 }

@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod activation_log;
 mod admission;
+pub mod cache_ways;
 pub mod cgroup;
 pub mod code_archive;
 pub mod code_store;

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_llc::resctrl::Members;
 use nigh_terms::{ByteSize, SandboxId};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -131,6 +132,10 @@ pub trait Sandbox: Send + Sync {
     fn id(&self) -> SandboxId;
     /// Its memory.
     fn memory(&self) -> &dyn SandboxMemory;
+    /// Where its tasks are found; nothing, where the engine cannot say.
+    fn tasks(&self) -> Option<Members> {
+        None
+    }
     /// An invocation begins: only what the kernel ends for want of memory from here on makes its end `OutOfMemory`.
     /// Engines that cannot tell need not do anything.
     fn begin_run(&self) {}

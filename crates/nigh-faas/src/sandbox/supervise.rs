@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use nigh_llc::resctrl::Members;
 use nigh_terms::SandboxId;
 use tokio::process::Child;
 use tokio::sync::{mpsc, watch};
@@ -126,6 +127,10 @@ impl Sandbox for ProcessSandbox {
 
     fn memory(&self) -> &dyn SandboxMemory {
         self.group.memory()
+    }
+
+    fn tasks(&self) -> Option<Members> {
+        self.group.folders().first().cloned().map(Members::Cgroup)
     }
 
     fn begin_run(&self) {

@@ -1,0 +1,265 @@
+//! The cache ways of each invocation: predicted before it runs, its sandbox bound to a class of service, its load
+//! released at its end.
+//!
+//! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
+//! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
+
+mod sizing_models;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use nigh_llc::resctrl::Members;
+use nigh_llc::{
+    ClosLayout, Need, Placed, Placement, Prediction, SharingProfile, SizingInput, Ticket, TrainedRange, UnknownNeed,
+    WayLoads,
+};
+use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, SandboxId};
+use parking_lot::Mutex;
+
+pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
+
+use crate::activation::Activation;
+use crate::function::Function;
+use crate::hooks::{InvocationHook, Run};
+use crate::named_objects::named_objects;
+use crate::object_sizes::ObjectSizes;
+
+/// Sandboxes whose class is remembered; beyond it all are forgotten and bound again when they next run.
+const BOUND_MAX: usize = 4096;
+
+/// Puts sandboxes into classes of service.
+pub trait ClosBinder: Send + Sync {
+    /// Makes the machine's classes those of `layout`.
+    ///
+    /// # Errors
+    /// The system's reason; the classes are as they were.
+    fn lay_out(&self, layout: &ClosLayout) -> Result<(), String>;
+    /// Puts every task of a sandbox into a class. It is on the path of an invocation.
+    ///
+    /// # Errors
+    /// The system's reason; some tasks may be in the class.
+    fn bind(&self, tasks: &Members, clos: ClosId) -> Result<(), String>;
+}
+
+/// What a node's invocations run with.
+pub struct CacheWaysParts {
+    /// The models.
+    pub models: Arc<SizingModels>,
+    /// Sizes of objects.
+    pub sizes: Arc<ObjectSizes>,
+    /// Which class an invocation gets.
+    pub policy: Box<dyn Placement>,
+    /// The classes; already laid out where there is a binder.
+    pub layout: Arc<ClosLayout>,
+    /// Lines of 64 bytes in one way.
+    pub lines_per_way: f64,
+    /// Binds, where the machine can.
+    pub binder: Option<Arc<dyn ClosBinder>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The station of the last-level cache in an invocation's path.
+pub struct CacheWays {
+    parts: CacheWaysParts,
+    books: Mutex<Books>,
+}
+
+struct Books {
+    loads: WayLoads,
+    running: HashMap<InvocationId, Ticket>,
+    bound: HashMap<SandboxId, ClosId>,
+    suspended: bool,
+}
+
+/// What happened to a sandbox's class.
+enum Binding {
+    /// It is in it now.
+    Bound,
+    /// It was in it already.
+    Unchanged,
+    /// The machine cannot.
+    Absent,
+    /// A profile has the cache to itself.
+    Suspended,
+    /// The system's reason.
+    Failed(String),
+}
+
+impl CacheWays {
+    /// The station, with no load yet.
+    #[must_use]
+    pub fn new(parts: CacheWaysParts) -> Self {
+        let unknown = UnknownNeed::mean_of_table_3(parts.layout.shape().ways);
+        let loads = WayLoads::new(Arc::clone(&parts.layout), unknown);
+        let books =
+            Books { loads, running: HashMap::new(), bound: HashMap::new(), suspended: false };
+        Self { parts, books: Mutex::new(books) }
+    }
+
+    /// The loads as they are now.
+    #[must_use]
+    pub fn loads(&self) -> WayLoads {
+        self.books.lock().loads.clone()
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub fn policy(&self) -> &'static str {
+        self.parts.policy.name()
+    }
+
+    /// The models it predicts by.
+    #[must_use]
+    pub const fn models(&self) -> &Arc<SizingModels> {
+        &self.parts.models
+    }
+
+    /// Leaves the classes to a profile, if nothing runs; `false` if something does. `resume` ends it.
+    #[must_use]
+    pub fn suspend(&self) -> bool {
+        let mut books = self.books.lock();
+        let idle = books.running.is_empty() && !books.suspended;
+        if idle {
+            books.suspended = true;
+        }
+        idle
+    }
+
+    /// Goes on after a profile.
+    pub fn resume(&self) {
+        let mut books = self.books.lock();
+        books.suspended = false;
+        books.bound.clear();
+    }
+
+    /// The bytes of the data that an input names, as far as they are known.
+    fn data_size(&self, function: &Function, payload: &[u8], model: &FunctionModel) -> Option<ByteSize> {
+        let named = named_objects(payload);
+        let is_input = |path: &String| model.inputs.is_empty() || model.inputs.contains(path);
+        let known = named
+            .iter()
+            .filter(|object| is_input(&object.path))
+            .filter_map(|object| self.parts.sizes.of(&function.namespace, &object.bucket, &object.key));
+        known.reduce(|sum, size| ByteSize(sum.0.saturating_add(size.0)))
+    }
+
+    fn predict(&self, function: &Function, payload: &[u8]) -> Result<(ByteSize, Prediction), &'static str> {
+        let model = self.parts.models.find(function).ok_or("no profile of this version of its code")?;
+        let size = self.data_size(function, payload, &model).ok_or("the size of its data is not known")?;
+        let input = SizingInput { size, features: Vec::new() };
+        let prediction = model.model.predict(&FunctionModel::version(function), &input);
+        prediction.map(|prediction| (size, prediction)).ok_or("its model needs more than a size")
+    }
+
+    fn place(&self, prediction: Option<&Prediction>, invocation: InvocationId) -> Option<Placed> {
+        let sharing = prediction.and_then(|prediction| {
+            let curves = prediction.curves.as_ref()?;
+            SharingProfile::new(&curves.misses, &curves.times, self.parts.lines_per_way).ok()
+        });
+        let need = Need {
+            predicted: prediction.map(|prediction| prediction.predicted),
+            sharing: sharing.map(Arc::new),
+            at: self.parts.clock.monotonic(),
+        };
+        let mut books = self.books.lock();
+        let placed = self.parts.policy.place(&books.loads, &need);
+        // Full books: it runs in the default class and weighs nothing.
+        let ticket = books.loads.commit(placed.clos, need).ok()?;
+        books.running.insert(invocation, ticket);
+        Some(placed)
+    }
+
+    fn bind(&self, sandbox: SandboxId, tasks: Option<&Members>, clos: ClosId) -> Binding {
+        let (Some(binder), Some(tasks)) = (&self.parts.binder, tasks) else { return Binding::Absent };
+        {
+            let mut books = self.books.lock();
+            if books.suspended {
+                return Binding::Suspended;
+            }
+            // A sandbox is born in the default class.
+            if books.bound.get(&sandbox).copied().unwrap_or(ClosId::DEFAULT) == clos {
+                return Binding::Unchanged;
+            }
+            if books.bound.len() >= BOUND_MAX {
+                books.bound.clear();
+            }
+        }
+        // Outside the lock: one sandbox runs one invocation, so nobody else binds it now.
+        match binder.bind(tasks, clos) {
+            Ok(()) => {
+                self.books.lock().bound.insert(sandbox, clos);
+                Binding::Bound
+            }
+            Err(reason) => {
+                // Where it is now is not known: the next run binds it again.
+                self.books.lock().bound.remove(&sandbox);
+                Binding::Failed(reason)
+            }
+        }
+    }
+
+    fn release(&self, invocation: InvocationId) {
+        let mut books = self.books.lock();
+        if let Some(ticket) = books.running.remove(&invocation)
+            && let Err(error) = books.loads.release(ticket)
+        {
+            tracing::error!(%invocation, %error, "the loads of the cache ways are wrong");
+        }
+    }
+}
+
+/// The decision in words, as `nigh explain` shows it.
+fn words(prediction: &Result<(ByteSize, Prediction), &'static str>, placed: &Placed, binding: &Binding) -> String {
+    let mut text = String::new();
+    // Writing to a text cannot fail.
+    let _ = match prediction {
+        Ok((size, prediction)) => {
+            let beyond = match prediction.range {
+                TrainedRange::Trained => "",
+                TrainedRange::Extrapolated => ", beyond the profiled sizes",
+            };
+            let (ways, class) = (prediction.predicted.ways, prediction.predicted.class);
+            write!(text, "{size} of data need {ways} ways ({class}{beyond}); ")
+        }
+        Err(reason) => write!(text, "no prediction, {reason}; "),
+    };
+    let _ = write!(text, "class {} (mask {}): {}", placed.clos, placed.mask, placed.because);
+    let _ = match binding {
+        Binding::Bound | Binding::Unchanged => Ok(()),
+        Binding::Absent => write!(text, "; not bound, this machine cannot"),
+        Binding::Suspended => write!(text, "; not bound, a profile has the cache to itself"),
+        Binding::Failed(reason) => write!(text, "; not bound: {reason}"),
+    };
+    text
+}
+
+impl InvocationHook for CacheWays {
+    fn name(&self) -> &'static str {
+        "cache ways"
+    }
+
+    fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
+        let prediction = self.predict(run.function, run.payload);
+        let placed = self.place(prediction.as_ref().ok().map(|(_, prediction)| prediction), run.invocation)?;
+        let binding = self.bind(run.sandbox, run.tasks.as_ref(), placed.clos);
+        if let Binding::Failed(reason) = &binding {
+            metrics::counter!("nigh_llc_bind_failures_total").increment(1);
+            tracing::warn!(function = %run.function.name, reason, "a sandbox was not bound to its class of service");
+        }
+        Some(words(&prediction, &placed, &binding))
+    }
+
+    fn after_run(&self, activation: &Activation) {
+        self.release(activation.id);
+    }
+
+    fn not_run(&self, invocation: InvocationId) {
+        self.release(invocation);
+    }
+}
+
+#[cfg(test)]
+mod tests;
