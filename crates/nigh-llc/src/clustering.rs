@@ -92,7 +92,7 @@ fn exact(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) -
     for layer in 1..=cache.groups_max {
         let before = &layers[layer - 1];
         let mut now = before.clone();
-        for set in 1..sets {
+        for (set, cells) in now.iter_mut().enumerate().skip(1) {
             let lowest = set & set.wrapping_neg();
             let others = set ^ lowest;
             // Every subset that has the lowest program: the group it is in.
@@ -103,8 +103,8 @@ fn exact(programs: usize, cache: Cache, costs: &impl Fn(&[usize]) -> Vec<f64>) -
                     let own = cost[group][mine - 1];
                     for total in mine..=all {
                         let sum = own + before[rest][total - mine].0;
-                        if sum < now[set][total].0 {
-                            now[set][total] = (sum, group, mine);
+                        if sum < cells[total].0 {
+                            cells[total] = (sum, group, mine);
                         }
                     }
                 }

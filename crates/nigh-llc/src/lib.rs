@@ -4,33 +4,64 @@
 //!
 //! Everything that decides is pure; only [`resctrl`] touches the machine.
 
+// What a run costs by way count.
+mod miss_curve;
+mod occupancy;
+mod time_curve;
+// Learning a function's need.
+mod model_choice;
+mod nearest_rows;
+mod profile_outcome;
+mod profiler;
+mod repeated_timing;
+mod row_interpolation;
+mod sizing_model;
+mod training_rows;
+mod way_search;
+// Which classes there are.
 mod chunk_split;
 mod clos_layout;
-mod clustering;
-mod domain_loads;
-mod load_bound;
-mod miss_curve;
 mod mix_layout;
-mod occupancy;
-mod placement;
-pub mod resctrl;
-mod shared_placement;
 mod size_spread;
-mod time_curve;
+// Which class an invocation gets.
+mod domain_loads;
+mod placement;
+mod shared_placement;
 mod way_loads;
+// What no policy can beat.
+mod clustering;
+mod load_bound;
 mod way_partition;
+// A latency-critical service.
+mod guard_settings;
+mod latency_histogram;
+mod tail_guard;
+
+pub mod resctrl;
 
 pub use chunk_split::{ChunkSplit, Demand, SplitDecision, SplitRules};
 pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, ClosKind, ClosLayout, LayoutRefusal};
 pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
 pub use domain_loads::DomainLoads;
+pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
+pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
 pub use load_bound::{LoadBound, load_bound};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
 pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose_layout};
+pub use model_choice::{Scored, WRONG_CLASS};
 pub use occupancy::SharingProfile;
 pub use placement::{Casy, CasyLiteral, Placed, PlacedBecause, Placement, Unpartitioned};
+pub use profile_outcome::{InputOutcome, Measure, Observation, ProfileCost};
+pub use profiler::{INPUTS_MAX, ProfileError, ProfileInput, Profiler, ProfilerSettings};
+pub use repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
 pub use shared_placement::SharedPlacement;
 pub use size_spread::Nesting;
+pub use sizing_model::{ModelError, ModelKind, Prediction, STORED_MAX, SizingModel, SizingRule, TrainedRange};
+pub use tail_guard::{GuardDecision, GuardWindow, KeepReason, ResizeReason, SizeMemory, TailGuard};
 pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCurve, Tolerance, Work};
+pub use training_rows::{
+    Axis, CodeVersion, FEATURES_MAX, OneRunRule, ROWS_MAX, RowError, RunCurves, SizingInput, TrainingRow, TrainingRows,
+};
 pub use way_loads::{Load, LoadError, Need, PLACED_MAX, Predicted, Running, Ticket, UnknownNeed, WayLoads};
 pub use way_partition::{WayPartition, lookahead, strict_misses, strict_partition};
+pub use way_search::{FoundWays, SearchExit, SearchForm, SearchRule, SearchStep, TimedWays};

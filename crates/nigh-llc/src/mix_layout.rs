@@ -134,7 +134,7 @@ pub fn choose_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> 
 fn together(mix: &[MixEntry], members: &[usize], ways: Ways) -> Vec<f32> {
     let regions = Regions::whole(ways);
     let inside: Vec<_> =
-        members.iter().map(|&at| Member { class: 0, profile: &*mix[at].profile, count: mix[at].running }).collect();
+        members.iter().map(|&at| Member { class: 0, profile: &mix[at].profile, count: mix[at].running }).collect();
     let mut shares = regions.start(&inside);
     regions.settle(&inside, &mut shares, ROUNDS);
     inside.iter().zip(shares).map(|(one, share)| one.profile.slowdown(share)).collect()

@@ -248,12 +248,12 @@ pub(crate) mod tests {
         let regions = Regions::whole(Ways(6));
         let seldom = |count| {
             let members =
-                [Member { class: 0, profile: &*blur, count: 1.0 }, Member { class: 0, profile: &*stream, count }];
+                [Member { class: 0, profile: &blur, count: 1.0 }, Member { class: 0, profile: &stream, count }];
             let mut shares = regions.start(&members);
             regions.settle(&members, &mut shares, 40);
             shares
         };
-        let alone = [Member { class: 0, profile: &*blur, count: 0.1 }];
+        let alone = [Member { class: 0, profile: &blur, count: 0.1 }];
         let mut share = regions.start(&alone);
         regions.settle(&alone, &mut share, 40);
         assert!((share[0] - 6.0).abs() < 1e-3, "{share:?}");

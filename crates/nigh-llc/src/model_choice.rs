@@ -1,0 +1,117 @@
+//! Which kind of sizing model fits a function: decided on its own rows, each left out in turn and predicted by the rest.
+//!
+//! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends it to the
+//! wrong chunk. Ties go to the simpler kind and to the size, so that a function whose need never changes keeps CASY's.
+
+use serde::Serialize;
+
+use crate::sizing_model::{ModelKind, SizingModel, SizingRule};
+use crate::training_rows::{Axis, TrainingRow, TrainingRows};
+use crate::way_loads::Predicted;
+
+/// A model and how it did on rows left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Scored {
+    /// The kind.
+    pub kind: ModelKind,
+    /// Along which quantity.
+    pub axis: Axis,
+    /// Mean over the rows: ways too many, twice the ways too few, and [`WRONG_CLASS`] for a wrong class.
+    pub score: f64,
+}
+
+/// What a wrong class counts, in ways.
+pub const WRONG_CLASS: f64 = 2.0;
+
+/// Rows up to which each is left out in turn; of more, this many spread evenly.
+const LEFT_OUT_MAX: usize = 64;
+
+impl SizingModel {
+    /// The model that predicts left-out rows best; `None` without rows.
+    #[must_use]
+    pub fn choose(rows: TrainingRows, rule: SizingRule) -> Option<Self> {
+        let best = Self::scores(&rows, rule).into_iter().reduce(|best, next| {
+            // Ties, and what is less than noise, stay with the simpler and the earlier.
+            if next.score < best.score - 1e-9 { next } else { best }
+        })?;
+        Self::fit(rows, rule, best.kind, best.axis)
+    }
+
+    /// Every kind along every quantity that all rows have, with its score, the simpler first.
+    #[must_use]
+    pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<Scored> {
+        let features = rows.iter().map(|row| row.input.features.len()).min().unwrap_or(0);
+        let axes = || std::iter::once(Axis::Size).chain((0..features).map(|at| Axis::Feature(at as u8)));
+        let kinds = [ModelKind::Nearest, ModelKind::Rising, ModelKind::Interpolated, ModelKind::Curves];
+        let all = kinds.into_iter().flat_map(|kind| axes().map(move |axis| (kind, axis)));
+        let scored = all.filter_map(|(kind, axis)| {
+            Self::fit(rows.clone(), rule, kind, axis)?;
+            Some(Scored { kind, axis, score: leave_one_out(rows, rule, kind, axis) })
+        });
+        scored.collect()
+    }
+}
+
+/// The mean score over rows left out one by one. One row alone tells nothing: zero for every kind.
+fn leave_one_out(rows: &TrainingRows, rule: SizingRule, kind: ModelKind, axis: Axis) -> f64 {
+    let count = rows.iter().len();
+    let step = count.div_ceil(LEFT_OUT_MAX).max(1);
+    let mut scores = Vec::new();
+    for (left_out, row) in rows.iter().enumerate().step_by(step) {
+        let mut others = TrainingRows::new(rows.version().clone());
+        for (_, other) in rows.iter().enumerate().filter(|(at, _)| *at != left_out) {
+            // Rows of the set passed its checks already.
+            if others.add(rows.version(), other.clone()).is_err() {
+                return f64::INFINITY;
+            }
+        }
+        let Some(model) = SizingModel::fit(others, rule, kind, axis) else { continue };
+        let Some(prediction) = model.predict(rows.version(), &row.input) else { continue };
+        scores.push(miss(&prediction.predicted, row));
+    }
+    if scores.is_empty() { 0.0 } else { scores.iter().sum::<f64>() / scores.len() as f64 }
+}
+
+fn miss(predicted: &Predicted, row: &TrainingRow) -> f64 {
+    let off = f64::from(predicted.ways.0) - f64::from(row.ways.0);
+    let ways = if off < 0.0 { -2.0 * off } else { off };
+    let same_class = predicted.class.is_insensitive() == row.class.is_insensitive();
+    ways + if same_class { 0.0 } else { WRONG_CLASS }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{ByteSize, Ways};
+
+    use super::*;
+    use crate::sizing_model::tests::{BLUR, EFFECT, RULE, ask};
+    use crate::training_rows::SizingInput;
+    use crate::training_rows::tests::{row, rows, version};
+
+    #[test]
+    fn a_need_that_never_changes_keeps_the_papers_model() {
+        assert_eq!(SizingModel::choose(rows(&EFFECT), RULE).unwrap().kind(), ModelKind::Nearest);
+    }
+
+    #[test]
+    fn a_need_that_grows_is_interpolated() {
+        let model = SizingModel::choose(rows(&BLUR), RULE).unwrap();
+        assert_ne!(model.kind(), ModelKind::Nearest);
+        assert_eq!(ask(&model, 1000).predicted.ways, Ways(6));
+    }
+
+    #[test]
+    fn the_feature_that_explains_the_need_is_found() {
+        // The need follows the pixels; the size of the file says little.
+        let mut set = TrainingRows::new(version());
+        for (kib, megapixels, ways) in [(900, 0.1, 1), (300, 0.3, 2), (800, 0.6, 4), (350, 1.2, 6), (700, 2.4, 8)] {
+            let mut one = row(kib, ways);
+            one.input.features = vec![megapixels * 1e6];
+            set.add(&version(), one).unwrap();
+        }
+        let model = SizingModel::choose(set, RULE).unwrap();
+        assert_eq!(model.axis(), Axis::Feature(0));
+        let lacking = SizingInput { size: ByteSize::kib(500), features: vec![] };
+        assert!(model.predict(&version(), &lacking).is_none(), "an input without it has no prediction");
+    }
+}

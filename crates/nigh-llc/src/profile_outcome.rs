@@ -1,0 +1,98 @@
+//! What passes between the profiler and the shell that runs the function: a run to make, how it ended, what came of an
+//! input, and what the whole took.
+
+use std::time::Duration;
+
+use nigh_terms::Ways;
+use serde::{Deserialize, Serialize};
+
+use crate::way_search::FoundWays;
+
+/// One run to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// Which input, by index.
+    pub input: usize,
+    /// With how many ways.
+    pub ways: Ways,
+    /// When to end it.
+    pub limit: Duration,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Observation {
+    /// It answered.
+    Took(Duration),
+    /// It failed, with the function's own words.
+    Failed(String),
+    /// It was ended at the limit, after this long.
+    StillRunning(Duration),
+}
+
+/// What became of an input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub enum InputOutcome {
+    /// Its need is known.
+    Found {
+        /// The need.
+        #[serde(flatten)]
+        found: FoundWays,
+        /// The greatest standard error of the medians it rests on.
+        error: f64,
+    },
+    /// Its time varies too much.
+    Unstable {
+        /// With this many ways.
+        ways: Ways,
+        /// By this much, over the median.
+        spread: f64,
+    },
+    /// It failed too often.
+    Failed {
+        /// How often.
+        failures: u8,
+        /// Its last words.
+        reason: String,
+    },
+    /// It did not end.
+    NeverEnds {
+        /// With this many ways.
+        ways: Ways,
+        /// Ended after.
+        after: Duration,
+    },
+    /// The runs were used up before.
+    NotReached,
+}
+
+/// What profiling took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProfileCost {
+    /// Runs of the function.
+    pub runs: u32,
+    /// Time they took.
+    pub time: Duration,
+}
+
+impl ProfileCost {
+    /// Invocations after which the profile has paid for itself, if each saves this much; `None` if nothing is saved.
+    #[must_use]
+    pub fn break_even(&self, saved_per_invocation: Duration) -> Option<u64> {
+        let saved = saved_per_invocation.as_nanos();
+        (saved > 0).then(|| self.time.as_nanos().div_ceil(saved) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_says_when_it_pays() {
+        let cost = ProfileCost { runs: 60, time: Duration::from_secs(60) };
+        assert_eq!(cost.break_even(Duration::from_millis(7)), Some(8572));
+        assert_eq!(cost.break_even(Duration::ZERO), None);
+    }
+}

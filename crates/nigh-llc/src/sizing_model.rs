@@ -1,0 +1,336 @@
+//! How many ways an invocation will need and of which class it will be: one model per function and version of its code.
+//!
+//! Three kinds stand to choose: CASY's nearest neighbours on the size, ways interpolated along size or another feature,
+//! and interpolated curves; [`SizingModel::choose`] decides on the data. A prediction outside the profiled range is marked: it is the nearest row's,
+//! and a reason to profile. No rows, or rows of other code, give no prediction: the function runs in the default class.
+
+use nigh_terms::Ways;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::nearest_rows::{NearestRows, agreed};
+use crate::row_interpolation::{CurveLine, WayLine};
+use crate::time_curve::{CacheClass, Tolerance};
+use crate::training_rows::{Axis, CodeVersion, RowError, RunCurves, SizingInput, TrainingRows};
+use crate::way_loads::Predicted;
+
+/// Bytes of a stored model that are read.
+pub const STORED_MAX: usize = 8 << 20;
+
+/// The kinds of model, the simpler first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// CASY's: the nearest rows vote.
+    Nearest,
+    /// Ways on a line between rows that never falls.
+    Rising,
+    /// Ways on the line between rows.
+    Interpolated,
+    /// Curves between rows, the need read from the curve.
+    Curves,
+}
+
+/// What it takes to read a need from a curve.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SizingRule {
+    /// The slowdown that counts.
+    pub threshold: Tolerance,
+    /// Lines of one way.
+    pub lines_per_way: f64,
+}
+
+/// Whether the prediction rests on rows around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrainedRange {
+    /// Within the profiled inputs.
+    Trained,
+    /// Beyond them: profile this input.
+    Extrapolated,
+}
+
+/// What the model says of one input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Ways and class.
+    pub predicted: Predicted,
+    /// Whether rows lie around it.
+    pub range: TrainedRange,
+    /// Which kind of model said so.
+    pub kind: ModelKind,
+    /// The curves, where the rows have them: what sharing is weighed by.
+    #[serde(skip)]
+    pub curves: Option<RunCurves>,
+}
+
+/// Why a stored model is not read.
+#[derive(Debug, Error)]
+pub enum ModelError {
+    /// Larger than any model is.
+    #[error("a stored model of {bytes} bytes: at most {STORED_MAX} are read; profile the function anew")]
+    TooLarge {
+        /// How many.
+        bytes: usize,
+    },
+    /// Not what was stored.
+    #[error("a stored model cannot be read ({0}): profile the function anew")]
+    Broken(#[from] serde_json::Error),
+    /// Of another version of Nigh.
+    #[error("a stored model of format {format}, this version reads {}: profile the function anew", v1::FORMAT)]
+    OtherFormat {
+        /// Its format.
+        format: u32,
+    },
+    /// A row that cannot be.
+    #[error("a stored model has a row that cannot be: {0}; profile the function anew")]
+    BadRow(#[from] RowError),
+    /// The kind does not fit the rows.
+    #[error("a stored model of kind {kind:?} does not fit its rows: profile the function anew")]
+    Unfit {
+        /// Its kind.
+        kind: ModelKind,
+    },
+}
+
+/// A fitted model with its rows.
+#[derive(Debug, Clone)]
+pub struct SizingModel {
+    rows: TrainingRows,
+    rule: SizingRule,
+    kind: ModelKind,
+    axis: Axis,
+    nearest: NearestRows,
+    line: Option<WayLine>,
+    curves: Option<CurveLine>,
+}
+
+impl SizingModel {
+    /// A model of a given kind; `None` where the rows do not allow it.
+    #[must_use]
+    pub fn fit(rows: TrainingRows, rule: SizingRule, kind: ModelKind, axis: Axis) -> Option<Self> {
+        let nearest = NearestRows::fit(rows.iter(), axis)?;
+        let line = match kind {
+            ModelKind::Nearest | ModelKind::Curves => None,
+            ModelKind::Rising => Some(WayLine::fit(rows.iter(), axis, true)?),
+            ModelKind::Interpolated => Some(WayLine::fit(rows.iter(), axis, false)?),
+        };
+        let curves = CurveLine::fit(rows.iter(), axis);
+        if kind == ModelKind::Curves && curves.is_none() {
+            return None;
+        }
+        Some(Self { rows, rule, kind, axis, nearest, line, curves })
+    }
+
+    /// The need of an input of this code; `None` for other code or an input that lacks the quantity.
+    #[must_use]
+    pub fn predict(&self, version: &CodeVersion, input: &SizingInput) -> Option<Prediction> {
+        if version != self.rows.version() {
+            return None;
+        }
+        let at = input.along(self.axis)?;
+        let curves = self.curves.as_ref().and_then(|curves| curves.predict(at));
+        let (ways, class) = match (&self.line, &curves, self.kind) {
+            (_, Some(curves), ModelKind::Curves) => {
+                let threshold = self.rule.threshold;
+                let class = curves.times.class(threshold, Some((&curves.misses, self.rule.lines_per_way)));
+                (curves.times.ways_needed(threshold), class)
+            }
+            (Some(line), ..) => {
+                let ways = line.predict(at);
+                (ways, self.class_at(at, ways))
+            }
+            _ => self.nearest.predict(at),
+        };
+        let (least, greatest) = self.nearest.range();
+        let range = if at < least || at > greatest { TrainedRange::Extrapolated } else { TrainedRange::Trained };
+        let predicted = Predicted { ways, class: agreed(ways, class) };
+        Some(Prediction { predicted, range, kind: self.kind, curves })
+    }
+
+    /// The class that goes with interpolated ways: the nearest row's, unless the ways speak against it.
+    fn class_at(&self, at: f64, ways: Ways) -> CacheClass {
+        let nearest = self.nearest.nearest_class(at);
+        // The ways that an insensitive row has: one, or the fewest a mask takes.
+        let fewest = self.rows.iter().map(|row| row.ways).min().unwrap_or(Ways(1));
+        if ways > fewest && nearest.is_insensitive() { CacheClass::Sensitive } else { nearest }
+    }
+
+    /// The rows it was fitted to.
+    #[must_use]
+    pub const fn rows(&self) -> &TrainingRows {
+        &self.rows
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> ModelKind {
+        self.kind
+    }
+
+    /// The quantity it goes by.
+    #[must_use]
+    pub const fn axis(&self) -> Axis {
+        self.axis
+    }
+
+    /// The model as it is stored.
+    pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
+        let stored = v1::Stored {
+            format: v1::FORMAT,
+            kind: self.kind,
+            axis: self.axis,
+            rule: self.rule,
+            rows: self.rows.clone(),
+        };
+        Ok(serde_json::to_vec(&stored)?)
+    }
+
+    /// A stored model, fitted again to its rows.
+    pub fn decode(stored: &[u8]) -> Result<Self, ModelError> {
+        if stored.len() > STORED_MAX {
+            return Err(ModelError::TooLarge { bytes: stored.len() });
+        }
+        let v1::Header { format } = serde_json::from_slice(stored)?;
+        if format != v1::FORMAT {
+            return Err(ModelError::OtherFormat { format });
+        }
+        let v1::Stored { kind, axis, rule, rows, .. } = serde_json::from_slice(stored)?;
+        rows.check()?;
+        Self::fit(rows, rule, kind, axis).ok_or(ModelError::Unfit { kind })
+    }
+}
+
+mod v1 {
+    use serde::{Deserialize, Serialize};
+
+    use super::{Axis, ModelKind, SizingRule, TrainingRows};
+
+    pub(super) const FORMAT: u32 = 1;
+
+    #[derive(Deserialize)]
+    pub(super) struct Header {
+        pub(super) format: u32,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub(super) struct Stored {
+        pub(super) format: u32,
+        pub(super) kind: ModelKind,
+        pub(super) axis: Axis,
+        pub(super) rule: SizingRule,
+        pub(super) rows: TrainingRows,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use nigh_terms::ByteSize;
+
+    use super::*;
+    use crate::miss_curve::MissCurve;
+    use crate::time_curve::TimeCurve;
+    use crate::training_rows::TrainingRow;
+    use crate::training_rows::tests::{row, rows, version};
+
+    pub(crate) const RULE: SizingRule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: 20_480.0 };
+    pub(crate) const BLUR: [(u64, u8); 4] = [(124, 1), (361, 1), (699, 4), (1434, 7)];
+    const SPEECH: [(u64, u8); 4] = [(40 << 10, 10), (79 << 10, 11), (118 << 10, 11), (157 << 10, 11)];
+    pub(crate) const EFFECT: [(u64, u8); 4] = [(26 << 10, 1), (51 << 10, 1), (76 << 10, 1), (100 << 10, 1)];
+
+    pub(crate) fn ask(model: &SizingModel, kib: u64) -> Prediction {
+        model.predict(&version(), &SizingInput { size: ByteSize::kib(kib), features: vec![] }).unwrap()
+    }
+
+    #[test]
+    fn table_3_is_given_back_by_every_kind_and_by_the_chosen_one() {
+        for table in [BLUR, SPEECH, EFFECT] {
+            let fitted = [ModelKind::Nearest, ModelKind::Rising, ModelKind::Interpolated]
+                .map(|kind| SizingModel::fit(rows(&table), RULE, kind, Axis::Size).unwrap());
+            let chosen = SizingModel::choose(rows(&table), RULE).unwrap();
+            for model in fitted.iter().chain([&chosen]) {
+                for (kib, ways) in table {
+                    let prediction = ask(model, kib);
+                    assert_eq!(prediction.predicted.ways, Ways(ways), "{:?}", model.kind());
+                    assert_eq!(prediction.predicted.class.is_insensitive(), ways == 1);
+                    assert_eq!(prediction.range, TrainedRange::Trained);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blur_at_the_papers_test_sizes_is_marked() {
+        // Trained to 1.4 MB, evaluated at 4.6 to 9.5 MB.
+        let model = SizingModel::choose(rows(&BLUR), RULE).unwrap();
+        for kib in [4700, 6550, 9700, 60] {
+            assert_eq!(ask(&model, kib).range, TrainedRange::Extrapolated, "{kib} KiB");
+        }
+    }
+
+    #[test]
+    fn no_rows_or_other_code_predict_nothing() {
+        assert!(SizingModel::choose(rows(&[]), RULE).is_none());
+        let model = SizingModel::choose(rows(&BLUR), RULE).unwrap();
+        let input = SizingInput { size: ByteSize::kib(700), features: vec![] };
+        assert!(model.predict(&CodeVersion("other".to_owned()), &input).is_none());
+    }
+
+    /// Rows with curves: below a knee that grows with the size a run is slower, until it has outgrown the cache.
+    fn with_curves() -> TrainingRows {
+        let mut set = TrainingRows::new(version());
+        for (kib, slow) in [(100, 0.04), (200, 0.08), (400, 0.16), (800, 0.30), (1600, 0.40)] {
+            let knee = kib as f64 / 200.0;
+            let slowdown = |ways: u8| 1.0 + slow * (-f64::from(ways - 1) / knee).exp();
+            let micros: Vec<_> = (1..=11).map(|ways| slowdown(ways) * kib as f64 * 1e3).collect();
+            let misses: Vec<_> = (1..=11).map(|ways| (slowdown(ways) - 1.0) * kib as f64 * 1e3).collect();
+            let curves = RunCurves {
+                misses: MissCurve::new(kib as f64 * 1e3, misses).unwrap(),
+                times: TimeCurve::new(micros).unwrap(),
+            };
+            let ways = curves.times.ways_needed(RULE.threshold);
+            let class = curves.times.class(RULE.threshold, None);
+            set.add(&version(), TrainingRow { ways, class, curves: Some(curves), ..row(kib, 1) }).unwrap();
+        }
+        set
+    }
+
+    #[test]
+    fn curves_give_a_need_and_what_sharing_is_weighed_by() {
+        let model = SizingModel::fit(with_curves(), RULE, ModelKind::Curves, Axis::Size).unwrap();
+        for row in with_curves().iter() {
+            assert_eq!(ask(&model, row.input.size.0 / 1024).predicted.ways, row.ways);
+        }
+        let between = ask(&model, 560);
+        assert!(between.curves.is_some());
+        let nearest = SizingModel::fit(with_curves(), RULE, ModelKind::Nearest, Axis::Size).unwrap();
+        assert!(ask(&nearest, 560).curves.is_some(), "curves are known whoever names the ways");
+        assert!(SizingModel::fit(rows(&BLUR), RULE, ModelKind::Curves, Axis::Size).is_none());
+    }
+
+    #[test]
+    fn a_model_is_stored_and_read_back() {
+        for set in [rows(&BLUR), with_curves()] {
+            let model = SizingModel::choose(set, RULE).unwrap();
+            let read = SizingModel::decode(&model.encode().unwrap()).unwrap();
+            assert_eq!((read.kind(), read.axis(), read.rows()), (model.kind(), model.axis(), model.rows()));
+            for kib in [100, 333, 700, 5000] {
+                assert_eq!(ask(&read, kib), ask(&model, kib));
+            }
+        }
+    }
+
+    #[test]
+    fn a_broken_store_is_refused_with_its_reason() {
+        let stored = SizingModel::choose(rows(&BLUR), RULE).unwrap().encode().unwrap();
+        let text = String::from_utf8(stored.clone()).unwrap();
+        let other = text.replace("\"format\":1", "\"format\":2");
+        assert!(matches!(SizingModel::decode(other.as_bytes()), Err(ModelError::OtherFormat { format: 2 })));
+        assert!(matches!(SizingModel::decode(&stored[..stored.len() / 2]), Err(ModelError::Broken(_))));
+        let bad = text.replace("\"ways\":7", "\"ways\":0");
+        assert!(matches!(SizingModel::decode(bad.as_bytes()), Err(ModelError::BadRow(_))));
+        let unfit = text.replace("\"kind\":\"", "\"kind\":\"curves\",\"was\":\"");
+        assert!(matches!(SizingModel::decode(unfit.as_bytes()), Err(ModelError::Unfit { kind: ModelKind::Curves })));
+        assert!(matches!(SizingModel::decode(&vec![b' '; STORED_MAX + 1]), Err(ModelError::TooLarge { .. })));
+    }
+}

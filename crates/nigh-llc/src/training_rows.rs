@@ -1,0 +1,242 @@
+//! What is known of a function's need: one row per profiled input, all of one version of its code.
+//!
+//! Other code may behave otherwise, so a row of another version starts the set anew. Rows are bounded; the oldest go.
+
+use std::collections::VecDeque;
+
+use nigh_terms::{ByteSize, Ways};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::miss_curve::{CurveError, MissCurve, WAYS_MAX};
+use crate::time_curve::{CacheClass, CpiModel, TimeCurve, Tolerance, Work};
+
+/// Rows kept of one function.
+pub const ROWS_MAX: usize = 512;
+
+/// Features of an input beside its size.
+pub const FEATURES_MAX: usize = 16;
+
+/// Which code was profiled: its digest, as the platform names it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CodeVersion(pub String);
+
+/// What is known of an input before the function runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizingInput {
+    /// Its size: all the paper uses.
+    pub size: ByteSize,
+    /// What else is known (pixels, seconds), in the function's fixed order.
+    #[serde(default)]
+    pub features: Vec<f64>,
+}
+
+/// One of an input's quantities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// The size.
+    Size,
+    /// A feature, by index.
+    Feature(u8),
+}
+
+impl SizingInput {
+    /// The base-2 logarithm of a quantity (below one counts as one); `None` where the input does not have it.
+    #[must_use]
+    pub fn along(&self, axis: Axis) -> Option<f64> {
+        let value = match axis {
+            Axis::Size => self.size.0 as f64,
+            Axis::Feature(at) => *self.features.get(usize::from(at))?,
+        };
+        value.is_finite().then(|| value.max(1.0).log2())
+    }
+}
+
+/// Both curves of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunCurves {
+    /// Misses by way count.
+    pub misses: MissCurve,
+    /// Time by way count.
+    pub times: TimeCurve,
+}
+
+/// What was found for one input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainingRow {
+    /// The input.
+    pub input: SizingInput,
+    /// The ways it needs.
+    pub ways: Ways,
+    /// Its class.
+    pub class: CacheClass,
+    /// Its curves, where they were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curves: Option<RunCurves>,
+}
+
+/// The cache that a one-run profile is for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OneRunRule {
+    /// Cycles per event.
+    pub model: CpiModel,
+    /// The slowdown that counts.
+    pub threshold: Tolerance,
+    /// Lines of one way.
+    pub lines_per_way: f64,
+}
+
+impl TrainingRow {
+    /// The row of a one-run profile: the miss curve of a traced run, turned into times by the model.
+    pub fn one_run(input: SizingInput, misses: MissCurve, work: &Work, rule: &OneRunRule) -> Result<Self, CurveError> {
+        let misses = misses.monotone();
+        let times = TimeCurve::from_misses(&misses, work, &rule.model)?;
+        let ways = times.ways_needed(rule.threshold);
+        let class = times.class(rule.threshold, Some((&misses, rule.lines_per_way)));
+        Ok(Self { input, ways, class, curves: Some(RunCurves { misses, times }) })
+    }
+}
+
+/// Why a row is not taken.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum RowError {
+    /// A need no cache has.
+    #[error("a need of {ways} ways: expected 1 to {}", WAYS_MAX)]
+    WrongWays {
+        /// What was given.
+        ways: Ways,
+    },
+    /// Features that are none.
+    #[error("{features} features, or one that is no number: give at most {FEATURES_MAX} finite ones")]
+    WrongFeatures {
+        /// How many were given.
+        features: usize,
+    },
+}
+
+/// The rows of one version of one function's code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainingRows {
+    version: CodeVersion,
+    rows: VecDeque<TrainingRow>,
+}
+
+impl TrainingRows {
+    /// No row yet.
+    #[must_use]
+    pub const fn new(version: CodeVersion) -> Self {
+        Self { version, rows: VecDeque::new() }
+    }
+
+    /// The code they belong to.
+    #[must_use]
+    pub const fn version(&self) -> &CodeVersion {
+        &self.version
+    }
+
+    /// The rows, oldest first.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &TrainingRow> + Clone {
+        self.rows.iter()
+    }
+
+    /// Adds a row; one of other code drops all that were there.
+    pub fn add(&mut self, version: &CodeVersion, row: TrainingRow) -> Result<(), RowError> {
+        row.check()?;
+        if *version != self.version {
+            *self = Self::new(version.clone());
+        }
+        if self.rows.len() >= ROWS_MAX {
+            self.rows.pop_front();
+        }
+        self.rows.push_back(row);
+        Ok(())
+    }
+
+    /// Checks rows that come from a file.
+    pub(crate) fn check(&self) -> Result<(), RowError> {
+        self.rows.iter().try_for_each(TrainingRow::check)
+    }
+}
+
+impl TrainingRow {
+    fn check(&self) -> Result<(), RowError> {
+        if self.ways.0 == 0 || self.ways > WAYS_MAX {
+            return Err(RowError::WrongWays { ways: self.ways });
+        }
+        let features = &self.input.features;
+        if features.len() > FEATURES_MAX || features.iter().any(|feature| !feature.is_finite()) {
+            return Err(RowError::WrongFeatures { features: features.len() });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn version() -> CodeVersion {
+        CodeVersion("sha256:0f".to_owned())
+    }
+
+    pub(crate) fn row(kib: u64, ways: u8) -> TrainingRow {
+        let class = if ways == 1 { CacheClass::Light } else { CacheClass::Sensitive };
+        let input = SizingInput { size: ByteSize::kib(kib), features: vec![] };
+        TrainingRow { input, ways: Ways(ways), class, curves: None }
+    }
+
+    pub(crate) fn rows(given: &[(u64, u8)]) -> TrainingRows {
+        let mut rows = TrainingRows::new(version());
+        for &(kib, ways) in given {
+            rows.add(&version(), row(kib, ways)).unwrap();
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_of_other_code_start_anew() {
+        let mut rows = rows(&[(124, 1), (361, 1)]);
+        rows.add(&CodeVersion("sha256:1f".to_owned()), row(699, 4)).unwrap();
+        assert_eq!((rows.iter().len(), rows.version().0.as_str()), (1, "sha256:1f"));
+    }
+
+    #[test]
+    fn the_oldest_row_goes_when_there_are_too_many() {
+        let mut many = rows(&[(1, 1)]);
+        for _ in 0..ROWS_MAX {
+            many.add(&version(), row(2, 2)).unwrap();
+        }
+        assert_eq!(many.iter().len(), ROWS_MAX);
+        assert!(many.iter().all(|row| row.ways == Ways(2)));
+    }
+
+    #[test]
+    fn rows_that_no_cache_gives_are_refused() {
+        let mut rows = rows(&[]);
+        assert_eq!(rows.add(&version(), row(1, 0)), Err(RowError::WrongWays { ways: Ways(0) }));
+        let mut odd = row(1, 1);
+        odd.input.features = vec![f64::NAN];
+        assert_eq!(rows.add(&version(), odd), Err(RowError::WrongFeatures { features: 1 }));
+    }
+
+    #[test]
+    fn a_one_run_profile_is_a_row_with_its_curves() {
+        let model = CpiModel {
+            cycles_per_instruction: 0.5,
+            hit_cycles: 20.0,
+            miss_cycles: 200.0,
+            neighbour_miss_cycles: None,
+            megahertz: 2400.0,
+        };
+        let rule = OneRunRule { model, threshold: Tolerance::FIVE_PERCENT, lines_per_way: 20_480.0 };
+        let misses =
+            MissCurve::new(451e3, vec![389e3, 285e3, 183e3, 107e3, 60e3, 31e3, 16e3, 7e3, 3e3, 1e3, 5e2]).unwrap();
+        let work = Work { instructions: 739e6, neighbour_share: 0.0 };
+        let row = TrainingRow::one_run(row(699, 1).input, misses, &work, &rule).unwrap();
+        // By hand: 378.5 M cycles with all hits, 180 more a miss: 4 ways (107 k misses) 5.1 %, 5 ways (60 k) 2.9 %.
+        assert_eq!((row.ways, row.class), (Ways(5), CacheClass::Sensitive));
+        assert!(row.curves.is_some());
+    }
+}
