@@ -6,6 +6,7 @@
 //! equation 1, the sensitivity; the equation's sign and the direction of its class are mended here: time added by
 //! going from the whole cache to one way, and *sensitive* when that is above the threshold.
 
+use std::fmt;
 use std::time::Duration;
 
 use nigh_terms::Ways;
@@ -38,6 +39,17 @@ pub enum CacheClass {
     Thrashing,
     /// CS: slower with fewer ways.
     Sensitive,
+}
+
+impl fmt::Display for CacheClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sensitive => "sensitive",
+            Self::Light => "light",
+            Self::Insensitive => "insensitive",
+            Self::Thrashing => "thrashing",
+        })
+    }
 }
 
 impl CacheClass {

@@ -94,8 +94,7 @@ impl CacheWays {
     pub fn new(parts: CacheWaysParts) -> Self {
         let unknown = UnknownNeed::mean_of_table_3(parts.layout.shape().ways);
         let loads = WayLoads::new(Arc::clone(&parts.layout), unknown);
-        let books =
-            Books { loads, running: HashMap::new(), bound: HashMap::new(), suspended: false };
+        let books = Books { loads, running: HashMap::new(), bound: HashMap::new(), suspended: false };
         Self { parts, books: Mutex::new(books) }
     }
 
