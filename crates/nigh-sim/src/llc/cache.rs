@@ -9,8 +9,9 @@ use thiserror::Error;
 
 use super::address_space::PhysicalLine;
 use super::geometry::LlcGeometry;
+use super::lanes::LANES;
 use super::replacement::{Lru, ReplacementPolicy, Srrip, TreePlru};
-use super::set_array::{Access, ROW_TAGS, SetArray};
+use super::set_array::{Access, SetArray};
 
 /// The most classes of service a cache tells apart; the kernel's interface has at most as many.
 pub const CLOS_MAX: u8 = 16;
@@ -72,8 +73,8 @@ impl Tally {
 
 /// Sets under each policy, of one row of tags or of two.
 enum Sets {
-    Lru16(SetArray<Lru<16>, 1>),
-    Lru32(SetArray<Lru<32>, 2>),
+    Lru16(SetArray<Lru<1>, 1>),
+    Lru32(SetArray<Lru<2>, 2>),
     TreePlru16(SetArray<TreePlru, 1>),
     TreePlru32(SetArray<TreePlru, 2>),
     Srrip16(SetArray<Srrip, 1>),
@@ -106,7 +107,7 @@ pub struct WayPartitionedCache {
 impl WayPartitionedCache {
     /// An empty cache in which every class may fill every way.
     pub fn new(geometry: LlcGeometry, policy: ReplacementPolicy) -> Self {
-        let one_row = usize::from(geometry.ways().0) <= ROW_TAGS;
+        let one_row = usize::from(geometry.ways().0) <= LANES;
         let tree = || TreePlru::new(geometry.ways().0);
         let sets = match (policy, one_row) {
             (ReplacementPolicy::Lru, true) => Sets::Lru16(SetArray::new(geometry, Lru)),

@@ -4,6 +4,7 @@ mod access;
 mod address_space;
 mod cache;
 mod geometry;
+mod lanes;
 mod replacement;
 mod sample_rate;
 mod set_array;

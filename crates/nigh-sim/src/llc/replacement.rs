@@ -5,6 +5,7 @@
 //! not published: here they do not age by another class's misses (SRRIP) and steer no choice (tree-PLRU).
 
 use super::geometry::WAYS_MAX;
+use super::lanes::{self, LANES};
 
 /// How a set chooses its victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -35,17 +36,18 @@ pub(super) trait Replacement {
 ///
 /// Hit and miss run the same few vector instructions over a fixed number of lanes, without a branch: which of the two it
 /// will be cannot be foreseen, and a wrong guess costs more than both ways of working.
-pub(super) struct Lru<const LANES: usize>;
+pub(super) struct Lru<const ROWS: usize>;
 
 /// The rank's place in a key: above the 5 bits of the way.
 const RANK_UNIT: i16 = 32;
 
-impl<const LANES: usize> Replacement for Lru<LANES> {
-    type State = [i16; LANES];
+impl<const ROWS: usize> Replacement for Lru<ROWS> {
+    type State = [[i16; LANES]; ROWS];
 
     fn empty(&self) -> Self::State {
         // The lowest way is the oldest, so that vacant ways are taken in order and before any that was used.
-        std::array::from_fn(|way| (LANES - 1 - way) as i16 * RANK_UNIT + way as i16)
+        let key = |way: usize| (ROWS * LANES - 1 - way) as i16 * RANK_UNIT + way as i16;
+        std::array::from_fn(|row| std::array::from_fn(|lane| key(row * LANES + lane)))
     }
 
     #[inline]
@@ -53,14 +55,12 @@ impl<const LANES: usize> Replacement for Lru<LANES> {
         // A hit is the choice among one way. Vacant ways need no look: none of them was used, so they are the oldest.
         let choice = if found != 0 { found } else { allowed };
         let mut oldest = 0;
-        for (lane, &key) in keys.iter().enumerate() {
-            let chosen = (choice >> (lane & 16)) as u16 & 1 << (lane & 15);
-            oldest = oldest.max(if chosen != 0 { key } else { 0 });
+        for (row, keys) in keys.iter().enumerate() {
+            oldest = oldest.max(lanes::oldest(keys, (choice >> (row * LANES)) as u16));
         }
         let way = oldest % RANK_UNIT;
-        for key in keys.iter_mut() {
-            let aged = if *key < oldest { *key + RANK_UNIT } else { *key };
-            *key = if *key == oldest { way } else { aged };
+        for keys in keys {
+            lanes::age(keys, oldest, RANK_UNIT, way);
         }
         way as u32
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn lru_gives_up_the_oldest_of_the_allowed_ways() {
-        let lru = Lru::<16>;
+        let lru = Lru::<1>;
         let mut state = lru.empty();
         for way in [3, 1, 4, 0, 2, 1, 3] {
             hit(&lru, &mut state, way);
@@ -206,15 +206,16 @@ mod tests {
 
     #[test]
     fn the_ranks_of_lru_stay_a_permutation() {
-        let lru = Lru::<32>;
+        let lru = Lru::<2>;
         let mut state = lru.empty();
         for step in 0..1000u32 {
             hit(&lru, &mut state, step * step * 7 % 32);
         }
-        let mut ranks = state.map(|key| key / RANK_UNIT);
+        let keys = state.as_flattened();
+        let mut ranks: Vec<i16> = keys.iter().map(|key| key / RANK_UNIT).collect();
         ranks.sort_unstable();
-        assert_eq!(ranks, std::array::from_fn(|rank| rank as i16));
-        assert!((0..32).all(|way| state[way] % RANK_UNIT == way as i16));
+        assert_eq!(ranks, (0..32).collect::<Vec<i16>>());
+        assert!((0..32).all(|way| keys[way] % RANK_UNIT == way as i16));
     }
 
     #[test]

@@ -5,10 +5,8 @@
 
 use super::address_space::PhysicalLine;
 use super::geometry::LlcGeometry;
+use super::lanes::{self, LANES};
 use super::replacement::Replacement;
-
-/// Tags of a row.
-pub(super) const ROW_TAGS: usize = 16;
 
 /// No line: no physical line has this number.
 const NO_LINE: u32 = u32::MAX;
@@ -16,7 +14,7 @@ const NO_LINE: u32 = u32::MAX;
 /// One row of tags, on a line of its own.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-struct TagRow([u32; ROW_TAGS]);
+struct TagRow([u32; LANES]);
 
 /// What an access did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +45,8 @@ pub(super) struct SetArray<P: Replacement, const ROWS: usize> {
 impl<P: Replacement, const ROWS: usize> SetArray<P, ROWS> {
     /// Empty sets.
     pub(super) fn new(geometry: LlcGeometry, policy: P) -> Self {
-        assert!(usize::from(geometry.ways().0) <= ROWS * ROW_TAGS);
-        let tags = vec![[TagRow([NO_LINE; ROW_TAGS]); ROWS]; geometry.sets()];
+        assert!(usize::from(geometry.ways().0) <= ROWS * LANES);
+        let tags = vec![[TagRow([NO_LINE; LANES]); ROWS]; geometry.sets()];
         let states = vec![policy.empty(); geometry.sets()];
         Self { policy, tags, states }
     }
@@ -61,7 +59,7 @@ impl<P: Replacement, const ROWS: usize> SetArray<P, ROWS> {
         let state = &mut self.states[set];
         let found = ways_with(tags, line.number());
         let way = self.policy.serve(state, found, || ways_with(tags, NO_LINE), allowed);
-        let tag = &mut tags[way as usize / ROW_TAGS].0[way as usize % ROW_TAGS];
+        let tag = &mut tags[way as usize / LANES].0[way as usize % LANES];
         let held = std::mem::replace(tag, line.number());
         if held == line.number() { Access::Hit } else { Access::Miss { evicted: PhysicalLine::new(held) } }
     }
@@ -80,7 +78,7 @@ impl<P: Replacement, const ROWS: usize> SetArray<P, ROWS> {
 
     /// Empties every set.
     pub(super) fn clear(&mut self) {
-        self.tags.fill([TagRow([NO_LINE; ROW_TAGS]); ROWS]);
+        self.tags.fill([TagRow([NO_LINE; LANES]); ROWS]);
         self.states.fill(self.policy.empty());
     }
 }
@@ -90,11 +88,7 @@ impl<P: Replacement, const ROWS: usize> SetArray<P, ROWS> {
 fn ways_with<const ROWS: usize>(tags: &[TagRow; ROWS], tag: u32) -> u32 {
     let mut ways = 0;
     for (row, tags) in tags.iter().enumerate() {
-        let mut bits = 0u32;
-        for (way, &held) in tags.0.iter().enumerate() {
-            bits |= u32::from(held == tag) << way;
-        }
-        ways |= bits << (row * ROW_TAGS);
+        ways |= lanes::equal(&tags.0, tag) << (row * LANES);
     }
     ways
 }
