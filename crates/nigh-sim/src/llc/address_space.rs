@@ -43,6 +43,11 @@ impl PagedLine {
         Self(page * PAGE_LINES + offset % PAGE_LINES)
     }
 
+    /// The line whose [`Self::number`] this is.
+    pub(super) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
     /// Page and offset as one number.
     pub const fn number(self) -> u32 {
         self.0

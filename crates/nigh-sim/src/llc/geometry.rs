@@ -73,11 +73,14 @@ pub struct LlcGeometry {
     slices: u32,
     sets_per_slice: u32,
     ways: Ways,
+    /// What the lines are a sample of: the bits below the index choose among lines of which one is left.
+    sampled: SampleRate,
 }
 
 impl LlcGeometry {
     /// Intel Xeon Silver 4210R: 11 ways of 1.25 MiB (13.75 MiB), ten slices; the processor of the CASY paper.
-    pub const XEON_SILVER_4210R: Self = Self { slices: 10, sets_per_slice: 2048, ways: Ways(11) };
+    pub const XEON_SILVER_4210R: Self =
+        Self { slices: 10, sets_per_slice: 2048, ways: Ways(11), sampled: SampleRate::ALL };
 
     /// `slices` slices of `sets_per_slice` sets (a power of two) of `ways` lines each.
     pub const fn new(slices: u32, sets_per_slice: u32, ways: Ways) -> Result<Self, GeometryError> {
@@ -93,7 +96,7 @@ impl LlcGeometry {
         if ways.0 == 0 || ways.0 > WAYS_MAX {
             return Err(GeometryError::Ways { ways: ways.0 });
         }
-        Ok(Self { slices, sets_per_slice, ways })
+        Ok(Self { slices, sets_per_slice, ways, sampled: SampleRate::ALL })
     }
 
     /// A cache in one slice of `bytes` bytes, as cachegrind names its caches.
@@ -142,22 +145,30 @@ impl LlcGeometry {
 
     /// The same sets with another number of ways.
     pub const fn with_ways(self, ways: Ways) -> Result<Self, GeometryError> {
-        Self::new(self.slices, self.sets_per_slice, ways)
+        match Self::new(self.slices, self.sets_per_slice, ways) {
+            Ok(_) => Ok(Self { ways, ..self }),
+            Err(refused) => Err(refused),
+        }
     }
 
-    /// The cache that 1 line in `rate` sees as the whole stream sees this one: fewer sets, as many slices and ways.
+    /// The cache that 1 line in `rate` of this one's lines sees as those see this one: fewer sets, as many slices and ways.
     pub const fn scaled_down(self, rate: SampleRate) -> Result<Self, GeometryError> {
+        let refused = GeometryError::TooFewSetsToScale { sets: self.sets_per_slice, rate };
         if rate.one_in() > self.sets_per_slice {
-            return Err(GeometryError::TooFewSetsToScale { sets: self.sets_per_slice, rate });
+            return Err(refused);
         }
-        Self::new(self.slices, self.sets_per_slice / rate.one_in(), self.ways)
+        match self.sampled.then(rate) {
+            Ok(sampled) => Ok(Self { sets_per_slice: self.sets_per_slice / rate.one_in(), sampled, ..self }),
+            Err(_) => Err(refused),
+        }
     }
 
     /// The set of `line`, counted over all slices.
     #[inline]
     pub const fn set_of(self, line: PhysicalLine) -> usize {
         let slice = ((mix(line.number()) as u64 * self.slices as u64) >> 32) as usize;
-        slice * self.sets_per_slice as usize + (line.number() & (self.sets_per_slice - 1)) as usize
+        slice * self.sets_per_slice as usize
+            + ((line.number() >> self.sampled.shift()) & (self.sets_per_slice - 1)) as usize
     }
 }
 
