@@ -119,7 +119,7 @@ fn plain_machine(config: &MachineConfig, jobs: &[(u64, Vec<LlcAccess>)], masks: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn jobs_start_hit_and_end_as_in_the_plain_model(
         shapes in prop::collection::vec((0u64..60_000, 0usize..300, 1u32..1500, 1u32..300, 1u32..256), 1..9),
@@ -266,7 +266,7 @@ fn a_sampled_run_takes_nearly_the_time_of_the_whole_one() {
     let geometry = LlcGeometry::new(2, 512, Ways(8)).unwrap();
     let whole: Vec<_> = (0..3).map(|seed| trace(&stream(seed, 60_000, 2500, 60))).collect();
     let rate = SampleRate::new(8).unwrap();
-    let sampled: Vec<_> = whole.iter().map(|trace| trace.sampled(rate).unwrap()).collect();
+    let sampled: Vec<_> = whole.iter().map(|trace| trace.sampled(rate, |line| line * 29 % 64 < 8).unwrap()).collect();
     let run = |traces: &[ReplayTrace], rate| {
         let jobs: Vec<_> = traces.iter().map(|trace| once(trace, 0)).collect();
         simulate(&MachineConfig { geometry, rate, ..SMALL }, &jobs, &mut default_class).unwrap()
@@ -292,8 +292,14 @@ fn what_cannot_be_simulated_is_refused_before_it_runs() {
     assert_eq!(refused(SMALL, once(&recorded, 0)), rate);
     let prefetching = MachineConfig { timing: CoreTiming::CASCADE_LAKE_PREFETCHING, rate: half, ..SMALL };
     assert_eq!(refused(prefetching, once(&recorded, 0)), MachineError::NeighboursUnknown { job: id });
+    let geometry = LlcGeometry::new(1, 32, Ways(4)).unwrap();
+    let few = MachineError::TooFewSetsToSample { sets: 32 };
+    assert_eq!(refused(MachineConfig { geometry, rate: half, ..SMALL }, once(&recorded, 0)), few);
     assert_eq!(refused(SMALL, once(&empty, 0)), MachineError::EmptyTrace { job: id });
     assert_eq!(refused(SMALL, Job { passes: Passes::WhileOthersRun, ..job }), MachineError::Endless);
+    let background = Job { passes: Passes::WhileOthersRun, ..job };
+    let taken = simulate(&MachineConfig { cores: 1, ..SMALL }, &[background, job], &mut default_class);
+    assert_eq!(taken, Err(MachineError::NoCoreLeft { jobs: 1, cores: 1 }));
     let arrival = SimTime::from_millicycles(u64::MAX);
     assert_eq!(refused(SMALL, Job { arrival, ..job }), MachineError::ArrivesTooLate { job: id, arrival });
     let timeless = CoreTiming { base_cpi_milli: 0, ..CoreTiming::CASCADE_LAKE };

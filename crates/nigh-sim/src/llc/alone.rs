@@ -42,7 +42,7 @@ pub fn alone_by_ways(
     warmth: Warmth,
 ) -> Result<Vec<AloneRun>, MachineError> {
     check_trace(config, JobId(0), trace)?;
-    let geometry = config.geometry.scaled_down(config.rate)?;
+    let geometry = config.geometry;
     let space = FrameAllocator::new(config.seed).allocate(trace.pages())?;
     let misses = match config.policy {
         ReplacementPolicy::Lru => lru_misses(geometry, trace, &space, warmth),

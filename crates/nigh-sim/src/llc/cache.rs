@@ -284,6 +284,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
         #[test]
         fn lru_under_any_masks_does_what_the_plain_model_does((geometry, masks, requests) in streams()) {
             let mut cache = WayPartitionedCache::new(geometry, ReplacementPolicy::Lru);

@@ -79,7 +79,7 @@ impl<'t, 'b> Machine<'t, 'b> {
             jobs,
             waiting,
             binder,
-            cache: WayPartitionedCache::new(config.geometry.scaled_down(config.rate)?, config.policy),
+            cache: WayPartitionedCache::new(config.geometry, config.policy),
             memory: MemoryQueue::new(config.memory, u64::from(config.rate.one_in())),
             frames: FrameAllocator::new(config.seed),
             due: vec![NEVER; cores],

@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-use super::address_space::OutOfFrames;
+use super::address_space::{OutOfFrames, PAGE_LINES};
 use super::cache::MaskError;
 use super::core_timing::CoreTiming;
-use super::geometry::{GeometryError, LlcGeometry};
+use super::geometry::LlcGeometry;
 use super::job::{Job, JobId, Passes};
 use super::memory::MemoryTiming;
 use super::replacement::ReplacementPolicy;
@@ -24,7 +24,7 @@ pub const ARRIVAL_MAX: SimTime = SimTime::from_millicycles(u64::MAX / 2);
 /// A machine, and the seed of everything random about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineConfig {
-    /// The last-level cache as it really is; it is scaled down for sampled traces.
+    /// The last-level cache; sampled traces use some of its sets.
     pub geometry: LlcGeometry,
     /// How it chooses a victim.
     pub policy: ReplacementPolicy,
@@ -34,7 +34,7 @@ pub struct MachineConfig {
     pub timing: CoreTiming,
     /// The memory they share.
     pub memory: MemoryTiming,
-    /// What every job's trace holds of its lines.
+    /// What every job's trace holds of its lines: all samples must be of the same sets.
     pub rate: SampleRate,
     /// Decides where the jobs' pages lie.
     pub seed: u64,
@@ -93,6 +93,14 @@ pub enum MachineError {
     /// Every job waits for another to end.
     #[error("every job is to run while others do, so none would end; give one of them a number of passes")]
     Endless,
+    /// Jobs that never end by themselves would hold every core.
+    #[error("{jobs} jobs are to run while others do, on {cores} cores: leave at least one core to the others")]
+    NoCoreLeft {
+        /// Jobs that run while others do.
+        jobs: usize,
+        /// Cores.
+        cores: u16,
+    },
     /// A trace without any instruction would never let time pass.
     #[error("job {job}: its trace holds no instruction")]
     EmptyTrace {
@@ -113,9 +121,14 @@ pub enum MachineError {
     /// Simulated time has an end.
     #[error("the jobs still left would run past the end of simulated time; shorten their traces or passes")]
     OutOfTime,
-    /// The cache cannot be scaled down to the traces' rate.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    /// A line's place in its page does not tell which sets a sample keeps.
+    #[error(
+        "a slice of {sets} sets cannot be sampled by a line's place in its page; it needs {PAGE_LINES} sets or whole traces"
+    )]
+    TooFewSetsToSample {
+        /// Sets of a slice.
+        sets: u32,
+    },
     /// The jobs touch more memory than there is.
     #[error(transparent)]
     Frames(#[from] OutOfFrames),
@@ -146,8 +159,12 @@ pub(super) fn check_jobs(config: &MachineConfig, jobs: &[Job<'_>]) -> Result<(),
             return Err(MachineError::ArrivesTooLate { job: id, arrival: job.arrival });
         }
     }
-    if !jobs.is_empty() && jobs.iter().all(|job| job.passes == Passes::WhileOthersRun) {
+    let endless = jobs.iter().filter(|job| job.passes == Passes::WhileOthersRun).count();
+    if endless > 0 && endless == jobs.len() {
         return Err(MachineError::Endless);
+    }
+    if endless >= usize::from(config.cores) {
+        return Err(MachineError::NoCoreLeft { jobs: endless, cores: config.cores });
     }
     Ok(())
 }
@@ -156,6 +173,10 @@ pub(super) fn check_jobs(config: &MachineConfig, jobs: &[Job<'_>]) -> Result<(),
 pub(super) fn check_trace(config: &MachineConfig, job: JobId, trace: &ReplayTrace) -> Result<(), MachineError> {
     if trace.rate() != config.rate {
         return Err(MachineError::Rate { job, trace: trace.rate(), machine: config.rate });
+    }
+    let sets = config.geometry.sets_per_slice();
+    if config.rate != SampleRate::ALL && sets < PAGE_LINES {
+        return Err(MachineError::TooFewSetsToSample { sets });
     }
     if config.timing.needs_neighbours() && !trace.knows_neighbours() {
         return Err(MachineError::NeighboursUnknown { job });

@@ -1,4 +1,11 @@
 //! The last-level cache: a way-partitioned, set-associative cache shared by many cores.
+//!
+//! A [`ReplayTrace`] is what one function asked of it. [`WayPartitionedCache`] serves requests under masks of ways;
+//! [`StackDistances`] and [`SampledCurve`] give the misses at every number of ways in one pass; [`alone_by_ways`] turns them
+//! into times; [`simulate`] runs many jobs on many cores under a policy that is given from outside ([`Binder`]).
+//!
+//! Why to believe it: `tests/llc_oracles` holds misses to cachegrind and pycachesim, `tests/llc_machine.rs` and the properties
+//! beside the code hold everything else to plain models.
 
 mod access;
 mod address_space;
@@ -32,7 +39,7 @@ pub use job::{Binder, Classes, Job, JobId, JobReport, Passes};
 pub use machine::{MachineReport, simulate};
 pub use machine_config::{ARRIVAL_MAX, CORES_MAX, JOBS_MAX, MachineConfig, MachineError};
 pub use memory::MemoryTiming;
-pub use private_cache::{PrivateCache, PrivateCaches};
+pub use private_cache::{PrivateCache, PrivateHierarchy};
 pub use replacement::ReplacementPolicy;
 pub use replay_trace::{REPLAY_ACCESSES_MAX, ReplayTrace, ReplayTraceError};
 pub use sample_rate::{SAMPLE_ONE_IN_MAX, SampleRate, SampleRateError};

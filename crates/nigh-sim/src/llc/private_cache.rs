@@ -45,7 +45,7 @@ impl PrivateCache {
 
 /// The caches of one core: instructions and data apart at the first level, together at the second.
 #[derive(Debug, Clone)]
-pub struct PrivateCaches {
+pub struct PrivateHierarchy {
     /// First level, instructions.
     pub instructions: PrivateCache,
     /// First level, data.
@@ -54,7 +54,7 @@ pub struct PrivateCaches {
     pub second: Option<PrivateCache>,
 }
 
-impl PrivateCaches {
+impl PrivateHierarchy {
     /// A core of Intel Cascade Lake: 32 KiB of 8 ways for instructions and for data, 1 MiB of 16 ways behind them.
     pub fn cascade_lake() -> Result<Self, GeometryError> {
         Ok(Self {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn only_what_both_levels_miss_is_passed_on() {
-        let mut caches = PrivateCaches {
+        let mut caches = PrivateHierarchy {
             instructions: PrivateCache::new(64, Ways(1)).unwrap(),
             data: PrivateCache::new(64, Ways(1)).unwrap(),
             second: Some(PrivateCache::new(256, Ways(4)).unwrap()),
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_cascade_lake_core_keeps_a_megabyte_to_itself() {
-        let mut caches = PrivateCaches::cascade_lake().unwrap();
+        let mut caches = PrivateHierarchy::cascade_lake().unwrap();
         let lines = (1 << 20) / 64;
         assert_eq!((0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count() as u64, lines);
         assert_eq!((0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count(), 0);

@@ -1,7 +1,9 @@
 //! A trace made ready for replay: pages numbered densely, evictions dropped, eight bytes an access.
 //!
 //! Made once and shared by all jobs that run it; each job brings an address space of its own. A sampled trace keeps all
-//! instructions: those of a dropped access go to the next kept one.
+//! instructions: those of a dropped access go to the next kept one. Samples are of whole sets, chosen by a line's place in
+//! its page, which virtual and physical address share: a cache of full size then does in those sets just what it would have
+//! done, and each request stands for as many as the rate says (Kessler, Hill and Wood, IEEE ToC 43(6), 1994).
 
 use std::collections::HashMap;
 
@@ -140,11 +142,9 @@ impl ReplayTrace {
         Ok(())
     }
 
-    /// One line in `rate` of this whole trace. Neighbours stay as the whole trace has them.
-    pub fn sampled(&self, rate: SampleRate) -> Result<Self, ReplayTraceError> {
-        if self.rate() == rate {
-            return Ok(self.clone());
-        }
+    /// One line in `rate` of this whole trace: those whose virtual line number `keeps` names, by its place in its page alone.
+    /// Traces that are to share a cache must be sampled alike. Neighbours stay as the whole trace has them.
+    pub fn sampled(&self, rate: SampleRate, keeps: impl Fn(u64) -> bool) -> Result<Self, ReplayTraceError> {
         if self.rate() != SampleRate::ALL {
             return Err(ReplayTraceError::AlreadySampled { held: self.rate(), wanted: rate });
         }
@@ -157,7 +157,7 @@ impl ReplayTrace {
         let mut instructions = 0;
         for access in &self.accesses {
             instructions += access.instructions();
-            if !access.is_pause() && rate.keeps(access.line().number()) {
+            if !access.is_pause() && keeps(self.virtual_line(access.line())) {
                 sample.push(access.line(), access.is_neighbour(), instructions)?;
                 instructions = 0;
             }
@@ -165,6 +165,12 @@ impl ReplayTrace {
         sample.tail_instructions = instructions + self.tail_instructions;
         sample.instructions += sample.tail_instructions;
         Ok(sample)
+    }
+
+    /// The number that `line` had when it was recorded.
+    fn virtual_line(&self, line: PagedLine) -> u64 {
+        let page = self.virtual_pages[(line.number() / PAGE_LINES) as usize];
+        page * u64::from(PAGE_LINES) + u64::from(line.number() % PAGE_LINES)
     }
 
     pub(super) fn accesses(&self) -> &[ReplayAccess] {
@@ -245,16 +251,17 @@ mod tests {
 
     #[test]
     fn a_sample_keeps_all_instructions_and_every_access_to_a_kept_line() {
-        let whole = ReplayTrace::new((0..50_000).map(|step| load(step * step % 3000, 3)), 9, SampleRate::ALL).unwrap();
+        let base = 0x7fff_0000_0040;
+        let accesses = (0..50_000).map(|step| load(base + step * 7 % 3000, 3));
+        let whole = ReplayTrace::new(accesses, 9, SampleRate::ALL).unwrap();
         let rate = SampleRate::new(8).unwrap();
-        let sample = whole.sampled(rate).unwrap();
+        let sample = whole.sampled(rate, |line| line % 8 == 5).unwrap();
         assert_eq!(sample.instructions(), whole.instructions());
-        let kept: Vec<_> = whole.lines().filter(|line| rate.keeps(line.number())).collect();
+        let kept: Vec<_> = whole.lines().filter(|line| line.number() % 8 == 5).collect();
         assert_eq!(sample.lines().collect::<Vec<_>>(), kept);
         assert!(!kept.is_empty());
         let wanted = SampleRate::new(32).unwrap();
-        assert_eq!(sample.sampled(wanted), Err(ReplayTraceError::AlreadySampled { held: rate, wanted }));
-        assert_eq!(sample.sampled(rate), Ok(sample));
+        assert_eq!(sample.sampled(wanted, |_| true), Err(ReplayTraceError::AlreadySampled { held: rate, wanted }));
     }
 
     #[test]

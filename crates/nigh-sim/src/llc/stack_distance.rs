@@ -114,6 +114,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn one_pass_gives_the_misses_of_a_simulation_at_each_number_of_ways(
             slices in 1u32..4,
