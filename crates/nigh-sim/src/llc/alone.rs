@@ -1,6 +1,6 @@
 //! One job alone, at every number of ways: the sweep that sensitivity and the need of ways are read from.
 //!
-//! Without neighbours, and with a memory that nobody else occupies, a run's time follows from its misses alone. Under LRU one
+//! With no other job in the cache or at the memory, a run's time follows from its misses. Under LRU one
 //! pass gives them for all numbers of ways (stack distances); other policies are replayed once for each number.
 
 use nigh_terms::{ClosId, WayMask, Ways};

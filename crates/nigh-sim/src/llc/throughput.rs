@@ -50,6 +50,8 @@ pub fn mix_requests(seed: u64, count: usize) -> Vec<LlcRequest> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -62,5 +64,8 @@ mod tests {
         assert!(tally.hits > 10_000 && tally.misses > 10_000, "{tally:?}");
         assert!((0..MIX_CLASSES).all(|class| requests.iter().any(|request| request.clos == ClosId(class))));
         assert_eq!(requests, mix_requests(1, 300_000));
+        let masks: HashSet<_> = (0..MIX_CLASSES).map(|class| cache.mask(ClosId(class))).collect();
+        assert_eq!(masks.len(), usize::from(MIX_CLASSES));
+        assert!(masks.iter().all(|mask| mask.is_contiguous() && mask.count() < MIX_GEOMETRY.ways()));
     }
 }

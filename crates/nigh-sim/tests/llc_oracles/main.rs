@@ -1,7 +1,7 @@
-//! The simulated caches against two simulators that others wrote, on one stream of a real program, miss for miss.
+//! The simulated caches against two simulators that others wrote, on streams of real programs, miss for miss.
 //!
-//! cachegrind counts the misses of a small program at each number of ways; lackey, of the same tool suite, gives the program's
-//! accesses, which go through the caches here. pycachesim then gets the lines that reach the last level. Both are run, never
+//! cachegrind counts a program's misses at each number of ways; lackey, of the same tool suite, gives the program's accesses,
+//! which go through the caches here. pycachesim then gets the lines that reach the last level. Both are run, never
 //! linked. Where one is not installed its test says so and passes.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends by panicking, and says aloud what it skips")]
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nigh_sim::llc::{
-    AddressSpace, LlcGeometry, PAGE_LINES, PagedLine, PhysicalLine, PrivateCache, ReplacementPolicy, StackDistances,
-    WayPartitionedCache,
+    AddressSpace, LINE_BYTES, LlcGeometry, PAGE_LINES, PagedLine, PhysicalLine, PrivateCache, ReplacementPolicy,
+    StackDistances, WayPartitionedCache,
 };
 use nigh_terms::{ClosId, WayMask, Ways};
-use program::{Kind, Reference, Walk};
+use program::{Kind, Recording, Reference};
 
 /// Sets of the last level; one more way adds 4 KiB.
 const SETS: u32 = 64;
@@ -109,17 +109,18 @@ fn by_partition(missed: &[(Kind, Vec<u64>)], index: &VirtualIndex, first: Counts
     counts
 }
 
-fn cachegrind(program: &Path, scratch: &Path, ways: Ways) -> Counts {
+fn cachegrind(recording: &Recording, ways: Ways) -> Counts {
     let first = format!("{},{},64", FIRST_LEVEL.0, FIRST_LEVEL.1);
-    let (out, last) = (scratch.join("cachegrind.out"), u64::from(SETS) * u64::from(ways.0) * 64);
-    let run = Command::new("valgrind")
-        .args(["--tool=cachegrind", "--cache-sim=yes", "--quiet"])
-        .arg(format!("--cachegrind-out-file={}", out.display()))
-        .args([format!("--I1={first}"), format!("--D1={first}"), format!("--LL={last},{ways},64")])
-        .arg(program)
-        .output()
-        .unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let (out, last) = (recording.scratch().join("cachegrind.out"), u64::from(SETS) * u64::from(ways.0) * LINE_BYTES);
+    recording.run(&[
+        "--tool=cachegrind",
+        "--cache-sim=yes",
+        "--quiet",
+        &format!("--cachegrind-out-file={}", out.display()),
+        &format!("--I1={first}"),
+        &format!("--D1={first}"),
+        &format!("--LL={last},{ways},64"),
+    ]);
     let text = std::fs::read_to_string(out).unwrap();
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     assert_eq!(line("events:"), "Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw");
@@ -128,20 +129,32 @@ fn cachegrind(program: &Path, scratch: &Path, ways: Ways) -> Counts {
     Counts { references: column(0), first_level_misses: column(1), last_level_misses: column(2) }
 }
 
-#[test]
-fn every_miss_equals_cachegrinds_at_each_number_of_ways() {
-    let Some(walk) = Walk::record("every_miss_equals_cachegrinds_at_each_number_of_ways") else { return };
-    let (first, missed) = first_level(&walk.references);
+/// Holds both ways to count the last level's misses to cachegrind's at each of `ways`; gives the misses at 1, 2, ... ways.
+fn compare_with_cachegrind(recording: &Recording, ways: impl Iterator<Item = u8>) -> Vec<u64> {
+    let (first, missed) = first_level(&recording.references);
     let index = VirtualIndex::new(missed.iter().flat_map(|(_, lines)| lines).copied());
     let curve = by_stack_distance(&missed, &index, first);
     assert!(missed.iter().any(|(_, lines)| lines.len() == 2), "some reference crosses a line border");
-    for ways in (1..=WAYS.0).map(Ways) {
-        let expected = cachegrind(&walk.program, walk.scratch(), ways);
+    for ways in ways.map(Ways) {
+        let expected = cachegrind(recording, ways);
         assert_eq!(curve[usize::from(ways.0) - 1], expected, "one pass, {ways} ways");
         assert_eq!(by_partition(&missed, &index, first, ways), expected, "simulated, {ways} ways");
     }
-    let last = |ways: usize| curve[ways - 1].last_level_misses.iter().sum::<u64>();
-    assert!(last(1) > last(4) && last(4) > last(11), "the program needs ways: {} {} {}", last(1), last(4), last(11));
+    curve.iter().map(|counts| counts.last_level_misses.iter().sum()).collect()
+}
+
+#[test]
+fn every_miss_equals_cachegrinds_at_each_number_of_ways() {
+    let Some(walk) = Recording::of_walk("every_miss_equals_cachegrinds_at_each_number_of_ways") else { return };
+    let misses = compare_with_cachegrind(&walk, 1..=WAYS.0);
+    assert!(misses[0] > misses[3] && misses[3] > misses[10], "the program needs ways: {misses:?}");
+}
+
+#[test]
+fn every_miss_of_an_installed_program_equals_cachegrinds() {
+    let test = "every_miss_of_an_installed_program_equals_cachegrinds";
+    let Some(recording) = Recording::of_installed(test, "/bin/true") else { return };
+    compare_with_cachegrind(&recording, [1, 5, 11].into_iter());
 }
 
 /// Loads of line numbers, one a line on standard input, in an LRU cache of sets, ways; its misses on standard output.
@@ -176,7 +189,7 @@ fn every_miss_equals_pycachesims_at_each_number_of_ways() {
         );
         return;
     }
-    let Some(walk) = Walk::record(name) else { return };
+    let Some(walk) = Recording::of_walk(name) else { return };
     let (_, missed) = first_level(&walk.references);
     let lines: Vec<u64> = missed.into_iter().flat_map(|(_, lines)| lines).collect();
     let mut run = Command::new(python)

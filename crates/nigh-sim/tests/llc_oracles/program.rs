@@ -1,4 +1,4 @@
-//! The program whose accesses are compared, compiled here, and its references as valgrind's lackey prints them.
+//! The programs whose accesses are compared, and their references as valgrind's lackey prints them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -41,25 +41,22 @@ impl Reference {
     }
 }
 
-/// The compiled program and what it did.
-pub(super) struct Walk {
+/// A program and what it did.
+pub(super) struct Recording {
     scratch: TempDir,
-    pub(super) program: PathBuf,
+    program: PathBuf,
     pub(super) references: Vec<Reference>,
 }
 
-impl Walk {
-    /// Compiles and traces the program. Where the tools for that are missing, says that `test` is skipped.
-    pub(super) fn record(test: &str) -> Option<Self> {
+impl Recording {
+    /// Compiles `walk.c` and traces it. Where the tools for that are missing, says that `test` is skipped.
+    pub(super) fn of_walk(test: &str) -> Option<Self> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             println!("SKIPPED: {test}: the program is for Linux on x86-64");
             return None;
         }
-        for tool in ["valgrind", "cc"] {
-            if Command::new(tool).arg("--version").output().is_err() {
-                println!("SKIPPED: {test}: there is no {tool} here");
-                return None;
-            }
+        if missing(test, "cc") {
+            return None;
         }
         let scratch = TempDir::new().unwrap();
         let program = scratch.path().join("walk");
@@ -69,18 +66,48 @@ impl Walk {
                 .args(["-O1", "-static", "-nostdlib", "-fno-pie", "-no-pie", "-fno-stack-protector", "-o"])
                 .args([&program, &source]),
         );
-        let log = scratch.path().join("lackey.txt");
-        let log_option = format!("--log-file={}", log.display());
-        succeed(Command::new("valgrind").args(["--tool=lackey", "--trace-mem=yes", &log_option]).arg(&program));
+        Self::of(test, scratch, program)
+    }
+
+    /// Traces a program of the system, its dynamic loader included.
+    pub(super) fn of_installed(test: &str, program: &str) -> Option<Self> {
+        if !Path::new(program).exists() {
+            println!("SKIPPED: {test}: there is no {program} here");
+            return None;
+        }
+        Self::of(test, TempDir::new().unwrap(), PathBuf::from(program))
+    }
+
+    fn of(test: &str, scratch: TempDir, program: PathBuf) -> Option<Self> {
+        if missing(test, "valgrind") || missing(test, "setarch") {
+            return None;
+        }
+        let mut recording = Self { scratch, program, references: Vec::new() };
+        let log = recording.scratch.path().join("lackey.txt");
+        recording.run(&["--tool=lackey", "--trace-mem=yes", &format!("--log-file={}", log.display())]);
         let text = std::fs::read_to_string(log).unwrap();
-        let references: Vec<Reference> = text.lines().filter_map(Reference::parse).collect();
-        assert!(references.len() > 100_000, "{} references", references.len());
-        Some(Self { scratch, program, references })
+        recording.references = text.lines().filter_map(Reference::parse).collect();
+        assert!(recording.references.len() > 50_000, "{} references", recording.references.len());
+        Some(recording)
+    }
+
+    /// Runs the program under valgrind, with the same addresses and environment each time.
+    pub(super) fn run(&self, options: &[&str]) {
+        succeed(Command::new("setarch").args(["-R", "env", "-i", "valgrind"]).args(options).arg(&self.program));
     }
 
     pub(super) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
+}
+
+/// Whether `tool` cannot be run; says then that `test` is skipped.
+fn missing(test: &str, tool: &str) -> bool {
+    let missing = Command::new(tool).arg("--version").output().is_err();
+    if missing {
+        println!("SKIPPED: {test}: there is no {tool} here");
+    }
+    missing
 }
 
 fn succeed(command: &mut Command) {
