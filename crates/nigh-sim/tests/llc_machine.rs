@@ -1,6 +1,6 @@
 //! The simulated machine against a plain model of itself, and what its jobs can rely on.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
 
 use std::num::NonZeroU32;
 
