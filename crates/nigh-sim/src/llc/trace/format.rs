@@ -10,8 +10,11 @@
 //! function, input  each a varint of bytes, then UTF-8
 //! n                varint, accesses
 //! kinds            n bytes: 0 fetch, 1 load, 2 store, 3 clean eviction, 4 dirty eviction
-//! lines            n varints: folded difference to the line before (the first: to 0)
-//! instructions     n varints: since the access before
+//! lines            a varint for each access that is no eviction: folded difference to the line of the one before it
+//!                  (the first: to 0)
+//! evicted lines    for each eviction: a varint p > 0, the line is at place p - 1 among the `residents` of the set of
+//!                  the access before; or 0 and a varint, folded difference to the line of the access before
+//! instructions     n varints: since the access before; first those of what is no eviction, then those of evictions
 //! crc              4 bytes, little-endian: CRC-32 (ISO-HDLC) of all before
 //! ```
 //! Columns, not rows, since each kind of number repeats with a period of its own and a general compressor finds it.
@@ -31,6 +34,9 @@ pub(super) const MAGIC: [u8; 8] = *b"NIGHLLC1";
 pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Bytes of the checksum at the end.
 pub(super) const CRC_BYTES: usize = 4;
+
+/// Stands before an evicted line that is written in full.
+pub(super) const IN_FULL: u64 = 0;
 
 /// Accesses a trace may have: 512 MiB in memory.
 pub const RECORDS_MAX: usize = 1 << 25;
@@ -126,6 +132,11 @@ pub(super) fn crc32(bytes: &[u8]) -> u32 {
 pub(super) fn seal(file: &mut Vec<u8>) {
     let crc = crc32(file);
     file.extend(crc.to_le_bytes());
+}
+
+/// Whether the second level gives something up, rather than asking for it.
+pub(super) const fn is_eviction(kind: AccessKind) -> bool {
+    matches!(kind, AccessKind::CleanEviction | AccessKind::DirtyEviction)
 }
 
 /// A kind's number; the recorder's and the file's are the same.

@@ -7,6 +7,7 @@
 mod format;
 mod raw;
 mod reader;
+mod residents;
 mod sampling;
 mod varint;
 mod writer;

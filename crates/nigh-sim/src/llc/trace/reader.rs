@@ -7,9 +7,10 @@ use nigh_terms::ByteSize;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::format::{
-    CRC_BYTES, LINE_MAX, MAGIC, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError, WINDOW_BYTES_MAX, ZSTD_MAGIC,
-    at_most, check_instructions, crc32, kind_of,
+    CRC_BYTES, IN_FULL, LINE_MAX, MAGIC, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError, WINDOW_BYTES_MAX,
+    ZSTD_MAGIC, at_most, check_instructions, crc32, is_eviction, kind_of,
 };
+use super::residents::Residents;
 use super::varint::{take, unfold};
 use super::{LlcAccess, PrivateCaches, Sampling, Trace, TraceHeader};
 
@@ -97,23 +98,56 @@ fn take_accesses(rest: &mut &[u8], header: &TraceHeader) -> Result<Vec<LlcAccess
     // Before anything is reserved: so many accesses have so many kinds at least.
     let kinds = bytes(rest, count, "kinds")?;
     let mut accesses = Vec::with_capacity(count);
-    let mut line = 0u64;
-    for (index, &code) in kinds.iter().enumerate() {
+    for &code in kinds {
         let kind = kind_of(code).ok_or(TraceError::Malformed("kinds"))?;
-        line = line.wrapping_add_signed(unfold(number(rest, "lines")?));
-        at_most("line", line, LINE_MAX)?;
-        if !header.sampling.keeps(line) {
-            return Err(TraceError::NotKept { index, line, sampling: header.sampling });
-        }
-        accesses.push(LlcAccess { line, instructions: 0, kind });
+        accesses.push(LlcAccess { line: 0, instructions: 0, kind });
     }
+    take_lines(rest, header.sampling, &mut accesses)?;
     let mut counted = 0;
-    for access in &mut accesses {
-        access.instructions = small_number(rest, "instructions")?;
-        counted += u64::from(access.instructions);
+    for evictions in [false, true] {
+        for access in accesses.iter_mut().filter(|access| is_eviction(access.kind) == evictions) {
+            access.instructions = small_number(rest, "instructions")?;
+            counted += u64::from(access.instructions);
+        }
     }
     check_instructions(counted, header.instructions, header.whole_instructions)?;
     Ok(accesses)
+}
+
+fn take_lines(rest: &mut &[u8], sampling: Sampling, accesses: &mut [LlcAccess]) -> Result<(), TraceError> {
+    let mut before = 0;
+    for access in accesses.iter_mut().filter(|access| !is_eviction(access.kind)) {
+        access.line = line_at(before, number(rest, "lines")?)?;
+        before = access.line;
+    }
+    let mut residents = Residents::new();
+    before = 0;
+    for (index, access) in accesses.iter_mut().enumerate() {
+        if is_eviction(access.kind) {
+            access.line = match number(rest, "evicted lines")? {
+                IN_FULL => {
+                    let line = line_at(before, number(rest, "evicted lines")?)?;
+                    // A line has one form: the short one wherever there is one.
+                    if residents.place(before, line).is_some() {
+                        return Err(TraceError::Malformed("evicted lines"));
+                    }
+                    line
+                }
+                place => residents.line(before, place - 1).ok_or(TraceError::Malformed("evicted lines"))?,
+            };
+        }
+        if !sampling.keeps(access.line) {
+            return Err(TraceError::NotKept { index, line: access.line, sampling });
+        }
+        residents.see(access);
+        before = access.line;
+    }
+    Ok(())
+}
+
+/// The line that lies a folded difference behind another.
+fn line_at(before: u64, folded: u64) -> Result<u64, TraceError> {
+    at_most("line", before.wrapping_add_signed(unfold(folded)), LINE_MAX)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! be read.
 
 use super::format::{
-    LINE_MAX, MAGIC, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError, at_most, check_instructions, kind_code,
-    seal,
+    IN_FULL, LINE_MAX, MAGIC, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError, at_most, check_instructions,
+    is_eviction, kind_code, seal,
 };
+use super::residents::Residents;
 use super::varint::{fold, put};
 use super::{Trace, TraceHeader};
 
@@ -19,24 +20,54 @@ impl Trace {
         put_header(&mut out, &self.header)?;
         put(&mut out, self.accesses.len() as u64);
         out.extend(self.accesses.iter().map(|access| kind_code(access.kind)));
-        let (mut before, mut counted) = (0, 0);
-        for (index, access) in self.accesses.iter().enumerate() {
-            let line = at_most("line", access.line, LINE_MAX)?;
-            if !self.header.sampling.keeps(line) {
-                return Err(TraceError::NotKept { index, line, sampling: self.header.sampling });
+        put_lines(&mut out, self)?;
+        let mut counted = 0;
+        for evictions in [false, true] {
+            for access in self.accesses.iter().filter(|access| is_eviction(access.kind) == evictions) {
+                counted += u64::from(access.instructions);
+                put(&mut out, u64::from(access.instructions));
             }
-            put(&mut out, fold(line as i64 - before));
-            before = line as i64;
-        }
-        for access in &self.accesses {
-            counted += u64::from(access.instructions);
-            put(&mut out, u64::from(access.instructions));
         }
         check_instructions(counted, self.header.instructions, self.header.whole_instructions)?;
         seal(&mut out);
         at_most("size in bytes", out.len() as u64, TRACE_BYTES_MAX as u64)?;
         Ok(out)
     }
+}
+
+fn put_lines(out: &mut Vec<u8>, trace: &Trace) -> Result<(), TraceError> {
+    let sampling = trace.header.sampling;
+    let mut before = 0;
+    for (index, access) in trace.accesses.iter().enumerate() {
+        let line = at_most("line", access.line, LINE_MAX)?;
+        if !sampling.keeps(line) {
+            return Err(TraceError::NotKept { index, line, sampling });
+        }
+        if !is_eviction(access.kind) {
+            put(out, difference(before, line));
+            before = line;
+        }
+    }
+    let mut residents = Residents::new();
+    before = 0;
+    for access in &trace.accesses {
+        if is_eviction(access.kind) {
+            if let Some(place) = residents.place(before, access.line) {
+                put(out, place + 1);
+            } else {
+                put(out, IN_FULL);
+                put(out, difference(before, access.line));
+            }
+        }
+        residents.see(access);
+        before = access.line;
+    }
+    Ok(())
+}
+
+/// How far `line` lies behind `before`, folded. Lines have 58 bits, so that it fits.
+const fn difference(before: u64, line: u64) -> u64 {
+    fold(line as i64 - before as i64)
 }
 
 fn put_header(out: &mut Vec<u8>, header: &TraceHeader) -> Result<(), TraceError> {
