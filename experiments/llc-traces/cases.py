@@ -101,7 +101,7 @@ def make_image(case: Case, folder: Path) -> Made:
         narrow, wide = (width, wide) if len(data) < case.bytes else (narrow, width)
     path = folder / f"{case.name}.png"
     path.write_bytes(data)
-    recipe = f"{' + '.join(case.parts)}, rescaled to {columns} x {rows}"
+    recipe = f"{' + '.join(case.parts)} rescaled to {columns} x {rows}"
     return Made(path, len(data), {"width": columns, "height": rows}, 1.0, recipe)
 
 
@@ -114,7 +114,7 @@ def make_recording(case: Case, folder: Path) -> Made:
         out.setparams(shape)
         out.writeframes((data * (wanted // len(data) + 1))[:wanted])
     seconds = wanted / 4 / shape.framerate
-    recipe = f"{case.parts[0]}, cut or repeated to {seconds:.1f} s"
+    recipe = f"{case.parts[0]} cut or repeated to {seconds:.1f} s"
     features = {"seconds": round(seconds, 3), "rate": shape.framerate, "channels": shape.nchannels}
     return Made(path, path.stat().st_size, features, 1.0, recipe)
 
@@ -143,7 +143,7 @@ def make_video(case: Case, folder: Path) -> Made:
     bytes_per_second = path.stat().st_size / video["seconds"]
     seconds = case.bytes / bytes_per_second
     recipe = (
-        f"{case.parts[0]} scaled to {height} lines, H.264 crf {crf}, repeated to {seconds:.1f} s; "
+        f"{case.parts[0]} scaled to {height} lines as H.264 of crf {crf} and repeated to {seconds:.1f} s; "
         f"recorded: {video['seconds']:g} s from {case.stretch.begins_s:g} s"
     )
     features = {**video, "seconds": round(seconds, 3)}

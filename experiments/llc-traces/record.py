@@ -5,7 +5,7 @@ For each case of cases.py: makes the input, runs the function of functions/ unde
 with way_curve.c, and for a case of CASY's tables packs the records. Writes into data/llc-traces: NAME.trace.zst, and
 curves.csv with one row a case. A case that curves.csv has is not recorded again unless it is named.
 
-    scripts/install-trace-tools.sh && .deps/python/bin/python experiments/llc-traces/record.py [NAME-PREFIX ...]
+    scripts/install-trace-tools.sh && .deps/python/bin/python experiments/llc-traces/record.py [--role ROLE] [NAME-PREFIX ...]
 
 One recording at a time. It takes about half an hour of one processor, and up to 3 GB of temporary space (TMPDIR).
 """
@@ -27,8 +27,9 @@ DATA = ROOT / "data" / "llc-traces"
 CURVES = DATA / "curves.csv"
 WAYS = range(1, 12)
 RUN_TIMEOUT_S = 3600
-# The lines kept, one in so many: image and sound traces are so regular that thinning them saves nothing.
+# The lines kept, one in so many, so that all traces together stay below 20 MB.
 SAMPLING = {"blur": 1, "effect": 32, "resize": 32, "speech": 32}
+SAMPLING_OF_SHEETS = 8
 COLUMNS = (
     "name", "function", "role", "input_bytes", "features", "recipe", "trace", "sampling", "instructions",
     "whole_instructions", "accesses", "l2_misses", "records", "trace_bytes",
@@ -94,7 +95,7 @@ def record(case: Case, folder: Path) -> dict:
         "function": case.function,
         "role": case.role,
         "input_bytes": made.bytes,
-        "features": json.dumps(made.features),
+        "features": words(made.features),
         "recipe": made.recipe,
         "trace": "",
         "sampling": 1,
@@ -108,7 +109,7 @@ def record(case: Case, folder: Path) -> dict:
     for ways in WAYS:
         row[f"warm_{ways}"], row[f"cold_{ways}"] = curve["warm"][ways - 1], curve["cold"][ways - 1]
     if case.role == "table":
-        row["sampling"] = SAMPLING[case.function]
+        row["sampling"] = SAMPLING_OF_SHEETS if case.function == "blur" and len(case.parts) > 1 else SAMPLING[case.function]
         trace = pack(case, made, raw, row, folder)
         row["trace"], row["trace_bytes"] = trace.name, trace.stat().st_size
     raw.unlink()
@@ -116,10 +117,14 @@ def record(case: Case, folder: Path) -> dict:
     return row
 
 
+def words(features: dict) -> str:
+    return " ".join(f"{name}={value}" for name, value in features.items())
+
+
 def pack(case: Case, made: Made, raw: Path, row: dict, folder: Path) -> Path:
     header = {
         "function": case.function,
-        "input": f"{made.recipe}; {json.dumps(made.features)}",
+        "input": f"{made.recipe}; {words(made.features)}",
         "input_bytes": made.bytes,
         "instructions": row["instructions"],
         "whole_instructions": row["whole_instructions"],
@@ -143,7 +148,8 @@ def read_rows() -> dict[str, dict]:
 
 def write_rows(rows: dict[str, dict]) -> None:
     with CURVES.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        # No field has a comma, so that whoever reads this needs no more than to split at them.
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONE)
         writer.writeheader()
         writer.writerows(rows[case.name] for case in CASES if case.name in rows)
 
@@ -151,14 +157,16 @@ def write_rows(rows: dict[str, dict]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("prefix", nargs="*", help="record these cases (again); without one, those not recorded yet")
-    prefixes = tuple(parser.parse_args().prefix)
+    parser.add_argument("--role", choices=("table", "held-out"), help="of these alone")
+    arguments = parser.parse_args()
+    prefixes = tuple(arguments.prefix)
     DATA.mkdir(parents=True, exist_ok=True)
     # One thread a library; hashes that do not change the work from run to run.
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
     with tempfile.TemporaryDirectory(prefix="llc-traces-") as name:
         folder = Path(name)
         build(folder)
-        for case in CASES:
+        for case in (case for case in CASES if arguments.role in (None, case.role)):
             if case.name.startswith(prefixes) if prefixes else case.name not in read_rows():
                 began = time.monotonic()
                 row = record(case, folder)
