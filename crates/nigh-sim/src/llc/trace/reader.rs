@@ -231,7 +231,17 @@ mod tests {
 
     #[test]
     fn a_small_file_that_unpacks_beyond_the_limit_is_refused() {
-        let bomb = compressed(&vec![0; TRACE_BYTES_MAX + 1]);
+        // One frame with the largest blocks there are, each one byte repeated.
+        const BLOCK_BYTES: usize = 128 << 10;
+        let block = |last: u32| (last | 1 << 1 | (BLOCK_BYTES as u32) << 3).to_le_bytes();
+        let window_of_a_mebibyte = 10 << 3;
+        let mut bomb = [&ZSTD_MAGIC[..], &[0, window_of_a_mebibyte]].concat();
+        for number in 0..=TRACE_BYTES_MAX / BLOCK_BYTES {
+            let last = number == TRACE_BYTES_MAX / BLOCK_BYTES;
+            bomb.extend(&block(last.into())[..3]);
+            bomb.push(0);
+        }
+        assert!(bomb.len() < 10_000);
         let expected = TraceError::Above {
             what: "size in bytes",
             value: TRACE_BYTES_MAX as u64 + 1,

@@ -3,15 +3,15 @@
 //! A page of 4 KiB has 64 lines, and a line's place among them is the same in virtual and in physical memory, so it
 //! says the low six bits of the set that the line maps to, whatever frame the page lies in. Keeping some places keeps
 //! all lines of some sets and none of the others: a full-size cache that is given the kept lines does in those sets
-//! just what it would have done with all of them. Misses are then to be multiplied by the number; no other scaling is
-//! needed. (Set sampling: Kessler, Hill and Wood, IEEE Transactions on Computers 43(6), 1994.)
+//! just what it would have done with all of them. Each kept access then stands for so many, in misses and in their time;
+//! instructions are all there, so they are not to be scaled. (Set sampling: Kessler, Hill and Wood, IEEE Transactions on Computers 43(6), 1994.)
 
 use std::fmt;
 
 /// Lines of a page of 4 KiB.
 const PLACES: u32 = 64;
-/// An odd number and a shift: together they put the 64 places in an order in which the first of a page, where
-/// allocators put their heads, comes late, and the places of one sampling stand apart.
+/// An odd number and a shift: they put the 64 places in an order in which those of one sampling stand apart, and the
+/// first of a page, which many structures begin with, is in neither of the two sparsest.
 const STEP: u64 = 29;
 const FIRST: u64 = 2;
 
