@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 PYTHON_DEPS := .deps/python/bin/python3
 
-.PHONY: help demo test bench lint fuzz peers deps install
+.PHONY: help demo test bench lint fuzz peers deps install traces
 
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -14,6 +14,10 @@ deps:            ## Install the Python runtime, the functions' packages and thei
 
 peers:           ## Install the servers that experiments compare with (Swift)
 	@scripts/install-swift.sh
+
+traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)
+	@scripts/install-trace-tools.sh
+	@$(PYTHON_DEPS) experiments/llc-traces/record.py
 
 demo: deps       ## Run real functions on one machine and show where their time goes
 	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"

@@ -28,6 +28,7 @@ mod sim_time;
 mod split_mix;
 mod stack_distance;
 mod throughput;
+mod trace;
 
 pub use access::{AccessKind, LINE_BYTES, LlcAccess};
 pub use address_space::{AddressSpace, FRAMES_MAX, FrameAllocator, OutOfFrames, PAGE_LINES, PagedLine, PhysicalLine};
@@ -49,3 +50,6 @@ pub use sim_time::SimTime;
 pub use split_mix::SplitMix64;
 pub use stack_distance::{StackDistances, WayCurve};
 pub use throughput::{MIX_CLASSES, MIX_GEOMETRY, mix_cache, mix_requests};
+pub use trace::{
+    PrivateCaches, RECORDS_MAX, RawError, Sampling, TEXT_BYTES_MAX, TRACE_BYTES_MAX, Trace, TraceError, TraceHeader,
+};
