@@ -16,6 +16,7 @@ use super::groups::{GroupName, LiveState};
 use super::layout_change::{self, Refusal, Step, WantedLayout};
 use super::probe::Probe;
 use super::schemata::Schemata;
+use super::task_view::is_gone;
 
 /// What a change did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -183,8 +184,9 @@ impl Change<'_> {
                 }
             }
             Step::Remove(name) => {
-                let remains = self.remains(&name);
-                command::run(self.fs, Command::Remove(name.to_string()))?;
+                let command = Command::Remove(name.to_string());
+                let remains = self.remains(&name).map_err(|error| command::failed(self.fs, command.clone(), error))?;
+                command::run(self.fs, command)?;
                 self.undo.push(Undo::Remake(Box::new(remains)));
                 self.applied.removed.push(name);
             }
@@ -192,24 +194,26 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// What a group holds. What cannot be read cannot be put back, and is left out.
-    fn remains(&self, name: &GroupName) -> Remains {
-        let lines = |path: String| -> Vec<String> {
-            let text = self.fs.read(&path).unwrap_or_default();
-            text.lines().map(str::to_owned).collect()
+    /// What a group holds; a group that cannot be read could not be put back, and is not removed.
+    fn remains(&self, name: &GroupName) -> io::Result<Remains> {
+        let lines =
+            |path: String| -> io::Result<Vec<String>> { Ok(self.fs.read(&path)?.lines().map(str::to_owned).collect()) };
+        let directory = name.file("mon_groups");
+        let monitors = match self.fs.list(&directory) {
+            Err(error) if is_gone(&error) => Vec::new(),
+            other => other?,
         };
-        let monitors = self.fs.list(&name.file("mon_groups")).unwrap_or_default();
         let monitors = monitors.iter().filter_map(|monitor| monitor.strip_suffix('/')).map(|monitor| {
-            let path = name.file(&format!("mon_groups/{monitor}"));
-            (path.clone(), lines(format!("{path}/tasks")))
+            let path = format!("{directory}/{monitor}");
+            Ok((path.clone(), lines(format!("{path}/tasks"))?))
         });
-        Remains {
+        Ok(Remains {
             name: name.clone(),
             schemata: self.values.get(name).cloned().unwrap_or_default(),
-            cpus: self.fs.read(&name.file("cpus_list")).unwrap_or_default(),
-            tasks: lines(name.file("tasks")),
-            monitors: monitors.collect(),
-        }
+            cpus: self.fs.read(&name.file("cpus_list"))?,
+            tasks: lines(name.file("tasks"))?,
+            monitors: monitors.collect::<io::Result<_>>()?,
+        })
     }
 
     /// Undoes every step, the last first; one that fails is named and does not stop the others.

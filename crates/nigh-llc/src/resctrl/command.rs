@@ -80,11 +80,14 @@ pub(super) fn run(fs: &dyn ResctrlFs, command: Command) -> Result<(), CommandErr
         Command::Write { path, text } => fs.write(path, text),
         Command::Rename { from, to } => fs.rename_group(from, to),
     };
-    answer.map_err(|source| {
-        let status = fs.read("info/last_cmd_status");
-        let status = status.unwrap_or_else(|error| format!("not to be read: {error}"));
-        CommandError { command, source, status }
-    })
+    answer.map_err(|source| failed(fs, command, source))
+}
+
+/// A failure with the kernel's words.
+pub(super) fn failed(fs: &dyn ResctrlFs, command: Command, source: io::Error) -> CommandError {
+    let status = fs.read("info/last_cmd_status");
+    let status = status.unwrap_or_else(|error| format!("not to be read: {error}"));
+    CommandError { command, source, status }
 }
 
 /// Writes a file.

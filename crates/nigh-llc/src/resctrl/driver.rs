@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use nigh_terms::CacheDomain;
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use super::apply::{self, Applied, ApplyError};
 use super::binding::{self, BindError, Bound, TaskTarget, Verified};
@@ -75,8 +76,9 @@ impl Resctrl {
             let has = known.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
             return Err(if has { Unavailable::NotMounted } else { Unavailable::NoKernelSupport });
         };
-        let schemata = kernel.path().join("schemata");
-        if Path::exists(&schemata) && rustix::fs::access(&schemata, rustix::fs::Access::WRITE_OK).is_err() {
+        // Whatever else is wrong with it shows where it is read.
+        let writable = rustix::fs::access(kernel.path().join("tasks"), Access::WRITE_OK);
+        if matches!(writable, Err(Errno::ACCESS | Errno::PERM | Errno::ROFS)) {
             return Err(Unavailable::NotPermitted);
         }
         Self::open(Arc::new(kernel), Arc::new(ProcTasks::default()))
