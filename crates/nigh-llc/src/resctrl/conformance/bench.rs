@@ -149,6 +149,18 @@ impl<'a> Bench<'a> {
         Ok(format!("{}:{}={mask:x}\n", cache.name, cache.domain))
     }
 
+    /// Lines of `schemata` for every domain of the cache, both halves under CDP.
+    pub(super) fn line_everywhere(&self, mask: u32) -> Result<String, Stop> {
+        let name = &self.cache()?.name;
+        let halves = name.strip_suffix("CODE").map(|whole| format!("{whole}DATA"));
+        let mut text = String::new();
+        for name in [Some(name.clone()), halves].into_iter().flatten() {
+            let domains = self.values("", &name)?.into_iter().map(|(domain, _)| format!("{domain}={mask:x}"));
+            text += &format!("{name}:{}\n", domains.collect::<Vec<_>>().join(";"));
+        }
+        Ok(text)
+    }
+
     pub(super) fn status(&self) -> io::Result<String> {
         self.fs.read("info/last_cmd_status")
     }
