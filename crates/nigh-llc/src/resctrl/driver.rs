@@ -143,7 +143,8 @@ impl Resctrl {
         binding::bind_tasks(&*self.fs, &*self.tasks, members, target)
     }
 
-    /// Asks the kernel of every thread of a sandbox whether it is in a group.
+    /// Asks the kernel of every thread of a sandbox whether it is in a group. For a sandbox that was bound without the
+    /// monitoring group it asked for, the target must name none.
     pub fn verify(&self, members: &Members, target: &TaskTarget) -> Result<Verified, BindError> {
         binding::verify(&*self.tasks, members, target)
     }
