@@ -35,6 +35,17 @@ pub(super) const CASES: &[Case] = &[
         bench.refused(Op::Make(GROUP), Errno::EXIST, "ok\n")?;
         bench.refused(Op::Make("schemata"), Errno::EXIST, "ok\n")
     }),
+    case(22, "a name that is there already is refused before resctrl hears of it", |bench| {
+        bench.refused(Op::Write(&bench.file(GROUP, "schemata"), "\n"), Errno::INVAL, "Missing ':'\n")?;
+        bench.expect("made", &bench.fs.make_group(GROUP).is_err(), &true)?;
+        bench.expect("status", &bench.status()?, &"Missing ':'\n".to_owned())
+    }),
+    case(25, "a removed group leaves the status alone", |bench| {
+        bench.accepted(Op::Make(OTHER))?;
+        bench.refused(Op::Write(&bench.file(GROUP, "schemata"), "\n"), Errno::INVAL, "Missing ':'\n")?;
+        bench.fs.remove_group(OTHER)?;
+        bench.expect("status", &bench.status()?, &"Missing ':'\n".to_owned())
+    }),
     case(22, "groups are made at the root and in mon_groups alone", |bench| {
         bench.refused(Op::Make(&format!("{GROUP}/inner")), Errno::PERM, "ok\n")?;
         let errno = if bench.new && bench.monitors { Errno::NODEV } else { Errno::PERM };
