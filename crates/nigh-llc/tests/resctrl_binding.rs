@@ -62,6 +62,20 @@ fn every_thread_and_child_is_moved_and_nothing_is_written_twice() {
 }
 
 #[test]
+fn a_sandbox_goes_back_to_the_default_group_with_its_counters() {
+    for config in both_kernels() {
+        let (_, resctrl, members) = machine(config);
+        resctrl.bind_tasks(&members, &target("nigh-a", Some("nigh-box"))).unwrap();
+        let back = TaskTarget { group: None, monitor: Some(name("nigh-box")) };
+        let bound = resctrl.bind_tasks(&members, &back).unwrap();
+        assert!(bound.monitored);
+        let verified = resctrl.verify(&members, &back).unwrap();
+        assert_eq!((verified.checked, verified.astray), (3, vec![]));
+        resctrl.bind_tasks(&members, &TaskTarget { group: None, monitor: None }).unwrap();
+    }
+}
+
+#[test]
 fn threads_forked_while_being_moved_are_moved_too() {
     for config in both_kernels() {
         let (emulator, resctrl, members) = machine(config);

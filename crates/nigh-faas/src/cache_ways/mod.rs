@@ -4,6 +4,7 @@
 //! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
+mod resctrl_classes;
 mod sizing_models;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use nigh_llc::{
 use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, SandboxId};
 use parking_lot::Mutex;
 
+pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
 
 use crate::activation::Activation;
