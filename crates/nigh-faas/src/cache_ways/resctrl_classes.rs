@@ -99,7 +99,7 @@ mod tests {
         emulator.inject(Fault::Spawn { pid: 100, uid: 7 });
         let sandbox = Members::Tree(ProcessRef { pid: Tid(100), started: emulator.started(Tid(100)).unwrap() });
         classes.bind(&sandbox, ClosId(5)).unwrap();
-        assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:/nigh-clos-5\nmon:\n");
+        assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:nigh-clos-5\nmon:\n");
         classes.bind(&sandbox, ClosId::DEFAULT).unwrap();
         assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:/\nmon:\n");
         assert_eq!(classes.remove_all().unwrap(), 7);
