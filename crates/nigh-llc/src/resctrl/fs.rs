@@ -3,13 +3,45 @@
 //! Paths are relative to the mount ("", "info/L3/cbm_mask", "group/tasks"). Errors are the kernel's errno, unchanged;
 //! `info/last_cmd_status` is an ordinary file to be read after a failure, under the same lock.
 
+use std::fmt;
 use std::io;
+
+/// What the mount was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MountOptions {
+    /// Separate masks for code and data in the L3.
+    pub cdp: bool,
+    /// Separate masks for code and data in the L2.
+    pub cdpl2: bool,
+    /// Memory bandwidth given in MiB/s, held by the kernel's software controller.
+    pub mba_mbps: bool,
+    /// Files with the hardware's ids.
+    pub debug: bool,
+}
+
+impl MountOptions {
+    /// Reads the file system's options of a mountinfo line; others are skipped.
+    pub fn parse(options: &str) -> Self {
+        let has = |name| options.split(',').any(|option| option == name);
+        Self { cdp: has("cdp"), cdpl2: has("cdpl2"), mba_mbps: has("mba_MBps"), debug: has("debug") }
+    }
+}
+
+impl fmt::Display for MountOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [(self.cdp, "cdp"), (self.cdpl2, "cdpl2"), (self.mba_mbps, "mba_MBps"), (self.debug, "debug")];
+        let set: Vec<&str> = all.into_iter().filter_map(|(on, name)| on.then_some(name)).collect();
+        f.write_str(&set.join(","))
+    }
+}
 
 /// What the holder of the mount's lock holds; dropped, it is released.
 pub trait FsLock: Send {}
 
 /// A resctrl mount.
 pub trait ResctrlFs: Send + Sync {
+    /// The options it is mounted with now; `None` when it is not mounted (any more).
+    fn mount_options(&self) -> io::Result<Option<MountOptions>>;
     /// Reads a whole file.
     fn read(&self, path: &str) -> io::Result<String>;
     /// Writes `text` with one `write(2)`: the kernel takes each write as one command.
