@@ -9,109 +9,48 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use nigh_llc::resctrl::emulator::{CacheConfig, MachineConfig};
 
 use super::VmError;
 
-/// What the patched processor says of its resource director technology.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rdt {
-    /// Ways of the L3.
-    pub l3_ways: u32,
-    /// Ways of the L3 that devices write into too (leaf 0x10.1 EBX).
-    pub l3_shareable: u32,
-    /// Classes of service of the L3 (and of the L2, where it has ways to share out).
-    pub closids: u32,
-    /// Whether the L3 tells code from data.
-    pub cdp: bool,
-    /// Whether masks may have holes.
-    pub sparse: bool,
-    /// Ways of the L2; none: no allocation there.
-    pub l2_ways: Option<u32>,
-    /// Classes of service of memory bandwidth, in steps of ten percent; none: no such throttle.
-    pub mba_closids: Option<u32>,
-    /// Monitoring identifiers; none: no monitoring.
-    pub rmids: Option<u32>,
-}
+/// The leaves of `machine`'s processor, each either added to what the real one says or in its place. What only other
+/// makers' processors have is left out.
+fn leaves(machine: &MachineConfig) -> Vec<Leaf> {
+    const RDT_MONITORING: u32 = 1 << 12;
+    const RDT_ALLOCATION: u32 = 1 << 15;
+    const L3: u32 = 1 << 1;
+    const L2: u32 = 1 << 2;
+    const MBA: u32 = 1 << 3;
+    const CDP: u32 = 1 << 2;
+    const SPARSE: u32 = 1 << 3;
+    const MBA_LINEAR: u32 = 1 << 2;
 
-impl Rdt {
-    /// A Cascade Lake server, as the paper's machines: 11 ways of which devices share two, 8 classes.
-    pub fn cascade_lake() -> Self {
-        Self {
-            l3_ways: 11,
-            l3_shareable: 0x600,
-            closids: 8,
-            cdp: true,
-            sparse: false,
-            l2_ways: None,
-            mba_closids: Some(8),
-            rmids: Some(32),
-        }
+    let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+    let cache = |subleaf: u32, cache: &CacheConfig| {
+        let abilities = flag(cache.cdp, CDP) | flag(cache.sparse, SPARSE);
+        Leaf::own(0x10, subleaf, [u32::from(cache.ways) - 1, cache.shareable, abilities, cache.closids - 1])
+    };
+    let (l3, l2, mb, monitoring) = (&machine.l3, &machine.l2, &machine.mb, &machine.monitoring);
+    let controls = [(l3.is_some(), L3), (l2.is_some(), L2), (mb.is_some(), MBA)];
+    let abilities =
+        flag(controls.iter().any(|(on, _)| *on), RDT_ALLOCATION) | flag(monitoring.is_some(), RDT_MONITORING);
+    let mut leaves = vec![
+        Leaf { leaf: 0x7, subleaf: 0, keeps: true, registers: [0, abilities, 0, 0] },
+        Leaf::own(0x10, 0, [0, controls.iter().map(|(on, bit)| flag(*on, *bit)).sum(), 0, 0]),
+    ];
+    leaves.extend(l3.as_ref().map(|l3| cache(1, l3)));
+    leaves.extend(l2.as_ref().map(|l2| cache(2, l2)));
+    leaves.extend(mb.as_ref().map(|mb| {
+        // EAX is the largest throttle, minus one; the step of a linear scale is what is left to 100.
+        Leaf::own(0x10, 3, [100 - mb.gran - 1, 0, flag(mb.linear, MBA_LINEAR), mb.closids - 1])
+    }));
+    if let Some(monitoring) = monitoring {
+        let events = [(monitoring.occupancy, 1), (monitoring.total, 2), (monitoring.local, 4)];
+        let events = events.iter().map(|(on, bit)| flag(*on, *bit)).sum();
+        leaves.push(Leaf::own(0xf, 0, [0, monitoring.rmids - 1, 0, L3]));
+        leaves.push(Leaf::own(0xf, 1, [0, monitoring.scale, monitoring.rmids - 1, events]));
     }
-
-    /// A newer part: masks with holes, an L2 to share out, more classes than bandwidth has, no monitoring.
-    pub fn sparse_with_l2() -> Self {
-        Self {
-            l3_ways: 16,
-            l3_shareable: 0x8001,
-            closids: 6,
-            cdp: false,
-            sparse: true,
-            l2_ways: Some(8),
-            mba_closids: None,
-            rmids: None,
-        }
-    }
-
-    /// The leaves, each either added to what the processor says or in its place.
-    fn leaves(&self) -> Vec<Leaf> {
-        const RDT_MONITORING: u32 = 1 << 12;
-        const RDT_ALLOCATION: u32 = 1 << 15;
-        const L3: u32 = 1 << 1;
-        const L2: u32 = 1 << 2;
-        const MBA: u32 = 1 << 3;
-        const CDP: u32 = 1 << 2;
-        const SPARSE: u32 = 1 << 3;
-        /// Occupancy, total and local bandwidth.
-        const ALL_EVENTS: u32 = 0b111;
-        /// Bytes of one unit of the occupancy counter.
-        const OCCUPANCY_UNIT: u32 = 64 << 10;
-        /// The largest throttle, as its value minus one; linear, hence steps of 100 - 90.
-        const MBA_MAX_THROTTLE: u32 = 90 - 1;
-        const MBA_LINEAR: u32 = 1 << 2;
-
-        let monitoring = if self.rmids.is_some() { RDT_MONITORING } else { 0 };
-        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
-        let mut leaves = vec![
-            Leaf { leaf: 0x7, subleaf: 0, keeps: true, registers: [0, RDT_ALLOCATION | monitoring, 0, 0] },
-            Leaf::own(
-                0x10,
-                0,
-                [0, L3 | flag(self.l2_ways.is_some(), L2) | flag(self.mba_closids.is_some(), MBA), 0, 0],
-            ),
-            Leaf::own(
-                0x10,
-                1,
-                [
-                    self.l3_ways - 1,
-                    self.l3_shareable,
-                    flag(self.cdp, CDP) | flag(self.sparse, SPARSE),
-                    self.closids - 1,
-                ],
-            ),
-        ];
-        if let Some(ways) = self.l2_ways {
-            leaves.push(Leaf::own(0x10, 2, [ways - 1, 0, flag(self.sparse, SPARSE), self.closids - 1]));
-        }
-        if let Some(closids) = self.mba_closids {
-            leaves.push(Leaf::own(0x10, 3, [MBA_MAX_THROTTLE, 0, MBA_LINEAR, closids - 1]));
-        }
-        if let Some(rmids) = self.rmids {
-            leaves.push(Leaf::own(0xf, 0, [0, rmids - 1, 0, L3]));
-            leaves.push(Leaf::own(0xf, 1, [0, OCCUPANCY_UNIT, rmids - 1, ALL_EVENTS]));
-        }
-        leaves
-    }
+    leaves
 }
 
 /// One answer of `cpuid`.
@@ -201,11 +140,11 @@ pub struct Patched {
     pub cave: u64,
 }
 
-/// Patches the kernel `vmlinux` (an ELF file) so that it sees `rdt`.
+/// Patches the kernel `vmlinux` (an ELF file) so that it sees `machine`'s processor.
 ///
 /// # Errors
 /// `Kernel` if it is no ELF-64 file with a `.text`, if the function is not there exactly once, or if there is no room.
-pub fn report_rdt(vmlinux: &mut [u8], rdt: &Rdt) -> Result<Patched, VmError> {
+pub fn report_rdt(vmlinux: &mut [u8], machine: &MachineConfig) -> Result<Patched, VmError> {
     let text = text_section(vmlinux)?;
     let address = text.address;
     let text = vmlinux.get_mut(text.file).ok_or_else(|| VmError::kernel("its .text lies beyond the file's end"))?;
@@ -225,7 +164,7 @@ pub fn report_rdt(vmlinux: &mut [u8], rdt: &Rdt) -> Result<Patched, VmError> {
     let back = distance(cave + code.len(), site + replaced)?;
     let jump_at = code.len() - back.len();
     code[jump_at..].copy_from_slice(&back);
-    code.extend(rdt.leaves().iter().flat_map(Leaf::row));
+    code.extend(leaves(machine).iter().flat_map(Leaf::row));
     code.extend([0; ROW_BYTES]);
     if cave + code.len() > padding.end {
         return Err(VmError::kernel(format!("its padding of {} bytes is too short", padding.len())));
@@ -298,6 +237,8 @@ fn text_section(elf: &[u8]) -> Result<Text, VmError> {
 mod tests {
     use super::*;
 
+    use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
+
     const TEXT_AT: usize = 0x1000;
     const ADDRESS: u64 = 0xffff_ffff_8100_0000;
     /// Where the function under patch begins in the section.
@@ -314,6 +255,10 @@ mod tests {
         &[0x41, 0x89, 0x11], // mov %edx,(%r9)
         &[0xc3],             // ret
     ];
+
+    fn cascade_lake() -> MachineConfig {
+        GuestMachine::CascadeLake.config(Dialect::Linux7)
+    }
 
     /// An ELF file with a `.text` of `functions` copies of the function and `padding` bytes of int3.
     fn kernel(functions: usize, padding: usize) -> Vec<u8> {
@@ -374,17 +319,18 @@ mod tests {
     fn a_patched_function_reports_the_leaves_and_everything_else_as_before() {
         let plain = kernel(1, 1024);
         let mut patched = plain.clone();
-        let rdt = Rdt { l2_ways: Some(8), sparse: true, ..Rdt::cascade_lake() };
-        let went = report_rdt(&mut patched, &rdt).unwrap();
+        let mut machine = cascade_lake();
+        machine.l2 = Some(CacheConfig { sparse: true, ..CacheConfig::intel(8, 8) });
+        let went = report_rdt(&mut patched, &machine).unwrap();
         assert_eq!(went.site, ADDRESS + FUNCTION_AT as u64 + 10);
         assert_eq!(went.cave % 16, 0);
 
         assert_eq!(cpuid(&patched, 0x10, 0), [0, 0b1110, 0, 0]);
-        assert_eq!(cpuid(&patched, 0x10, 1), [10, 0x600, 0b1100, 7]);
+        assert_eq!(cpuid(&patched, 0x10, 1), [10, 0x600, 0b100, 7]);
         assert_eq!(cpuid(&patched, 0x10, 2), [7, 0, 0b1000, 7]);
         assert_eq!(cpuid(&patched, 0x10, 3), [89, 0, 0b100, 7]);
-        assert_eq!(cpuid(&patched, 0xf, 0), [0, 31, 0, 2]);
-        assert_eq!(cpuid(&patched, 0xf, 1), [0, 65536, 31, 7]);
+        assert_eq!(cpuid(&patched, 0xf, 0), [0, 1023, 0, 2]);
+        assert_eq!(cpuid(&patched, 0xf, 1), [0, 65536, 1023, 7]);
         let [eax, ebx, ecx, edx] = cpuid(&plain, 7, 0);
         assert_eq!(cpuid(&patched, 7, 0), [eax, ebx | 0x9000, ecx, edx], "added to what the processor has");
         for (leaf, subleaf) in [(0, 0), (2, 0), (4, 3), (7, 1), (0x8000_0000, 0), (0x8000_0002, 0)] {
@@ -394,9 +340,9 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_reported() {
-        let bare = Rdt { cdp: false, mba_closids: None, rmids: None, ..Rdt::cascade_lake() };
-        let leaves: Vec<_> = bare.leaves().iter().map(|leaf| (leaf.leaf, leaf.subleaf, leaf.registers)).collect();
-        let expected = [(7, 0, [0, 0x8000, 0, 0]), (0x10, 0, [0, 0b10, 0, 0]), (0x10, 1, [10, 0x600, 0, 7])];
+        let bare = MachineConfig::cat_only(Dialect::Linux7, 11, 8, 2, 1);
+        let leaves: Vec<_> = leaves(&bare).iter().map(|leaf| (leaf.leaf, leaf.subleaf, leaf.registers)).collect();
+        let expected = [(7, 0, [0, 0x8000, 0, 0]), (0x10, 0, [0, 0b10, 0, 0]), (0x10, 1, [10, 0, 0, 7])];
         assert_eq!(leaves, expected);
     }
 
@@ -404,7 +350,7 @@ mod tests {
     fn only_the_site_and_the_padding_change() {
         let plain = kernel(1, 1024);
         let mut patched = plain.clone();
-        report_rdt(&mut patched, &Rdt::cascade_lake()).unwrap();
+        report_rdt(&mut patched, &cascade_lake()).unwrap();
         let site = TEXT_AT + FUNCTION_AT + 10;
         for (at, (before, after)) in plain.iter().zip(&patched).enumerate() {
             assert!(before == after || *before == INT3 || (site..site + 7).contains(&at), "byte {at:#x} changed");
@@ -416,7 +362,7 @@ mod tests {
         for (functions, padding, said) in [(0, 1024, "0 times"), (2, 1024, "2 times"), (1, 100, "no padding")] {
             let plain = kernel(functions, padding);
             let mut patched = plain.clone();
-            let refused = report_rdt(&mut patched, &Rdt::cascade_lake()).unwrap_err().to_string();
+            let refused = report_rdt(&mut patched, &cascade_lake()).unwrap_err().to_string();
             assert!(refused.contains(said), "{refused}");
             assert_eq!(patched, plain);
         }
@@ -424,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_is_no_kernel_is_refused() {
-        let refused = |mut bytes: Vec<u8>| report_rdt(&mut bytes, &Rdt::cascade_lake()).unwrap_err().to_string();
+        let refused = |mut bytes: Vec<u8>| report_rdt(&mut bytes, &cascade_lake()).unwrap_err().to_string();
         assert!(refused(b"\x7fELF\x01".to_vec()).contains("no little-endian ELF-64"));
         assert!(refused(b"\x7fELF\x02\x01".to_vec()).contains("cut off"));
         let mut cut = kernel(1, 1024);

@@ -59,7 +59,9 @@ impl Guest {
         let busybox =
             fs::read(BUSYBOX).map_err(|_| VmError::Missing { what: format!("{BUSYBOX} (static)"), hint: HINT })?;
         let mut initrd = Initrd::default();
-        for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/sbin", "/usr/bin", "/usr/sbin", PROGRAMS] {
+        for folder in
+            ["/proc", "/sys", "/dev", "/tmp", "/run", "/var/lock", "/root", "/sbin", "/usr/bin", "/usr/sbin", PROGRAMS]
+        {
             initrd.add(folder, Kind::Folder, &[]);
         }
         initrd.add(BUSYBOX, Kind::Program, &busybox);

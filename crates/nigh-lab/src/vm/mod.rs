@@ -8,9 +8,10 @@ mod error;
 mod guest;
 mod initrd;
 mod kernel_image;
-
-pub use cpuid_patch::{Patched, Rdt, report_rdt};
+mod resctrl_check;
+pub use cpuid_patch::{Patched, report_rdt};
 pub use error::VmError;
 pub use guest::{Guest, GuestEnd};
 pub use initrd::{Initrd, Kind};
 pub use kernel_image::{KernelFolder, PinnedKernel, installed_below, pinned};
+pub use resctrl_check::{KernelReport, Mismatch, ResctrlCheck};
