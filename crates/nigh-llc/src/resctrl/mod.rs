@@ -2,6 +2,7 @@
 //!
 //! Source: Documentation/filesystems/resctrl.rst and fs/resctrl of the kernel.
 
+pub mod conformance;
 pub mod emulator;
 mod fs;
 mod kernel_fs;
