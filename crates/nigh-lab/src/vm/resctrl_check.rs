@@ -3,6 +3,7 @@
 //!
 //! Kernels run beside each other, machines of one kernel after each other: a guest keeps one core of the host busy.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -62,6 +63,14 @@ pub struct Mismatch {
     pub kernel: String,
     /// What was expected, by the emulator or the case.
     pub expected: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.what)?;
+        self.commands.iter().try_for_each(|command| writeln!(f, "  {command}"))?;
+        write!(f, "  kernel: {}\n  expected: {}", self.kernel, self.expected)
+    }
 }
 
 /// The guest program's own report.

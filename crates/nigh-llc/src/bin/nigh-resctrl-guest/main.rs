@@ -6,20 +6,26 @@
 mod command;
 mod draw;
 mod lockstep;
+mod pqos;
 mod shrink;
 mod sides;
 mod threads;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::process::ExitCode;
 
-use nigh_llc::resctrl::MountOptions;
-use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
+use nigh_llc::resctrl::conformance::{self, Extent, Outcome};
+use nigh_llc::resctrl::emulator::{Dialect, GuestMachine, MachineConfig};
+use nigh_llc::resctrl::{MountOptions, ProcTasks, Tid};
 use serde::Serialize;
 
 use crate::draw::Draw;
-use crate::lockstep::Mismatch;
+use crate::lockstep::{Mismatch, Side};
+use crate::pqos::Masks;
 use crate::sides::{Emulated, Kernel};
+use crate::threads::Threads;
 
 /// Commands of one sequence.
 const COMMANDS: usize = 60;
@@ -68,26 +74,99 @@ fn compare(arguments: &[String]) -> io::Result<Report> {
     let (kernel, emulated) = (Kernel::mounted()?, Emulated::new(machine.clone()));
     let mut report = Report { release, cases: 0, not_applicable: 0, mismatches: Vec::new() };
 
-    for seed in first_seed..first_seed.saturating_add(sequences) {
+    check_conformance(&kernel, &machine, &mut report)?;
+    check_by_pqos(&kernel, &mut report)?;
+    check_sequences(&kernel, &emulated, &machine, first_seed..first_seed.saturating_add(sequences), &mut report)?;
+    Ok(report)
+}
+
+/// What this machine and kernel can be mounted with.
+fn mount_options(machine: &MachineConfig) -> Vec<MountOptions> {
+    let plain = MountOptions::default();
+    let mut options = vec![plain];
+    if machine.l3.as_ref().is_some_and(|l3| l3.cdp) {
+        options.push(MountOptions { cdp: true, ..plain });
+    }
+    if machine.mb.is_some() {
+        options.push(MountOptions { mba_mbps: true, ..plain });
+    }
+    if machine.dialect == Dialect::Linux7 {
+        options.push(MountOptions { debug: true, ..plain });
+    }
+    options
+}
+
+/// The named cases, on every kind of mount. One that no mount can show counts as not applicable.
+fn check_conformance(kernel: &Kernel, machine: &MachineConfig, report: &mut Report) -> io::Result<()> {
+    let mut shown = BTreeMap::new();
+    for options in mount_options(machine) {
+        kernel.remount(options)?;
+        let threads = Threads::start(1)?;
+        let task = threads.tids().next().map(Tid).ok_or_else(|| io::Error::other("no thread to move"))?;
+        for case in conformance::run(kernel.fs(), &ProcTasks::default(), task, Extent::WholeMount)? {
+            let applies = !matches!(case.outcome, Outcome::NotApplicable(_));
+            *shown.entry(case.name).or_insert(false) |= applies;
+            report.cases += u64::from(applies);
+            if let Outcome::Failed(reason) = case.outcome {
+                let what = format!("rule {}, mounted with [{options}]: {}", case.rule, case.name);
+                let expected = "as the case says".to_owned();
+                report.mismatches.push(Mismatch { what, commands: Vec::new(), kernel: reason, expected });
+            }
+        }
+    }
+    report.not_applicable += shown.values().filter(|applied| !**applied).count() as u64;
+    Ok(())
+}
+
+/// Groups that another tool must see as they were made.
+fn check_by_pqos(kernel: &Kernel, report: &mut Report) -> io::Result<()> {
+    kernel.remount(MountOptions::default())?;
+    let made =
+        Masks::from([((0, 1), 0x3), ((1, 1), 0x3c), ((0, 2), 0x7f), ((1, 2), 0x1), ((0, 3), 0x60), ((1, 3), 0xff)]);
+    for class in [1, 2, 3] {
+        let group = format!("COS{class}");
+        kernel.fs().make_group(&group)?;
+        let schema = format!("L3:0={:x};1={:x}\n", made[&(0, class)], made[&(1, class)]);
+        kernel.fs().write(&format!("{group}/schemata"), &schema)?;
+    }
+    let mut seen = pqos::masks()?;
+    seen.retain(|place, _| made.contains_key(place));
+    report.cases += made.len() as u64;
+    if seen != made {
+        report.mismatches.push(Mismatch {
+            what: "masks as pqos reads them, by domain and class".to_owned(),
+            commands: Vec::new(),
+            kernel: format!("{seen:x?}"),
+            expected: format!("{made:x?}"),
+        });
+    }
+    Ok(())
+}
+
+/// Random lists of commands.
+fn check_sequences(
+    kernel: &Kernel,
+    emulated: &Emulated,
+    machine: &MachineConfig,
+    seeds: Range<u64>,
+    report: &mut Report,
+) -> io::Result<()> {
+    let kinds = mount_options(machine);
+    for seed in seeds {
         let mut draw = Draw::new(seed);
-        let has_cdp = machine.l3.as_ref().is_some_and(|l3| l3.cdp);
-        let options = MountOptions {
-            cdp: has_cdp && draw.chance(30),
-            cdpl2: false,
-            mba_mbps: machine.mb.is_some() && draw.chance(15),
-            debug: dialect == Dialect::Linux7 && draw.chance(30),
-        };
-        let commands = command::commands(&mut draw, &machine, COMMANDS);
+        let mut options = kinds[draw.below(kinds.len() as u32) as usize];
+        options.debug |= machine.dialect == Dialect::Linux7 && draw.chance(20);
+        let commands = command::commands(&mut draw, machine, COMMANDS);
         report.cases += 1;
-        if let Some(mut found) = lockstep::difference(&kernel, &emulated, options, &commands)? {
+        if let Some(mut found) = lockstep::difference(kernel, emulated, options, &commands)? {
             found.what = format!("sequence of seed {seed}, mounted with [{options}]: {}", found.what);
             report.mismatches.push(found);
         }
-        if report.mismatches.len() == MISMATCHES_MAX {
+        if report.mismatches.len() >= MISMATCHES_MAX {
             break;
         }
     }
-    Ok(report)
+    Ok(())
 }
 
 /// Which kernel's texts the emulator is to have; those between are not pinned, and the newer ones are nearer to 7.
