@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 PYTHON_DEPS := .deps/python/bin/python3
 
-.PHONY: help demo test bench lint fuzz peers deps install
+.PHONY: help demo test bench lint fuzz peers vm deps install
 
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -14,6 +14,10 @@ deps:            ## Install the Python runtime, the functions' packages and thei
 
 peers:           ## Install the servers that experiments compare with (Swift)
 	@scripts/install-swift.sh
+
+vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc selftest --vm`
+	@scripts/install-vm.sh
+	@scripts/install-vm-kernels.sh
 
 demo: deps       ## Run real functions on one machine and show where their time goes
 	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
@@ -35,6 +39,7 @@ bench: deps      ## Print the benches: S3 door and invocations, each beside its 
 fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
 	@scripts/fuzz.sh
 
-install: deps    ## Install nigh and nigh-sandbox beside each other in ~/.cargo/bin
+install: deps    ## Install nigh and its helpers beside each other in ~/.cargo/bin
 	@cargo build --release --bins
-	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox
+	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
+		target/release/nigh-resctrl-guest
