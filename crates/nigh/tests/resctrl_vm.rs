@@ -1,7 +1,5 @@
 //! The resctrl emulator, on which the driver's tests stand, against the kernels it stands for.
 
-#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
-
 use std::path::Path;
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 //!
 //! The guest has two sockets of one CPU each, hence two last-level caches. Its kernel's words go to the first serial
 //! line with the command's standard error, the command's standard output and its exit code to the second. It mounts
-//! proc, sysfs, devtmpfs, a tmpfs and cgroup v2; resctrl is left to the command. It has no disk and no network.
+//! proc, sysfs, devtmpfs, tmpfs and cgroup v2; resctrl is left to the command. It has no disk and no network.
 //! Nothing outlives the call: the machine ends with its command, at the time limit, and with the thread that booted it.
 
 use std::fs::{self, File};
@@ -23,8 +23,12 @@ const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests rdinit=/init";
 /// Where the guest's programs stand.
 const PROGRAMS: &str = "/nigh";
+/// Where the root is built that the guest works in.
+const NEW_ROOT: &str = "/new-root";
 /// Before the exit code, on a line of its own behind the output.
 const END_MARK: &str = "\nnigh-guest-ended ";
+/// The same as the shell's `printf` takes it.
+const END_MARK_PRINTED: &str = "\\nnigh-guest-ended ";
 const MEMORY_MIB: u32 = 512;
 /// What is read of the command's output; what is beyond makes the boot fail.
 const OUTPUT_MAX_BYTES: u64 = 16 << 20;
@@ -59,9 +63,20 @@ impl Guest {
         let busybox =
             fs::read(BUSYBOX).map_err(|_| VmError::Missing { what: format!("{BUSYBOX} (static)"), hint: HINT })?;
         let mut initrd = Initrd::default();
-        for folder in
-            ["/proc", "/sys", "/dev", "/tmp", "/run", "/var/lock", "/root", "/sbin", "/usr/bin", "/usr/sbin", PROGRAMS]
-        {
+        for folder in [
+            "/proc",
+            "/sys",
+            "/dev",
+            "/tmp",
+            "/run",
+            "/var/lock",
+            "/root",
+            "/sbin",
+            "/usr/bin",
+            "/usr/sbin",
+            NEW_ROOT,
+            PROGRAMS,
+        ] {
             initrd.add(folder, Kind::Folder, &[]);
         }
         initrd.add(BUSYBOX, Kind::Program, &busybox);
@@ -78,6 +93,15 @@ impl Guest {
     pub fn with_program(mut self, host: &Path) -> Result<Self, VmError> {
         let name = host.file_name().unwrap_or(host.as_os_str()).to_string_lossy();
         self.initrd.add_program(&format!("{PROGRAMS}/{name}"), host)?;
+        Ok(self)
+    }
+
+    /// Gives it the host's program `host` with its libraries, where it stands on the host.
+    ///
+    /// # Errors
+    /// If it or one of its libraries cannot be read.
+    pub fn with_program_in_place(mut self, host: &Path) -> Result<Self, VmError> {
+        self.initrd.add_program(&host.to_string_lossy(), host)?;
         Ok(self)
     }
 
@@ -138,18 +162,26 @@ impl Guest {
     }
 }
 
-/// The first process: mounts, runs the command, says how it ended, and ends the machine.
+/// The first process: moves to a root that can be changed and mounted over (the kernel's own first one cannot), mounts,
+/// runs the command, says how it ended, and ends the machine.
 fn init_script(command: &str) -> String {
     format!(
         "#!/bin/busybox sh\n\
+         if [ \"$1\" != moved ]; then\n\
+         \x20 /bin/busybox mount -t tmpfs root {NEW_ROOT}\n\
+         \x20 for entry in /*; do [ $entry = {NEW_ROOT} ] || /bin/busybox cp -a $entry {NEW_ROOT}; done\n\
+         \x20 exec /bin/busybox switch_root {NEW_ROOT} /init moved\n\
+         fi\n\
          /bin/busybox --install -s /bin\n\
-         export PATH=/bin:{PROGRAMS} HOME=/root\n\
+         export PATH=/bin:/usr/bin:{PROGRAMS} HOME=/root\n\
          mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mount -t tmpfs tmp /tmp\n\
+         mkdir /dev/shm; mount -t tmpfs shm /dev/shm\n\
          mount -t cgroup2 cgroup2 /sys/fs/cgroup\n\
+         ip link set lo up\n\
          stty -F /dev/ttyS1 raw -echo\n\
          cd {PROGRAMS}\n\
          ( {command} ) > /dev/ttyS1 < /dev/null; code=$?\n\
-         printf '\\nnigh-guest-ended %s\\n' $code > /dev/ttyS1\n\
+         printf '{END_MARK_PRINTED}%s\\n' $code > /dev/ttyS1\n\
          poweroff -f\n"
     )
 }
@@ -218,6 +250,7 @@ mod tests {
     fn a_guest_runs_its_command_before_it_ends_the_machine() {
         let script = init_script("echo one && false");
         let at = |words: &str| script.find(words).unwrap();
+        assert!(at("switch_root") < at("mount -t proc"));
         assert!(at("mount -t proc") < at("( echo one && false ) > /dev/ttyS1"));
         assert!(at("echo one") < at(END_MARK.trim()) && at(END_MARK.trim()) < at("poweroff"));
     }
