@@ -94,9 +94,15 @@ fn write(group: String, file: &str, text: String) -> Command {
     Command::Write { path: format!("{group}{file}"), text }
 }
 
+/// The first ones far more often: commands must meet to get anywhere.
+fn group_name(draw: &mut Draw) -> &'static str {
+    let some = if draw.chance(70) { &GROUPS[..3] } else { &GROUPS[..] };
+    draw.of(some)
+}
+
 /// A control group's folder with its slash, the root's is empty.
 fn group(draw: &mut Draw) -> String {
-    if draw.chance(25) { String::new() } else { format!("{}/", draw.of(&GROUPS)) }
+    if draw.chance(25) { String::new() } else { format!("{}/", group_name(draw)) }
 }
 
 /// A control or monitoring group's folder with its slash.
@@ -108,7 +114,7 @@ fn any_group(draw: &mut Draw) -> String {
 /// A folder that could be made, is there already, or cannot be.
 fn directory(draw: &mut Draw) -> String {
     match draw.below(100) {
-        0..58 => draw.of(&GROUPS).to_owned(),
+        0..58 => group_name(draw).to_owned(),
         58..90 => format!("{}mon_groups/{}", group(draw), draw.of(&MON_GROUPS)),
         90..94 => format!("{}/{}", draw.of(&GROUPS), draw.of(&GROUPS)),
         94..96 => format!("mon_groups/{}/x", draw.of(&MON_GROUPS)),
@@ -181,7 +187,9 @@ fn mask(draw: &mut Draw, machine: &MachineConfig, name: &str) -> String {
     match draw.below(100) {
         0..80 => {
             let first = draw.below(ways);
-            let length = 1 + draw.below(ways - first);
+            // Short ones leave room for others: without, no group could be exclusive.
+            let longest = if draw.chance(70) { (ways - first).min(3) } else { ways - first };
+            let length = 1 + draw.below(longest);
             format!("{:x}", ((1_u64 << length) - 1) << first)
         }
         80..90 => format!("{:x}", draw.below(1 << ways)),

@@ -140,20 +140,6 @@ pub(super) fn print_cpu_mask(cpus: &BTreeSet<u32>, bits: u32) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-/// CPUs as the kernel prints a list: ranges between commas.
-pub(super) fn print_cpu_list(cpus: &BTreeSet<u32>) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let shown =
-        ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
-    shown.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +163,6 @@ mod tests {
     #[test]
     fn cpu_sets_are_read_and_printed_as_the_kernel_does() {
         let set = cpu_list("0-3,5\n", 64).unwrap();
-        assert_eq!(print_cpu_list(&set), "0-3,5");
         assert_eq!(print_cpu_mask(&set, 10), "02f");
         assert_eq!(print_cpu_mask(&set, 64), "00000000,0000002f");
         assert_eq!(cpu_mask("2f", 10).unwrap(), set);
@@ -189,6 +174,5 @@ mod tests {
         assert_eq!(cpu_list("0-7:1/4", 8).unwrap(), BTreeSet::from([0, 4]));
         assert_eq!(cpu_list("all", 3).unwrap(), BTreeSet::from([0, 1, 2]));
         assert_eq!(cpu_mask("100000000", 64), Err(Errno::OVERFLOW));
-        assert_eq!(print_cpu_list(&BTreeSet::new()), "");
     }
 }
