@@ -177,6 +177,10 @@ impl State {
         let (parent, name) = self.split(to)?;
         let target = self.child(&Node::Dir(parent), name);
         match (&source, &target) {
+            // The file systems' common layer refuses before any of them is asked.
+            (Node::Dir(_), _) if to.strip_prefix(from).is_some_and(|below| below.starts_with('/')) => {
+                return Err(Errno::INVAL);
+            }
             (Node::Dir(_), Some(Node::File(_))) => return Err(Errno::NOTDIR),
             (Node::File(_), Some(Node::Dir(_))) => return Err(Errno::ISDIR),
             (source, Some(target)) if source == target => return Ok(()),

@@ -9,6 +9,7 @@
 
 mod fault;
 mod groups;
+mod guest_machine;
 mod info;
 mod machine;
 mod monitor;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 pub use fault::Fault;
+pub use guest_machine::GuestMachine;
 pub use machine::{BandwidthConfig, CacheConfig, CpuConfig, Dialect, MachineConfig, MonitoringConfig, Vendor};
 pub use monitor::{Event, Reading};
 

@@ -61,28 +61,27 @@ pub(super) fn boolean(text: &str) -> Result<bool, Errno> {
     }
 }
 
-/// CPUs by a hexadecimal mask, groups of 32 bits between commas; only the first line counts.
+/// CPUs by a hexadecimal mask, groups of at most 8 digits between commas or blanks; only the first line counts. Read
+/// from its end, as lib/bitmap.c does: what is wrong further right is what is said.
 pub(super) fn cpu_mask(text: &str, bits: u32) -> Result<BTreeSet<u32>, Errno> {
-    let line = strim(text.split('\n').next().unwrap_or_default());
+    let line = text.split('\n').next().unwrap_or_default();
     let mut cpus = BTreeSet::new();
-    if line.is_empty() {
-        return Ok(cpus);
-    }
-    for (group, digits) in line.rsplit(',').enumerate() {
-        if digits.is_empty() {
-            continue;
+    let groups = line.rsplit(|c| is_space(c) || c == ',').filter(|digits| !digits.is_empty());
+    for (group, digits) in (0..).zip(groups) {
+        if group == bits.div_ceil(32) {
+            return Err(Errno::OVERFLOW);
         }
-        if !digits.chars().all(|c| c.is_ascii_hexdigit()) {
-            return Err(Errno::INVAL);
-        }
-        let word = u32::from_str_radix(digits, 16).map_err(|_wide| Errno::OVERFLOW)?;
-        for bit in (0..32).filter(|bit| word >> bit & 1 == 1) {
-            let cpu = group as u32 * 32 + bit;
-            if cpu >= bits {
+        for (place, digit) in digits.chars().rev().enumerate() {
+            let digit = digit.to_digit(16).ok_or(Errno::INVAL)?;
+            if place == 8 {
                 return Err(Errno::OVERFLOW);
             }
-            cpus.insert(cpu);
+            let first = group * 32 + place as u32 * 4;
+            cpus.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| first + bit));
         }
+    }
+    if cpus.last().is_some_and(|&last| last >= bits) {
+        return Err(Errno::OVERFLOW);
     }
     Ok(cpus)
 }
@@ -168,6 +167,8 @@ mod tests {
         assert_eq!(print_cpu_mask(&set, 64), "00000000,0000002f");
         assert_eq!(cpu_mask("2f", 10).unwrap(), set);
         assert_eq!(cpu_mask("1,00000000", 64).unwrap(), BTreeSet::from([32]));
+        assert_eq!(cpu_mask("1,, 1", 64).unwrap(), BTreeSet::from([0, 32]));
+        assert_eq!(cpu_mask("1 2", 10), Err(Errno::OVERFLOW));
         assert_eq!(cpu_list("8", 8), Err(Errno::RANGE));
         assert_eq!(cpu_list("3-1", 8), Err(Errno::INVAL));
         assert_eq!(cpu_list("0-7:1/4", 8).unwrap(), BTreeSet::from([0, 4]));
