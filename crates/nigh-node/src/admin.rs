@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /status` | `Status` |
 //! | `GET /metrics` | Prometheus text |
+//! | `GET /llc` | `LlcStatus` |
 //! | `GET /config` | `[Shown]` |
 //! | `GET /activations?namespace&function&errors&limit&before` | `[Activation]`, newest first |
 //! | `GET /activations/{id}` | `Activation` |
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
+use crate::llc::LlcStatus;
 use crate::status::Status;
 
 /// Records of one answer, whatever is asked.
@@ -46,6 +48,8 @@ const RECORDS: usize = 20;
 pub(crate) trait Shows: Send + Sync + 'static {
     /// The node as it is now.
     fn status(&self) -> Status;
+    /// The last-level cache as it is now.
+    fn llc(&self) -> LlcStatus;
     /// All meters as Prometheus text.
     fn metrics(&self) -> String;
     /// The settings.
@@ -137,6 +141,7 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
     let stop = node.stop().clone();
     let router = Router::new()
         .route("/status", get(async |State(node): State<Arc<N>>| json(&node.status())))
+        .route("/llc", get(async |State(node): State<Arc<N>>| json(&node.llc())))
         .route("/metrics", get(async |State(node): State<Arc<N>>| node.metrics()))
         .route("/config", get(async |State(node): State<Arc<N>>| json(&node.config())))
         .route("/activations", get(activations::<N>))

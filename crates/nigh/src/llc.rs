@@ -1,6 +1,8 @@
 //! `nigh llc`: last-level cache ways.
 
+mod explain;
 mod selftest;
+mod status;
 
 use std::process::ExitCode;
 
@@ -11,6 +13,12 @@ use crate::error::CliError;
 
 #[derive(Subcommand)]
 pub(crate) enum LlcCommand {
+    /// Show whether the level is on, and what is known of functions
+    Status,
+    /// Show the classes of service over the cache's ways, with their loads
+    Layout,
+    /// Show which ways one invocation was given, and why
+    Explain(explain::ExplainArgs),
     /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
     Selftest(selftest::SelftestArgs),
 }
@@ -18,6 +26,10 @@ pub(crate) enum LlcCommand {
 /// Does what is asked.
 pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCode, CliError> {
     match command {
-        LlcCommand::Selftest(args) => selftest::run(args, globals).await,
+        LlcCommand::Status => status::status(globals).await?,
+        LlcCommand::Layout => status::layout(globals).await?,
+        LlcCommand::Explain(args) => explain::run(&args, globals).await?,
+        LlcCommand::Selftest(args) => return selftest::run(args, globals).await,
     }
+    Ok(ExitCode::SUCCESS)
 }
