@@ -4,6 +4,7 @@
 //! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
+mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
 
@@ -19,6 +20,7 @@ use nigh_llc::{
 use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Monotonic, SandboxId, Ways};
 use parking_lot::Mutex;
 
+pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
 
