@@ -145,7 +145,7 @@ impl Node {
         let keys = AccessKeys::load(&*registry).await?;
         let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
 
-        let engine = sandbox_engine(&settings, &paths.instance()).await?;
+        let engine = sandbox_engine(&settings, state.instance()).await?;
         let swept = engine.sweep().await?;
         if swept > 0 {
             tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
