@@ -30,10 +30,12 @@ pub enum VmError {
         source: io::Error,
     },
     /// The machine ended without saying how its command ended, or had to be ended.
-    #[error("the virtual machine {how}; its console's end:\n{console}")]
+    #[error("the virtual machine {how}; its command's last words:\n{output}\nits console's:\n{console}")]
     NoAnswer {
         /// What happened.
         how: String,
+        /// The last lines of its command.
+        output: String,
         /// The last lines of its console.
         console: String,
     },

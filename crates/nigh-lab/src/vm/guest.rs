@@ -32,8 +32,8 @@ const END_MARK_PRINTED: &str = "\\nnigh-guest-ended ";
 const MEMORY_MIB: u32 = 512;
 /// What is read of the command's output; what is beyond makes the boot fail.
 const OUTPUT_MAX_BYTES: u64 = 16 << 20;
-/// What is shown of the console.
-const CONSOLE_TAIL_BYTES: usize = 3000;
+/// What is shown of the console and of an output without end.
+const LAST_WORDS_BYTES: usize = 3000;
 const POLL: Duration = Duration::from_millis(20);
 
 /// A machine to boot.
@@ -130,12 +130,7 @@ impl Guest {
         write("initrd", &self.initrd.finish())?;
         let console = folder.path().join("console");
         let output = folder.path().join("output");
-        let tail = || {
-            let said = read_at_most(&console, OUTPUT_MAX_BYTES).unwrap_or_default();
-            said.get(said.floor_char_boundary(said.len().saturating_sub(CONSOLE_TAIL_BYTES))..)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let tail = || last_words(&console);
 
         let mut machine = Machine::start(folder.path())?;
         let begun = Instant::now();
@@ -145,7 +140,7 @@ impl Guest {
             }
             if begun.elapsed() > within {
                 let how = format!("was ended after {} s", within.as_secs());
-                return Err(VmError::NoAnswer { how, console: tail() });
+                return Err(VmError::NoAnswer { how, output: last_words(&output), console: tail() });
             }
             thread::sleep(POLL);
         };
@@ -156,7 +151,7 @@ impl Guest {
                 let _ = stderr.read_to_string(&mut own_words);
             }
             let how = format!("gave no exit code ({ended}) {own_words}");
-            return Err(VmError::NoAnswer { how: how.trim().to_owned(), console: tail() });
+            return Err(VmError::NoAnswer { how: how.trim().to_owned(), output: last_words(&output), console: tail() });
         };
         Ok(GuestEnd { code, output: output.to_owned(), console: tail() })
     }
@@ -190,6 +185,12 @@ fn init_script(command: &str) -> String {
 fn split_end(said: &str) -> Option<(&str, i32)> {
     let (output, code) = said.rsplit_once(END_MARK)?;
     Some((output, code.trim().parse().ok()?))
+}
+
+/// The end of what a file of the guest's words holds.
+fn last_words(path: &Path) -> String {
+    let said = read_at_most(path, OUTPUT_MAX_BYTES).unwrap_or_default();
+    said[said.floor_char_boundary(said.len().saturating_sub(LAST_WORDS_BYTES))..].to_owned()
 }
 
 fn read_at_most(path: &Path, limit: u64) -> Option<String> {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use nigh_llc::resctrl::MountOptions;
 use nigh_llc::resctrl::emulator::MachineConfig;
 
 use crate::draw::Draw;
@@ -51,9 +52,48 @@ impl fmt::Display for Command {
 const GROUPS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
 const MON_GROUPS: [&str; 3] = ["m", "n", "o"];
 
-/// Draws `count` commands for `machine`.
-pub(crate) fn commands(draw: &mut Draw, machine: &MachineConfig, count: usize) -> Vec<Command> {
-    (0..count).map(|_each| command(draw, machine)).collect()
+/// Draws at least `count` commands for `machine`, mounted with `options`.
+pub(crate) fn commands(draw: &mut Draw, machine: &MachineConfig, options: MountOptions, count: usize) -> Vec<Command> {
+    let mut drawn = Vec::new();
+    while drawn.len() < count {
+        if draw.chance(4) {
+            drawn.extend(carve(draw, machine, options));
+        } else {
+            drawn.push(command(draw, machine));
+        }
+    }
+    drawn
+}
+
+/// What chance alone hardly brings about: the root in the lower ways of every cache and domain, a group in some above
+/// and alone there, and a group made beside them.
+fn carve(draw: &mut Draw, machine: &MachineConfig, options: MountOptions) -> Vec<Command> {
+    let group = group_name(draw);
+    let mut texts = [String::new(), String::new()];
+    for (name, cache, split) in [("L3", &machine.l3, options.cdp), ("L2", &machine.l2, options.cdpl2)] {
+        let Some(cache) = cache else { continue };
+        let (half, top) = (u32::from(cache.ways) / 2, u32::from(cache.ways) - 2);
+        let names = if split { vec![format!("{name}CODE"), format!("{name}DATA")] } else { vec![name.to_owned()] };
+        for name in names {
+            for (text, (from, to)) in texts.iter_mut().zip([(0, half), (half, top)]) {
+                let mut run = || {
+                    let first = from + draw.below(to - from);
+                    let length = 1 + draw.below(to - first);
+                    ((1_u64 << length) - 1) << first
+                };
+                let (zero, one) = (run(), run());
+                text.push_str(&format!("{name}:0={zero:x};1={one:x}\n"));
+            }
+        }
+    }
+    let [root, own] = texts;
+    vec![
+        Command::Make(group.to_owned()),
+        write(String::new(), "schemata", root),
+        write(format!("{group}/"), "schemata", own),
+        write(format!("{group}/"), "mode", "exclusive\n".to_owned()),
+        Command::Make(group_name(draw).to_owned()),
+    ]
 }
 
 fn command(draw: &mut Draw, machine: &MachineConfig) -> Command {
@@ -298,7 +338,7 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_commands_and_another_seed_others() {
         let machine = MachineConfig::silver_4210r(Dialect::Linux7);
-        let drawn = |seed| commands(&mut Draw::new(seed), &machine, 50);
+        let drawn = |seed| commands(&mut Draw::new(seed), &machine, MountOptions::default(), 50);
         assert_eq!(drawn(1), drawn(1));
         assert_ne!(drawn(1), drawn(2));
     }
@@ -306,7 +346,7 @@ mod tests {
     #[test]
     fn every_kind_of_command_is_drawn() {
         let machine = MachineConfig::silver_4210r(Dialect::Linux7);
-        let drawn = commands(&mut Draw::new(3), &machine, 2000);
+        let drawn = commands(&mut Draw::new(3), &machine, MountOptions::default(), 2000);
         let kinds: std::collections::BTreeSet<String> =
             drawn.iter().filter_map(|command| command.to_string().split(' ').next().map(str::to_owned)).collect();
         assert_eq!(Vec::from_iter(kinds), ["end", "fork", "mkdir", "read", "rename", "rmdir", "write"]);

@@ -234,7 +234,7 @@ mod tests {
     fn equal_machines_differ_nowhere() {
         for machine in GuestMachine::ALL {
             let machine = machine.config(Dialect::Linux7);
-            let drawn = commands(&mut Draw::new(1), &machine, 100);
+            let drawn = commands(&mut Draw::new(1), &machine, MountOptions::default(), 100);
             assert_eq!(found(machine.clone(), machine, &drawn), None);
         }
     }

@@ -156,7 +156,7 @@ fn check_sequences(
         let mut draw = Draw::new(seed);
         let mut options = kinds[draw.below(kinds.len() as u32) as usize];
         options.debug |= machine.dialect == Dialect::Linux7 && draw.chance(20);
-        let commands = command::commands(&mut draw, machine, COMMANDS);
+        let commands = command::commands(&mut draw, machine, options, COMMANDS);
         report.cases += 1;
         if let Some(mut found) = lockstep::difference(kernel, emulated, options, &commands)? {
             found.what = format!("sequence of seed {seed}, mounted with [{options}]: {}", found.what);

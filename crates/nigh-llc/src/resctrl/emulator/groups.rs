@@ -181,6 +181,7 @@ impl State {
             (Node::Dir(_), _) if to.strip_prefix(from).is_some_and(|below| below.starts_with('/')) => {
                 return Err(Errno::INVAL);
             }
+            _ if from.strip_prefix(to).is_some_and(|below| below.starts_with('/')) => return Err(Errno::NOTEMPTY),
             (Node::Dir(_), Some(Node::File(_))) => return Err(Errno::NOTDIR),
             (Node::File(_), Some(Node::Dir(_))) => return Err(Errno::ISDIR),
             (source, Some(target)) if source == target => return Ok(()),
