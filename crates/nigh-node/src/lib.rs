@@ -14,6 +14,7 @@ mod instance;
 pub mod llc;
 pub mod machine;
 pub mod node;
+pub mod profiling;
 pub mod python;
 pub mod state_folder;
 pub mod status;

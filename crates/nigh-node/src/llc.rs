@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use nigh_engine::Registry;
 use nigh_faas::cache_ways::{
-    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, cache_shape,
+    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, WayAllocation, cache_shape,
 };
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_llc::resctrl::{Probe, Resctrl};
@@ -17,6 +17,7 @@ use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{LlcPolicy, LlcSettings};
+use crate::profiling::{IdleCache, ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError};
 use crate::status::Level;
 
 /// Where the kernel describes the first processor's third-level cache.
@@ -165,6 +166,31 @@ impl Llc {
         }
     }
 
+    /// Profiles a function with the cache to itself, if nothing runs.
+    pub(crate) async fn profile(
+        &self,
+        profiling: &Profiling,
+        request: &ProfileRequest,
+        tell: impl FnMut(&ProfileReport),
+    ) -> Result<ProfileReport, ProfilingError> {
+        let (Some(station), Some(classes)) = (&self.station, &self.classes) else {
+            return Err(ProfilingError::NoAllocation(self.level.detail.clone()));
+        };
+        if !station.suspend() {
+            return Err(ProfilingError::Busy);
+        }
+        let _classes_come_back = Resumption { station, classes };
+        let allocation = Arc::clone(classes) as Arc<dyn WayAllocation>;
+        let shape = *station.loads().layout().shape();
+        profiling.profile(request, &IdleCache { station, allocation, shape }, tell).await
+    }
+
+    /// Makes a function's model of rows from elsewhere.
+    pub(crate) async fn learn(&self, profiling: &Profiling, rows: ModelRows) -> Result<(), ProfilingError> {
+        let station = self.station.as_ref().ok_or_else(|| ProfilingError::NoAllocation(self.level.detail.clone()))?;
+        profiling.learn(station, rows).await
+    }
+
     /// Gives the machine's classes back.
     pub(crate) fn close(&self) {
         if let Some(classes) = &self.classes
@@ -219,6 +245,21 @@ impl Llc {
             classes,
             models: models.collect(),
         }
+    }
+}
+
+/// Brings the classes back when a profile has ended, however it did.
+struct Resumption<'a> {
+    station: &'a CacheWays,
+    classes: &'a ResctrlClasses,
+}
+
+impl Drop for Resumption<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.classes.lay_out(self.station.loads().layout()) {
+            tracing::error!(%error, "the classes of service are not back after a profile; restart the node");
+        }
+        self.station.resume();
     }
 }
 

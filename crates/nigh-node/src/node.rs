@@ -35,6 +35,7 @@ use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timesta
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -44,6 +45,7 @@ use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
 use crate::llc::{Llc, LlcStatus};
+use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
 use crate::status::{CacheStatus, Level, SandboxStatus, Status};
@@ -103,6 +105,7 @@ struct Running {
     functions: FunctionStore,
     invoker: Arc<Invoker>,
     llc: Llc,
+    profiling: Profiling,
     stop: CancellationToken,
 }
 
@@ -170,7 +173,7 @@ impl Node {
         // The incarnation grows at every start, as a new home's epoch must.
         let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
         let memory = ObjectMemory::open(
-            store,
+            Arc::clone(&store),
             ledger,
             Arc::clone(&clock) as Arc<dyn Clock>,
             vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, sizes],
@@ -202,6 +205,19 @@ impl Node {
         let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits);
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
         let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
+        let invoker_settings = invoker_settings(&settings, runtime);
+        let profiling = Profiling(ProfilingParts {
+            store,
+            engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
+            keys: keys.clone(),
+            functions: functions.clone(),
+            invoker: invoker_settings.clone(),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            node: membership.node().clone(),
+            incarnation: membership.incarnation(),
+            object_max: settings.s3.object_max,
+            folder: paths.profiles(),
+        });
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(functions.clone()),
@@ -215,7 +231,7 @@ impl Node {
                 node: membership.node().clone(),
                 incarnation: membership.incarnation(),
             },
-            invoker_settings(&settings, runtime),
+            invoker_settings,
         ));
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
@@ -247,6 +263,7 @@ impl Node {
             functions,
             invoker,
             llc,
+            profiling,
             stop,
         });
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
@@ -348,6 +365,21 @@ impl Listeners {
 impl admin::Shows for Running {
     fn llc(&self) -> LlcStatus {
         self.llc.status()
+    }
+
+    async fn profile(
+        &self,
+        request: ProfileRequest,
+        tell: mpsc::UnboundedSender<ProfileReport>,
+    ) -> Result<ProfileReport, ProfilingError> {
+        let tell = |report: &ProfileReport| {
+            let _nobody_listens_any_more = tell.send(report.clone());
+        };
+        self.llc.profile(&self.profiling, &request, tell).await
+    }
+
+    async fn learn(&self, rows: ModelRows) -> Result<(), ProfilingError> {
+        self.llc.learn(&self.profiling, rows).await
     }
 
     fn status(&self) -> Status {

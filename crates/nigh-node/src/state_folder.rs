@@ -95,6 +95,12 @@ impl StatePaths {
         self.0.join("spool")
     }
 
+    /// Profiles of functions under way.
+    #[must_use]
+    pub fn profiles(&self) -> PathBuf {
+        self.0.join("profiles")
+    }
+
     /// Code of the deployed functions.
     #[must_use]
     pub fn functions(&self) -> PathBuf {

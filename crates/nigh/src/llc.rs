@@ -1,6 +1,7 @@
 //! `nigh llc`: last-level cache ways.
 
 mod explain;
+mod profile;
 mod selftest;
 mod status;
 
@@ -17,6 +18,8 @@ pub(crate) enum LlcCommand {
     Status,
     /// Show the classes of service over the cache's ways, with their loads
     Layout,
+    /// Measure how many ways a function needs, and keep the model
+    Profile(profile::ProfileArgs),
     /// Show which ways one invocation was given, and why
     Explain(explain::ExplainArgs),
     /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
@@ -28,6 +31,7 @@ pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCo
     match command {
         LlcCommand::Status => status::status(globals).await?,
         LlcCommand::Layout => status::layout(globals).await?,
+        LlcCommand::Profile(args) => profile::run(args, globals).await?,
         LlcCommand::Explain(args) => explain::run(&args, globals).await?,
         LlcCommand::Selftest(args) => return selftest::run(args, globals).await,
     }

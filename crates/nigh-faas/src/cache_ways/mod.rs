@@ -128,6 +128,12 @@ impl CacheWays {
         self.parts.policy.name()
     }
 
+    /// Lines of 64 bytes in one way.
+    #[must_use]
+    pub const fn lines_per_way(&self) -> f64 {
+        self.parts.lines_per_way
+    }
+
     /// The models it predicts by.
     #[must_use]
     pub const fn models(&self) -> &Arc<SizingModels> {

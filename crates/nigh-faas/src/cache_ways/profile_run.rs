@@ -137,27 +137,44 @@ impl ProfileRuns<'_> {
         Ok(())
     }
 
+    /// Runs once, for its record; what the handler answered, if it failed.
+    ///
+    /// # Errors
+    /// What keeps it from being run.
+    pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
+        let (record, answer) = self.invoked(payload).await?;
+        let answered = record.filter(|record| record.outcome == Outcome::Answered);
+        Ok(answered.ok_or_else(|| String::from_utf8_lossy(&answer).into_owned()))
+    }
+
     async fn run(&self, payload: Bytes, limit: Duration) -> Result<Observation, ProfileRunError> {
-        let request =
-            InvokeRequest { function: self.function.clone(), payload, client_context: None, token: Token::empty() };
         // Beyond the limit the invocation goes on to its function's own time-out, unheard.
-        let ended = tokio::time::timeout(limit, self.invoke.invoke(&self.who, request)).await;
-        let Last { activation, unbound } = std::mem::take(&mut *self.station.last.lock());
-        if let Some(reason) = unbound {
-            return Err(ProfileRunError::Binding(reason));
-        }
-        let Ok(invoked) = ended else { return Ok(Observation::StillRunning(limit)) };
-        let invoked = invoked?;
-        let timed = activation.filter(|activation| activation.id == invoked.id);
-        Ok(match timed {
+        let Ok(invoked) = tokio::time::timeout(limit, self.invoked(payload)).await else {
+            return Ok(Observation::StillRunning(limit));
+        };
+        let (record, answer) = invoked?;
+        Ok(match record {
             Some(Activation { outcome: Outcome::Answered, phases, .. }) => {
                 Observation::Took(Duration::from_micros(phases.transform_us))
             }
             Some(Activation { outcome: Outcome::TimedOut, duration_us, .. }) => {
                 Observation::StillRunning(Duration::from_micros(duration_us))
             }
-            _ => Observation::Failed(String::from_utf8_lossy(&invoked.payload).into_owned()),
+            _ => Observation::Failed(String::from_utf8_lossy(&answer).into_owned()),
         })
+    }
+
+    /// One invocation, bound: its record, if it came to that, and its answer.
+    async fn invoked(&self, payload: Bytes) -> Result<(Option<Activation>, Bytes), ProfileRunError> {
+        let request =
+            InvokeRequest { function: self.function.clone(), payload, client_context: None, token: Token::empty() };
+        let invoked = self.invoke.invoke(&self.who, request).await;
+        let Last { activation, unbound } = std::mem::take(&mut *self.station.last.lock());
+        if let Some(reason) = unbound {
+            return Err(ProfileRunError::Binding(reason));
+        }
+        let invoked = invoked?;
+        Ok((activation.filter(|activation| activation.id == invoked.id), invoked.payload))
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use nigh_llc::resctrl::{GroupName, Members, Probe, Resctrl, TaskTarget, WantedGroup, WantedLayout};
 use nigh_llc::{CacheShape, Clos, ClosLayout};
-use nigh_terms::{CacheDomain, ClosId};
+use nigh_terms::{CacheDomain, ClosId, WayMask, Ways};
 
-use super::ClosBinder;
+use super::{ClosBinder, WayAllocation};
 
 /// resctrl as the binder of classes.
 pub struct ResctrlClasses {
@@ -56,6 +56,25 @@ impl ResctrlClasses {
     }
 }
 
+/// The group of a profile, alone while it lasts: the classes come back with the next layout.
+const PROFILE_GROUP: &str = "nigh-profile";
+
+impl WayAllocation for ResctrlClasses {
+    fn allocate(&self, ways: Ways) -> Result<(), String> {
+        let name = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
+        let mask = WayMask::contiguous(0, ways);
+        let masks = self.domains.iter().map(|domain| (*domain, mask)).collect();
+        let groups = vec![WantedGroup { name, masks, bandwidth: BTreeMap::new() }];
+        self.resctrl.apply(&WantedLayout { groups }).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn bind(&self, tasks: &Members) -> Result<(), String> {
+        let group = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
+        let target = TaskTarget { group: Some(group), monitor: None };
+        self.resctrl.bind_tasks(tasks, &target).map(drop).map_err(|error| error.to_string())
+    }
+}
+
 impl ClosBinder for ResctrlClasses {
     fn lay_out(&self, layout: &ClosLayout) -> Result<(), String> {
         let groups = layout.classes().iter().filter_map(|class| self.wanted(class)).collect();
@@ -72,12 +91,10 @@ impl ClosBinder for ResctrlClasses {
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use nigh_llc::CasyRequest;
     use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
     use nigh_llc::resctrl::{ProcessRef, ResctrlFs, TaskView, Tid};
-    use nigh_terms::Ways;
-
-    use super::*;
 
     #[test]
     fn a_layout_becomes_groups_and_a_sandbox_moves_between_them_and_the_default() {
@@ -98,10 +115,16 @@ mod tests {
 
         emulator.inject(Fault::Spawn { pid: 100, uid: 7 });
         let sandbox = Members::Tree(ProcessRef { pid: Tid(100), started: emulator.started(Tid(100)).unwrap() });
-        classes.bind(&sandbox, ClosId(5)).unwrap();
+        ClosBinder::bind(&classes, &sandbox, ClosId(5)).unwrap();
         assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:nigh-clos-5\nmon:\n");
-        classes.bind(&sandbox, ClosId::DEFAULT).unwrap();
+        ClosBinder::bind(&classes, &sandbox, ClosId::DEFAULT).unwrap();
         assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:/\nmon:\n");
+        // A profile has the machine's classes to itself, with as many ways as it asks for.
+        classes.allocate(Ways(4)).unwrap();
+        WayAllocation::bind(&classes, &sandbox).unwrap();
+        assert_eq!(emulator.cpu_resctrl_groups(100).unwrap(), "res:nigh-profile\nmon:\n");
+        assert!(emulator.read("nigh-profile/schemata").unwrap().contains("L3:0=00f"));
+        classes.lay_out(&layout).unwrap();
         assert_eq!(classes.remove_all().unwrap(), 7);
         assert!(!emulator.list("").unwrap().iter().any(|name| name.starts_with("nigh-")));
     }
