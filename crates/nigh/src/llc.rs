@@ -1,6 +1,7 @@
 //! `nigh llc`: last-level cache ways.
 
 mod explain;
+mod learn;
 mod profile;
 mod selftest;
 mod status;
@@ -20,6 +21,8 @@ pub(crate) enum LlcCommand {
     Layout,
     /// Measure how many ways a function needs, and keep the model
     Profile(profile::ProfileArgs),
+    /// Make a function's model of rows that were measured elsewhere
+    Learn(learn::LearnArgs),
     /// Show which ways one invocation was given, and why
     Explain(explain::ExplainArgs),
     /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
@@ -32,6 +35,7 @@ pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCo
         LlcCommand::Status => status::status(globals).await?,
         LlcCommand::Layout => status::layout(globals).await?,
         LlcCommand::Profile(args) => profile::run(args, globals).await?,
+        LlcCommand::Learn(args) => learn::run(args, globals).await?,
         LlcCommand::Explain(args) => explain::run(&args, globals).await?,
         LlcCommand::Selftest(args) => return selftest::run(args, globals).await,
     }
