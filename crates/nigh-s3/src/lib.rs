@@ -18,6 +18,7 @@ mod error;
 pub mod fuzzing;
 mod handlers;
 mod http_date;
+mod lanes;
 mod listing;
 mod metadata;
 mod notes;
@@ -33,6 +34,7 @@ mod tagging;
 mod telemetry;
 mod upload_body;
 mod uploads;
+mod watch;
 
 pub use door::S3Door;
 pub use serve::DoorLimits;
