@@ -24,7 +24,7 @@ use crate::error::{fate_error, not_implemented};
 use crate::handlers::{Handlers, Shared};
 use crate::lanes::Lanes;
 use crate::notes::RequestNotes;
-use crate::read::{self, Reads};
+use crate::read::{Reading, Reads};
 use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
@@ -81,13 +81,16 @@ impl S3Door {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
-        let read = read::operation(&parts.method, &parts.uri);
+        let reading = Reading::of(&parts.method, &parts.uri);
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
         let mut response = match screen(&parts.method, &parts.uri, &parts.headers) {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
-                let kept = if read.is_some() && incoming.is_end_stream() {
+                if let Some(reading) = reading {
+                    parts.extensions.insert(reading);
+                }
+                let kept = if reading.is_some() && incoming.is_end_stream() {
                     Ok(Body::empty())
                 } else {
                     let kept = Arc::new(RequestNotes::default());
