@@ -72,3 +72,35 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for SendGuard<S> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::watch::{Answering, Order, Patience, Watch};
+
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_given_up_though_its_request_is_being_answered() {
+        let patience = Patience { head: Duration::from_secs(3600), send: Duration::from_millis(50) };
+        let watch = Watch::new(patience);
+        let pulse = watch.add();
+        let _answering = Answering::begin(&pulse);
+        let (near, _far) = tokio::io::duplex(10);
+        let mut near = SendGuard::new(near, Arc::clone(&pulse));
+        let closed = std::future::poll_fn(|context| match pulse.order(context) {
+            Order::Close => Poll::Ready(()),
+            Order::Serve | Order::Drain => Poll::Pending,
+        });
+        let given_up = async {
+            tokio::select! {
+                written = near.write_all(&[0; 11]) => panic!("it took everything: {written:?}"),
+                never = watch.keep() => match never {},
+                () = closed => {}
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), given_up).await.unwrap();
+    }
+}
