@@ -9,7 +9,7 @@ pub mod credentials;
 mod data_door;
 pub mod endpoints;
 pub mod explain;
-mod instance;
+pub mod instance;
 pub mod machine;
 pub mod node;
 pub mod python;
