@@ -23,7 +23,7 @@ const NAME_BYTES: usize = 8;
 ///
 /// # Errors
 /// If the file holds something else, or the system refuses.
-pub(crate) fn name_of(path: &Path) -> Result<String, StateFolderError> {
+pub fn name_of(path: &Path) -> Result<String, StateFolderError> {
     let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
     let number = match fs::read_to_string(path) {
         Ok(number) => number,

@@ -9,9 +9,8 @@ pub mod credentials;
 mod data_door;
 pub mod endpoints;
 pub mod explain;
-
-mod instance;
 pub mod llc;
+pub mod instance;
 pub mod machine;
 pub mod node;
 pub mod profiling;

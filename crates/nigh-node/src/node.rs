@@ -202,7 +202,8 @@ impl Node {
             drain: settings.drain.duration(),
             ..DoorLimits::default()
         };
-        let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits);
+        let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits)
+            .map_err(|source| NodeError::Io { what: "starting the threads of the S3 door", source })?;
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
         let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
         let invoker_settings = invoker_settings(&settings, runtime);
