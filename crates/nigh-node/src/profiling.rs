@@ -300,7 +300,8 @@ impl Profiling {
             limits,
         )
         .await?;
-        let door = S3Door::new(Arc::new(memory.clone()), parts.keys.clone(), DoorLimits::default());
+        let door = S3Door::new(Arc::new(memory.clone()), parts.keys.clone(), DoorLimits::default())
+            .map_err(|error| io("the threads of the profile's data door", error))?;
         let records = StateFile::open(&scratch.path().join("records.redb"))
             .map_err(|error| io("records of the profile", error))?;
         let records = RecordLog::open(records, Retention { records_max: 100 })
