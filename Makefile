@@ -43,7 +43,7 @@ bench: deps      ## Print the benches: S3 door and invocations, each beside its 
 fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
 	@scripts/fuzz.sh
 
-install: deps    ## Install nigh and its helpers beside each other in ~/.cargo/bin
+install: deps    ## Install nigh and its programs beside each other in ~/.cargo/bin
 	@cargo build --release --bins
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
 		target/release/nigh-resctrl-guest
