@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nigh_engine::Registry;
+pub use nigh_faas::cache_ways::cache_shape;
 use nigh_faas::cache_ways::{
-    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, WayAllocation, cache_shape,
+    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, WayAllocation,
 };
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_llc::resctrl::{Probe, Resctrl};

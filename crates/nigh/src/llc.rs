@@ -1,6 +1,8 @@
 //! `nigh llc`: last-level cache ways.
 
 mod explain;
+mod export_oci;
+mod guard;
 mod learn;
 mod profile;
 mod selftest;
@@ -25,6 +27,10 @@ pub(crate) enum LlcCommand {
     Learn(learn::LearnArgs),
     /// Show which ways one invocation was given, and why
     Explain(explain::ExplainArgs),
+    /// Keep a latency-critical service within its objective with the fewest cache ways
+    Guard(Box<guard::GuardArgs>),
+    /// Print what other runtimes write into their configuration to run in Nigh's classes
+    ExportOci(export_oci::ExportArgs),
     /// Check that the kernel's resctrl, and the emulator that tests use in its place, answer as Nigh expects
     Selftest(selftest::SelftestArgs),
 }
@@ -37,6 +43,8 @@ pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCo
         LlcCommand::Profile(args) => profile::run(args, globals).await?,
         LlcCommand::Learn(args) => learn::run(args, globals).await?,
         LlcCommand::Explain(args) => explain::run(&args, globals).await?,
+        LlcCommand::Guard(args) => guard::run(*args, globals).await?,
+        LlcCommand::ExportOci(args) => export_oci::run(&args, globals)?,
         LlcCommand::Selftest(args) => return selftest::run(args, globals).await,
     }
     Ok(ExitCode::SUCCESS)
