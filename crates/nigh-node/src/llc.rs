@@ -13,7 +13,9 @@ use nigh_faas::cache_ways::{
 };
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_llc::resctrl::{Probe, Resctrl};
-use nigh_llc::{CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SharedPlacement, Unpartitioned};
+use nigh_llc::{
+    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Unpartitioned,
+};
 use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +36,7 @@ pub(crate) struct Llc {
     /// The station in the path of invocations; none if the level is off by choice or the cache is not known.
     pub(crate) station: Option<Arc<CacheWays>>,
     classes: Option<Arc<ResctrlClasses>>,
+    profiles_by_itself: bool,
     pub(crate) level: Level,
 }
 
@@ -119,7 +122,12 @@ impl Llc {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SizingModelsError> {
         if settings.policy == LlcPolicy::Off {
-            return Ok(Self { station: None, classes: None, level: off("by the setting llc.policy".to_owned()) });
+            return Ok(Self {
+                station: None,
+                classes: None,
+                profiles_by_itself: false,
+                level: off("by the setting llc.policy".to_owned()),
+            });
         }
         let described = described(Path::new(INDEX3));
         let (shape, machine, why_not) = match machine() {
@@ -128,13 +136,13 @@ impl Llc {
         };
         let Some(shape) = shape else {
             let level = off(format!("{why_not}; nor is the processor's last-level cache known"));
-            return Ok(Self { station: None, classes: None, level });
+            return Ok(Self { station: None, classes: None, profiles_by_itself: false, level });
         };
         let lines_per_way = described.map_or(LINES_OF_SILVER_4210R, |(_, lines)| lines);
         let insensitive = insensitive(settings, shape);
         let (layout, classes, why_not) = lay_out(shape, insensitive, machine, why_not);
         let Some(layout) = layout else {
-            return Ok(Self { station: None, classes: None, level: off(why_not) });
+            return Ok(Self { station: None, classes: None, profiles_by_itself: false, level: off(why_not) });
         };
         let level = if classes.is_some() {
             let beside = layout.classes().len() - 1;
@@ -154,7 +162,8 @@ impl Llc {
             binder: classes.clone().map(|classes| classes as Arc<dyn ClosBinder>),
             clock,
         });
-        Ok(Self { station: Some(Arc::new(station)), classes, level })
+        let profiles_by_itself = settings.profile && classes.is_some();
+        Ok(Self { station: Some(Arc::new(station)), classes, profiles_by_itself, level })
     }
 
     /// Takes the load since the last call into account.
@@ -184,6 +193,26 @@ impl Llc {
         let allocation = Arc::clone(classes) as Arc<dyn WayAllocation>;
         let shape = *station.loads().layout().shape();
         profiling.profile(request, &IdleCache { station, allocation, shape }, tell).await
+    }
+
+    /// Profiles one function that wants it, if the cache is idle. The samples are events that it was invoked with.
+    pub(crate) async fn profile_wanted(&self, profiling: &Profiling) {
+        let (Some(station), true) = (&self.station, self.profiles_by_itself) else { return };
+        let Some(wanted) = station.wanted_profile() else { return };
+        let request = ProfileRequest {
+            namespace: wanted.namespace.clone(),
+            function: wanted.function.clone(),
+            events: wanted.events.iter().filter_map(|event| serde_json::from_slice(event).ok()).collect(),
+            form: SearchForm::Bisection,
+            force: false,
+        };
+        match self.profile(profiling, &request, |_| ()).await {
+            Ok(report) => tracing::info!(
+                function = %wanted.function, runs = report.runs, seconds = report.seconds, "profiled in the background"
+            ),
+            Err(ProfilingError::Busy) => station.not_profiled(&wanted),
+            Err(error) => tracing::warn!(function = %wanted.function, %error, "not profiled"),
+        }
     }
 
     /// Makes a function's model of rows from elsewhere.
@@ -327,7 +356,7 @@ mod tests {
 
     #[test]
     fn without_a_machine_the_layout_is_made_all_the_same() {
-        let settings = LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None };
+        let settings = LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None, profile: true };
         let shape = assumed(Ways(11));
         let (layout, classes, why) = lay_out(shape, insensitive(&settings, shape), None, "no resctrl".to_owned());
         assert_eq!(layout.unwrap().classes().len(), 8);

@@ -536,10 +536,16 @@ async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {
-                let running = Arc::clone(&running);
-                let followed = tokio::task::spawn_blocking(move || running.llc.follow_load()).await;
+                let followed = {
+                    let running = Arc::clone(&running);
+                    tokio::task::spawn_blocking(move || running.llc.follow_load()).await
+                };
                 if let Err(error) = followed {
                     tracing::error!(%error, "following the load of the cache ways failed");
+                }
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = running.llc.profile_wanted(&running.profiling) => {}
                 }
             }
         }

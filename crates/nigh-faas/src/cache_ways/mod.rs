@@ -7,8 +7,9 @@
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
+mod wanted_profiles;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -23,15 +24,20 @@ use parking_lot::Mutex;
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
+pub use wanted_profiles::WantedProfile;
 
 use crate::activation::Activation;
 use crate::function::Function;
 use crate::hooks::{InvocationHook, Run};
 use crate::named_objects::named_objects;
 use crate::object_sizes::ObjectSizes;
+use wanted_profiles::WantedProfiles;
 
 /// Sandboxes whose class is remembered; beyond it all are forgotten and bound again when they next run.
 const BOUND_MAX: usize = 4096;
+
+/// Before a profile it is not known which of the objects that an input names are read.
+static NO_PATHS: BTreeSet<String> = BTreeSet::new();
 
 /// Puts sandboxes into classes of service.
 pub trait ClosBinder: Send + Sync {
@@ -82,6 +88,7 @@ struct Books {
     /// Ways needed times microseconds, of what ended since `window`.
     demand: Demand,
     window: Monotonic,
+    wanted: WantedProfiles,
 }
 
 /// What happened to a sandbox's class.
@@ -112,6 +119,7 @@ impl CacheWays {
             split: ChunkSplit::new(parts.insensitive),
             demand: Demand::default(),
             window: parts.clock.monotonic(),
+            wanted: WantedProfiles::default(),
         };
         Self { parts, books: Mutex::new(books) }
     }
@@ -198,9 +206,9 @@ impl CacheWays {
     }
 
     /// The bytes of the data that an input names, as far as they are known.
-    fn data_size(&self, function: &Function, payload: &[u8], model: &FunctionModel) -> Option<ByteSize> {
+    fn data_size(&self, function: &Function, payload: &[u8], inputs: &BTreeSet<String>) -> Option<ByteSize> {
         let named = named_objects(payload);
-        let is_input = |path: &String| model.inputs.is_empty() || model.inputs.contains(path);
+        let is_input = |path: &String| inputs.is_empty() || inputs.contains(path);
         let known = named
             .iter()
             .filter(|object| is_input(&object.path))
@@ -209,11 +217,34 @@ impl CacheWays {
     }
 
     fn predict(&self, function: &Function, payload: &[u8]) -> Result<(ByteSize, Prediction), &'static str> {
-        let model = self.parts.models.find(function).ok_or("no profile of this version of its code")?;
-        let size = self.data_size(function, payload, &model).ok_or("the size of its data is not known")?;
+        let model = self.parts.models.find(function);
+        let inputs = model.as_ref().map_or(&NO_PATHS, |model| &model.inputs);
+        let size = self.data_size(function, payload, inputs);
+        let Some(model) = &model else {
+            if let Some(size) = size {
+                self.books.lock().wanted.add(function, size, payload);
+            }
+            return Err("no profile of this version of its code");
+        };
+        let size = size.ok_or("the size of its data is not known")?;
         let input = SizingInput { size, features: Vec::new() };
         let prediction = model.model.predict(&FunctionModel::version(function), &input);
-        prediction.map(|prediction| (size, prediction)).ok_or("its model needs more than a size")
+        let prediction = prediction.ok_or("its model needs more than a size")?;
+        if prediction.range == TrainedRange::Extrapolated {
+            self.books.lock().wanted.add(function, size, payload);
+        }
+        Ok((size, prediction))
+    }
+
+    /// A function that should be profiled, if there is one.
+    #[must_use]
+    pub fn wanted_profile(&self) -> Option<WantedProfile> {
+        self.books.lock().wanted.take()
+    }
+
+    /// It could not be profiled now; it may be wanted again.
+    pub fn not_profiled(&self, wanted: &WantedProfile) {
+        self.books.lock().wanted.put_back(wanted);
     }
 
     fn place(&self, prediction: Option<&Prediction>, invocation: InvocationId) -> Option<Placed> {

@@ -176,6 +176,8 @@ pub struct LlcSettings {
     pub policy: LlcPolicy,
     /// Ways for functions that need no cache, at the start; 3 of 11 if absent.
     pub insensitive_ways: Option<u8>,
+    /// Profile functions without a model in the background, when nothing runs.
+    pub profile: bool,
 }
 
 /// The records of what ran.
@@ -271,7 +273,7 @@ impl Settings {
                 uid_base: 2_000_000_000,
                 sandbox_program: None,
             },
-            llc: LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None },
+            llc: LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None, profile: true },
             activations: ActivationSettings { records_max: 100_000 },
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
         }
