@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind, ClosLayout, LayoutRefusal, devices_write_low};
 use crate::clustering::{Group, cluster};
-use crate::occupancy::{Member, Regions, SharingProfile};
+use crate::occupancy::{ALL_CLASSES, Member, Regions, SharingProfile};
 use crate::time_curve::Tolerance;
 
 /// Kinds of functions in one mix; the search takes about their cube.
@@ -136,8 +136,8 @@ fn together(mix: &[MixEntry], members: &[usize], ways: Ways) -> Vec<f32> {
     let inside: Vec<_> =
         members.iter().map(|&at| Member { class: 0, profile: &mix[at].profile, count: mix[at].running }).collect();
     let mut shares = regions.start(&inside);
-    regions.settle(&inside, &mut shares, ROUNDS);
-    inside.iter().zip(shares).map(|(one, share)| one.profile.slowdown(share)).collect()
+    regions.settle(&inside, &mut shares, ROUNDS, ALL_CLASSES);
+    inside.iter().zip(shares.ways).map(|(one, share)| one.profile.slowdown(share)).collect()
 }
 
 /// Time a second of the mix takes, with these slowdowns.

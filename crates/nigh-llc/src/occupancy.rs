@@ -15,6 +15,9 @@ use crate::time_curve::TimeCurve;
 const WAYS: usize = WAYS_MAX.0 as usize;
 const CLASSES: usize = CLASSES_MAX as usize;
 
+/// A fill rate that is none, in ways a microsecond: no division by zero comes of it.
+const FILL_LEAST: f32 = 1e-15;
+
 /// A function's fill rate and slowdown at every quarter of a way: what sharing asks of its curves, ready to be looked up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharingProfile {
@@ -22,12 +25,15 @@ pub struct SharingProfile {
     best_micros: f32,
 }
 
+/// A quarter of a way, from its lower end on: what a look-up needs lies together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     /// Ways a microsecond.
     fill: f32,
+    fill_step: f32,
     /// Time over time with the whole cache.
     slowdown: f32,
+    slowdown_step: f32,
 }
 
 impl SharingProfile {
@@ -42,9 +48,15 @@ impl SharingProfile {
         let rate = |step: usize| misses.misses_at(share(step)) / times.micros_at(share(step)) / lines_per_way.max(1.0);
         let fill_time = FillTime::of_rates(steps, rate(0), rate);
         let best = times.micros(times.ways());
-        let points = (0..=steps).map(|step| {
+        let fill = |step: usize| {
             let fill = if step == 0 { rate(0) } else { share(step) / fill_time.at_step(step) };
-            Point { fill: (fill as f32).max(f32::MIN_POSITIVE), slowdown: (times.micros_at(share(step)) / best) as f32 }
+            (fill as f32).max(FILL_LEAST)
+        };
+        let slowdown = |step: usize| (times.micros_at(share(step)) / best) as f32;
+        let points = (0..=steps).map(|step| {
+            let next = (step + 1).min(steps);
+            let (here, later) = ((fill(step), slowdown(step)), (fill(next), slowdown(next)));
+            Point { fill: here.0, fill_step: later.0 - here.0, slowdown: here.1, slowdown_step: later.1 - here.1 }
         });
         Ok(Self { points: points.collect(), best_micros: best as f32 })
     }
@@ -52,8 +64,8 @@ impl SharingProfile {
     /// A function of which only a time is guessed: it streams `fill` ways a microsecond and gains nothing from the cache.
     #[must_use]
     pub fn streaming(fill: f32, micros: f32) -> Self {
-        let point = Point { fill: fill.max(f32::MIN_POSITIVE), slowdown: 1.0 };
-        Self { points: vec![point; 2], best_micros: micros }
+        let point = Point { fill: fill.max(FILL_LEAST), fill_step: 0.0, slowdown: 1.0, slowdown_step: 0.0 };
+        Self { points: vec![point], best_micros: micros }
     }
 
     /// Microseconds with the whole cache.
@@ -65,21 +77,21 @@ impl SharingProfile {
     /// Time over time with the whole cache, at a share of ways.
     #[must_use]
     pub fn slowdown(&self, share: f32) -> f32 {
-        let (low, high, part) = self.around(share);
-        low.slowdown + (high.slowdown - low.slowdown) * part
+        let (point, part) = self.at(share);
+        point.slowdown + point.slowdown_step * part
     }
 
     fn fill(&self, share: f32) -> f32 {
-        let (low, high, part) = self.around(share);
-        low.fill + (high.fill - low.fill) * part
+        let (point, part) = self.at(share);
+        point.fill + point.fill_step * part
     }
 
     #[inline]
-    fn around(&self, share: f32) -> (Point, Point, f32) {
-        let last = self.points.len() - 1;
-        let at = (share * STEPS_PER_WAY as f32).clamp(0.0, last as f32);
-        let low = (at as usize).min(last - 1);
-        (self.points[low], self.points[low + 1], at - low as f32)
+    fn at(&self, share: f32) -> (&Point, f32) {
+        let steps = share * STEPS_PER_WAY as f32;
+        // A cast to an integer saturates: no share is below zero, and what is no number counts as none.
+        let low = (steps as usize).min(self.points.len() - 1);
+        (&self.points[low], (steps - low as f32).clamp(0.0, 1.0))
     }
 }
 
@@ -94,14 +106,33 @@ pub(crate) struct Member<'a> {
     pub(crate) count: f32,
 }
 
+/// Regions computed side by side.
+const LANES: usize = 8;
+
 /// The masks of a layout, cut into regions of ways that the same classes have.
 #[derive(Debug, Clone)]
 pub(crate) struct Regions {
-    /// Ways of each region.
-    ways: Vec<f32>,
-    /// By class: one over its ways, and its regions.
-    classes: Vec<(f32, Vec<u8>)>,
+    /// Ways of each region, in rows of lanes.
+    ways: Vec<[f32; LANES]>,
+    /// By class: one over its ways.
+    per_way: Vec<f32>,
+    /// By row of lanes and class: 1 in each region that is the class's.
+    holds: Vec<[f32; LANES]>,
+    /// By class: a bit for each class that shares a way with it, itself too.
+    overlaps: Vec<u32>,
 }
+
+/// Shares of all that run, and what each class fills by them.
+#[derive(Debug, Clone)]
+pub(crate) struct Shares {
+    /// Ways, by member.
+    pub(crate) ways: Vec<f32>,
+    /// Ways a microsecond, by class.
+    fills: [f32; CLASSES],
+}
+
+/// Every class, as bits.
+pub(crate) const ALL_CLASSES: u32 = u32::MAX;
 
 impl Regions {
     pub(crate) fn of(layout: &ClosLayout) -> Self {
@@ -114,64 +145,104 @@ impl Regions {
                 None => kinds.push((users, 1.0)),
             }
         }
-        let classes = layout.classes().iter().enumerate().map(|(at, class)| {
-            let mine = (0..kinds.len()).filter(|&region| kinds[region].0 & (1 << at) != 0).map(|region| region as u8);
-            (1.0 / f32::from(class.mask.count().0), mine.collect())
+        let classes = layout.classes();
+        let overlaps = classes.iter().map(|class| {
+            let met = classes.iter().enumerate().filter(|(_, other)| other.mask.overlaps(class.mask));
+            met.fold(0_u32, |bits, (at, _)| bits | 1 << at)
         });
-        Self { classes: classes.collect(), ways: kinds.iter().map(|(_, ways)| *ways).collect() }
+        let mut ways = vec![[0.0; LANES]; kinds.len().div_ceil(LANES)];
+        let mut holds = vec![[0.0; LANES]; ways.len() * classes.len()];
+        for (region, (users, count)) in kinds.into_iter().enumerate() {
+            let (row, lane) = (region / LANES, region % LANES);
+            ways[row][lane] = count;
+            for class in (0..classes.len()).filter(|class| users >> class & 1 != 0) {
+                holds[row * classes.len() + class][lane] = 1.0;
+            }
+        }
+        let per_way = classes.iter().map(|class| 1.0 / f32::from(class.mask.count().0)).collect();
+        Self { overlaps: overlaps.collect(), ways, per_way, holds }
     }
 
     /// One class over a whole cache.
     pub(crate) fn whole(ways: Ways) -> Self {
-        Self { ways: vec![f32::from(ways.0)], classes: vec![(1.0 / f32::from(ways.0.max(1)), vec![0])] }
+        let lane = |value: f32| vec![[value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]];
+        let count = f32::from(ways.0.max(1));
+        Self { ways: lane(count), per_way: vec![1.0 / count], holds: lane(1.0), overlaps: vec![1] }
     }
 
     /// Ways of a class.
     pub(crate) fn class_ways(&self, class: usize) -> f32 {
-        1.0 / self.classes[class].0
+        1.0 / self.per_way[class]
+    }
+
+    /// The classes that share a way with this one, itself too, as bits.
+    pub(crate) fn overlaps(&self, class: usize) -> u32 {
+        self.overlaps[class]
     }
 
     /// Shares to start from: each function its part of its class's ways, by head.
-    pub(crate) fn start(&self, members: &[Member<'_>]) -> Vec<f32> {
+    pub(crate) fn start(&self, members: &[Member<'_>]) -> Shares {
         let mut heads = [0.0_f32; CLASSES];
         for member in members {
             heads[member.class] += member.count;
         }
-        members.iter().map(|member| 1.0 / (self.classes[member.class].0 * heads[member.class].max(1.0))).collect()
+        let part = |member: &Member<'_>| self.class_ways(member.class) / heads[member.class].max(1.0);
+        Shares { ways: members.iter().map(part).collect(), fills: [0.0; CLASSES] }
     }
 
-    /// Moves the shares `rounds` steps towards the fixed point.
-    pub(crate) fn settle(&self, members: &[Member<'_>], shares: &mut [f32], rounds: usize) {
+    /// Moves the shares `rounds` steps towards the fixed point; only those of the classes in `moving`, the others stay
+    /// as they are and go on filling as they did.
+    pub(crate) fn settle(&self, members: &[Member<'_>], shares: &mut Shares, rounds: usize, moving: u32) {
+        let moves = |member: &Member<'_>| moving >> member.class & 1 != 0;
         for _ in 0..rounds {
-            let mut fills = [0.0_f32; CLASSES];
-            for (member, share) in members.iter().zip(&*shares) {
-                fills[member.class] += member.count * member.profile.fill(*share);
-            }
-            let mut pressure = [0.0_f32; WAYS];
-            for (fill, (per_way, regions)) in fills.iter().zip(&self.classes) {
-                for &region in regions {
-                    pressure[usize::from(region)] += fill * per_way;
+            let fills = &mut shares.fills;
+            for (class, fill) in fills.iter_mut().enumerate().take(self.per_way.len()) {
+                if moving >> class & 1 != 0 {
+                    *fill = 0.0;
                 }
             }
-            // Ways a class holds for each way a microsecond it fills: the age of its lines when they leave.
-            let mut age = [0.0_f32; CLASSES];
-            for (age, (per_way, regions)) in age.iter_mut().zip(&self.classes) {
-                let ages = regions.iter().map(|&region| self.ways[usize::from(region)] / pressure[usize::from(region)]);
-                *age = per_way * ages.sum::<f32>();
+            for (member, share) in members.iter().zip(&shares.ways).filter(|(member, _)| moves(member)) {
+                fills[member.class] += member.count * member.profile.fill(*share);
             }
-            for (member, share) in members.iter().zip(&mut *shares) {
+            let classes = self.per_way.len();
+            let mut pressure = [[0.0_f32; LANES]; WAYS / LANES];
+            // Ways held for each way a microsecond filled: the age of lines when they leave.
+            let mut age = [0.0_f32; CLASSES];
+            for ((ways, pressure), holds) in self.ways.iter().zip(&mut pressure).zip(self.holds.chunks_exact(classes)) {
+                for ((fill, per_way), holds) in shares.fills.iter().zip(&self.per_way).zip(holds) {
+                    for (pressure, holds) in pressure.iter_mut().zip(holds) {
+                        *pressure += fill * per_way * holds;
+                    }
+                }
+                let mut ages = [0.0_f32; LANES];
+                for ((age, ways), pressure) in ages.iter_mut().zip(ways).zip(&*pressure) {
+                    // Nobody asks for the age of a region that nobody fills; it must be a number only.
+                    *age = ways / pressure.max(FILL_LEAST * FILL_LEAST);
+                }
+                for ((age, per_way), holds) in age.iter_mut().zip(&self.per_way).zip(holds) {
+                    let mut lanes = ages;
+                    for (lane, holds) in lanes.iter_mut().zip(holds) {
+                        *lane *= holds;
+                    }
+                    let [a, b, c, d, e, f, g, h] = lanes;
+                    *age += per_way * (((a + b) + (c + d)) + ((e + f) + (g + h)));
+                }
+            }
+            for (member, share) in members.iter().zip(&mut shares.ways).filter(|(member, _)| moves(member)) {
                 let fill = member.profile.fill(*share);
                 let held = if member.count >= 1.0 {
                     fill * age[member.class]
                 } else {
                     // Who is seldom there weighs little on others, but meets itself whole.
-                    let (per_way, regions) = &self.classes[member.class];
-                    let mine = fill * per_way;
-                    let held = regions.iter().map(|&region| {
-                        let others = pressure[usize::from(region)] - member.count * mine;
-                        self.ways[usize::from(region)] * mine / (others.max(0.0) + mine)
-                    });
-                    held.sum()
+                    let mine = fill * self.per_way[member.class];
+                    let mut held = 0.0;
+                    for (row, (ways, pressure)) in self.ways.iter().zip(&pressure).enumerate() {
+                        let holds = &self.holds[row * classes + member.class];
+                        for ((ways, pressure), holds) in ways.iter().zip(pressure).zip(holds) {
+                            held += holds * ways * mine / ((pressure - member.count * mine).max(0.0) + mine);
+                        }
+                    }
+                    held
                 };
                 // The geometric mean of old and new: fill rates fall as shares grow, so the plain step would swing.
                 *share = (*share * held).sqrt();
@@ -231,8 +302,8 @@ pub(crate) mod tests {
         let regions = Regions::of(&layout);
         let members: Vec<_> = members.iter().map(|&(class, profile)| Member { class, profile, count: 1.0 }).collect();
         let mut shares = regions.start(&members);
-        regions.settle(&members, &mut shares, 40);
-        shares
+        regions.settle(&members, &mut shares, 40, ALL_CLASSES);
+        shares.ways
     }
 
     #[test]
@@ -250,14 +321,31 @@ pub(crate) mod tests {
             let members =
                 [Member { class: 0, profile: &blur, count: 1.0 }, Member { class: 0, profile: &stream, count }];
             let mut shares = regions.start(&members);
-            regions.settle(&members, &mut shares, 40);
-            shares
+            regions.settle(&members, &mut shares, 40, ALL_CLASSES);
+            shares.ways
         };
         let alone = [Member { class: 0, profile: &blur, count: 0.1 }];
         let mut share = regions.start(&alone);
-        regions.settle(&alone, &mut share, 40);
-        assert!((share[0] - 6.0).abs() < 1e-3, "{share:?}");
+        regions.settle(&alone, &mut share, 40, ALL_CLASSES);
+        assert!((share.ways[0] - 6.0).abs() < 1e-3, "{:?}", share.ways);
         assert!(seldom(0.1)[0] > seldom(1.0)[0], "a rare neighbour takes less on average");
+    }
+
+    #[test]
+    fn a_class_that_does_not_move_goes_on_filling() {
+        let (speech, stream) = (speech(), stream());
+        let layout =
+            ClosLayout::new(SHAPE, [(ClosKind::Cluster, WayMask::from_bits(0x7f))], BeyondChunk::DefaultClass).unwrap();
+        let regions = Regions::of(&layout);
+        let members: Vec<_> =
+            [(0, &speech), (1, &stream)].map(|(class, profile)| Member { class, profile, count: 1.0 }).into();
+        let mut shares = regions.start(&members);
+        regions.settle(&members, &mut shares, 40, ALL_CLASSES);
+        let mut again = shares.clone();
+        regions.settle(&members, &mut again, 5, 0b01);
+        assert_eq!(again.ways[1], shares.ways[1]);
+        assert!((again.ways[0] - shares.ways[0]).abs() < 1e-3, "it was settled with the stream there");
+        assert_eq!((regions.overlaps(0), regions.overlaps(1)), (0b11, 0b11));
     }
 
     #[test]
@@ -286,10 +374,10 @@ pub(crate) mod tests {
         let members: Vec<_> = profiles.iter().map(|profile| Member { class: 0, profile, count: 1.0 }).collect();
         let regions = Regions::of(&layout);
         let mut shares = regions.start(&members);
-        regions.settle(&members, &mut shares, 60);
-        let mine: f64 = curves.iter().zip(&shares).map(|(curve, share)| curve.misses_at(f64::from(*share))).sum();
+        regions.settle(&members, &mut shares, 60, ALL_CLASSES);
+        let mine: f64 = curves.iter().zip(&shares.ways).map(|(curve, share)| curve.misses_at(f64::from(*share))).sum();
         let composed = MissCurve::compose(&curves).unwrap().misses(Ways(4));
-        assert!((mine - composed).abs() < 0.02 * composed, "{mine} {composed} {shares:?}");
+        assert!((mine - composed).abs() < 0.02 * composed, "{mine} {composed} {:?}", shares.ways);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::miss_curve::{CurveError, WAYS_MAX};
 use crate::profile_outcome::{InputOutcome, Measure, Observation, ProfileCost};
 use crate::repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
 use crate::time_curve::{CacheClass, TimeCurve};
+use crate::training_rows::{SizingInput, TrainingRow};
 use crate::way_search::{SearchForm, SearchRule, SearchStep, TimedWays};
 
 /// Inputs in one profile.
@@ -227,6 +228,16 @@ impl Profiler {
         Some(if sensitive { CacheClass::Sensitive } else { CacheClass::Insensitive })
     }
 
+    /// A training row for each input that was found.
+    pub fn training_rows(&self) -> impl Iterator<Item = TrainingRow> {
+        self.outcomes().enumerate().filter_map(|(at, (input, outcome))| {
+            let Some(InputOutcome::Found { found, .. }) = outcome else { return None };
+            let class = self.class(at)?;
+            let input = SizingInput { size: input.size, features: input.features.clone() };
+            Some(TrainingRow { input, ways: found.ways, class, curves: None })
+        })
+    }
+
     /// Time by way count of an input that was found: measured where it was run, on the line between where not.
     pub fn time_curve(&self, input: usize) -> Option<Result<TimeCurve, CurveError>> {
         let progress = self.progress.get(input)?;
@@ -331,6 +342,7 @@ mod tests {
             assert_eq!(classes[1..3], [CacheClass::Insensitive, CacheClass::Sensitive]);
             let curve = done.time_curve(3).unwrap().unwrap();
             assert!(curve.micros(Ways(6)) > curve.micros(Ways(7)) * 1.1);
+            assert_eq!(done.training_rows().map(|row| row.ways.0).collect::<Vec<_>>(), ways);
             runs.push(done.cost().runs);
         }
         assert!(runs[1] * 2 < runs[0], "{runs:?}");
@@ -363,6 +375,7 @@ mod tests {
         assert!(matches!(outcomes[2], InputOutcome::Unstable { ways: Ways(11), spread } if spread > 0.3));
         assert!(matches!(&outcomes[3], InputOutcome::Found { found, .. } if found.exit == SearchExit::ReachedFewest));
         assert!(done.class(0).is_none() && done.time_curve(1).is_none());
+        assert_eq!(done.training_rows().count(), 1, "no row without a finding");
     }
 
     #[test]
