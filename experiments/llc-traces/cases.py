@@ -176,7 +176,7 @@ def resize(role: str, size: int, part: str, begins_s: float, height: int, crf: i
 
 
 def speech(role: str, size: int, begins_s: float) -> Case:
-    return Case("speech", role, size, ("austen.wav",), Stretch(begins_s, 2.0 if role == "table" else 1.2))
+    return Case("speech", role, size, ("austen.wav",), Stretch(begins_s, 2.0))
 
 
 # "table" are CASY's own sizes (III and IV), whose traces are kept; of "held-out" ones the curves alone.
