@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 PYTHON_DEPS := .deps/python/bin/python3
 
-.PHONY: help demo test bench lint fuzz peers deps install traces
+.PHONY: help demo test bench lint fuzz peers traces vm deps install
 
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
@@ -18,6 +18,10 @@ peers:           ## Install the servers that experiments compare with (Swift)
 traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)
 	@scripts/install-trace-tools.sh
 	@$(PYTHON_DEPS) experiments/llc-traces/record.py
+
+vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc selftest --vm`
+	@scripts/install-vm.sh
+	@scripts/install-vm-kernels.sh
 
 demo: deps       ## Run real functions on one machine and show where their time goes
 	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
@@ -39,6 +43,7 @@ bench: deps      ## Print the benches: S3 door and invocations, each beside its 
 fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)
 	@scripts/fuzz.sh
 
-install: deps    ## Install nigh and nigh-sandbox beside each other in ~/.cargo/bin
+install: deps    ## Install nigh and its helpers beside each other in ~/.cargo/bin
 	@cargo build --release --bins
-	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox
+	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
+		target/release/nigh-resctrl-guest

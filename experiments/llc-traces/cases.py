@@ -128,7 +128,8 @@ def make_speech(case: Case, folder: Path) -> Made:
         out.writeframes(source.readframes(round(case.stretch.lasts_s * rate)))
     seconds = (case.bytes - 44) / 2 / rate
     share = case.stretch.lasts_s / seconds
-    recipe = f"{case.parts[0]} repeated to {seconds:.1f} s; recorded: {case.stretch.lasts_s:g} s from {case.stretch.begins_s:g} s"
+    recorded = f"recorded: {case.stretch.lasts_s:g} s from {case.stretch.begins_s:g} s"
+    recipe = f"{case.parts[0]} repeated to {seconds:.1f} s; {recorded}"
     return Made(path, case.bytes, {"seconds": round(seconds, 3), "rate": rate, "channels": 1}, share, recipe)
 
 
@@ -172,7 +173,7 @@ def effect(role: str, size: int) -> Case:
 
 
 def resize(role: str, size: int, part: str, begins_s: float, height: int, crf: int) -> Case:
-    return Case("resize", role, size, (part,), Stretch(begins_s, 0.6 if role == "table" else 0.4), height, crf)
+    return Case("resize", role, size, (part,), Stretch(begins_s, 0.6), height, crf)
 
 
 def speech(role: str, size: int, begins_s: float) -> Case:

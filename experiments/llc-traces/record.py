@@ -109,7 +109,8 @@ def record(case: Case, folder: Path) -> dict:
     for ways in WAYS:
         row[f"warm_{ways}"], row[f"cold_{ways}"] = curve["warm"][ways - 1], curve["cold"][ways - 1]
     if case.role == "table":
-        row["sampling"] = SAMPLING_OF_SHEETS if case.function == "blur" and len(case.parts) > 1 else SAMPLING[case.function]
+        is_sheet = case.function == "blur" and len(case.parts) > 1
+        row["sampling"] = SAMPLING_OF_SHEETS if is_sheet else SAMPLING[case.function]
         trace = pack(case, made, raw, row, folder)
         row["trace"], row["trace_bytes"] = trace.name, trace.stat().st_size
     raw.unlink()

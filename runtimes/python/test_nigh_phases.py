@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -135,6 +136,19 @@ class PhasesTest(unittest.TestCase):
         (line,) = lines
         self.assertEqual(line["bytes"], len(OBJECT))
         self.assertLessEqual(line["took_us"], elapsed_us - 5 * SLOW_S * 1e6)
+
+    def test_the_work_between_two_calls_is_told_in_processor_time_that_of_a_child_too(self):
+        client = self.client()
+        burn = "import time\nwhile time.process_time() < 0.1: pass"
+        with self.told() as lines:
+            client.head_object(Bucket="b", Key="plain")
+            subprocess.run([sys.executable, "-c", burn], check=True)
+            client.head_object(Bucket="b", Key="plain")
+            time.sleep(1)
+            client.head_object(Bucket="b", Key="plain")
+        first, second, third = (line["cpu_us"] for line in lines)
+        self.assertGreaterEqual(second - first, 100_000)
+        self.assertLess(third - second, 500_000)
 
     def test_every_way_of_reading_gives_the_object_and_one_line(self):
         ways = {

@@ -92,14 +92,14 @@ fn read(record: &[u8]) -> Option<Activation> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use nigh_engine::{Retention, StateFile};
     use nigh_terms::{ByteSize, Timestamp, Token};
 
     use super::*;
     use crate::activation::Phases;
 
-    fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activation {
+    pub(crate) fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activation {
         Activation {
             id: InvocationId::now(),
             namespace: Namespace::new(namespace).unwrap(),

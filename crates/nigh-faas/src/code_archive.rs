@@ -5,16 +5,19 @@
 //! no links, devices or set-id bits in what it makes. It never executes, and never touches, anything but the new
 //! folder. Format: PKWARE APPNOTE 6.3.9; limits: Lambda quotas (50 MB zipped, 250 MB unzipped).
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Cursor, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+mod plan;
+mod tree;
+
+use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
 
 use nigh_terms::ByteSize;
 use thiserror::Error;
 use zip::ZipArchive;
 use zip::result::ZipError;
+
+use self::plan::plan;
+use self::tree::{sync_tree, write_tree};
 
 /// What an archive may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +38,7 @@ impl ArchiveLimits {
 
 /// Files and folders of one archive; a large Python dependency tree has some 20,000.
 pub const ARCHIVE_ENTRIES_MAX: usize = 65_536;
-/// The longest path of an entry; with the folder's own it stays below Linux's PATH_MAX.
-const PATH_BYTES_MAX: usize = 1024;
-/// The longest name of one file or folder (Linux NAME_MAX).
-const NAME_BYTES_MAX: usize = 255;
-/// Up to so many files are synced one by one; above, the whole file system once.
-const SYNC_EACH_MAX: usize = 64;
-const COPY_BUFFER_BYTES: usize = 64 << 10;
 const CENTRAL_RECORD_SIGNATURE: &[u8] = b"PK\x01\x02";
-
-const FILE_MODE: u32 = 0o644;
-const EXECUTABLE_MODE: u32 = 0o755;
-const FOLDER_MODE: u32 = 0o755;
-const EXECUTE_BITS: u32 = 0o111;
-const TYPE_BITS: u32 = 0o170_000;
-const TYPE_FILE: u32 = 0o100_000;
-const TYPE_FOLDER: u32 = 0o040_000;
 
 /// Why an archive is refused, or cannot be unpacked.
 #[derive(Debug, Error)]
@@ -114,15 +102,6 @@ pub struct Unpacked {
     pub entries: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Folder,
-    File { index: usize, executable: bool },
-}
-
-/// The archive's files and folders by path, parents first. Nothing outside it can be named.
-type Tree = BTreeMap<PathBuf, Kind>;
-
 /// Unpacks `archive` into the new folder `into` and makes all of it durable, except `into`'s own name.
 /// What a failure leaves in `into` is for the caller to remove.
 ///
@@ -147,150 +126,12 @@ fn malformed(error: ZipError) -> ArchiveError {
     ArchiveError::Malformed(error.to_string())
 }
 
-/// Checks every entry's name and kind before a byte is written.
-fn plan(zip: &mut ZipArchive<Cursor<&[u8]>>, limits: ArchiveLimits) -> Result<Tree, ArchiveError> {
-    if zip.has_duplicate_names() {
-        return Err(ArchiveError::Malformed("two entries have the same name".to_owned()));
-    }
-    if zip.has_overlapping_entries().map_err(malformed)? {
-        return Err(ArchiveError::Malformed("entries share bytes of the archive".to_owned()));
-    }
-    let mut tree = Tree::new();
-    for index in 0..zip.len() {
-        let entry = zip.by_index_raw(index).map_err(malformed)?;
-        let name = entry.name_raw();
-        let refused = |why| ArchiveError::Entry { name: String::from_utf8_lossy(name).into_owned(), why };
-        let (path, names_folder) = entry_path(name).map_err(refused)?;
-        if entry.encrypted() {
-            return Err(refused("it is encrypted"));
-        }
-        let mode = entry.unix_mode().unwrap_or(0);
-        let kind = match mode & TYPE_BITS {
-            0 | TYPE_FILE if !names_folder => Kind::File { index, executable: mode & EXECUTE_BITS != 0 },
-            0 | TYPE_FOLDER if names_folder => Kind::Folder,
-            _ => return Err(refused("it is neither a file nor a folder; links and devices are not allowed")),
-        };
-        if path.as_os_str().is_empty() {
-            continue;
-        }
-        for parent in path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-            match tree.get(parent) {
-                Some(Kind::Folder) => break,
-                Some(Kind::File { .. }) => return Err(refused("a file stands where its folder should")),
-                None => drop(tree.insert(parent.to_owned(), Kind::Folder)),
-            }
-        }
-        match (tree.get(&path), kind) {
-            (None, _) => drop(tree.insert(path, kind)),
-            (Some(Kind::Folder), Kind::Folder) => {}
-            (Some(_), _) => return Err(refused("another entry has the same path")),
-        }
-        if tree.len() > limits.entries {
-            return Err(ArchiveError::Entries { limit: limits.entries });
-        }
-    }
-    Ok(tree)
-}
-
-/// The path that an entry's name stands for below the folder, empty for the folder itself, and whether the name
-/// says that it is a folder.
-fn entry_path(name: &[u8]) -> Result<(PathBuf, bool), &'static str> {
-    let name = std::str::from_utf8(name).map_err(|_| "its name is not UTF-8")?;
-    if name.len() > PATH_BYTES_MAX {
-        return Err("its path is longer than 1024 bytes");
-    }
-    if name.is_empty() || name.contains('\0') {
-        return Err("its name is empty or has a zero byte");
-    }
-    if name.contains('\\') {
-        return Err("its name has a backslash; separate folders with /");
-    }
-    if name.starts_with('/') {
-        return Err("its path is absolute");
-    }
-    let (path, names_folder) = name.strip_suffix('/').map_or((name, false), |path| (path, true));
-    let mut parts = PathBuf::new();
-    for part in path.split('/') {
-        match part {
-            "" => return Err("its path has an empty part"),
-            ".." => return Err("its path leads outside the archive"),
-            "." => {}
-            _ if part.len() > NAME_BYTES_MAX => return Err("a part of its path is longer than 255 bytes"),
-            _ => parts.push(part),
-        }
-    }
-    if parts.as_os_str().is_empty() && !names_folder {
-        return Err("its name is no file's");
-    }
-    Ok((parts, names_folder))
-}
-
-fn write_tree(
-    zip: &mut ZipArchive<Cursor<&[u8]>>,
-    tree: &Tree,
-    into: &Path,
-    limit: ByteSize,
-) -> Result<ByteSize, ArchiveError> {
-    make_folder(into)?;
-    let mut left = limit.bytes();
-    let mut buffer = vec![0; COPY_BUFFER_BYTES];
-    for (path, kind) in tree {
-        let target = into.join(path);
-        match *kind {
-            Kind::Folder => make_folder(&target)?,
-            Kind::File { index, executable } => {
-                let mode = if executable { EXECUTABLE_MODE } else { FILE_MODE };
-                let entry = zip.by_index(index).map_err(malformed)?;
-                left = write_file(entry, &target, mode, left, &mut buffer)?
-                    .ok_or(ArchiveError::Unpacked { limit: limit.bytes() })?;
-            }
-        }
-    }
-    Ok(ByteSize(limit.bytes() - left))
-}
-
-/// Copies `entry` and returns what is left of `left`; `None` if it was not enough.
-fn write_file(
-    mut entry: impl Read,
-    target: &Path,
-    mode: u32,
-    mut left: u64,
-    buffer: &mut [u8],
-) -> Result<Option<u64>, ArchiveError> {
-    let io = |source| ArchiveError::Io { path: target.to_owned(), source };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(io)?;
-    file.set_permissions(Permissions::from_mode(mode)).map_err(io)?;
-    loop {
-        // An error here is the archive's: it is read from memory.
-        let read = entry.read(buffer).map_err(|error| ArchiveError::Malformed(error.to_string()))?;
-        if read == 0 {
-            return Ok(Some(left));
-        }
-        let Some(rest) = left.checked_sub(read as u64) else { return Ok(None) };
-        left = rest;
-        file.write_all(&buffer[..read]).map_err(io)?;
-    }
-}
-
-fn make_folder(path: &Path) -> Result<(), ArchiveError> {
-    let io = |source| ArchiveError::Io { path: path.to_owned(), source };
-    fs::create_dir(path).map_err(io)?;
-    fs::set_permissions(path, Permissions::from_mode(FOLDER_MODE)).map_err(io)
-}
-
-fn sync_tree(tree: &Tree, into: &Path) -> Result<(), ArchiveError> {
-    let each = tree.len() <= SYNC_EACH_MAX;
-    let paths = tree.keys().map(|path| into.join(path)).filter(|_| each).chain([into.to_owned()]);
-    for path in paths {
-        let synced = File::open(&path)
-            .and_then(|file| if each { file.sync_all() } else { rustix::fs::syncfs(&file).map_err(io::Error::from) });
-        synced.map_err(|source| ArchiveError::Io { path, source })?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use zip::write::SimpleFileOptions;
     use zip::{CompressionMethod, ZipWriter};

@@ -5,24 +5,41 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use nigh_terms::{ByteSize, InvocationId, SandboxId, Timestamp, Token};
+use nigh_engine::AccessKeys;
+use nigh_terms::{ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::activation::{Activation, DataCallRecord};
-use crate::admission::{Lease, Room};
-use crate::function::Function;
+use crate::activation_log::ActivationLog;
+use crate::admission::{Lease, Room, Sandboxes};
+use crate::data_door::DataDoor;
+use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
 use crate::grant::Grant;
-use crate::hooks::Run;
+use crate::hooks::{InvocationHook, Run};
 use crate::invocation::{InvokeError, Invoked};
-use crate::invoker::Inner;
+use crate::invoker_settings::InvokerSettings;
 use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
 use crate::log_capture::{CapturedLog, LogCapture, Report};
-use crate::phase_accountant::DataCalls;
+use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
-use crate::sandbox::{LogSink, SandboxEnd, SandboxSpec, Started};
+use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, Started};
 use crate::verdict::{Verdict, timeout_message};
+
+/// What invocations run on.
+pub(crate) struct Executor {
+    pub(crate) settings: InvokerSettings,
+    pub(crate) functions: Arc<dyn FunctionSource>,
+    pub(crate) engine: Arc<dyn SandboxEngine>,
+    pub(crate) data_door: Arc<dyn DataDoor>,
+    pub(crate) keys: AccessKeys,
+    pub(crate) accountant: Arc<PhaseAccountant>,
+    pub(crate) activations: ActivationLog,
+    pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sandboxes: Arc<Sandboxes>,
+}
 
 /// An invocation on its way.
 pub(crate) struct Call {
@@ -70,13 +87,9 @@ fn internal(error: impl std::fmt::Display) -> InvokeError {
     InvokeError::Internal(error.to_string())
 }
 
-impl Inner {
+impl Executor {
     /// Makes a sandbox for `call` and waits until it asks for its input. If it does not, the invocation ends with that.
-    pub(crate) async fn make(
-        self: &Arc<Self>,
-        room: Room,
-        call: &Call,
-    ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
+    pub(crate) async fn make(&self, room: Room, call: &Call) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
         self.accountant.begin(init_id, began);
@@ -122,7 +135,7 @@ impl Inner {
     }
 
     async fn start_sandbox(
-        self: &Arc<Self>,
+        &self,
         function: &Arc<Function>,
         init_id: InvocationId,
     ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>), InvokeError> {
@@ -167,7 +180,7 @@ impl Inner {
     }
 
     /// Tells the runtime interface when the sandbox ends by itself, and ends what is left of it if it was idle.
-    fn watch(self: &Arc<Self>, live: &Arc<LiveSandbox>) {
+    fn watch(&self, live: &Arc<LiveSandbox>) {
         let (live, sandboxes) = (Arc::clone(live), Arc::clone(&self.sandboxes));
         tokio::spawn(async move {
             let end = live.sandbox.ended().await;
@@ -179,7 +192,7 @@ impl Inner {
     }
 
     /// Runs `call` in the sandbox of `lease`, which is awake.
-    pub(crate) async fn execute(self: &Arc<Self>, call: &Call, lease: Lease, init: Option<&Init>) -> Attempt {
+    pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Attempt {
         let Some(live) = lease.live().cloned() else { return Attempt::NotTaken };
         let memory = live.sandbox.memory();
         let mut run = Run {

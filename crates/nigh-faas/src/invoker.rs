@@ -11,21 +11,20 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{ByteSize, Clock, Incarnation, InvocationId, NodeId, Principal};
+use nigh_terms::{Clock, Incarnation, InvocationId, NodeId, Principal};
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
 use crate::admission::{Admitted, Lease, Place, Sandboxes};
 use crate::data_door::DataDoor;
-use crate::execution::{Attempt, Call};
+use crate::execution::{Attempt, Call, Executor};
 use crate::function::{Function, FunctionSource};
 use crate::hooks::InvocationHook;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
-use crate::keep_alive::KeepAlive;
+pub use crate::invoker_settings::InvokerSettings;
 use crate::phase_accountant::PhaseAccountant;
-use crate::runtime_command::RuntimeSettings;
 use crate::sandbox::{SandboxEnd, SandboxEngine};
-use crate::sandbox_pool::{PoolLimits, PoolUse, SandboxPool};
+use crate::sandbox_pool::{PoolUse, SandboxPool};
 
 /// The largest input (Lambda quotas: 6 MB).
 pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
@@ -39,44 +38,6 @@ const ATTEMPTS_MAX: u32 = 4;
 const CONCLUDE_WAIT: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const CONCLUDE_POLL: Duration = Duration::from_millis(5);
-
-/// How a node runs functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvokerSettings {
-    /// What all functions are told, and the installed interpreters.
-    pub runtime: RuntimeSettings,
-    /// What the sandboxes may take.
-    pub limits: PoolLimits,
-    /// How long an invocation may wait for a sandbox.
-    pub queue_wait: Duration,
-    /// How long idle sandboxes live.
-    pub keep_alive: KeepAlive,
-    /// How long after its answer a sandbox is frozen.
-    pub freeze_grace: Duration,
-    /// How long a sandbox may initialise; at least its function's own time-out.
-    pub init_timeout: Duration,
-    /// How much of an invocation's log is kept.
-    pub log_max: ByteSize,
-    /// Processes and threads that a sandbox may have (Lambda quotas: 1,024).
-    pub pids_max: u32,
-}
-
-impl InvokerSettings {
-    /// Lambda's limits and this project's defaults, for sandboxes that may book `memory_max` together.
-    #[must_use]
-    pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
-        Self {
-            runtime,
-            limits: PoolLimits { sandboxes_max: 256, memory_max, invocations_max: 256, waiting_max: 1024 },
-            queue_wait: Duration::from_secs(10),
-            keep_alive: KeepAlive::default(),
-            freeze_grace: Duration::from_millis(50),
-            init_timeout: Duration::from_secs(10),
-            log_max: ByteSize::kib(64),
-            pids_max: 1024,
-        }
-    }
-}
 
 /// What an invoker stands on.
 pub struct InvokerParts {
@@ -102,17 +63,8 @@ pub struct InvokerParts {
     pub incarnation: Incarnation,
 }
 
-pub(crate) struct Inner {
-    pub(crate) settings: InvokerSettings,
-    pub(crate) functions: Arc<dyn FunctionSource>,
-    pub(crate) engine: Arc<dyn SandboxEngine>,
-    pub(crate) data_door: Arc<dyn DataDoor>,
-    pub(crate) keys: AccessKeys,
-    pub(crate) accountant: Arc<PhaseAccountant>,
-    pub(crate) activations: ActivationLog,
-    pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) sandboxes: Arc<Sandboxes>,
+struct Inner {
+    executor: Executor,
     tasks: TaskTracker,
 }
 
@@ -128,7 +80,7 @@ impl Invoker {
         let pool = SandboxPool::new(parts.node, parts.incarnation, settings.limits, settings.keep_alive);
         let clock = Arc::clone(&parts.clock);
         let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait);
-        let inner = Arc::new(Inner {
+        let executor = Executor {
             settings,
             functions: parts.functions,
             engine: parts.engine,
@@ -139,8 +91,8 @@ impl Invoker {
             hooks: parts.hooks,
             clock: parts.clock,
             sandboxes: Arc::new(sandboxes),
-            tasks: TaskTracker::new(),
-        });
+        };
+        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new() });
         reap(&inner);
         Self { inner }
     }
@@ -148,23 +100,23 @@ impl Invoker {
     /// What the sandboxes take now.
     #[must_use]
     pub fn in_use(&self) -> PoolUse {
-        self.inner.sandboxes.in_use()
+        self.inner.executor.sandboxes.in_use()
     }
 
     /// Refuses new invocations, lets those that run go on for `patience`, ends what then still runs, and returns when
     /// no sandbox is left.
     pub async fn drain(&self, patience: Duration) {
         let inner = &self.inner;
-        join_all(inner.sandboxes.close().into_iter().map(Lease::end)).await;
+        join_all(inner.executor.sandboxes.close().into_iter().map(Lease::end)).await;
         inner.tasks.close();
         if tokio::time::timeout(patience, inner.tasks.wait()).await.is_err() {
-            let running = inner.sandboxes.in_use().running;
+            let running = inner.executor.sandboxes.in_use().running;
             tracing::warn!(running, "invocations still run after the time to drain; they are ended");
         }
         let end_all = async {
             loop {
                 // Again and again: one that was being made when the others were ended has come since.
-                let alive = inner.sandboxes.alive();
+                let alive = inner.executor.sandboxes.alive();
                 if alive.is_empty() && inner.tasks.is_empty() {
                     return;
                 }
@@ -182,7 +134,7 @@ impl Invoker {
 
 impl Drop for Invoker {
     fn drop(&mut self) {
-        drop(self.inner.sandboxes.close());
+        drop(self.inner.executor.sandboxes.close());
     }
 }
 
@@ -203,12 +155,12 @@ fn reap(inner: &Arc<Inner>) {
 impl Inner {
     async fn reap(&self) {
         let mut current: Vec<Arc<Function>> = Vec::new();
-        for idle in self.sandboxes.idle_functions() {
-            current.extend(self.functions.find(&idle.namespace, &idle.name).await);
+        for idle in self.executor.sandboxes.idle_functions() {
+            current.extend(self.executor.functions.find(&idle.namespace, &idle.name).await);
         }
         let is_stale = |idle: &Function| !current.iter().any(|function| function.same_version(idle));
-        join_all(self.sandboxes.take_expired(is_stale).into_iter().map(Lease::end)).await;
-        let in_use = self.sandboxes.in_use();
+        join_all(self.executor.sandboxes.take_expired(is_stale).into_iter().map(Lease::end)).await;
+        let in_use = self.executor.sandboxes.in_use();
         metrics::gauge!("nigh_sandboxes", "state" => "idle").set(in_use.idle as f64);
         metrics::gauge!("nigh_sandboxes", "state" => "busy").set(in_use.sandboxes.saturating_sub(in_use.idle) as f64);
         metrics::gauge!("nigh_sandboxes_booked_bytes").set(in_use.booked.bytes() as f64);
@@ -216,26 +168,26 @@ impl Inner {
     }
 
     async fn run(self: Arc<Self>, function: Arc<Function>, request: Checked) -> Result<Invoked, InvokeError> {
-        let asked = self.clock.monotonic();
+        let asked = self.executor.clock.monotonic();
         let mut call = Call {
             id: InvocationId::now(),
             function,
             payload: request.request.payload,
             client_context: request.client_context,
             token: request.request.token,
-            start: self.clock.wall(),
+            start: self.executor.clock.wall(),
             wait: Duration::ZERO,
             placement: String::new(),
         };
         for _ in 0..ATTEMPTS_MAX {
             let Admitted { place, evicted, run: _run, waited_for } =
-                self.sandboxes.admit(&call.function, &call.token).await?;
+                self.executor.sandboxes.admit(&call.function, &call.token).await?;
             call.placement = placement(&place, evicted.len(), waited_for);
             join_all(evicted.into_iter().map(Lease::end)).await;
-            call.wait = self.clock.monotonic().since(asked);
+            call.wait = self.executor.clock.monotonic().since(asked);
             let (lease, init) = match place {
                 Place::Warm(lease) => (lease, None),
-                Place::Cold(room) => match Box::pin(self.make(room, &call)).await? {
+                Place::Cold(room) => match Box::pin(self.executor.make(room, &call)).await? {
                     Ok((lease, init)) => (lease, Some(init)),
                     Err(failed) => return Ok(failed),
                 },
@@ -247,7 +199,7 @@ impl Inner {
                 lease.end().await;
                 continue;
             }
-            if let Attempt::Done(invoked) = self.execute(&call, lease, init.as_ref()).await {
+            if let Attempt::Done(invoked) = self.executor.execute(&call, lease, init.as_ref()).await {
                 return Ok(*invoked);
             }
         }
@@ -306,7 +258,7 @@ impl Invoke for Invoker {
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
         let request = check(request)?;
         let name = &request.request.function;
-        let found = self.inner.functions.find(&who.namespace, name).await;
+        let found = self.inner.executor.functions.find(&who.namespace, name).await;
         let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
         let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request));
         let result = run.await.unwrap_or_else(|lost| {

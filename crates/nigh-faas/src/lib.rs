@@ -20,6 +20,7 @@ pub mod hooks;
 pub mod invocation;
 pub mod invocation_meter;
 pub mod invoker;
+mod invoker_settings;
 pub mod keep_alive;
 pub mod lambda_door;
 mod live_sandbox;

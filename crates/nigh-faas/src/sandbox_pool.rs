@@ -6,13 +6,20 @@
 //! beside them until they are gone. Those who wait are served in order: for a warm sandbox anyone may go first, for
 //! room nobody passes one who came before.
 
-use std::collections::VecDeque;
+mod idle;
+#[cfg(test)]
+mod random_run;
+mod waiting;
+
 use std::sync::Arc;
 
 use nigh_terms::{ByteSize, Incarnation, Monotonic, NodeId, Token};
 
+use self::idle::IdleSandboxes;
+pub use self::waiting::Ticket;
+use self::waiting::WaitingLine;
 use crate::function::Function;
-use crate::keep_alive::{Idle, KeepAlive, victims};
+use crate::keep_alive::{KeepAlive, victims};
 use crate::scheduler::{Decision, NodeView, Placement, schedule};
 
 /// What a node's sandboxes may take.
@@ -39,10 +46,6 @@ pub enum Admission<S> {
     Evict(Vec<S>),
 }
 
-/// Names one who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(u64);
-
 /// What an asker hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<S> {
@@ -56,28 +59,14 @@ pub enum Answer<S> {
     Closed,
 }
 
-struct IdleSandbox<S> {
-    sandbox: S,
-    function: Arc<Function>,
-    since: Monotonic,
-}
-
-struct Waiting {
-    ticket: Ticket,
-    function: Arc<Function>,
-    token: Token,
-}
-
 /// The books of a node's sandboxes; `S` is a handle of one.
 pub struct SandboxPool<S> {
     node: NodeId,
     incarnation: Incarnation,
     limits: PoolLimits,
     keep_alive: KeepAlive,
-    /// The one idle longest first.
-    idle: VecDeque<IdleSandbox<S>>,
-    waiting: VecDeque<Waiting>,
-    tickets: u64,
+    idle: IdleSandboxes<S>,
+    waiting: WaitingLine,
     sandboxes: usize,
     booked: ByteSize,
     running: usize,
@@ -108,9 +97,8 @@ impl<S: PartialEq> SandboxPool<S> {
             incarnation,
             limits,
             keep_alive,
-            idle: VecDeque::new(),
-            waiting: VecDeque::new(),
-            tickets: 0,
+            idle: IdleSandboxes::new(),
+            waiting: WaitingLine::new(),
             sandboxes: 0,
             booked: ByteSize::ZERO,
             running: 0,
@@ -151,35 +139,28 @@ impl<S: PartialEq> SandboxPool<S> {
         if self.waiting.len() >= self.limits.waiting_max {
             return Answer::Refused(why);
         }
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        self.waiting.push_back(Waiting { ticket, function: Arc::clone(function), token: token.clone() });
-        Answer::Waiting(ticket, why)
+        Answer::Waiting(self.waiting.join(Arc::clone(function), token.clone()), why)
     }
 
     /// Serves those who wait, as far as it goes. To be called after every change that may have made room.
     pub fn serve_waiting(&mut self) -> Vec<(Ticket, Admission<S>)> {
         let mut served = Vec::new();
         let mut room_is_taken = false;
-        let mut rest = VecDeque::new();
-        while let Some(one) = self.waiting.pop_front() {
+        for one in self.waiting.take_all() {
             match self.admit(&one.function, &one.token, !room_is_taken) {
                 Ok(admission) => served.push((one.ticket, admission)),
                 Err(_) => {
                     room_is_taken = true;
-                    rest.push_back(one);
+                    self.waiting.keep(one);
                 }
             }
         }
-        self.waiting = rest;
         served
     }
 
     /// `ticket` waits no longer. False if it was served already.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|one| one.ticket != ticket);
-        self.waiting.len() < before
+        self.waiting.leave(ticket)
     }
 
     /// An invocation has ended. Its sandbox is given back or released beside this.
@@ -194,7 +175,7 @@ impl<S: PartialEq> SandboxPool<S> {
         if self.closed {
             return Some(sandbox);
         }
-        self.idle.push_back(IdleSandbox { sandbox, function, since: now });
+        self.idle.keep(sandbox, function, now);
         None
     }
 
@@ -207,56 +188,41 @@ impl<S: PartialEq> SandboxPool<S> {
 
     /// Takes an idle sandbox out, to be ended. False if it is not idle.
     pub fn take(&mut self, sandbox: &S) -> bool {
-        let before = self.idle.len();
-        self.idle.retain(|one| one.sandbox != *sandbox);
-        self.idle.len() < before
+        self.idle.take(sandbox)
     }
 
     /// Takes out those that are idle for too long or too many at `now`, and those of which `is_stale` says that their
     /// function has changed. They are to be ended.
     #[must_use]
     pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<S> {
-        let expired = self.keep_alive.expired(&self.idle_views(), now);
-        let mut taken: Vec<S> = self.idle.drain(..expired).map(|one| one.sandbox).collect();
-        let (stale, kept) = std::mem::take(&mut self.idle).into_iter().partition(|one| is_stale(&one.function));
-        self.idle = kept;
-        taken.extend(VecDeque::into_iter(stale).map(|one| one.sandbox));
+        let expired = self.keep_alive.expired(&self.idle.views(), now);
+        let mut taken = self.idle.take_oldest(expired);
+        taken.extend(self.idle.take_those(is_stale));
         taken
     }
 
     /// The functions that have idle sandboxes, each version once.
     #[must_use]
     pub fn idle_functions(&self) -> Vec<Arc<Function>> {
-        let mut functions: Vec<Arc<Function>> = Vec::new();
-        for one in &self.idle {
-            if !functions.iter().any(|known| known.same_version(&one.function)) {
-                functions.push(Arc::clone(&one.function));
-            }
-        }
-        functions
+        self.idle.functions()
     }
 
     /// From here on nothing is admitted or kept. Those who wait are forgotten, the idle come out to be ended.
     #[must_use]
     pub fn close(&mut self) -> Vec<S> {
         self.closed = true;
-        self.waiting.clear();
-        self.idle.drain(..).map(|one| one.sandbox).collect()
-    }
-
-    fn idle_views(&self) -> Vec<Idle> {
-        self.idle.iter().map(|one| Idle { since: one.since, booked: one.function.memory }).collect()
+        self.waiting.take_all();
+        self.idle.take_oldest(self.idle.len())
     }
 
     fn view(&self, function: &Function, token: &Token) -> NodeView {
-        let is_warm = |one: &&IdleSandbox<S>| one.function.same_version(function);
         NodeView {
             node: self.node.clone(),
             incarnation: self.incarnation,
-            warm: self.idle.iter().filter(is_warm).count(),
+            warm: self.idle.of(function),
             idle: self.idle.len(),
             memory_free: self.limits.memory_max.saturating_sub(self.booked),
-            memory_idle: self.idle.iter().map(|one| one.function.memory).sum(),
+            memory_idle: self.idle.booked(),
             sandboxes_free: self.limits.sandboxes_max.saturating_sub(self.sandboxes),
             invocations_free: self.limits.invocations_max.saturating_sub(self.running),
             // The only node is every object's home: it has applied whatever anyone has seen.
@@ -275,9 +241,7 @@ impl<S: PartialEq> SandboxPool<S> {
         let admission = match decision {
             Decision::Refused(why) => return Err(why.first().map_or("has no room", |(_, why)| *why)),
             Decision::Warm(..) => {
-                let warmest = self.idle.iter().rposition(|one| one.function.same_version(function));
-                let taken = warmest.and_then(|position| self.idle.remove(position));
-                Admission::Warm(taken.ok_or("has no warm sandbox after all")?.sandbox)
+                Admission::Warm(self.idle.take_warmest(function).ok_or("has no warm sandbox after all")?)
             }
             Decision::Cold(..) | Decision::Evict(..) if !room_is_free => {
                 return Err("has others waiting for room before this one");
@@ -286,9 +250,9 @@ impl<S: PartialEq> SandboxPool<S> {
             Decision::Evict(..) => {
                 let free = self.limits.memory_max.saturating_sub(self.booked);
                 let missing = usize::from(self.sandboxes >= self.limits.sandboxes_max);
-                let count = victims(&self.idle_views(), missing, function.memory.saturating_sub(free))
+                let count = victims(&self.idle.views(), missing, function.memory.saturating_sub(free))
                     .ok_or("has not enough idle sandboxes to make room")?;
-                Admission::Evict(self.idle.drain(..count).map(|one| one.sandbox).collect())
+                Admission::Evict(self.idle.take_oldest(count))
             }
         };
         if !matches!(admission, Admission::Warm(_)) {
@@ -307,18 +271,18 @@ mod tests {
     use super::*;
     use crate::function::tests::function;
 
-    const LIMITS: PoolLimits =
+    pub(super) const LIMITS: PoolLimits =
         PoolLimits { sandboxes_max: 4, memory_max: ByteSize::mib(512), invocations_max: 4, waiting_max: 2 };
 
-    fn pool(limits: PoolLimits) -> SandboxPool<u32> {
+    pub(super) fn pool(limits: PoolLimits) -> SandboxPool<u32> {
         SandboxPool::new(NodeId("node".to_owned()), Incarnation(1), limits, KeepAlive::default())
     }
 
-    fn sized(name: &str, mib: u64) -> Arc<Function> {
+    pub(super) fn sized(name: &str, mib: u64) -> Arc<Function> {
         Arc::new(Function { memory: ByteSize::mib(mib), ..function(name) })
     }
 
-    fn ask(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Answer<u32> {
+    pub(super) fn ask(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Answer<u32> {
         pool.ask(function, &Token::empty())
     }
 
@@ -447,104 +411,5 @@ mod tests {
         assert_eq!(pool.take_expired(Monotonic::default().after(Duration::from_secs(601)), |_| false), [1]);
         assert!(pool.take(&2) && !pool.take(&2));
         assert_eq!(pool.in_use().idle, 0);
-    }
-
-    /// What a random run of a node does to the pool, and what is really there.
-    #[derive(Default)]
-    struct Machine {
-        next: u32,
-        running: Vec<(u32, Arc<Function>)>,
-        /// Admitted to room that these still fill.
-        evicting: Vec<(Vec<u32>, Arc<Function>)>,
-        booked: std::collections::BTreeMap<u32, ByteSize>,
-    }
-
-    impl Machine {
-        fn admitted(&mut self, admission: Admission<u32>, function: &Arc<Function>) {
-            match admission {
-                Admission::Warm(sandbox) => self.running.push((sandbox, Arc::clone(function))),
-                Admission::Cold => self.made(function),
-                Admission::Evict(victims) => self.evicting.push((victims, Arc::clone(function))),
-            }
-        }
-
-        fn made(&mut self, function: &Arc<Function>) {
-            self.next += 1;
-            self.booked.insert(self.next, function.memory);
-            self.running.push((self.next, Arc::clone(function)));
-        }
-
-        fn end(&mut self, pool: &mut SandboxPool<u32>, sandbox: u32) {
-            pool.release(self.booked.remove(&sandbox).unwrap());
-        }
-    }
-
-    #[test]
-    fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
-        use rand::{Rng, SeedableRng};
-        for seed in 0..300 {
-            let mut random = rand::rngs::StdRng::seed_from_u64(seed);
-            let mut pool = pool(PoolLimits { waiting_max: 5, ..LIMITS });
-            let mut machine = Machine::default();
-            let mut waiting: Vec<(Ticket, Arc<Function>)> = Vec::new();
-            let functions = [sized("a", 128), sized("b", 192), sized("c", 300), sized("d", 512)];
-            for step in 0..400u64 {
-                let now = Monotonic(step * 1_000_000_000);
-                match random.random_range(0..10) {
-                    0..4 => {
-                        let function = &functions[random.random_range(0..functions.len())];
-                        match ask(&mut pool, function) {
-                            Answer::Admitted(admission) => machine.admitted(admission, function),
-                            Answer::Waiting(ticket, _) => waiting.push((ticket, Arc::clone(function))),
-                            Answer::Refused(_) | Answer::Closed => assert_eq!(waiting.len(), 5),
-                        }
-                    }
-                    4..6 if !machine.running.is_empty() => {
-                        let (sandbox, function) = machine.running.remove(0);
-                        pool.finished();
-                        assert_eq!(pool.give_back(sandbox, function, now), None);
-                    }
-                    6 if !machine.running.is_empty() => {
-                        let (sandbox, _) = machine.running.pop().unwrap();
-                        pool.finished();
-                        machine.end(&mut pool, sandbox);
-                    }
-                    7..9 if !machine.evicting.is_empty() => {
-                        let (victims, function) = machine.evicting.remove(0);
-                        victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
-                        machine.made(&function);
-                    }
-                    9 if !waiting.is_empty() => assert!(pool.leave(waiting.pop().unwrap().0)),
-                    _ => {
-                        for sandbox in pool.take_expired(now, |_| false) {
-                            machine.end(&mut pool, sandbox);
-                        }
-                    }
-                }
-                for (ticket, admission) in pool.serve_waiting() {
-                    let at = waiting.iter().position(|(one, _)| *one == ticket).unwrap();
-                    let (_, function) = waiting.remove(at);
-                    machine.admitted(admission, &function);
-                }
-                assert!(machine.booked.values().copied().sum::<ByteSize>() <= LIMITS.memory_max, "seed {seed}");
-                assert!(machine.booked.len() <= LIMITS.sandboxes_max, "seed {seed}");
-                assert!(pool.in_use().running <= LIMITS.invocations_max, "seed {seed}");
-                // Nobody waits while there is nothing to wait for.
-                let nothing_runs = machine.running.is_empty() && machine.evicting.is_empty();
-                assert!(!nothing_runs || waiting.is_empty(), "seed {seed}");
-            }
-            for (victims, function) in std::mem::take(&mut machine.evicting) {
-                victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
-                machine.made(&function);
-            }
-            for (sandbox, _) in std::mem::take(&mut machine.running) {
-                pool.finished();
-                machine.end(&mut pool, sandbox);
-            }
-            for sandbox in pool.close() {
-                machine.end(&mut pool, sandbox);
-            }
-            assert_eq!(pool.in_use(), PoolUse::default(), "seed {seed}");
-        }
     }
 }

@@ -5,25 +5,28 @@
 //! header; the form with query parameters is not taken here. What is canonical follows "Create a signed AWS API
 //! request" of the IAM User Guide, with the path encoded twice, as for all services but S3.
 
+mod authorization;
+mod canonical;
+mod hex;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::HOST;
 use nigh_terms::{SecretKey, Timestamp};
-use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use time::PrimitiveDateTime;
 use time::macros::format_description;
 
+pub use self::authorization::Authorization;
+use self::canonical::canonical_request;
+pub(crate) use self::hex::Hex;
+
 /// How far the signer's clock may be from ours, either way.
 pub const SKEW_MAX: Duration = Duration::from_secs(5 * 60);
-/// The longest `Authorization` header that is looked at.
-const AUTHORIZATION_BYTES_MAX: usize = 4096;
-/// The most headers that one signature covers.
-const SIGNED_HEADERS_MAX: usize = 64;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: &str = "x-amz-date";
@@ -82,75 +85,7 @@ pub struct RequestHead<'a> {
     pub headers: &'a HeaderMap,
 }
 
-/// An `Authorization` header, taken apart. Nothing of it is believed before `check_signature`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authorization<'a> {
-    /// Whose secret it claims.
-    pub access_key: &'a str,
-    /// `yyyymmdd`.
-    pub date: &'a str,
-    /// Any region's name.
-    pub region: &'a str,
-    /// The service it was signed for.
-    pub service: &'a str,
-    /// The names of the headers it covers, in order.
-    pub signed_headers: Vec<&'a str>,
-    /// The signature.
-    pub signature: [u8; 32],
-}
-
-impl<'a> Authorization<'a> {
-    /// Finds and takes apart the header.
-    ///
-    /// # Errors
-    /// `Missing` without the header, `Incomplete` if it has another form.
-    pub fn of(headers: &'a HeaderMap) -> Result<Self, SignatureError> {
-        let header = headers.get(AUTHORIZATION).ok_or(SignatureError::Missing)?;
-        Self::parse(header.to_str().map_err(|_| SignatureError::Incomplete("the header is not ASCII"))?)
-    }
-
-    /// Takes apart the header's value.
-    ///
-    /// # Errors
-    /// `Incomplete` if it has another form.
-    pub fn parse(header: &'a str) -> Result<Self, SignatureError> {
-        let incomplete = SignatureError::Incomplete;
-        if header.len() > AUTHORIZATION_BYTES_MAX {
-            return Err(incomplete("the Authorization header is too long"));
-        }
-        let rest = header.strip_prefix(ALGORITHM).ok_or(incomplete("the algorithm is not AWS4-HMAC-SHA256"))?;
-        let rest = rest.strip_prefix(' ').ok_or(incomplete("nothing follows the algorithm"))?;
-        let (mut credential, mut signed_headers, mut signature) = (None, None, None);
-        for parameter in rest.split(',') {
-            let (name, value) = parameter.trim().split_once('=').ok_or(incomplete("a parameter has no value"))?;
-            let place = match name {
-                "Credential" => &mut credential,
-                "SignedHeaders" => &mut signed_headers,
-                "Signature" => &mut signature,
-                _ => return Err(incomplete("a parameter is unknown")),
-            };
-            if place.replace(value).is_some() {
-                return Err(incomplete("a parameter is given twice"));
-            }
-        }
-        let credential = credential.ok_or(incomplete("there is no Credential"))?;
-        let mut scope = credential.rsplitn(5, '/');
-        let (Some("aws4_request"), Some(service), Some(region), Some(date), Some(access_key)) =
-            (scope.next(), scope.next(), scope.next(), scope.next(), scope.next())
-        else {
-            return Err(incomplete("the Credential is not KEY/DATE/REGION/SERVICE/aws4_request"));
-        };
-        let signed: Vec<&str> = signed_headers.ok_or(incomplete("there are no SignedHeaders"))?.split(';').collect();
-        if signed.len() > SIGNED_HEADERS_MAX {
-            return Err(incomplete("too many headers are signed"));
-        }
-        if !signed.is_sorted_by(|a, b| a < b) || signed.iter().any(|name| name.is_empty() || !is_lower_token(name)) {
-            return Err(incomplete("SignedHeaders are not lower-case, sorted and distinct"));
-        }
-        let signature = signature.and_then(hex_digest).ok_or(incomplete("the Signature is not 64 hex digits"))?;
-        Ok(Self { access_key, date, region, service, signed_headers: signed, signature })
-    }
-
+impl Authorization<'_> {
     /// Checks all that can be known before the body has come: scope, date, and what must be signed.
     ///
     /// # Errors
@@ -220,92 +155,6 @@ fn signing_time(headers: &HeaderMap) -> Result<&str, SignatureError> {
     Ok(stamp)
 }
 
-fn canonical_request(
-    request: &RequestHead<'_>,
-    signed_headers: &[&str],
-    body_sha256: &[u8; 32],
-) -> Result<String, SignatureError> {
-    let mut text = String::with_capacity(512);
-    text.push_str(request.method);
-    text.push('\n');
-    push_path(&mut text, request.path);
-    text.push('\n');
-    push_query(&mut text, request.query);
-    text.push('\n');
-    for name in signed_headers {
-        text.push_str(name);
-        text.push(':');
-        let mut values = request.headers.get_all(*name).iter().peekable();
-        if values.peek().is_none() {
-            return Err(SignatureError::Incomplete("a header it covers is absent"));
-        }
-        for (place, value) in values.enumerate() {
-            let value = value.to_str().map_err(|_| SignatureError::Incomplete("a signed header is not ASCII"))?;
-            text.push_str(if place > 0 { "," } else { "" });
-            for (place, word) in value.split_ascii_whitespace().enumerate() {
-                text.push_str(if place > 0 { " " } else { "" });
-                text.push_str(word);
-            }
-        }
-        text.push('\n');
-    }
-    let _ = write!(text, "\n{}\n{}", signed_headers.join(";"), Hex(body_sha256));
-    Ok(text)
-}
-
-/// The path without empty and dot segments, each octet that is not unreserved encoded once more.
-fn push_path(text: &mut String, path: &str) {
-    let mut segments: Vec<&str> = Vec::new();
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => drop(segments.pop()),
-            _ => segments.push(segment),
-        }
-    }
-    for segment in &segments {
-        text.push('/');
-        push_encoded(text, segment.as_bytes());
-    }
-    if segments.is_empty() || path.ends_with('/') {
-        text.push('/');
-    }
-}
-
-/// The query's pairs, sorted, each in its one encoded form.
-fn push_query(text: &mut String, query: &str) {
-    let mut pairs: Vec<(String, String)> = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let once = |part: &str| {
-                let mut encoded = String::with_capacity(part.len());
-                push_encoded(&mut encoded, &percent_decode_str(part).collect::<Vec<u8>>());
-                encoded
-            };
-            (once(name), once(value))
-        })
-        .collect();
-    pairs.sort_unstable();
-    for (place, (name, value)) in pairs.iter().enumerate() {
-        text.push_str(if place > 0 { "&" } else { "" });
-        text.push_str(name);
-        text.push('=');
-        text.push_str(value);
-    }
-}
-
-fn push_encoded(text: &mut String, octets: &[u8]) {
-    for &octet in octets {
-        if octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~') {
-            text.push(char::from(octet));
-        } else {
-            let _ = write!(text, "%{octet:02X}");
-        }
-    }
-}
-
 fn signing_key(secret: &SecretKey, date: &str, region: &str, service: &str) -> [u8; 32] {
     let start = zeroize::Zeroizing::new(format!("AWS4{}", secret.reveal()));
     [date, region, service, "aws4_request"]
@@ -322,36 +171,6 @@ fn mac(key: &[u8], message: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(message);
     mac
-}
-
-fn is_lower_token(name: &str) -> bool {
-    name.bytes()
-        .all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"-_.!~*'+^`|#$%&".contains(&octet))
-}
-
-fn hex_digest(text: &str) -> Option<[u8; 32]> {
-    let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
-    let mut digest = [0; 32];
-    if text.len() != 64 {
-        return None;
-    }
-    for (octet, pair) in digest.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *octet = nibble(pair[0])? << 4 | nibble(pair[1])?;
-    }
-    Some(digest)
-}
-
-/// Octets as lower-case hex digits.
-pub(crate) struct Hex<'a>(pub(crate) &'a [u8]);
-
-impl std::fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        self.0.iter().try_for_each(|octet| {
-            f.write_char(char::from(DIGITS[usize::from(octet >> 4)]))?;
-            f.write_char(char::from(DIGITS[usize::from(octet & 15)]))
-        })
-    }
 }
 
 #[cfg(test)]
@@ -465,22 +284,6 @@ mod tests {
             whole.replace("AKIDEXAMPLE", &"A".repeat(5000)),
         ] {
             assert!(matches!(Authorization::parse(&bad), Err(SignatureError::Incomplete(_))), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_path_is_canonical_whatever_its_dots() {
-        for (path, canonical) in [
-            ("", "/"),
-            ("/", "/"),
-            ("/a//b/./c/../d", "/a/b/d"),
-            ("/../..", "/"),
-            ("/a%20b/", "/a%2520b/"),
-            ("/ü", "/%C3%BC"),
-        ] {
-            let mut text = String::new();
-            push_path(&mut text, path);
-            assert_eq!(text, canonical, "{path}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::peer::PeerError;
+use crate::vm::VmError;
 
 /// Why the laboratory stops.
 #[derive(Debug, Error)]
@@ -12,6 +13,9 @@ pub enum LabError {
     /// A peer cannot be had.
     #[error(transparent)]
     Peer(#[from] PeerError),
+    /// A virtual machine gave no answer.
+    #[error(transparent)]
+    Vm(#[from] VmError),
     /// The node under test did not start or answer.
     #[error("the node under test: {0}")]
     Node(String),

@@ -3,6 +3,7 @@
 mod demo;
 mod demo_page;
 mod demo_report;
+mod demo_side;
 mod phase_log;
 mod sample_function;
 

@@ -13,6 +13,7 @@ pub mod peer;
 pub mod platform;
 pub mod sign;
 pub mod stats;
+pub mod vm;
 
 pub use bench::BenchArgs;
 pub use error::LabError;

@@ -142,6 +142,12 @@ impl Profiler {
         Ok(self)
     }
 
+    /// How it profiles.
+    #[must_use]
+    pub const fn settings(&self) -> &ProfilerSettings {
+        &self.settings
+    }
+
     /// The state, to be stored.
     #[must_use]
     pub fn store(&self) -> String {

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `GET /status` | `Status` |
 //! | `GET /metrics` | Prometheus text |
+//! | `GET /llc` | `LlcStatus` |
+//! | `POST /llc/profile` of `ProfileRequest` | lines of `ProfileReport` as it goes on |
+//! | `POST /llc/model` of `ModelRows` | 204; the function has the model that these rows give |
 //! | `GET /config` | `[Shown]` |
 //! | `GET /activations?namespace&function&errors&limit&before` | `[Activation]`, newest first |
 //! | `GET /activations/{id}` | `Activation` |
@@ -15,12 +18,12 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Json, Router};
 use bytes::Bytes;
 use futures::Stream;
 use nigh_engine::RegistryError;
@@ -29,12 +32,14 @@ use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_terms::{FunctionName, InvocationId, Namespace};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
+use crate::llc::LlcStatus;
+use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::Status;
 
 /// Records of one answer, whatever is asked.
@@ -46,6 +51,16 @@ const RECORDS: usize = 20;
 pub(crate) trait Shows: Send + Sync + 'static {
     /// The node as it is now.
     fn status(&self) -> Status;
+    /// The last-level cache as it is now.
+    fn llc(&self) -> LlcStatus;
+    /// Profiles a function; `tell` hears how it stands.
+    fn profile(
+        &self,
+        request: ProfileRequest,
+        tell: mpsc::UnboundedSender<ProfileReport>,
+    ) -> impl Future<Output = Result<ProfileReport, ProfilingError>> + Send;
+    /// Makes a function's model of profiled rows.
+    fn learn(&self, rows: ModelRows) -> impl Future<Output = Result<(), ProfilingError>> + Send;
     /// All meters as Prometheus text.
     fn metrics(&self) -> String;
     /// The settings.
@@ -137,6 +152,9 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
     let stop = node.stop().clone();
     let router = Router::new()
         .route("/status", get(async |State(node): State<Arc<N>>| json(&node.status())))
+        .route("/llc", get(async |State(node): State<Arc<N>>| json(&node.llc())))
+        .route("/llc/profile", post(profile::<N>))
+        .route("/llc/model", post(model::<N>))
         .route("/metrics", get(async |State(node): State<Arc<N>>| node.metrics()))
         .route("/config", get(async |State(node): State<Arc<N>>| json(&node.config())))
         .route("/activations", get(activations::<N>))
@@ -212,6 +230,32 @@ async fn logs<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) 
     past.reverse();
     let lines = follow(past, live, asked.query(), node.stop().clone());
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+/// The profile goes on if its client leaves.
+async fn profile<N: Shows>(State(node): State<Arc<N>>, Json(request): Json<ProfileRequest>) -> Response {
+    // One report a run; runs are bounded.
+    let (tell, reports) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let last = node.profile(request, tell.clone()).await;
+        let report = last.unwrap_or_else(|error| ProfileReport::refused(&error));
+        let _nobody_listens_any_more = tell.send(report);
+    });
+    let lines = futures::stream::unfold(reports, async |mut reports| {
+        let report = reports.recv().await?;
+        let mut line = serde_json::to_vec(&report).ok()?;
+        line.push(b'\n');
+        Some((Ok::<_, Infallible>(Bytes::from(line)), reports))
+    });
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {
+    match node.learn(rows).await {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(error @ ProfilingError::NoFunction(_)) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
+        Err(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    }
 }
 
 struct Following {

@@ -15,23 +15,27 @@ use nigh_engine::{
     StateFile, WriteThrough,
 };
 use nigh_faas::activation_log::ActivationLog;
+use nigh_faas::cache_ways::SizingModelsError;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
+use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
 use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
-use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory};
+use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +44,8 @@ use crate::config::{Configuration, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
+use crate::llc::{Llc, LlcStatus};
+use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
 use crate::status::{CacheStatus, Level, SandboxStatus, Status};
@@ -50,6 +56,8 @@ use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 const DATA_CALLS_MAX: usize = 1000;
 /// How often histograms are folded.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// The window of load after which the classes of service may change.
+const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -71,6 +79,8 @@ pub enum NodeError {
     Objects(#[from] ObjectError),
     #[error(transparent)]
     Functions(#[from] FunctionStoreError),
+    #[error(transparent)]
+    SizingModels(#[from] SizingModelsError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
@@ -94,6 +104,8 @@ struct Running {
     memory: ObjectMemory,
     functions: FunctionStore,
     invoker: Arc<Invoker>,
+    llc: Llc,
+    profiling: Profiling,
     stop: CancellationToken,
 }
 
@@ -136,7 +148,7 @@ impl Node {
         let keys = AccessKeys::load(&*registry).await?;
         let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
 
-        let engine = sandbox_engine(&settings, &paths.instance()).await?;
+        let engine = sandbox_engine(&settings, state.instance()).await?;
         let swept = engine.sweep().await?;
         if swept > 0 {
             tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
@@ -153,13 +165,18 @@ impl Node {
             on: settings.cache.bytes > ByteSize::ZERO,
             detail: format!("{} of memory for objects of up to {}", settings.cache.bytes, settings.cache.object_max),
         });
+        let sizes = Arc::new(ObjectSizes::default());
+        let llc =
+            Llc::open(&settings.llc, Arc::clone(&registry), Arc::clone(&sizes), Arc::clone(&clock) as Arc<dyn Clock>)
+                .await?;
+        levels.push(llc.level.clone());
         // The incarnation grows at every start, as a new home's epoch must.
         let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
         let memory = ObjectMemory::open(
-            store,
+            Arc::clone(&store),
             ledger,
             Arc::clone(&clock) as Arc<dyn Clock>,
-            vec![Arc::clone(&accountant) as Arc<dyn nigh_objects::ObjectObserver>],
+            vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, sizes],
             paths.spool(),
             MemoryLimits {
                 cache: settings.cache.bytes,
@@ -185,9 +202,23 @@ impl Node {
             drain: settings.drain.duration(),
             ..DoorLimits::default()
         };
-        let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits);
+        let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits)
+            .map_err(|source| NodeError::Io { what: "starting the threads of the S3 door", source })?;
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
         let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
+        let invoker_settings = invoker_settings(&settings, runtime);
+        let profiling = Profiling(ProfilingParts {
+            store,
+            engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
+            keys: keys.clone(),
+            functions: functions.clone(),
+            invoker: invoker_settings.clone(),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            node: membership.node().clone(),
+            incarnation: membership.incarnation(),
+            object_max: settings.s3.object_max,
+            folder: paths.profiles(),
+        });
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(functions.clone()),
@@ -196,12 +227,12 @@ impl Node {
                 keys: keys.clone(),
                 accountant,
                 activations: activations.clone(),
-                hooks: vec![Arc::new(InvocationMeter)],
+                hooks: hooks(&llc),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 node: membership.node().clone(),
                 incarnation: membership.incarnation(),
             },
-            invoker_settings(&settings, runtime),
+            invoker_settings,
         ));
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
@@ -232,6 +263,8 @@ impl Node {
             memory,
             functions,
             invoker,
+            llc,
+            profiling,
             stop,
         });
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
@@ -239,6 +272,7 @@ impl Node {
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.spawn(upkeep(running.telemetry.clone(), doors.clone()));
+        tasks.spawn(follow_load(Arc::clone(&running), doors.clone()));
         tasks.close();
         running.endpoints.write(&paths)?;
         Ok(Self { running, doors, tasks, first_key, state })
@@ -281,6 +315,7 @@ impl Node {
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
             tracing::warn!("requests still ran after the time to drain; their connections are cut");
         }
+        self.running.llc.close();
         self.running.records.flush().await;
         for socket in [&self.running.endpoints.admin_socket, &self.running.endpoints.s3_socket] {
             if let Err(error) = remove_if_there(socket) {
@@ -329,6 +364,25 @@ impl Listeners {
 }
 
 impl admin::Shows for Running {
+    fn llc(&self) -> LlcStatus {
+        self.llc.status()
+    }
+
+    async fn profile(
+        &self,
+        request: ProfileRequest,
+        tell: mpsc::UnboundedSender<ProfileReport>,
+    ) -> Result<ProfileReport, ProfilingError> {
+        let tell = |report: &ProfileReport| {
+            let _nobody_listens_any_more = tell.send(report.clone());
+        };
+        self.llc.profile(&self.profiling, &request, tell).await
+    }
+
+    async fn learn(&self, rows: ModelRows) -> Result<(), ProfilingError> {
+        self.llc.learn(&self.profiling, rows).await
+    }
+
     fn status(&self) -> Status {
         let usage = self.memory.usage();
         let pool = self.invoker.in_use();
@@ -466,6 +520,29 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
         keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
         freeze_grace: functions.freeze_grace.duration(),
         ..InvokerSettings::new(runtime, functions.memory)
+    }
+}
+
+/// The stations in an invocation's path.
+fn hooks(llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
+    let ways = llc.station.clone().map(|station| station as Arc<dyn InvocationHook>);
+    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(ways).collect()
+}
+
+async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(FOLLOW_LOAD_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {
+                let running = Arc::clone(&running);
+                let followed = tokio::task::spawn_blocking(move || running.llc.follow_load()).await;
+                if let Err(error) = followed {
+                    tracing::error!(%error, "following the load of the cache ways failed");
+                }
+            }
+        }
     }
 }
 

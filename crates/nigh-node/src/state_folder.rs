@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! lock            held (flock) by the running node; the kernel lets it go when that dies
+//! instance        the number by which this node knows its own sandboxes after a crash
 //! state.redb      registry and activation records
 //! objects/        the directory store, where no other store is set
 //! spool/          uploads that are not complete
@@ -16,8 +17,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
-use sha2::{Digest, Sha256};
 use thiserror::Error;
+
+use crate::instance;
 
 /// A Unix socket's path must fit the kernel's `sun_path`, its final NUL included (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
@@ -42,6 +44,15 @@ pub enum StateFolderError {
     #[error("{path} is too long for a Unix socket ({SOCKET_PATH_MAX} bytes); choose a shorter --state or s3.socket")]
     SocketPath {
         /// The socket.
+        path: PathBuf,
+    },
+    /// The node's number is not one.
+    #[error(
+        "{path} does not hold the number that a node wrote there; put it back, or remove the file: the node then takes \
+         a new number and leaves alone what an earlier life of it may have left"
+    )]
+    Instance {
+        /// The file.
         path: PathBuf,
     },
     /// The system's own reason.
@@ -84,6 +95,12 @@ impl StatePaths {
         self.0.join("spool")
     }
 
+    /// Profiles of functions under way.
+    #[must_use]
+    pub fn profiles(&self) -> PathBuf {
+        self.0.join("profiles")
+    }
+
     /// Code of the deployed functions.
     #[must_use]
     pub fn functions(&self) -> PathBuf {
@@ -108,12 +125,10 @@ impl StatePaths {
         self.0.join("admin.sock")
     }
 
-    /// Names this folder among those of other nodes on the machine: eight hexadecimal digits, the same at every start.
+    /// The number that tells this node from others on the machine.
     #[must_use]
-    pub fn instance(&self) -> String {
-        let real = self.0.canonicalize().unwrap_or_else(|_| self.0.clone());
-        let digest = Sha256::digest(real.as_os_str().as_encoded_bytes());
-        digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    pub fn instance(&self) -> PathBuf {
+        self.0.join("instance")
     }
 }
 
@@ -121,6 +136,7 @@ impl StatePaths {
 #[derive(Debug)]
 pub struct StateFolder {
     paths: StatePaths,
+    instance: String,
     _lock: std::fs::File,
 }
 
@@ -159,13 +175,20 @@ impl StateFolder {
         for folder in [paths.spool(), paths.functions()] {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed(&folder))?;
         }
-        Ok(Self { paths, _lock: lock })
+        let instance = instance::name_of(&paths.instance())?;
+        Ok(Self { paths, instance, _lock: lock })
     }
 
     /// Its places.
     #[must_use]
     pub const fn paths(&self) -> &StatePaths {
         &self.paths
+    }
+
+    /// Names this node among those of the machine, the same at every start: letters and digits only.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
     }
 }
 
@@ -222,10 +245,10 @@ mod tests {
         let held = StateFolder::take(&root).unwrap();
         assert_eq!(root.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert!(matches!(StateFolder::take(&root), Err(StateFolderError::Held(path)) if path == root));
+        let instance = held.instance().to_owned();
         drop(held);
         let again = StateFolder::take(&root).unwrap();
-        assert_eq!(again.paths().instance().len(), 8);
-        assert_eq!(again.paths().instance(), StatePaths::new(&root).instance());
+        assert_eq!(again.instance(), instance, "what a crash left is found again");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! In front: the screen, the guard around the body. Behind: the request's name on every answer, errors that `s3s`
 //! words as faults of the server and that are the client's, the meters.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,8 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::auth::{Secrets, Signers};
 use crate::error::{fate_error, not_implemented};
 use crate::handlers::{Handlers, Shared};
+use crate::lanes::Lanes;
 use crate::notes::RequestNotes;
-use crate::read::{self, Reads};
+use crate::read::{Reading, Reads};
 use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
@@ -44,17 +46,21 @@ pub struct S3Door {
     service: S3Service,
     pub(crate) limits: DoorLimits,
     pub(crate) connections: Arc<Semaphore>,
+    pub(crate) lanes: Arc<Lanes>,
 }
 
 impl S3Door {
-    /// A door for all of the node's keys.
-    #[must_use]
-    pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> Self {
+    /// A door for all of the node's keys. What its requests start belongs to the runtime that this is called in.
+    ///
+    /// # Errors
+    /// If there is no such runtime, or the system gives no thread to serve connections on.
+    pub fn new(memory: Arc<ObjectMemory>, keys: AccessKeys, limits: DoorLimits) -> io::Result<Self> {
         let handlers = Arc::new(Handlers::new(memory, keys.clone()));
         let service = service(&handlers, &keys, None, limits);
         let telemetry = Arc::new(Telemetry::new());
         let connections = Arc::new(Semaphore::new(limits.connections));
-        Self { handlers, keys, telemetry, service, limits, connections }
+        let lanes = Arc::new(Lanes::open()?);
+        Ok(Self { handlers, keys, telemetry, service, limits, connections, lanes })
     }
 
     /// The same door for one sandbox's key only, with connections of its own: to be served in that sandbox's network.
@@ -75,13 +81,16 @@ impl S3Door {
         let began = Instant::now();
         let id = RequestId::next();
         let (mut parts, incoming) = request.into_parts();
-        let read = read::operation(&parts.method, &parts.uri);
+        let reading = Reading::of(&parts.method, &parts.uri);
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
         let mut response = match screen(&parts.method, &parts.uri, &parts.headers) {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
-                let kept = if read.is_some() && incoming.is_end_stream() {
+                if let Some(reading) = reading {
+                    parts.extensions.insert(reading);
+                }
+                let kept = if reading.is_some() && incoming.is_end_stream() {
                     Ok(Body::empty())
                 } else {
                     let kept = Arc::new(RequestNotes::default());
@@ -104,7 +113,10 @@ impl S3Door {
             response = error_response(correction);
         }
         finish(&mut response, id, is_head);
-        let operation = read.or_else(|| notes.map(|notes| notes.operation())).unwrap_or(Operation::Unknown);
+        let operation = reading
+            .map(|reading| reading.operation)
+            .or_else(|| notes.map(|notes| notes.operation()))
+            .unwrap_or(Operation::Unknown);
         let bytes = response.body().size_hint().exact().unwrap_or_default();
         self.telemetry.answered(operation, response.status(), bytes, began.elapsed());
         response

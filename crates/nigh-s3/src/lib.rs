@@ -2,7 +2,8 @@
 //!
 //! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides
 //! what stands between: who asks (`auth`), what is refused because it would change meaning and is not supported
-//! (`screen`), how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`).
+//! (`screen`), how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which
+//! threads connections live on (`lanes`) and how long their clients may be silent (`watch`).
 //! It never touches a store and never decides where an object's bytes are.
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
@@ -18,6 +19,7 @@ mod error;
 pub mod fuzzing;
 mod handlers;
 mod http_date;
+mod lanes;
 mod listing;
 mod metadata;
 mod notes;
@@ -33,6 +35,7 @@ mod tagging;
 mod telemetry;
 mod upload_body;
 mod uploads;
+mod watch;
 
 pub use door::S3Door;
 pub use serve::DoorLimits;

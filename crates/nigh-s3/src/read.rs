@@ -36,33 +36,51 @@ static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type"
 static PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 static TAGGING_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 
-/// The parts of an object that have a door of their own: with one of these in the query it is another operation.
-const SUBRESOURCES: [&str; 11] = [
-    "acl",
-    "attributes",
-    "legal-hold",
-    "object-lock",
-    "restore",
-    "retention",
-    "select",
-    "tagging",
-    "torrent",
-    "uploadId",
-    "uploads",
-];
+/// What a request for a read says of itself before it is let in: found once, and passed on in its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// Which of the two reads.
+    pub(crate) operation: Operation,
+    /// Its query has something that is this module's: most have a signature only.
+    has_parameters: bool,
+}
 
-/// Which of the two reads a request is, if any.
-pub(crate) fn operation(method: &Method, uri: &Uri) -> Option<Operation> {
-    let operation = match *method {
-        Method::GET => Operation::GetObject,
-        Method::HEAD => Operation::HeadObject,
-        _ => return None,
-    };
-    let path = percent_decode_str(uri.path()).decode_utf8().ok()?;
-    split(&path)?;
-    let elsewhere =
-        uri.query().is_some_and(|query| query::pairs(query).any(|(name, _)| SUBRESOURCES.contains(&name.as_ref())));
-    (!elsewhere).then_some(operation)
+impl Reading {
+    /// The read that a request is, if it is one.
+    pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
+        let operation = match *method {
+            Method::GET => Operation::GetObject,
+            Method::HEAD => Operation::HeadObject,
+            _ => return None,
+        };
+        split(&percent_decode_str(uri.path()).decode_utf8().ok()?)?;
+        let mut has_parameters = false;
+        for (name, _) in uri.query().into_iter().flat_map(query::pairs) {
+            if is_subresource(&name) {
+                return None;
+            }
+            has_parameters |= name == "partNumber" || name.starts_with("response-");
+        }
+        Some(Self { operation, has_parameters })
+    }
+}
+
+/// The parts of an object that have a door of their own: with one of these in the query it is another operation.
+fn is_subresource(name: &str) -> bool {
+    matches!(
+        name,
+        "acl"
+            | "attributes"
+            | "legal-hold"
+            | "object-lock"
+            | "restore"
+            | "retention"
+            | "select"
+            | "tagging"
+            | "torrent"
+            | "uploadId"
+            | "uploads"
+    )
 }
 
 /// The bucket and the key of a path, which has both.
@@ -120,8 +138,8 @@ pub(crate) struct Reads(pub(crate) Arc<Handlers>);
 
 #[async_trait]
 impl S3Route for Reads {
-    fn is_match(&self, method: &Method, uri: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
-        operation(method, uri).is_some()
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, extensions: &mut Extensions) -> bool {
+        extensions.get::<Reading>().is_some()
     }
 
     /// Left to `call`, which resolves the principal: one place.
@@ -148,7 +166,9 @@ impl Reads {
     /// Answers a read.
     async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let (bucket, key) = target(&request.uri)?;
-        let query = request.uri.query().map(ReadQuery::parse).transpose()?.unwrap_or_default();
+        let has_parameters = request.extensions.get::<Reading>().is_some_and(|reading| reading.has_parameters);
+        let query = request.uri.query().filter(|_| has_parameters).map(ReadQuery::parse).transpose()?;
+        let query = query.unwrap_or_default();
         let headers = &request.headers;
         let range = match (conditions::text(headers, &header::RANGE).and_then(conditions::range), query.part) {
             (Some(_), Some(_)) => return Err(invalid_request("a range and a part number cannot stand together")),
@@ -327,7 +347,8 @@ mod tests {
 
     #[test]
     fn reads_of_objects_are_told_from_all_else() {
-        let is = |method: Method, uri: &str| operation(&method, &uri.parse().unwrap());
+        let reading = |method: Method, uri: &str| Reading::of(&method, &uri.parse().unwrap());
+        let is = |method, uri| reading(method, uri).map(|reading| reading.operation);
         assert_eq!(is(Method::GET, "/b/k"), Some(Operation::GetObject));
         assert_eq!(is(Method::HEAD, "/b/k/l?partNumber=1&x-id=GetObject"), Some(Operation::HeadObject));
         assert_eq!(is(Method::GET, "/b%2Fk"), Some(Operation::GetObject));
@@ -335,6 +356,15 @@ mod tests {
             assert_eq!(is(Method::GET, other), None, "{other}");
         }
         assert_eq!(is(Method::PUT, "/b/k"), None);
+        for (query, expected) in [
+            ("", false),
+            ("?X-Amz-Signature=0&x-id=GetObject", false),
+            ("?partNumber=1", true),
+            ("?x=1&response%2Dexpires=x", true),
+        ] {
+            let reading = reading(Method::GET, &format!("/b/k{query}")).unwrap();
+            assert_eq!(reading.has_parameters, expected, "{query}");
+        }
     }
 
     #[test]

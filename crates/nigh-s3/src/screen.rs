@@ -25,8 +25,8 @@ enum Signed<'r> {
 
 /// Lets the request pass, or says why not.
 pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
-    let query = uri.query().unwrap_or_default();
-    let signed = signed_headers(query, headers)?;
+    let query = Screened::read(uri.query().unwrap_or_default());
+    let signed = signed_headers(&query, headers)?;
     if let Signed::Names(names) = &signed
         && !is_signed(names, header::HOST.as_str())
     {
@@ -55,21 +55,19 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
     if method == Method::POST && is_form(headers) {
         return Err(not_implemented("uploading by an HTML form (POST Object)"));
     }
-    if !query.is_empty() {
-        screen_query(query)?;
-    }
-    Ok(())
+    query.refused.map_or(Ok(()), Err)
 }
 
 /// Asks in the order in which `s3s` looks for credentials, and reads names as it does: decoded. Credentials of which
 /// this finds no signed headers are refused, so that none can be good for `s3s` and unseen here.
-fn signed_headers<'r>(query: &'r str, headers: &'r HeaderMap) -> S3Result<Signed<'r>> {
+fn signed_headers<'r>(query: &Screened<'r>, headers: &'r HeaderMap) -> S3Result<Signed<'r>> {
     // Version 2 does not cover all of the query: whoever holds a URL could change which operation it is for.
-    if query::has(query, "Signature") {
+    if query.is_version_2 {
         return Err(version_2());
     }
-    if query::has(query, "X-Amz-Signature") {
-        return query::value(query, "X-Amz-SignedHeaders").map(Signed::Names).ok_or_else(nothing_signed);
+    if query.is_presigned {
+        let names = query.signed_headers.and_then(query::Encoded::decode);
+        return names.map(Signed::Names).ok_or_else(nothing_signed);
     }
     let Some(authorization) = headers.get(header::AUTHORIZATION) else { return Ok(Signed::Nothing) };
     if authorization.as_bytes().starts_with(b"AWS ") {
@@ -135,22 +133,49 @@ fn screen_header(name: &str, value: &str) -> S3Result<()> {
     if refused { Err(not_implemented(&format!("x-amz-{name}: {value}"))) } else { Ok(()) }
 }
 
-fn screen_query(query: &str) -> S3Result<()> {
-    for (name, value) in query::pairs(query) {
-        match name.as_ref() {
-            // Objects have no versions; S3 names the only one `null`.
-            "versionId" if value.decode().as_deref() != Some("null") => return Err(not_implemented("versionId")),
-            "X-Amz-Expires" if is_too_long(value) => {
-                return Err(S3Error::with_message(
-                    S3ErrorCode::AuthorizationQueryParametersError,
-                    "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
-                     less than 604800 seconds",
-                ));
+/// What of a query the screen asks for, found in one pass.
+#[derive(Default)]
+struct Screened<'q> {
+    /// It brings a signature of version 2.
+    is_version_2: bool,
+    /// It brings a signature of version 4.
+    is_presigned: bool,
+    /// The first list of signed headers.
+    signed_headers: Option<query::Encoded<'q>>,
+    /// Why its first parameter that may not stand so is refused.
+    refused: Option<S3Error>,
+}
+
+impl<'q> Screened<'q> {
+    fn read(query: &'q str) -> Self {
+        let mut read = Self::default();
+        for (name, value) in query::pairs(query) {
+            match name.as_ref() {
+                "Signature" => read.is_version_2 = true,
+                "X-Amz-Signature" => read.is_presigned = true,
+                "X-Amz-SignedHeaders" => read.signed_headers = read.signed_headers.or(Some(value)),
+                // Objects have no versions; S3 names the only one `null`.
+                "versionId" if value.decode().as_deref() != Some("null") => {
+                    read.refuse(|| not_implemented("versionId"))
+                }
+                "X-Amz-Expires" if is_too_long(value) => read.refuse(expires_too_late),
+                _ => {}
             }
-            _ => {}
         }
+        read
     }
-    Ok(())
+
+    fn refuse(&mut self, why: impl FnOnce() -> S3Error) {
+        self.refused.get_or_insert_with(why);
+    }
+}
+
+fn expires_too_late() -> S3Error {
+    S3Error::with_message(
+        S3ErrorCode::AuthorizationQueryParametersError,
+        "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than \
+         604800 seconds",
+    )
 }
 
 /// A text that is no number is left to `s3s`.

@@ -1,21 +1,31 @@
-//! Listening: connections over TCP and Unix sockets, each served by hyper, all bounded, drained at the end.
+//! Listening: connections over TCP and Unix sockets, each served by hyper on a lane, all bounded, drained at the end.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Response;
+use http_body::{Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use s3s::{Body, StdError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::S3Door;
 use crate::send_guard::SendGuard;
+use crate::watch::{Answering, Order, Patience, Pulse, Watch};
 
 /// A connection reads up to this at a time; a request's head must fit too (`screen` allows less).
 const READ_BUFFER_MAX: usize = 256 * 1024;
@@ -23,6 +33,10 @@ const READ_BUFFER_MAX: usize = 256 * 1024;
 const HEADERS_MAX: usize = 100;
 /// So long a client may neither send what it has begun nor take what it has asked for, unless set otherwise.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// What waits in the kernel for a client on this machine, in bytes (the kernel doubles it, for its own accounts). Left to
+/// itself it grows to 4 MiB, of which each byte has left the processor's cache when the client reads it; a distance
+/// that would need as much there is not.
+const LOCAL_SEND_BUFFER: usize = 256 * 1024;
 /// After a failed accept, which means that file descriptors or memory are short: wait before the next.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -60,30 +74,48 @@ impl Default for DoorLimits {
 }
 
 /// Where connections come from.
-trait Listener: Send + Sync {
-    /// A connection.
+trait Listener: Send + Sync + 'static {
+    /// A connection that no runtime knows yet.
+    type Accepted: Send + 'static;
+    /// The same, known to a runtime.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next one, ready to be served.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+    /// The next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Accepted>> + Send;
+
+    /// Gives it to the runtime that this is called in.
+    fn adopt(accepted: Self::Accepted) -> io::Result<Self::Stream>;
 }
 
 impl Listener for TcpListener {
+    type Accepted = std::net::TcpStream;
     type Stream = TcpStream;
 
-    async fn next(&self) -> io::Result<TcpStream> {
-        let (stream, _) = self.accept().await?;
+    async fn next(&self) -> io::Result<Self::Accepted> {
+        let (stream, client) = self.accept().await?;
         // Without it a small answer waits for the acknowledgement of the one before it: 40 ms.
         stream.set_nodelay(true)?;
-        Ok(stream)
+        if client.ip().to_canonical().is_loopback() {
+            set_socket_send_buffer_size(&stream, LOCAL_SEND_BUFFER)?;
+        }
+        stream.into_std()
+    }
+
+    fn adopt(accepted: Self::Accepted) -> io::Result<TcpStream> {
+        TcpStream::from_std(accepted)
     }
 }
 
 impl Listener for UnixListener {
+    type Accepted = std::os::unix::net::UnixStream;
     type Stream = UnixStream;
 
-    async fn next(&self) -> io::Result<UnixStream> {
-        Ok(self.accept().await?.0)
+    async fn next(&self) -> io::Result<Self::Accepted> {
+        self.accept().await?.0.into_std()
+    }
+
+    fn adopt(accepted: Self::Accepted) -> io::Result<UnixStream> {
+        UnixStream::from_std(accepted)
     }
 }
 
@@ -100,20 +132,42 @@ impl S3Door {
 
     async fn serve<L: Listener>(self, listener: L, stop: CancellationToken) {
         let tracker = TaskTracker::new();
+        let watch = Watch::new(Patience { head: self.limits.head_timeout, send: self.limits.send_silence });
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.accept(&listener, &tracker, &watch) => {}
+            never = watch.keep() => match never {},
+        }
+        // From here on connections are refused, and not left in a backlog that nobody reads.
+        drop(listener);
+        tracker.close();
+        watch.tell(Order::Drain);
+        let drained = async {
+            tokio::select! {
+                () = tracker.wait() => {}
+                never = watch.keep() => match never {},
+            }
+        };
+        if tokio::time::timeout(self.limits.drain, drained).await.is_err() {
+            tracing::warn!(
+                connections = tracker.len(),
+                "S3 requests were still under way at the end of the drain time"
+            );
+            watch.tell(Order::Close);
+            tracker.wait().await;
+        }
+    }
+
+    /// Takes connections up; ends only if the door's places are closed.
+    async fn accept<L: Listener>(&self, listener: &L, tracker: &TaskTracker, watch: &Watch) {
         loop {
-            let next = async {
-                let accepted = listener.next().await;
-                // One accepted connection waits here at most; those behind it wait in the kernel's backlog.
-                (accepted, Arc::clone(&self.connections).acquire_owned().await)
-            };
-            let (accepted, permit) = tokio::select! {
-                () = stop.cancelled() => break,
-                next = next => next,
-            };
-            let Ok(permit) = permit else { break };
+            let accepted = listener.next().await;
+            // One accepted connection waits here at most; those behind it wait in the kernel's backlog.
+            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else { break };
             match accepted {
-                Ok(stream) => {
-                    tracker.spawn(self.clone().connection(stream, permit, stop.clone()));
+                Ok(accepted) => {
+                    let connection = self.clone().connection::<L>(accepted, permit, watch.add());
+                    self.lanes.run(tracker.track_future(connection));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the S3 door could not be accepted");
@@ -121,44 +175,85 @@ impl S3Door {
                 }
             }
         }
-        // From here on connections are refused, and not left in a backlog that nobody reads.
-        drop(listener);
-        tracker.close();
-        tracker.wait().await;
     }
 
-    async fn connection<S>(self, stream: S, permit: OwnedSemaphorePermit, stop: CancellationToken)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let (door, place) = (&self, Arc::new(permit));
-        let service = service_fn(|request| {
-            let place = Arc::clone(&place);
-            async move { Ok::<_, Infallible>(door.answer(request, place).await) }
-        });
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(self.limits.head_timeout)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(READ_BUFFER_MAX);
-        let connection = http.serve_connection(TokioIo::new(SendGuard::new(stream, self.limits.send_silence)), service);
-        tokio::pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                match tokio::time::timeout(self.limits.drain, connection).await {
-                    Ok(ended) => ended,
-                    Err(_) => {
-                        tracing::warn!("an S3 request was still under way at the end of the drain time");
-                        Ok(())
-                    }
-                }
+    /// Serves one connection, on its lane.
+    async fn connection<L: Listener>(self, accepted: L::Accepted, permit: OwnedSemaphorePermit, pulse: Arc<Pulse>) {
+        let stream = match L::adopt(accepted) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the S3 door could not be taken up");
+                return;
             }
         };
-        if let Err(error) = ended {
+        let (door, home, place) = (&self, self.lanes.home(), Arc::new(permit));
+        let service = service_fn(|request| {
+            let (answering, place) = (Answering::begin(&pulse), Arc::clone(&place));
+            async move {
+                let mut answer = pin!(door.answer(request, place));
+                let response = poll_fn(|context| {
+                    // What the request starts does not belong to the lane.
+                    let _home = home.enter();
+                    answer.as_mut().poll(context)
+                });
+                Ok::<_, Infallible>(until_sent(response.await, answering, home))
+            }
+        });
+        // The silence of clients is the watch's: without a timer, hyper sets none.
+        let mut http = http1::Builder::new();
+        http.max_headers(HEADERS_MAX).max_buf_size(READ_BUFFER_MAX);
+        let stream = SendGuard::new(stream, Arc::clone(&pulse));
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let mut drains = false;
+        let ended = poll_fn(|context| {
+            match pulse.order(context) {
+                Order::Serve => {}
+                Order::Drain if drains => {}
+                Order::Drain => {
+                    connection.as_mut().graceful_shutdown();
+                    drains = true;
+                }
+                Order::Close => return Poll::Ready(Ok(())),
+            }
+            connection.as_mut().poll(context)
+        });
+        if let Err(error) = ended.await {
             // Clients go away, and write garbage: it is theirs to know.
             tracing::debug!(%error, "a connection to the S3 door broke");
         }
+    }
+}
+
+/// `response`, in whose body the request is still being answered if it does not stand ready to be sent.
+fn until_sent(response: Response<Body>, answering: Answering, home: &Handle) -> Response<Body> {
+    if response.body().bytes().is_some() {
+        return response;
+    }
+    response.map(|body| Body::http_body_unsync(BodyFromHome { body, home: home.clone(), _answering: answering }))
+}
+
+/// A body that is made while it is sent, by what belongs to the node's runtime.
+struct BodyFromHome {
+    body: Body,
+    home: Handle,
+    _answering: Answering,
+}
+
+impl http_body::Body for BodyFromHome {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        let this = &mut *self;
+        let _home = this.home.enter();
+        Pin::new(&mut this.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -10,6 +10,7 @@ use nigh_node::endpoints::Endpoints;
 use nigh_node::machine::Machine;
 use nigh_node::state_folder::StatePaths;
 use nigh_terms::Namespace;
+use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
 
@@ -85,6 +86,14 @@ impl Globals {
     /// A client of the admin API.
     pub(crate) fn admin(&self) -> Result<AdminClient, CliError> {
         Ok(AdminClient::new(&Endpoints::read(&self.paths()?)?.admin_socket))
+    }
+
+    /// One invocation, explained, as whatever `T` reads of it.
+    pub(crate) async fn explain<T: DeserializeOwned>(&self, id: &str) -> Result<T, CliError> {
+        if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            return Err(CliError::Usage(format!("{id:?} is no invocation id")));
+        }
+        Ok(self.admin()?.get(&format!("/explain/{id}")).await?)
     }
 
     /// The namespace asked for, or the node's first.

@@ -36,6 +36,9 @@ pub(crate) enum CliError {
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]
     Usage(String),
+    /// The node tried, and says why it could not.
+    #[error("{0}")]
+    Failed(String),
     /// A local file or stream.
     #[error("{what}: {source}")]
     Local { what: String, source: io::Error },

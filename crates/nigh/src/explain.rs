@@ -23,15 +23,10 @@ pub(crate) struct ExplainArgs {
 
 /// Explains.
 pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliError> {
-    if args.id.is_empty() || !args.id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-        return Err(CliError::Usage(format!("{:?} is no invocation id", args.id)));
-    }
-    let path = format!("/explain/{}", args.id);
-    let admin = globals.admin()?;
     if globals.json {
-        return output::json(&admin.get::<Value>(&path).await?);
+        return output::json(&globals.explain::<Value>(&args.id).await?);
     }
-    let explained: Explanation = admin.get(&path).await?;
+    let explained: Explanation = globals.explain(&args.id).await?;
     output::line(render(&explained))
 }
 

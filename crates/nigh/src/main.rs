@@ -11,6 +11,7 @@ mod error;
 mod explain;
 mod functions;
 mod invoke;
+mod llc;
 mod logs;
 mod metrics;
 mod object_address;
@@ -77,6 +78,9 @@ enum Command {
     /// Show the settings, each with its origin
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Last-level cache ways: check the kernel's interface
+    #[command(subcommand)]
+    Llc(llc::LlcCommand),
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
     /// Measure against the peers on this machine
@@ -108,6 +112,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     match command {
         Command::Up(args) => return Box::pin(up::run(args, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
+        Command::Llc(command) => return llc::run(command, &globals).await,
         Command::Down => down::run(&globals).await?,
         Command::Deploy(args) => deploy::run(args, &globals).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,

@@ -3,9 +3,11 @@
 botocore loads it when `BOTOCORE_EXPERIMENTAL__PLUGINS=nigh_phases=nigh_phases` is in the environment, and it then
 writes one line to standard error for each S3 call of each client:
 
-    nigh-phase {"op":"GetObject","began_us":1700000000000000,"took_us":2113,"bytes":790000}
+    nigh-phase {"op":"GetObject","began_us":1700000000000000,"cpu_us":412000,"took_us":2113,"bytes":790000}
 
-`began_us` is the wall clock at the call, microseconds since 1970. `took_us` is how long the function waited: in the
+`began_us` is the wall clock at the call, microseconds since 1970. `cpu_us` is the processor time that the function and
+the processes it has waited for had used by then: between two calls it grows by what the function's work cost, however
+many others were served meanwhile. `took_us` is how long the function waited: in the
 call itself and then in each read of the answer's body, but not between those reads, which is the function's own work.
 `bytes` counts the payload: read from the body, or sent by a put. A call that failed has `"error"` with S3's error code
 or the exception's class. The line of a call with a body is written when the body has been read to its end, or was
@@ -20,6 +22,7 @@ measured by one ruler.
 import contextlib
 import functools
 import os
+import resource
 import time
 
 _CALL = "nigh_phases_call"
@@ -43,6 +46,7 @@ class Call:
         self.bytes = payload_bytes
         self.error: str | None = None
         self._began_us = time.time_ns() // 1000
+        self._cpu_us = _processor_us()
         self._waited_ns = 0
         self._told = False
         self.enter()
@@ -62,7 +66,7 @@ class Call:
         self._told = True
         error = f',"error":"{self.error}"' if self.error else ""
         line = (
-            f'nigh-phase {{"op":"{self.operation}","began_us":{self._began_us},'
+            f'nigh-phase {{"op":"{self.operation}","began_us":{self._began_us},"cpu_us":{self._cpu_us},'
             f'"took_us":{self._waited_ns // 1000},"bytes":{self.bytes}{error}}}\n'
         )
         # A function whose standard error nobody reads must not fail by being measured.
@@ -143,6 +147,11 @@ def _call_failed(exception, context, **_):
         call.leave()
         call.error = type(exception).__name__
         call.tell()
+
+
+def _processor_us() -> int:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return round(sum(one.ru_utime + one.ru_stime for one in used) * 1e6)
 
 
 def _payload_bytes(body) -> int:

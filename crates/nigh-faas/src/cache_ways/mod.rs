@@ -4,6 +4,8 @@
 //! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
+mod profile_run;
+mod resctrl_classes;
 mod sizing_models;
 
 use std::collections::HashMap;
@@ -12,12 +14,14 @@ use std::sync::Arc;
 
 use nigh_llc::resctrl::Members;
 use nigh_llc::{
-    ClosLayout, Need, Placed, Placement, Prediction, SharingProfile, SizingInput, Ticket, TrainedRange, UnknownNeed,
-    WayLoads,
+    CasyRequest, ChunkSplit, ClosLayout, Demand, Need, Placed, Placement, Prediction, SharingProfile, SizingInput,
+    SplitDecision, SplitRules, Ticket, TrainedRange, UnknownNeed, WayLoads,
 };
-use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, SandboxId};
+use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Monotonic, SandboxId, Ways};
 use parking_lot::Mutex;
 
+pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
+pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
 
 use crate::activation::Activation;
@@ -51,8 +55,10 @@ pub struct CacheWaysParts {
     pub sizes: Arc<ObjectSizes>,
     /// Which class an invocation gets.
     pub policy: Box<dyn Placement>,
-    /// The classes; already laid out where there is a binder.
+    /// The classes at the start: CASY's for so many insensitive ways. Already laid out where there is a binder.
     pub layout: Arc<ClosLayout>,
+    /// The ways that layout gives the insensitive.
+    pub insensitive: Ways,
     /// Lines of 64 bytes in one way.
     pub lines_per_way: f64,
     /// Binds, where the machine can.
@@ -72,6 +78,10 @@ struct Books {
     running: HashMap<InvocationId, Ticket>,
     bound: HashMap<SandboxId, ClosId>,
     suspended: bool,
+    split: ChunkSplit,
+    /// Ways needed times microseconds, of what ended since `window`.
+    demand: Demand,
+    window: Monotonic,
 }
 
 /// What happened to a sandbox's class.
@@ -94,7 +104,15 @@ impl CacheWays {
     pub fn new(parts: CacheWaysParts) -> Self {
         let unknown = UnknownNeed::mean_of_table_3(parts.layout.shape().ways);
         let loads = WayLoads::new(Arc::clone(&parts.layout), unknown);
-        let books = Books { loads, running: HashMap::new(), bound: HashMap::new(), suspended: false };
+        let books = Books {
+            loads,
+            running: HashMap::new(),
+            bound: HashMap::new(),
+            suspended: false,
+            split: ChunkSplit::new(parts.insensitive),
+            demand: Demand::default(),
+            window: parts.clock.monotonic(),
+        };
         Self { parts, books: Mutex::new(books) }
     }
 
@@ -108,6 +126,12 @@ impl CacheWays {
     #[must_use]
     pub fn policy(&self) -> &'static str {
         self.parts.policy.name()
+    }
+
+    /// Lines of 64 bytes in one way.
+    #[must_use]
+    pub const fn lines_per_way(&self) -> f64 {
+        self.parts.lines_per_way
     }
 
     /// The models it predicts by.
@@ -132,6 +156,45 @@ impl CacheWays {
         let mut books = self.books.lock();
         books.suspended = false;
         books.bound.clear();
+    }
+
+    /// Takes the load since the last call as one window, and divides the ways anew between sensitive and insensitive
+    /// functions when several windows in a row want that. Returns the new share of the insensitive.
+    ///
+    /// # Errors
+    /// The machine's reason; the classes are as they were, and a later window tries again.
+    pub fn follow_load(&self) -> Result<Option<Ways>, String> {
+        let (layout, from, to) = {
+            let mut books = self.books.lock();
+            let now = self.parts.clock.monotonic();
+            let micros = now.since(std::mem::replace(&mut books.window, now)).as_micros().max(1) as f64;
+            let demand = std::mem::take(&mut books.demand);
+            let demand = Demand { insensitive: demand.insensitive / micros, sensitive: demand.sensitive / micros };
+            if books.suspended {
+                return Ok(None);
+            }
+            let shape = *books.loads.layout().shape();
+            let SplitDecision::Change { from, to } = books.split.observe(&demand, &shape, &SplitRules::of(&shape))
+            else {
+                return Ok(None);
+            };
+            match ClosLayout::casy(&CasyRequest::of(shape, to)) {
+                Ok(layout) => (Arc::new(layout), from, to),
+                Err(refusal) => {
+                    books.split = ChunkSplit::new(from);
+                    return Err(refusal.to_string());
+                }
+            }
+        };
+        if let Some(binder) = &self.parts.binder
+            && let Err(reason) = binder.lay_out(&layout)
+        {
+            self.books.lock().split = ChunkSplit::new(from);
+            return Err(reason);
+        }
+        // Who runs in a class that is gone fell into the default one with its group.
+        let _in_default_now = self.books.lock().loads.change_layout(layout);
+        Ok(Some(to))
     }
 
     /// The bytes of the data that an input names, as far as they are known.
@@ -202,10 +265,18 @@ impl CacheWays {
 
     fn release(&self, invocation: InvocationId) {
         let mut books = self.books.lock();
-        if let Some(ticket) = books.running.remove(&invocation)
-            && let Err(error) = books.loads.release(ticket)
-        {
-            tracing::error!(%invocation, %error, "the loads of the cache ways are wrong");
+        let Some(ticket) = books.running.remove(&invocation) else { return };
+        let ended = match books.loads.release(ticket) {
+            Ok(ended) => ended,
+            Err(error) => return tracing::error!(%invocation, %error, "the loads of the cache ways are wrong"),
+        };
+        if let Some(predicted) = ended.need.predicted {
+            let took = self.parts.clock.monotonic().since(ended.need.at).as_micros() as f64;
+            let way_micros = f64::from(predicted.ways.0) * took;
+            let demand = &mut books.demand;
+            let of_class =
+                if predicted.class.is_insensitive() { &mut demand.insensitive } else { &mut demand.sensitive };
+            *of_class += way_micros;
         }
     }
 }

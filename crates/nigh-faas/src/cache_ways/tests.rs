@@ -38,6 +38,7 @@ impl ClosBinder for Told {
 
 struct Bench {
     station: CacheWays,
+    clock: Arc<ManualClock>,
     told: Arc<Told>,
     _state: tempfile::TempDir,
 }
@@ -81,16 +82,18 @@ async fn bench(inputs: &[&str]) -> Bench {
         });
     }
     let told = Arc::new(Told::default());
+    let clock = Arc::new(ManualClock::default());
     let station = CacheWays::new(CacheWaysParts {
         models,
         sizes,
         policy: Box::new(Casy),
         layout: Arc::new(ClosLayout::casy(&CasyRequest::of(shape(), Ways(3))).unwrap()),
+        insensitive: Ways(3),
         lines_per_way: 20_480.0,
         binder: Some(Arc::clone(&told) as Arc<dyn ClosBinder>),
-        clock: Arc::new(ManualClock::default()),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
     });
-    Bench { station, told, _state: state }
+    Bench { station, clock, told, _state: state }
 }
 
 impl Bench {
@@ -178,6 +181,23 @@ async fn a_profile_has_the_cache_to_itself() {
     let (_, note) = bench.run(&function("f"), PAYLOAD, SandboxId::random());
     assert!(note.contains("a profile has the cache to itself"), "{note}");
     bench.station.resume();
+}
+
+#[tokio::test]
+async fn the_split_of_the_ways_follows_what_runs() {
+    let bench = bench(&["/input"]).await;
+    let mut changed = None;
+    for _ in 0..8 {
+        let (invocation, _) = bench.run(&function("f"), PAYLOAD, SandboxId::random());
+        bench.clock.advance(std::time::Duration::from_secs(1));
+        bench.station.not_run(invocation);
+        changed = changed.or(bench.station.follow_load().unwrap());
+    }
+    // Only the sensitive ran: the insensitive need no way of their own.
+    assert_eq!(changed, Some(Ways(0)));
+    let insensitive = |clos: &&nigh_llc::Clos| clos.kind == nigh_llc::ClosKind::Insensitive;
+    assert_eq!(bench.station.loads().layout().classes().iter().filter(insensitive).count(), 0);
+    assert_eq!(bench.station.follow_load().unwrap(), None);
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use nigh_terms::ByteSize;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{CgroupError, PROCS, Parent, Parents, because, control_file, v1, v2};
+use super::cpu_weight::CpuWeight;
+use super::parents::{Parent, Parents};
+use super::{CgroupError, PROCS, because, control_file, v1, v2};
 use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 
 /// The same in both versions.
@@ -42,6 +44,8 @@ pub struct Group {
     freezer: Option<Freezer>,
     /// The folder whose processes are counted.
     pids: Option<PathBuf>,
+    /// The folder whose share of the processors is weighed.
+    cpu: Option<PathBuf>,
     v2: bool,
     ended: AtomicBool,
     parents: Arc<Parents>,
@@ -55,6 +59,7 @@ impl Group {
             memory: Memory::Uncontrolled,
             freezer: None,
             pids: None,
+            cpu: None,
             v2: false,
             ended: AtomicBool::new(false),
             parents: Arc::clone(parents),
@@ -66,6 +71,7 @@ impl Group {
         memory: &Parent,
         freezer: &Parent,
         pids: &Parent,
+        cpu: &Parent,
         name: &str,
     ) -> Result<(), CgroupError> {
         if let Ok(parent) = memory {
@@ -80,21 +86,26 @@ impl Group {
         if let Ok(parent) = pids {
             self.pids = Some(self.add_folder(parent.join(name))?);
         }
+        if let Ok(parent) = cpu {
+            self.cpu = Some(self.add_folder(parent.join(name))?);
+        }
         Ok(())
     }
 
-    pub(super) fn add_v2(&mut self, folder: &Path, memory: bool, pids: bool) -> Result<(), CgroupError> {
+    pub(super) fn add_v2(&mut self, folder: &Path, memory: bool, pids: bool, cpu: bool) -> Result<(), CgroupError> {
         self.v2 = true;
         let folder = self.add_folder(folder.to_owned())?;
         if memory {
             self.memory = Memory::V2(v2::Memory::open(&folder).map_err(because("open the memory files", &folder))?);
         }
         self.freezer = Some(Freezer::V2(v2::Freezer::begin(&folder).map_err(because("open the freezer", &folder))?));
+        self.cpu = cpu.then(|| folder.clone());
         self.pids = pids.then_some(folder);
         Ok(())
     }
 
-    /// Sets the first limits of memory and of processes and threads.
+    /// Sets the first limits of memory and of processes and threads, and the weight at the processors: what is booked
+    /// decides that, whatever memory is granted now.
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -105,11 +116,14 @@ impl Group {
             Memory::Uncontrolled => Ok(()),
         };
         outcome.map_err(|source| self.failed("limit memory", source))?;
-        match &self.pids {
-            Some(folder) => control_file::write_once(folder, PIDS_MAX, &pids_max.to_string())
-                .map_err(because("limit processes", folder)),
-            None => Ok(()),
+        if let Some(folder) = &self.pids {
+            control_file::write_once(folder, PIDS_MAX, &pids_max.to_string())
+                .map_err(because("limit processes", folder))?;
         }
+        let Some(folder) = &self.cpu else { return Ok(()) };
+        let weight = CpuWeight::of_sandbox(grant.booked);
+        let given = if self.v2 { weight.give_v2(folder) } else { weight.give_v1(folder) };
+        given.map_err(because("weigh its share of the processors", folder))
     }
 
     fn add_folder(&mut self, folder: PathBuf) -> Result<PathBuf, CgroupError> {

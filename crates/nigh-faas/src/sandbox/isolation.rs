@@ -24,6 +24,7 @@ impl Isolation {
         [("memory limit", &controls.memory), ("process limit by cgroup", &controls.processes)]
             .into_iter()
             .chain([("freezer (signals stop processes instead)", &controls.freezer)])
+            .chain([("processor weight (the busiest sandbox gets most)", &controls.cpu)])
             .filter_map(|(what, state)| state.as_ref().err().map(|reason| format!("{what}: {reason}")))
             .chain(self.refused.iter().cloned())
             .collect()
@@ -43,6 +44,7 @@ impl fmt::Display for Isolation {
             (controls.memory.is_ok(), "memory"),
             (controls.processes.is_ok(), "processes"),
             (controls.freezer.is_ok(), "freezing"),
+            (controls.cpu.is_ok(), "processor weight"),
         ]
         .into_iter()
         .filter_map(|(on, what)| on.then_some(what))
@@ -64,13 +66,19 @@ mod tests {
 
     #[test]
     fn one_line_says_what_is_on_and_what_is_off_and_why() {
-        let controls =
-            Controls { version: "cgroup v1", memory: Ok(()), processes: Err("no tree".to_owned()), freezer: Ok(()) };
+        let controls = Controls {
+            version: "cgroup v1",
+            memory: Ok(()),
+            processes: Err("no tree".to_owned()),
+            freezer: Ok(()),
+            cpu: Ok(()),
+        };
         let isolation =
             Isolation { walls: Walls::Namespaces, refused: vec!["own user: not root".to_owned()], controls };
         assert_eq!(
             isolation.to_string(),
-            "each its own files, processes and network (user namespace); memory, freezing by cgroup v1; \
+            "each its own files, processes and network (user namespace); memory, freezing, processor weight by \
+             cgroup v1; \
              off: process limit by cgroup: no tree; own user: not root"
         );
     }

@@ -27,7 +27,7 @@ const DEFAULT_BLANKS: usize = 2;
 /// What the engine is told.
 #[derive(Clone, Debug)]
 pub struct ProcessSettings {
-    /// Tells this Nigh from others on the machine, the same at each start (a short hash of its state folder).
+    /// Tells this Nigh from others on the machine, the same at each start: letters and digits only.
     pub instance: String,
     /// The program `nigh-sandbox`; none: looked for beside the running program.
     pub init: Option<PathBuf>,

@@ -6,7 +6,9 @@ use nigh_faas::sandbox::launch::Walls;
 use nigh_faas::sandbox::process::ProcessEngine;
 use nigh_terms::ByteSize;
 
-use crate::harness::{command, destroy, engine, has_namespaces, output, run, script, skip, start, until};
+use crate::harness::{
+    command, destroy, engine, has_namespaces, marker, output, processes_with, run, script, skip, start, until,
+};
 
 fn lacks_memory_control(engine: &ProcessEngine, test: &str) -> bool {
     match &engine.probe().controls.memory {
@@ -48,6 +50,50 @@ async fn a_fork_bomb_ends_at_the_process_limit() {
     // 32 processes: perl and 31 children.
     assert_eq!(failed, 200 - 31, "{}", lines.text());
     destroy(&*started.sandbox).await;
+}
+
+/// Clock ticks that a process has had of the processors.
+fn ticks_of(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The fields behind the name, which may hold anything: proc(5).
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_books_more_gets_more_of_a_processor_and_the_other_is_not_starved() {
+    let engine = engine().await;
+    if let Err(reason) = &engine.probe().controls.cpu {
+        let test = "a_sandbox_that_books_more_gets_more_of_a_processor_and_the_other_is_not_starved";
+        return skip(test, reason);
+    }
+    let mut sandboxes = Vec::new();
+    let mut pids = Vec::new();
+    for mib in [64, 512] {
+        let name = marker();
+        let mut function = command(&["/bin/sh", "-c", "while :; do :; done", &name]);
+        function.spec.grant = Grant::full(ByteSize::mib(mib));
+        sandboxes.push(start(&engine, function).await);
+        until("the process to run", || processes_with(&name).len() == 1).await;
+        pids.push(processes_with(&name)[0]);
+    }
+    // All on one processor, the first that this process may use.
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
+    for pid in &pids {
+        rustix::thread::sched_setaffinity(rustix::thread::Pid::from_raw(*pid), &one).unwrap();
+    }
+    let begin: Vec<u64> = pids.iter().map(|pid| ticks_of(*pid)).collect();
+    let had = || [0, 1].map(|n| ticks_of(pids[n]) - begin[n]);
+    // Enough for many turns of both; how long that takes is the machine's load.
+    until("half a second of processor time", || had().iter().sum::<u64>() >= 50).await;
+    let [small, large] = had();
+    assert!(large >= 3 * small, "{small} and {large} ticks, where 1 to 8 is what they book");
+    assert!(small > 0, "the smaller one had nothing of {large} ticks");
+    for (started, ..) in sandboxes {
+        destroy(&*started.sandbox).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

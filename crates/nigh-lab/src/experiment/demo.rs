@@ -21,24 +21,22 @@ use rand::seq::SliceRandom;
 
 use super::demo_page;
 use super::demo_report::{Report, Run, Side, summarize};
-use super::phase_log::PhasesMs;
+use super::demo_side::{DirectFunctions, Job, through_nigh};
+use super::phase_log::{PhasesMs, processor_ms};
 use super::sample_function::SampleFunction;
 use crate::LabError;
 use crate::http_load::Connection;
 use crate::machine::Machine;
 use crate::node_under_test::{NodeUnderTest, python, socket_address};
 use crate::peer::PeerError;
-use crate::peer::bare_runtime::BareRuntime;
 use crate::peer::swift::Swift;
 use crate::platform::{Deployment, LambdaClient, activations};
 use crate::sign::Signer;
 
 const BUCKET: &str = "demo-bucket";
-/// Clients at once; each sends its next invocation when it has its answer.
-const CLIENTS: usize = 2;
 /// The order of the load is the same in every run.
 const SEED: u64 = 3;
-const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
+pub(super) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
 
 /// What `nigh experiment demo` takes.
 #[derive(Clone, Debug, Args)]
@@ -52,19 +50,15 @@ pub(super) struct DemoArgs {
     /// At least so many rounds of each side
     #[arg(long, default_value_t = 2)]
     rounds: usize,
+    /// Clients at once; each sends its next invocation when it has its answer
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    clients: u8,
     /// Only these functions (names of folders in `functions/`)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
     /// Do not use Swift even if it is installed
     #[arg(long)]
     without_swift: bool,
-}
-
-/// One piece of work.
-struct Job<'a> {
-    function: &'a SampleFunction,
-    input: &'a str,
-    event: Vec<u8>,
 }
 
 struct Store {
@@ -124,7 +118,7 @@ impl DemoArgs {
         let report = Report {
             machine,
             store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
-            clients: CLIENTS,
+            clients: self.clients.into(),
             rounds,
             failed,
             summaries,
@@ -152,7 +146,7 @@ impl DemoArgs {
         }
     }
 
-    /// Rounds of both sides until the time is up, each in its own order; a warm-up round of one input comes first.
+    /// Rounds of both sides until the time is up, each in its own order.
     async fn load(
         &self,
         functions: &[SampleFunction],
@@ -177,7 +171,7 @@ impl DemoArgs {
             let request = lambda.invocation(&job.function.name, &job.event).await?;
             requests.insert((job.function.name.clone(), job.input.to_owned()), request);
         }
-        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(swift, codes, python));
+        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(self.clients, swift, codes, python));
         let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
 
         let progress = ProgressBar::new(0).with_style(bar());
@@ -203,14 +197,14 @@ impl DemoArgs {
                         round,
                         took_ms: took.as_secs_f64() * 1e3,
                         phases_ms: PhasesMs::read(log.iter().map(String::as_str), took),
+                        processor_ms: processor_ms(log.iter().map(String::as_str)),
                     }
                 };
                 let results = match (side, &direct) {
-                    (Side::Direct, Some(direct)) => clients(&jobs, &stop, || {
-                        let mut processes = BTreeMap::new();
-                        move |job: &Job<'_>| direct.run(&mut processes, job).map(|(took, log)| done(job, took, &log))
+                    (Side::Direct, Some(direct)) => clients(self.clients, &jobs, &stop, |client| {
+                        move |job: &Job<'_>| direct.run(client, job).map(|(took, log)| done(job, took, &log))
                     }),
-                    _ => clients(&jobs, &stop, || {
+                    _ => clients(self.clients, &jobs, &stop, |_| {
                         let mut lambda = LambdaClient::connect(node);
                         let (requests, done) = (&requests, &done);
                         move |job: &Job<'_>| {
@@ -238,17 +232,23 @@ impl DemoArgs {
     }
 }
 
-/// Works `jobs` off with `CLIENTS` threads, each with a worker of its own.
-fn clients<'a, W>(jobs: &'a [Job<'a>], stop: &AtomicBool, worker: impl Fn() -> W + Sync) -> Vec<Result<Run, LabError>>
+/// Works `jobs` off with `count` clients, each a thread with a worker of its own.
+fn clients<'a, W>(
+    count: u8,
+    jobs: &'a [Job<'a>],
+    stop: &AtomicBool,
+    worker: impl Fn(u8) -> W + Sync,
+) -> Vec<Result<Run, LabError>>
 where
     W: FnMut(&Job<'a>) -> Result<Run, LabError>,
 {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                let mut work = worker();
+        for client in 0..count {
+            let (next, results, worker) = (&next, &results, &worker);
+            scope.spawn(move || {
+                let mut work = worker(client);
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if stop.load(Ordering::Relaxed) {
                         return;
@@ -260,67 +260,6 @@ where
         }
     });
     results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn failure(job: &Job<'_>, reason: impl std::fmt::Display) -> LabError {
-    LabError::Function { function: job.function.name.clone(), input: job.input.to_owned(), reason: reason.to_string() }
-}
-
-fn through_nigh(
-    lambda: &mut Result<LambdaClient, LabError>,
-    requests: &BTreeMap<(String, String), Vec<u8>>,
-    job: &Job<'_>,
-) -> Result<(Duration, Vec<String>), LabError> {
-    let lambda = lambda.as_mut().map_err(|error| failure(job, error))?;
-    let request = requests.get(&(job.function.name.clone(), job.input.to_owned())).map_or(&[][..], Vec::as_slice);
-    let begin = Instant::now();
-    let answer = lambda.send(&job.function.name, request)?;
-    let took = begin.elapsed();
-    if answer.function_error.is_some() {
-        return Err(failure(job, String::from_utf8_lossy(&answer.payload)));
-    }
-    Ok((took, answer.log.lines().map(str::to_owned).collect()))
-}
-
-/// The functions as processes of their own, with the store's own address and key in their environment.
-struct DirectFunctions<'a> {
-    environment: BTreeMap<String, String>,
-    codes: &'a BTreeMap<String, PathBuf>,
-    python: &'a Path,
-}
-
-impl<'a> DirectFunctions<'a> {
-    fn new(swift: &Swift, codes: &'a BTreeMap<String, PathBuf>, python: &'a Path) -> Self {
-        let environment = [
-            ("AWS_ENDPOINT_URL_S3", swift.endpoint()),
-            ("AWS_ACCESS_KEY_ID", swift.access_key()),
-            ("AWS_SECRET_ACCESS_KEY", swift.secret_key().reveal()),
-            ("AWS_REGION", swift.region()),
-            ("AWS_DEFAULT_REGION", swift.region()),
-            INSTRUMENT,
-        ];
-        let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Self { environment, codes, python }
-    }
-
-    fn run(
-        &self,
-        processes: &mut BTreeMap<String, BareRuntime>,
-        job: &Job<'_>,
-    ) -> Result<(Duration, Vec<String>), LabError> {
-        let name = &job.function.name;
-        if !processes.contains_key(name) {
-            let code = self.codes.get(name).map_or(Path::new("."), PathBuf::as_path);
-            let runtime = BareRuntime::start(self.python, code, &job.function.handler, &self.environment)?;
-            processes.insert(name.clone(), runtime);
-        }
-        let runtime = processes.get_mut(name).ok_or_else(|| failure(job, "it has no process"))?;
-        let answer = runtime.invoke(&job.event).map_err(|error| failure(job, error))?;
-        if !answer.succeeded {
-            return Err(failure(job, String::from_utf8_lossy(&answer.payload)));
-        }
-        Ok((answer.took, answer.log))
-    }
 }
 
 fn settings(store: &Store, python: &Path) -> toml::Table {
@@ -415,9 +354,11 @@ fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabErro
         "load",
         "hits",
         "time, Nigh / direct",
+        "processor time of its work, Nigh / direct",
     ]);
     for summary in &report.summaries {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
         table.add_row([
             summary.function.clone(),
             if summary.side == Side::Nigh { "Nigh".to_owned() } else { "direct".to_owned() },
@@ -428,7 +369,8 @@ fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabErro
             percent(summary.transform),
             percent(summary.load),
             summary.hit_ratio.map_or_else(String::new, percent),
-            summary.ratio_to_direct.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            ratio(summary.ratio_to_direct),
+            ratio(summary.processor_ratio_to_direct),
         ]);
     }
     println!("{table}");

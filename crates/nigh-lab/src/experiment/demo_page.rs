@@ -244,6 +244,7 @@ mod tests {
             load: 0.2,
             hit_ratio: None,
             ratio_to_direct: None,
+            processor_ratio_to_direct: None,
         }
     }
 
@@ -256,6 +257,7 @@ mod tests {
             round: 0,
             took_ms: 12.0,
             phases_ms,
+            processor_ms: None,
         };
         Report {
             machine: Machine::read("nigh experiment demo".to_owned()),

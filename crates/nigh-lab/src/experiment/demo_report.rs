@@ -18,6 +18,9 @@ pub(super) struct Run {
     pub(super) round: usize,
     pub(super) took_ms: f64,
     pub(super) phases_ms: PhasesMs,
+    /// Of the handler and its children, from its first S3 call to its last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) processor_ms: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,6 +50,9 @@ pub(super) struct Summary {
     /// The median, over inputs, of Nigh's median time over the direct one's; on Nigh's line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio_to_direct: Option<f64>,
+    /// The same of the processor time of its work: what the sandbox costs, apart from who else the processors served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) processor_ratio_to_direct: Option<f64>,
 }
 
 /// All that a run of the experiment says.
@@ -62,25 +68,22 @@ pub(super) struct Report {
 }
 
 /// One line a function and side; `records` are Nigh's own of the same runs.
-pub(super) fn summarize(runs: &[Run], records: &[Value]) -> Vec<Summary> {
+pub(super) fn summarize(all: &[Run], records: &[Value]) -> Vec<Summary> {
     let mut groups: BTreeMap<(&str, Side), Vec<&Run>> = BTreeMap::new();
-    for run in runs {
+    for run in all {
         groups.entry((&run.function, run.side)).or_default().push(run);
     }
-    let of_input = |function: &str, side: Side, input: &str| {
-        let times = runs.iter().filter(|run| run.function == function && run.side == side && run.input == input);
-        Sample::new(times.map(|run| run.took_ms).collect()).median()
-    };
     let summary = |(&(function, side), runs): (&(&str, Side), &Vec<&Run>)| {
         let times = Sample::new(runs.iter().map(|run| run.took_ms).collect());
         let total: f64 = runs.iter().map(|run| run.phases_ms.total()).sum();
         let share = |phase: fn(&PhasesMs) -> f64| runs.iter().map(|run| phase(&run.phases_ms)).sum::<f64>() / total;
         let inputs: BTreeSet<&str> = runs.iter().map(|run| run.input.as_str()).collect();
-        let ratios = inputs
-            .iter()
-            .map(|input| of_input(function, Side::Nigh, input) / of_input(function, Side::Direct, input))
-            .filter(|ratio| ratio.is_finite())
-            .collect::<Vec<_>>();
+        let ratio = |time: fn(&Run) -> Option<f64>| {
+            let of = |side, input| median_of_input(all, function, side, input, time);
+            let ratios = inputs.iter().map(|input| of(Side::Nigh, input) / of(Side::Direct, input));
+            let ratios = Sample::new(ratios.collect());
+            (side == Side::Nigh && !ratios.is_empty()).then(|| ratios.median())
+        };
         Summary {
             function: function.to_owned(),
             side,
@@ -91,10 +94,17 @@ pub(super) fn summarize(runs: &[Run], records: &[Value]) -> Vec<Summary> {
             transform: share(|phases| phases.transform),
             load: share(|phases| phases.load),
             hit_ratio: (side == Side::Nigh).then(|| hit_ratio(function, records)).flatten(),
-            ratio_to_direct: (side == Side::Nigh && !ratios.is_empty()).then(|| Sample::new(ratios).median()),
+            ratio_to_direct: ratio(|run| Some(run.took_ms)),
+            processor_ratio_to_direct: ratio(|run| run.processor_ms),
         }
     };
     groups.iter().map(summary).collect()
+}
+
+/// Not a number if there is no such run.
+fn median_of_input(runs: &[Run], function: &str, side: Side, input: &str, time: impl Fn(&Run) -> Option<f64>) -> f64 {
+    let runs = runs.iter().filter(|run| run.function == function && run.side == side && run.input == input);
+    Sample::new(runs.filter_map(time).collect()).median()
 }
 
 fn hit_ratio(function: &str, records: &[Value]) -> Option<f64> {
@@ -112,7 +122,8 @@ mod tests {
 
     fn run(input: &str, side: Side, took_ms: f64) -> Run {
         let phases_ms = PhasesMs { extract: took_ms / 2.0, transform: took_ms / 4.0, load: took_ms / 4.0 };
-        Run { function: "f".to_owned(), input: input.to_owned(), side, round: 0, took_ms, phases_ms }
+        let processor_ms = Some(took_ms.min(600.0));
+        Run { function: "f".to_owned(), input: input.to_owned(), side, round: 0, took_ms, phases_ms, processor_ms }
     }
 
     #[test]
@@ -132,6 +143,7 @@ mod tests {
             (Side::Direct, None, None)
         );
         assert_eq!(summaries[1].ratio_to_direct, Some(0.5), "the lower of the medians 0.5 and 0.9");
+        assert_eq!(summaries[1].processor_ratio_to_direct, Some(0.5), "the lower of 0.5 and 1");
         assert_eq!(summaries[1].hit_ratio, Some(0.75));
         assert!((summaries[1].extract - 0.5).abs() < 1e-9);
     }

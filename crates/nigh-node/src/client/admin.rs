@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::http_call::{Target, full};
@@ -45,7 +46,7 @@ impl AdminClient {
     /// # Errors
     /// As the node refuses.
     pub async fn text(&self, path: &str) -> Result<Bytes, ClientError> {
-        let body = self.call(Method::GET, path).await?;
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
         self.target.collect(body).await
     }
 
@@ -54,8 +55,26 @@ impl AdminClient {
     /// # Errors
     /// As the node refuses.
     pub async fn post(&self, path: &str) -> Result<(), ClientError> {
-        let body = self.call(Method::POST, path).await?;
+        let body = self.call(Method::POST, path, Bytes::new()).await?;
         self.target.collect(body).await.map(drop)
+    }
+
+    /// Gives `path` a document.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn give<T: Serialize>(&self, path: &str, document: &T) -> Result<(), ClientError> {
+        let body = self.call(Method::POST, path, json(document)?).await?;
+        self.target.collect(body).await.map(drop)
+    }
+
+    /// Gives `path` a document, and takes the lines that come of it.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn give_for_lines<T: Serialize>(&self, path: &str, document: &T) -> Result<Lines, ClientError> {
+        let body = self.call(Method::POST, path, json(document)?).await?;
+        Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
     }
 
     /// The lines that come from `path` until the node ends them.
@@ -63,17 +82,18 @@ impl AdminClient {
     /// # Errors
     /// As the node refuses.
     pub async fn lines(&self, path: &str) -> Result<Lines, ClientError> {
-        let body = self.call(Method::GET, path).await?;
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
     }
 
-    async fn call(&self, method: Method, path: &str) -> Result<Incoming, ClientError> {
+    async fn call(&self, method: Method, path: &str, document: Bytes) -> Result<Incoming, ClientError> {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.target.authority()))
             .header(http::header::HOST, self.target.authority())
-            .header(http::header::CONTENT_LENGTH, 0)
-            .body(full(""))
+            .header(http::header::CONTENT_LENGTH, document.len())
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(full(document))
             .map_err(|error| ClientError::Request(error.to_string()))?;
         let answer = self.target.send(request).await?;
         let status = answer.status();
@@ -85,6 +105,10 @@ impl AdminClient {
         let message = String::from_utf8_lossy(&words).trim().to_owned();
         Err(ClientError::Refused { status: status.as_u16(), code, message })
     }
+}
+
+fn json<T: Serialize>(document: &T) -> Result<Bytes, ClientError> {
+    serde_json::to_vec(document).map(Bytes::from).map_err(|error| ClientError::Request(error.to_string()))
 }
 
 impl Lines {

@@ -44,6 +44,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Functions and their sandboxes.
     pub functions: FunctionSettings,
+    /// The last-level cache.
+    pub llc: LlcSettings,
     /// The records of what ran.
     pub activations: ActivationSettings,
     /// What Nigh prints.
@@ -144,6 +146,38 @@ pub struct FunctionSettings {
     pub sandbox_program: Option<PathBuf>,
 }
 
+/// Who decides which cache ways an invocation gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LlcPolicy {
+    /// The least predicted loss of all that run; CASY's rule where there are no curves.
+    Nigh,
+    /// CASY's algorithm 2.
+    Casy,
+    /// Nobody: the level is off.
+    Off,
+}
+
+impl std::fmt::Display for LlcPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nigh => "nigh",
+            Self::Casy => "casy",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// The last-level cache.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlcSettings {
+    /// Who decides.
+    pub policy: LlcPolicy,
+    /// Ways for functions that need no cache, at the start; 3 of 11 if absent.
+    pub insensitive_ways: Option<u8>,
+}
+
 /// The records of what ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -237,6 +271,7 @@ impl Settings {
                 uid_base: 2_000_000_000,
                 sandbox_program: None,
             },
+            llc: LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None },
             activations: ActivationSettings { records_max: 100_000 },
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
         }

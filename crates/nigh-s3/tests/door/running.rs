@@ -57,7 +57,7 @@ impl Running {
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize::mib(16), object: ByteSize::gib(5) };
         let spool = folder.path().join("spool");
         let memory = ObjectMemory::open(store, ledger, clock, Vec::new(), spool, memory_limits).await.unwrap();
-        let door = S3Door::new(Arc::new(memory), keys.clone(), limits);
+        let door = S3Door::new(Arc::new(memory), keys.clone(), limits).unwrap();
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

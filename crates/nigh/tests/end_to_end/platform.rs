@@ -203,7 +203,8 @@ impl Node {
 
     /// The cgroups of its sandboxes, in all hierarchies.
     pub(crate) fn sandbox_groups(&self) -> Vec<PathBuf> {
-        let name = format!("nigh-{}", nigh_node::state_folder::StatePaths::new(&self.state).instance());
+        let instance = nigh_node::state_folder::StatePaths::new(&self.state).instance();
+        let name = format!("nigh-{}", nigh_node::instance::name_of(&instance).unwrap());
         let mut own = Vec::new();
         find_folders(Path::new("/sys/fs/cgroup"), &name, 4, &mut own);
         let below = own.iter().flat_map(|group| fs::read_dir(group).into_iter().flatten());

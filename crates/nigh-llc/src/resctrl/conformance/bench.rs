@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -14,6 +15,16 @@ pub(super) const GROUP: &str = "nigh-conformance-a";
 pub(super) const OTHER: &str = "nigh-conformance-b";
 /// What all names of these groups begin with.
 pub(super) const PREFIX: &str = "nigh-conformance-";
+
+/// Longest wait for a monitoring id to leave limbo.
+const LIMBO_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time between two looks.
+const LIMBO_STEP: Duration = Duration::from_millis(100);
+
+/// Whether an error says that monitoring ids are in limbo.
+fn is_limbo(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
+}
 
 /// Why a case ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,16 +149,31 @@ impl<'a> Bench<'a> {
         Ok(format!("{}:{}={mask:x}\n", cache.name, cache.domain))
     }
 
+    /// Lines of `schemata` for every domain of the cache, both halves under CDP.
+    pub(super) fn line_everywhere(&self, mask: u32) -> Result<String, Stop> {
+        let name = &self.cache()?.name;
+        let halves = name.strip_suffix("CODE").map(|whole| format!("{whole}DATA"));
+        let mut text = String::new();
+        for name in [Some(name.clone()), halves].into_iter().flatten() {
+            let domains = self.values("", &name)?.into_iter().map(|(domain, _)| format!("{domain}={mask:x}"));
+            text += &format!("{name}:{}\n", domains.collect::<Vec<_>>().join(";"));
+        }
+        Ok(text)
+    }
+
     pub(super) fn status(&self) -> io::Result<String> {
         self.fs.read("info/last_cmd_status")
     }
 
     /// Runs a command with the status cleared before it: on older kernels not every command clears it.
     fn run(&self, op: Op<'_>) -> Result<io::Result<()>, Stop> {
-        let own = self.file(GROUP, "schemata");
-        self.fs.write(&own, &self.fs.read(&own)?)?;
+        let clear = || -> io::Result<()> {
+            let own = self.file(GROUP, "schemata");
+            self.fs.write(&own, &self.fs.read(&own)?)
+        };
+        clear()?;
         Ok(match op {
-            Op::Make(path) => self.fs.make_group(path),
+            Op::Make(path) => self.make(path, clear),
             Op::Remove(path) => self.fs.remove_group(path),
             Op::Write(path, text) => self.fs.write(path, text),
             Op::Rename(from, to) => self.fs.rename_group(from, to),
@@ -174,9 +200,28 @@ impl<'a> Bench<'a> {
         if got == wanted { Ok(()) } else { Err(Stop::Failed(format!("{what}: got {got:?}, expected {wanted:?}"))) }
     }
 
+    /// Makes a group; where freed monitoring ids are still in limbo, waits for the kernel's worker, which looks once a
+    /// second, and runs `between` before every further try.
+    fn make(&self, path: &str, between: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.fs.make_group(path) {
+                Err(error) if is_limbo(&error) && waited < LIMBO_WAIT_MAX => {
+                    std::thread::sleep(LIMBO_STEP);
+                    waited += LIMBO_STEP;
+                    between()?;
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// Makes the group that every case finds.
     pub(super) fn set_up(&self) -> Result<(), Stop> {
-        match self.fs.make_group(GROUP) {
+        match self.make(GROUP, || Ok(())) {
+            Err(error) if is_limbo(&error) => {
+                Err(Stop::NotApplicable(format!("monitoring ids stay in limbo for more than {LIMBO_WAIT_MAX:?}")))
+            }
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
                 Err(Stop::NotApplicable("no class of service is free".to_owned()))

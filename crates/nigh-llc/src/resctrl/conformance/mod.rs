@@ -103,7 +103,9 @@ pub fn run(fs: &dyn ResctrlFs, tasks: &dyn TaskView, task: Tid, extent: Extent) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resctrl::emulator::{BandwidthConfig, CacheConfig, Dialect, Emulator, MachineConfig, MonitoringConfig};
+    use crate::resctrl::emulator::{
+        BandwidthConfig, CacheConfig, Dialect, Emulator, GuestMachine, MachineConfig, MonitoringConfig,
+    };
     use crate::resctrl::fs::MountOptions;
 
     fn run_on(machine: MachineConfig, options: MountOptions) -> Vec<CaseResult> {
@@ -138,6 +140,9 @@ mod tests {
                 ..MachineConfig::cat_only(dialect, 8, 8, 1, 4)
             };
             run_on(l2, MountOptions::default());
+            for machine in GuestMachine::ALL {
+                run_on(machine.config(dialect), MountOptions::default());
+            }
         }
     }
 

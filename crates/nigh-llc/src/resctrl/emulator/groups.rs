@@ -104,10 +104,12 @@ impl State {
         Ok(())
     }
 
-    /// Per domain, the mask a new class starts with: all that is shareable or unused, cut to its lowest run.
+    /// Per domain, the mask a new class starts with: all that is shareable or unused, cut to its lowest run unless the
+    /// kernel is new enough to know that masks may have holes here (seen on 7.2; 6.1 always cuts).
     pub(super) fn first_masks(&mut self, schema: &Schema, closid: u32) -> Answer<Vec<(u32, u32)>> {
         let hardware = self.cache(schema.resource).map_or(0, |cache| cache.shareable);
         let min_bits = self.cache(schema.resource).map_or(0, |cache| cache.min_bits);
+        let holes = self.is_new_kernel() && self.cache(schema.resource).is_some_and(|cache| self.sparse(cache));
         let full = self.full_mask(schema.resource);
         let peer = self.peer(schema).cloned();
         let mut masks = Vec::new();
@@ -121,7 +123,8 @@ impl State {
                     shareable |= value;
                 }
             }
-            let mask = first_run(shareable | full & !used);
+            let usable = shareable | full & !used;
+            let mask = if holes { usable } else { first_run(usable) };
             if mask.count_ones() < min_bits {
                 let text = format!("No space on {}:{id}\n", schema.name);
                 return self.refuse(Errno::NOSPC, &text);
@@ -174,6 +177,11 @@ impl State {
         let (parent, name) = self.split(to)?;
         let target = self.child(&Node::Dir(parent), name);
         match (&source, &target) {
+            // The file systems' common layer refuses before any of them is asked.
+            (Node::Dir(_), _) if to.strip_prefix(from).is_some_and(|below| below.starts_with('/')) => {
+                return Err(Errno::INVAL);
+            }
+            _ if from.strip_prefix(to).is_some_and(|below| below.starts_with('/')) => return Err(Errno::NOTEMPTY),
             (Node::Dir(_), Some(Node::File(_))) => return Err(Errno::NOTDIR),
             (Node::File(_), Some(Node::Dir(_))) => return Err(Errno::ISDIR),
             (source, Some(target)) if source == target => return Ok(()),

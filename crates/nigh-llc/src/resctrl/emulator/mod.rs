@@ -9,6 +9,7 @@
 
 mod fault;
 mod groups;
+mod guest_machine;
 mod info;
 mod machine;
 mod monitor;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 pub use fault::Fault;
+pub use guest_machine::GuestMachine;
 pub use machine::{BandwidthConfig, CacheConfig, CpuConfig, Dialect, MachineConfig, MonitoringConfig, Vendor};
 pub use monitor::{Event, Reading};
 
@@ -214,5 +216,120 @@ impl TaskView for Emulator {
             }
             threads
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errno(answer: io::Result<()>) -> Option<Errno> {
+        answer.err().and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error)
+    }
+
+    #[test]
+    fn the_two_kernels_pad_as_they_do() {
+        let old = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux6_1));
+        old.write("schemata", "L3:0=7f\nMB:0=90\n").unwrap();
+        assert_eq!(old.read("schemata").unwrap(), "    MB:0= 90\n    L3:0=07f\n");
+        let new = Emulator::new(MachineConfig::cat_only(Dialect::Linux7, 11, 8, 2, 1));
+        new.write("schemata", "L3:1=7f\n").unwrap();
+        assert_eq!(new.read("schemata").unwrap(), "L3:0=7ff;1=7f\n");
+        let amd = Emulator::new(MachineConfig::epyc(Dialect::Linux7));
+        assert!(amd.read("schemata").unwrap().starts_with("  SMBA:0=2048;1=2048\n    MB:0=2048;1=2048\n"));
+    }
+
+    #[test]
+    fn monitoring_ids_stay_in_limbo_while_their_lines_are_cached() {
+        let mut machine = MachineConfig::silver_4210r(Dialect::Linux7);
+        machine.monitoring = Some(MonitoringConfig::all_events(2));
+        let emulator = Emulator::new(machine);
+        emulator.make_group("a").unwrap();
+        assert_eq!(errno(emulator.make_group("b")), Some(Errno::NOSPC));
+        assert_eq!(emulator.read("info/last_cmd_status").unwrap(), "Out of RMIDs\n");
+        emulator.set_counter("a", 0, Event::Occupancy, Reading::Value(8 << 20)).unwrap();
+        emulator.remove_group("a").unwrap();
+        assert_eq!(errno(emulator.make_group("b")), Some(Errno::BUSY));
+        assert!(!emulator.list("").unwrap().contains(&"b/".to_owned()));
+        // Half the cache was the threshold; all of it is above the 8 MiB still cached.
+        emulator.write("info/L3_MON/max_threshold_occupancy", "14417920\n").unwrap();
+        emulator.run_limbo_worker();
+        emulator.make_group("b").unwrap();
+        assert_eq!(errno(emulator.write("info/L3_MON/max_threshold_occupancy", "99999999999\n")), Some(Errno::RANGE));
+        assert_eq!(errno(emulator.write("info/L3_MON/max_threshold_occupancy", "99999999\n")), Some(Errno::INVAL));
+    }
+
+    #[test]
+    fn the_io_class_takes_the_highest_closid_and_names_who_holds_it() {
+        let emulator = Emulator::new(MachineConfig::epyc(Dialect::Linux7));
+        let (io_alloc, cbm) = ("info/L3/io_alloc", "info/L3/io_alloc_cbm");
+        assert_eq!(emulator.read(io_alloc).unwrap(), "disabled\n");
+        assert!(emulator.read(cbm).is_err());
+        emulator.write(io_alloc, "1\n").unwrap();
+        emulator.write(cbm, "0=f;1=ff00\n").unwrap();
+        assert_eq!(emulator.read(cbm).unwrap(), "0=f;1=ff00\n");
+        for number in 1..15 {
+            emulator.make_group(&format!("g{number}")).unwrap();
+        }
+        assert_eq!(errno(emulator.make_group("over")), Some(Errno::NOSPC));
+        emulator.write(io_alloc, "0\n").unwrap();
+        emulator.make_group("last").unwrap();
+        assert_eq!(errno(emulator.write(io_alloc, "1\n")), Some(Errno::NOSPC));
+        let status = "CLOSID (ctrl_hw_id) 15 for io_alloc is used by last group\n";
+        assert_eq!(emulator.read("info/last_cmd_status").unwrap(), status);
+        let plain = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
+        assert_eq!(errno(plain.write(io_alloc, "1\n")), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_changed_event_configuration_clears_its_domains_counters_once() {
+        let emulator = Emulator::new(MachineConfig::epyc(Dialect::Linux7));
+        emulator.set_counter("", 0, Event::TotalBytes, Reading::Value(7)).unwrap();
+        emulator.set_counter("", 1, Event::TotalBytes, Reading::Value(7)).unwrap();
+        emulator.write("info/L3_MON/mbm_total_bytes_config", "0=0x30\n").unwrap();
+        assert_eq!(emulator.read("info/L3_MON/mbm_total_bytes_config").unwrap(), "0=0x30;1=0x7f\n");
+        let read = |domain: u32| emulator.read(&format!("mon_data/mon_L3_0{domain}/mbm_total_bytes")).unwrap();
+        assert_eq!((read(0), read(0), read(1)), ("Unavailable\n".into(), "0\n".into(), "7\n".into()));
+    }
+
+    #[test]
+    fn an_unmount_takes_groups_and_masks_and_puts_tasks_back() {
+        let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
+        emulator.make_group("a").unwrap();
+        emulator.write("a/tasks", "0").unwrap();
+        emulator.write("schemata", "L3:0=f\n").unwrap();
+        assert_eq!(errno(emulator.mount(MountOptions::default())), Some(Errno::BUSY));
+        emulator.unmount().unwrap();
+        assert_eq!(emulator.cpu_resctrl_groups(1).unwrap(), "res:\nmon:\n");
+        assert_eq!(errno(emulator.write("tasks", "1")), Some(Errno::NOENT));
+        assert_eq!(errno(emulator.make_group("a")), Some(Errno::NOENT));
+        assert!(emulator.list("").unwrap().is_empty());
+        emulator.mount(MountOptions { debug: true, ..MountOptions::default() }).unwrap();
+        assert_eq!(emulator.cpu_resctrl_groups(1).unwrap(), "res:/\nmon:\n");
+        assert!(emulator.read("schemata").unwrap().contains("L3:0=7ff"));
+        emulator.make_group("b").unwrap();
+        assert_eq!(emulator.read("b/ctrl_hw_id").unwrap(), "1\n");
+    }
+
+    #[test]
+    fn a_cpu_off_line_leaves_its_group_and_comes_back_to_the_root() {
+        let emulator = Emulator::new(MachineConfig::cat_only(Dialect::Linux7, 11, 8, 2, 2));
+        emulator.make_group("a").unwrap();
+        emulator.write("a/cpus_list", "2-3\n").unwrap();
+        emulator.inject(Fault::CpuOffline(3));
+        assert_eq!(emulator.read("a/cpus_list").unwrap(), "2\n");
+        assert_eq!(errno(emulator.write("a/cpus_list", "3\n")), Some(Errno::INVAL));
+        assert_eq!(emulator.read("info/last_cmd_status").unwrap(), "Can only assign online CPUs\n");
+        emulator.inject(Fault::CpuOnline(3));
+        assert_eq!(emulator.read("cpus_list").unwrap(), "0-1,3\n");
+        assert_eq!(emulator.read("cpus").unwrap(), "b\n");
+    }
+
+    #[test]
+    fn the_status_is_cut_where_the_kernels_buffer_ends() {
+        let emulator = Emulator::new(MachineConfig::cat_only(Dialect::Linux7, 11, 8, 1, 1));
+        let name = "X".repeat(2000);
+        assert_eq!(errno(emulator.write("schemata", &format!("{name}:0=1\n"))), Some(Errno::INVAL));
+        assert_eq!(emulator.read("info/last_cmd_status").unwrap().len(), 511);
     }
 }

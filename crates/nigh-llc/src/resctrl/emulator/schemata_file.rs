@@ -169,8 +169,7 @@ impl State {
             return self.refuse(Errno::INVAL, "No support for non-linear MB domains\n");
         }
         let Ok(value) = number::unsigned32(text, 10) else {
-            let complaint = if self.is_new_kernel() { "Invalid MB value" } else { "Non-decimal digit in MB value" };
-            return self.refuse(Errno::INVAL, &format!("{complaint} {text}\n"));
+            return self.refuse(Errno::INVAL, &format!("Invalid MB value {text}\n"));
         };
         if resource == Resource::Mb && self.options().mba_mbps {
             return Ok(value);

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::number;
 use super::process::Thread;
 use super::state::{Answer, GroupAt, State};
+use crate::resctrl::cpu_list::CpuList;
 
 impl State {
     fn in_group(&self, thread: &Thread, at: GroupAt) -> bool {
@@ -78,7 +79,7 @@ impl State {
     pub(super) fn show_cpus(&self, at: GroupAt, list: bool) -> String {
         let cpus = self.cpus_of(at);
         let bits = self.machine.cpus.iter().map(|cpu| cpu.cpu + 1).max().unwrap_or(1);
-        if list { number::print_cpu_list(cpus) + "\n" } else { number::print_cpu_mask(cpus, bits) + "\n" }
+        if list { CpuList(cpus.clone()).to_string() + "\n" } else { number::print_cpu_mask(cpus, bits) + "\n" }
     }
 
     /// Takes a write of `cpus` or `cpus_list`.

@@ -149,8 +149,8 @@ impl State {
     /// A path's directory, which must exist, and its last name.
     pub(super) fn split<'a>(&self, path: &'a str) -> Answer<(Dir, &'a str)> {
         if self.mount.is_none() {
-            // sysfs below the mount point makes no directories.
-            return Err(Errno::PERM);
+            // sysfs keeps the mount point empty: nothing is found or made in it.
+            return Err(Errno::NOENT);
         }
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         match self.resolve(parent)? {

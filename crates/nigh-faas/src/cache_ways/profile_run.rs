@@ -1,0 +1,337 @@
+//! A function's profile, run: CASY's algorithm 1 asks for runs (`nigh_llc::Profiler`), an invoker of the profile's own
+//! makes them, and the time of each is what the handler spent neither reading nor writing.
+//!
+//! The caller sees to the rest: that the cache is idle, and that the invoker's objects are scratch ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_llc::resctrl::Members;
+use nigh_llc::{Observation, ProfileError, Profiler};
+use nigh_terms::{FunctionName, InvocationId, Principal, Token, Ways};
+use parking_lot::Mutex;
+use thiserror::Error;
+
+use crate::activation::{Activation, Outcome};
+use crate::hooks::{InvocationHook, Run};
+use crate::invocation::{Invoke, InvokeError, InvokeRequest};
+
+/// The part of the cache that a profile gives its runs.
+pub trait WayAllocation: Send + Sync {
+    /// Gives it so many ways from now on.
+    ///
+    /// # Errors
+    /// The system's reason.
+    fn allocate(&self, ways: Ways) -> Result<(), String>;
+    /// Puts a sandbox's tasks into it.
+    ///
+    /// # Errors
+    /// The system's reason.
+    fn bind(&self, tasks: &Members) -> Result<(), String>;
+}
+
+/// Why a profile broke off; what was measured is kept.
+#[derive(Debug, Error)]
+pub enum ProfileRunError {
+    /// The cache could not be given.
+    #[error("{ways} ways could not be allocated: {reason}")]
+    Allocation {
+        /// What was asked.
+        ways: Ways,
+        /// The system's reason.
+        reason: String,
+    },
+    /// The sandbox ran outside the ways it was to be timed with.
+    #[error("the sandbox could not be put into the profile's class: {0}")]
+    Binding(String),
+    /// Nothing could be run at all.
+    #[error(transparent)]
+    Invoke(#[from] InvokeError),
+    /// The profiler refuses.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+/// Stands in the path of a profile's invocations: binds them, and keeps the record of the last.
+pub struct ProfileStation {
+    allocation: Arc<dyn WayAllocation>,
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    activation: Option<Activation>,
+    unbound: Option<String>,
+}
+
+impl ProfileStation {
+    /// A station that binds to `allocation`.
+    #[must_use]
+    pub fn new(allocation: Arc<dyn WayAllocation>) -> Self {
+        Self { allocation, last: Mutex::default() }
+    }
+}
+
+impl InvocationHook for ProfileStation {
+    fn name(&self) -> &'static str {
+        "profile"
+    }
+
+    fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
+        let bound = match &run.tasks {
+            Some(tasks) => self.allocation.bind(tasks),
+            None => Err("its engine does not say which tasks it has".to_owned()),
+        };
+        *self.last.lock() = Last { activation: None, unbound: bound.err() };
+        None
+    }
+
+    fn after_run(&self, activation: &Activation) {
+        self.last.lock().activation = Some(activation.clone());
+    }
+
+    fn not_run(&self, _: InvocationId) {
+        *self.last.lock() = Last::default();
+    }
+}
+
+/// What a profile runs.
+pub struct ProfileRuns<'a> {
+    /// The profile's own invoker, with `station` in its path.
+    pub invoke: &'a dyn Invoke,
+    /// Its station.
+    pub station: &'a ProfileStation,
+    /// On whose behalf.
+    pub who: Principal,
+    /// What.
+    pub function: FunctionName,
+    /// The payload of each of the profiler's inputs.
+    pub payloads: &'a [Bytes],
+}
+
+impl ProfileRuns<'_> {
+    /// Runs until the profiler has enough. `stored` gets the profiler's state after each run, to be taken up after a
+    /// crash. The first run of each input is not timed: it loads what later runs find loaded.
+    ///
+    /// # Errors
+    /// What keeps it from going on; the profiler keeps what it has.
+    pub async fn complete(
+        &self,
+        profiler: &mut Profiler,
+        mut stored: impl FnMut(&Profiler),
+    ) -> Result<(), ProfileRunError> {
+        let mut warmed = None;
+        while let Some(measure) = profiler.next() {
+            let ways = measure.ways;
+            self.station.allocation.allocate(ways).map_err(|reason| ProfileRunError::Allocation { ways, reason })?;
+            let payload = self.payloads.get(measure.input).cloned().unwrap_or_default();
+            if warmed != Some(measure.input) {
+                self.run(payload.clone(), measure.limit).await?;
+                warmed = Some(measure.input);
+            }
+            let observation = self.run(payload, measure.limit).await?;
+            profiler.record(observation)?;
+            stored(profiler);
+        }
+        Ok(())
+    }
+
+    /// Runs once, for its record; what the handler answered, if it failed.
+    ///
+    /// # Errors
+    /// What keeps it from being run.
+    pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
+        let (record, answer) = self.invoked(payload).await?;
+        let answered = record.filter(|record| record.outcome == Outcome::Answered);
+        Ok(answered.ok_or_else(|| String::from_utf8_lossy(&answer).into_owned()))
+    }
+
+    async fn run(&self, payload: Bytes, limit: Duration) -> Result<Observation, ProfileRunError> {
+        // Beyond the limit the invocation goes on to its function's own time-out, unheard.
+        let Ok(invoked) = tokio::time::timeout(limit, self.invoked(payload)).await else {
+            return Ok(Observation::StillRunning(limit));
+        };
+        let (record, answer) = invoked?;
+        Ok(match record {
+            Some(Activation { outcome: Outcome::Answered, phases, .. }) => {
+                Observation::Took(Duration::from_micros(phases.transform_us))
+            }
+            Some(Activation { outcome: Outcome::TimedOut, duration_us, .. }) => {
+                Observation::StillRunning(Duration::from_micros(duration_us))
+            }
+            _ => Observation::Failed(String::from_utf8_lossy(&answer).into_owned()),
+        })
+    }
+
+    /// One invocation, bound: its record, if it came to that, and its answer.
+    async fn invoked(&self, payload: Bytes) -> Result<(Option<Activation>, Bytes), ProfileRunError> {
+        let request =
+            InvokeRequest { function: self.function.clone(), payload, client_context: None, token: Token::empty() };
+        let invoked = self.invoke.invoke(&self.who, request).await;
+        let Last { activation, unbound } = std::mem::take(&mut *self.station.last.lock());
+        if let Some(reason) = unbound {
+            return Err(ProfileRunError::Binding(reason));
+        }
+        let invoked = invoked?;
+        Ok((activation.filter(|activation| activation.id == invoked.id), invoked.payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use async_trait::async_trait;
+    use nigh_llc::{InputOutcome, ProfileInput, ProfilerSettings, SearchForm, SearchRule, Tolerance};
+    use nigh_terms::{ByteSize, Namespace, SandboxId};
+
+    use super::*;
+    use crate::activation::Phases;
+    use crate::activation_log::tests::activation;
+    use crate::function::tests::function;
+    use crate::grant::Grant;
+    use crate::invocation::Invoked;
+
+    /// The function needs four ways; with fewer it takes half as long again.
+    const NEED: u8 = 4;
+
+    #[derive(Default)]
+    struct Machine {
+        ways: Mutex<Ways>,
+        refuses: bool,
+    }
+
+    impl WayAllocation for Machine {
+        fn allocate(&self, ways: Ways) -> Result<(), String> {
+            *self.ways.lock() = ways;
+            Ok(())
+        }
+
+        fn bind(&self, _: &Members) -> Result<(), String> {
+            if self.refuses { Err("busy".to_owned()) } else { Ok(()) }
+        }
+    }
+
+    /// An invoker whose runs take the time that the machine's ways give, the very first much longer.
+    struct Timed {
+        station: ProfileStation,
+        machine: Arc<Machine>,
+        runs: Mutex<u32>,
+        outcome: Outcome,
+    }
+
+    #[async_trait]
+    impl Invoke for Timed {
+        async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
+            let id = InvocationId::now();
+            let deployed = function("f");
+            self.station.before_run(&mut Run {
+                invocation: id,
+                function: &deployed,
+                payload: &request.payload,
+                sandbox: SandboxId::random(),
+                tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
+                grant: Grant::full(deployed.memory),
+            });
+            let first = *self.runs.lock() == 0;
+            *self.runs.lock() += 1;
+            let slow = self.machine.ways.lock().0 < NEED;
+            let transform_us = if first {
+                90_000
+            } else if slow {
+                15_000
+            } else {
+                10_000
+            };
+            // What it reads and writes does not count.
+            let phases = Phases { extract_us: 500_000, transform_us, load_us: 500_000 };
+            let record = Activation { id, phases, ..activation("tenant", "f", self.outcome.clone()) };
+            self.station.after_run(&record);
+            Ok(Invoked {
+                id,
+                payload: Bytes::from_static(b"{}"),
+                function_error: None,
+                log_tail: Vec::new(),
+                token: Token::empty(),
+            })
+        }
+    }
+
+    fn timed(machine: Machine, outcome: Outcome) -> Timed {
+        let machine = Arc::new(machine);
+        let station = ProfileStation::new(Arc::clone(&machine) as Arc<dyn WayAllocation>);
+        Timed { station, machine, runs: Mutex::default(), outcome }
+    }
+
+    fn profiler() -> Profiler {
+        let rule = SearchRule {
+            form: SearchForm::Bisection,
+            whole: Ways(11),
+            fewest: Ways(1),
+            threshold: Tolerance::FIVE_PERCENT,
+        };
+        let input = ProfileInput { name: "one".to_owned(), size: ByteSize(100), features: Vec::new() };
+        Profiler::new(ProfilerSettings::of(rule), vec![input]).unwrap()
+    }
+
+    async fn complete(timed: &Timed, profiler: &mut Profiler) -> (Result<(), ProfileRunError>, usize) {
+        let runs = ProfileRuns {
+            invoke: timed,
+            station: &timed.station,
+            who: Principal::outside(Namespace::new("tenant").unwrap()),
+            function: FunctionName::new("f").unwrap(),
+            payloads: &[Bytes::from_static(b"{}")],
+        };
+        let mut stored = 0;
+        (runs.complete(profiler, |_| stored += 1).await, stored)
+    }
+
+    #[tokio::test]
+    async fn the_fewest_ways_that_do_not_slow_the_handler_are_found_and_each_run_is_stored() {
+        let timed = timed(Machine::default(), Outcome::Answered);
+        let mut profiler = profiler();
+        let (done, stored) = complete(&timed, &mut profiler).await;
+        done.unwrap();
+        let rows: Vec<_> = profiler.training_rows().collect();
+        assert_eq!((rows.len(), rows[0].ways), (1, Ways(NEED)));
+        assert_eq!(stored as u32, profiler.cost().runs);
+        // One more than was timed: the first loads.
+        assert_eq!(*timed.runs.lock(), profiler.cost().runs + 1);
+    }
+
+    #[tokio::test]
+    async fn a_profile_goes_on_where_it_was_stored() {
+        let first = timed(Machine::default(), Outcome::Answered);
+        let mut whole = profiler();
+        complete(&first, &mut whole).await.0.unwrap();
+        let mut begun = profiler();
+        for _ in 0..3 {
+            begun.record(Observation::Took(Duration::from_millis(10))).unwrap();
+        }
+        let mut resumed = Profiler::resume(&begun.store()).unwrap();
+        let second = timed(Machine::default(), Outcome::Answered);
+        complete(&second, &mut resumed).await.0.unwrap();
+        assert_eq!(resumed.training_rows().next().unwrap().ways, Ways(NEED));
+        assert_eq!(*second.runs.lock() + 3, *first.runs.lock());
+    }
+
+    #[tokio::test]
+    async fn a_function_that_fails_is_given_up_with_its_reason() {
+        let crashed = Outcome::Crashed { reason: "signal 11".to_owned() };
+        let timed = timed(Machine::default(), crashed);
+        let mut profiler = profiler();
+        complete(&timed, &mut profiler).await.0.unwrap();
+        let outcome = profiler.outcomes().next().unwrap().1.cloned();
+        assert!(matches!(outcome, Some(InputOutcome::Failed { failures: 3, .. })), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_run_outside_its_ways_is_never_counted() {
+        let timed = timed(Machine { refuses: true, ..Machine::default() }, Outcome::Answered);
+        let mut profiler = profiler();
+        let (done, stored) = complete(&timed, &mut profiler).await;
+        assert!(matches!(done, Err(ProfileRunError::Binding(reason)) if reason == "busy"));
+        assert_eq!((stored, profiler.cost().runs), (0, 0));
+    }
+}

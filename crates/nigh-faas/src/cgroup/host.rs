@@ -1,0 +1,225 @@
+//! Makes, and finds again, the groups of one Nigh's sandboxes.
+
+use std::fs;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use super::group::Group;
+use super::layout::{Layout, locate};
+use super::parents::{Controls, Parents};
+use super::{CgroupError, PREFIX, sweep, v2};
+
+/// Makes groups for the sandboxes of one Nigh.
+#[derive(Debug)]
+pub struct CgroupHost {
+    instance: String,
+    layout: Layout,
+    parents: Arc<Parents>,
+}
+
+impl CgroupHost {
+    /// Reads where this process stands and prepares the parent groups. `instance` tells this Nigh from others on the
+    /// machine, the same at each start: letters and digits only.
+    #[must_use]
+    pub fn detect(instance: &str) -> Self {
+        // Unreadable files mean the same as empty ones: no group can be made.
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let layout = locate(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), |group| {
+            fs::read_to_string(group.join(v2::CONTROLLERS)).unwrap_or_default()
+        });
+        // One where it cannot be told: the node then has as much as all sandboxes.
+        let processors = std::thread::available_parallelism().ok().and_then(|count| NonZeroU32::try_from(count).ok());
+        Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// As `detect`, with the places and the number of processors given.
+    #[must_use]
+    pub fn open(instance: &str, layout: Layout, processors: NonZeroU32) -> Self {
+        let parents = Arc::new(Parents::make(&layout, &format!("{PREFIX}{instance}"), processors));
+        Self { instance: instance.to_owned(), layout, parents }
+    }
+
+    /// What its groups control.
+    #[must_use]
+    pub fn controls(&self) -> Controls {
+        self.parents.controls()
+    }
+
+    /// Makes the group of one sandbox; `Group::bound` sets its limits. What this machine cannot control is left out.
+    ///
+    /// # Errors
+    /// If the kernel refuses a folder or a file of it; nothing is left then.
+    pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
+        let mut group = Group::new(&self.parents);
+        let outcome = match &*self.parents {
+            Parents::V1 { memory, freezer, pids, cpu } => group.add_v1(memory, freezer, pids, cpu, name),
+            Parents::V2 { folder: Ok(parent), memory, pids, cpu } => {
+                group.add_v2(&parent.join(name), memory.is_ok(), pids.is_ok(), cpu.is_ok())
+            }
+            Parents::V2 { folder: Err(_), .. } => Ok(()),
+        };
+        match outcome {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                group.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends all processes in groups that an earlier process of this Nigh left, and removes the groups; those that
+    /// `living` names are passed over. Returns the number of sandboxes found.
+    #[must_use]
+    pub fn sweep(&self, living: &dyn Fn(&str) -> bool) -> usize {
+        sweep::sweep(&self.layout, &format!("{PREFIX}{}", self.instance), &self.parents.folders(), living)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::ByteSize;
+
+    use std::path::Path;
+
+    use super::*;
+    use crate::cgroup::{PROCS, Place};
+    use crate::grant::{Grant, SandboxMemoryError};
+
+    /// On a machine with two processors.
+    fn open(instance: &str, layout: Layout) -> CgroupHost {
+        CgroupHost::open(instance, layout, NonZeroU32::new(2).unwrap())
+    }
+
+    #[test]
+    fn where_no_tree_is_mounted_a_group_controls_nothing_and_says_so() {
+        let host = open("test", Layout::Absent);
+        let controls = host.controls();
+        assert!(controls.memory.is_err() && controls.processes.is_err());
+        assert!(controls.freezer.is_err() && controls.cpu.is_err());
+        let group = host.create("one").unwrap();
+        group.bound(Grant::full(ByteSize::mib(1)), 8).unwrap();
+        assert!(group.folders().is_empty());
+        assert!(matches!(group.memory().peak(), Err(SandboxMemoryError::NotControlled(_))));
+        assert!(group.end());
+    }
+
+    #[test]
+    fn a_v2_group_shared_with_others_is_not_reorganised() {
+        let tree = tempfile::tempdir().unwrap();
+        let own = tree.path().join("session");
+        fs::create_dir(&own).unwrap();
+        fs::write(own.join(v2::SUBTREE_CONTROL), "").unwrap();
+        fs::write(own.join(PROCS), format!("1\n{}\n", std::process::id())).unwrap();
+        let host = open("test", Layout::V2(Place { mount: tree.path().into(), own: own.clone() }));
+        let reason = host.controls().memory.unwrap_err();
+        assert!(reason.contains("other processes share"), "{reason}");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_v2_group_of_our_own_passes_its_controllers_down() {
+        let tree = tempfile::tempdir().unwrap();
+        let own = tree.path().join("nigh.service");
+        // A real tree fills new folders with files by itself.
+        for folder in [own.join("nigh-test"), own.join("nigh-test-self")] {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(v2::SUBTREE_CONTROL), "").unwrap();
+            fs::write(folder.join(PROCS), "").unwrap();
+            fs::write(folder.join("cpu.weight"), "").unwrap();
+        }
+        fs::write(own.join(v2::SUBTREE_CONTROL), "").unwrap();
+        fs::write(own.join(PROCS), format!("{}\n", std::process::id())).unwrap();
+        let host = open("test", Layout::V2(Place { mount: tree.path().into(), own: own.clone() }));
+        assert_eq!((host.controls().memory, host.controls().cpu), (Ok(()), Ok(())));
+        assert_eq!(fs::read_to_string(own.join("nigh-test/cpu.weight")).unwrap(), "200");
+        let moved = fs::read_to_string(own.join("nigh-test-self").join(PROCS)).unwrap();
+        assert_eq!(moved, std::process::id().to_string());
+        for group in [own.clone(), own.join("nigh-test")] {
+            assert!(fs::read_to_string(group.join(v2::SUBTREE_CONTROL)).unwrap().contains('+'));
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_a_reason_and_not_a_failure() {
+        let tree = tempfile::tempdir().unwrap();
+        let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
+        let host = open("test", Layout::V1 { memory, freezer: None, pids: None, cpu: None });
+        assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
+    }
+
+    #[test]
+    fn a_tree_that_takes_no_weights_is_said_and_the_others_serve() {
+        let tree = tempfile::tempdir().unwrap();
+        let place = || Some(Place { mount: tree.path().into(), own: tree.path().into() });
+        let host = open("test", Layout::V1 { memory: None, freezer: None, pids: place(), cpu: place() });
+        let controls = host.controls();
+        assert_eq!(controls.processes, Ok(()));
+        let reason = controls.cpu.unwrap_err();
+        assert!(reason.contains("nigh-test takes no weight"), "{reason}");
+        assert_eq!(host.create("one").unwrap().folders(), [tree.path().join("nigh-test/one")]);
+    }
+
+    #[test]
+    fn a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted() {
+        let host = CgroupHost::detect(&format!("weights{}", std::process::id()));
+        if let Err(reason) = host.controls().cpu {
+            let test = "a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted";
+            return println!("SKIPPED: {test}: {reason}");
+        }
+        let group = host.create("one").unwrap();
+        group.bound(Grant { memory: ByteSize::mib(64), booked: ByteSize::mib(1769) }, 8).unwrap();
+        let weight = |folder: &Path| {
+            let text =
+                ["cpu.shares", "cpu.weight"].iter().find_map(|name| fs::read_to_string(folder.join(name)).ok())?;
+            text.trim().parse::<u64>().ok()
+        };
+        let (folder, weight_of_one) = group.folders().iter().find_map(|one| Some((one, weight(one)?))).unwrap();
+        assert!([1024, 100].contains(&weight_of_one), "{weight_of_one}");
+        let processors = std::thread::available_parallelism().unwrap().get() as u64;
+        assert_eq!(weight(folder.parent().unwrap()), Some(weight_of_one * processors), "all sandboxes together");
+        assert!(group.end());
+    }
+
+    /// A tree of the real kernel; the freezer and the killer are there without any controller.
+    fn real_v2() -> Result<Layout, String> {
+        let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
+        match locate(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?, |_| "memory".to_owned()) {
+            layout @ Layout::V2(_) => Ok(layout),
+            _ => Err("no cgroup v2 tree is mounted".to_owned()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep() {
+        let instance = format!("v2-{}", std::process::id());
+        let prepared = real_v2().and_then(|layout| {
+            let host = open(&instance, layout);
+            host.controls().freezer.map(|()| host)
+        });
+        let host = match prepared {
+            Ok(host) => host,
+            Err(reason) => {
+                let test = "a_frozen_process_in_a_real_v2_group_is_found_and_ended_by_the_sweep";
+                return println!("SKIPPED: {test}: {reason}");
+            }
+        };
+        let group = host.create("one").unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        for file in group.join_files() {
+            fs::write(file, sleeper.id().to_string()).unwrap();
+        }
+        group.freeze().await.unwrap();
+        let events = fs::read_to_string(group.folders()[0].join("cgroup.events")).unwrap();
+        assert!(events.contains("frozen 1"), "{events}");
+        group.thaw().unwrap();
+        group.freeze().await.unwrap();
+        assert_eq!(host.sweep(&|name| name == "one"), 0, "a living group is passed over");
+
+        // Only its parent can reap it, and only then is the group empty.
+        let reaped = std::thread::spawn(move || sleeper.wait());
+        assert_eq!(host.sweep(&|_| false), 1);
+        let end = reaped.join().unwrap().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&end), Some(9));
+        assert!(!group.folders()[0].exists());
+    }
+}

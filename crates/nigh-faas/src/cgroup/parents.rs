@@ -1,0 +1,172 @@
+//! The groups below which the sandboxes' groups are made, one in each tree, and what can be controlled there.
+//!
+//! In v1 each controller is a tree of its own and may be absent alone. In v2 controllers are passed down from group to
+//! group, and only a group without processes passes them: Nigh moves itself into a leaf, if it is alone in its group.
+
+use std::fs;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use super::cpu_weight::CpuWeight;
+use super::layout::{Layout, Place};
+use super::{PROCS, SELF_SUFFIX, control_file, v2};
+
+/// A folder under which groups can be made, or why there is none.
+pub(super) type Parent = Result<PathBuf, String>;
+
+/// The folders; they are removed when this is dropped.
+#[derive(Debug)]
+pub(super) enum Parents {
+    V1 { memory: Parent, freezer: Parent, pids: Parent, cpu: Parent },
+    V2 { folder: Parent, memory: Result<(), String>, pids: Result<(), String>, cpu: Result<(), String> },
+}
+
+/// What the groups made here control, each with the reason if not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controls {
+    /// `cgroup v1` or `cgroup v2`.
+    pub version: &'static str,
+    /// The memory limit.
+    pub memory: Result<(), String>,
+    /// The limit of processes.
+    pub processes: Result<(), String>,
+    /// The freezer.
+    pub freezer: Result<(), String>,
+    /// The share of the processors where they are short.
+    pub cpu: Result<(), String>,
+}
+
+impl Parents {
+    /// Makes what can be made of `folder` in the trees of `layout`, on a machine with so many processors.
+    pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32) -> Self {
+        let all = CpuWeight::of_all_sandboxes(processors);
+        match layout {
+            Layout::V1 { memory, freezer, pids, cpu } => {
+                let parent = |place: &Option<Place>| match place {
+                    Some(place) => make(&place.own.join(folder)),
+                    None => Err("the kernel has no such v1 tree mounted".to_owned()),
+                };
+                let weighed = |group: PathBuf| match all.give_v1(&group) {
+                    Ok(()) => Ok(group),
+                    Err(error) => Err(not_weighed(&group, &error)),
+                };
+                Self::V1 {
+                    memory: parent(memory),
+                    freezer: parent(freezer),
+                    pids: parent(pids),
+                    cpu: parent(cpu).and_then(weighed),
+                }
+            }
+            Layout::V2(place) => delegate(place, folder, all),
+            Layout::Absent => {
+                let absent = || Err("no cgroup tree is mounted".to_owned());
+                Self::V1 { memory: absent(), freezer: absent(), pids: absent(), cpu: absent() }
+            }
+        }
+    }
+
+    /// What groups made below control.
+    pub(super) fn controls(&self) -> Controls {
+        let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
+        match self {
+            Self::V1 { memory, freezer, pids, cpu } => Controls {
+                version: "cgroup v1",
+                memory: had(memory),
+                processes: had(pids),
+                freezer: had(freezer),
+                cpu: had(cpu),
+            },
+            Self::V2 { folder, memory, pids, cpu } => Controls {
+                version: "cgroup v2",
+                memory: had(folder).and(memory.clone()),
+                processes: had(folder).and(pids.clone()),
+                freezer: had(folder),
+                cpu: had(folder).and(cpu.clone()),
+            },
+        }
+    }
+
+    /// Those that were made.
+    pub(super) fn folders(&self) -> Vec<&PathBuf> {
+        let parents = match self {
+            Self::V1 { memory, freezer, pids, cpu } => vec![memory, freezer, pids, cpu],
+            Self::V2 { folder, .. } => vec![folder],
+        };
+        parents.into_iter().filter_map(|parent| parent.as_ref().ok()).collect()
+    }
+}
+
+/// The host and each of its groups hold the parents: the last one removes them.
+impl Drop for Parents {
+    fn drop(&mut self) {
+        for folder in self.folders() {
+            // Not empty if a group could not be removed: it is the next sweep's, and so is this.
+            let _still_used = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn make(folder: &Path) -> Parent {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(format!("{} cannot be made: {error}", folder.display()))
+        }
+        _ => Ok(folder.to_owned()),
+    }
+}
+
+fn not_weighed(group: &Path, error: &io::Error) -> String {
+    format!("{} takes no weight: {error}", group.display())
+}
+
+/// Makes the v2 parent and passes the controllers down to it.
+fn delegate(place: &Place, folder: &str, all: CpuWeight) -> Parents {
+    let leaf = format!("{folder}{SELF_SUFFIX}");
+    // A second engine of this process finds itself in the leaf that the first one made.
+    let own = match place.own.parent() {
+        Some(parent) if place.own.ends_with(&leaf) => parent,
+        _ => &place.own,
+    };
+    let prepare = || -> Parent {
+        if own != place.mount && own == place.own && !has(own, v2::SUBTREE_CONTROL, "memory") {
+            move_to_leaf(own, &leaf)?;
+        }
+        make(&own.join(folder))
+    };
+    let parent = prepare();
+    let pass = |controller: &str| -> Result<(), String> {
+        let Ok(parent) = &parent else { return Ok(()) };
+        for group in [own, parent] {
+            if !has(group, v2::SUBTREE_CONTROL, controller) {
+                control_file::write_once(group, v2::SUBTREE_CONTROL, &format!("+{controller}"))
+                    .map_err(|error| format!("{} refuses to pass `{controller}` down: {error}", group.display()))?;
+            }
+        }
+        Ok(())
+    };
+    let (memory, pids) = (pass("memory"), pass("pids"));
+    let cpu = pass("cpu").and_then(|()| match &parent {
+        Ok(group) => all.give_v2(group).map_err(|error| not_weighed(group, &error)),
+        Err(_) => Ok(()),
+    });
+    Parents::V2 { folder: parent, memory, pids, cpu }
+}
+
+fn has(group: &Path, file: &str, controller: &str) -> bool {
+    fs::read_to_string(group.join(file)).is_ok_and(|text| text.split_whitespace().any(|one| one == controller))
+}
+
+/// Moves this process out of `own` into a group below, if it is alone there: other processes are not ours to move.
+fn move_to_leaf(own: &Path, leaf: &str) -> Result<(), String> {
+    let this = std::process::id().to_string();
+    let procs = fs::read_to_string(own.join(PROCS)).map_err(|error| format!("{}: {error}", own.display()))?;
+    if procs.lines().any(|pid| pid != this) {
+        return Err(format!(
+            "other processes share Nigh's group {}; start Nigh in one of its own: systemd-run --scope -p Delegate=yes",
+            own.display()
+        ));
+    }
+    let leaf = make(&own.join(leaf))?;
+    control_file::write_once(&leaf, PROCS, &this).map_err(|error| format!("{}: {error}", leaf.display()))
+}

@@ -1,0 +1,47 @@
+//! How a node runs functions: limits and times.
+
+use std::time::Duration;
+
+use nigh_terms::ByteSize;
+
+use crate::keep_alive::KeepAlive;
+use crate::runtime_command::RuntimeSettings;
+use crate::sandbox_pool::PoolLimits;
+
+/// How a node runs functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvokerSettings {
+    /// What all functions are told, and the installed interpreters.
+    pub runtime: RuntimeSettings,
+    /// What the sandboxes may take.
+    pub limits: PoolLimits,
+    /// How long an invocation may wait for a sandbox.
+    pub queue_wait: Duration,
+    /// How long idle sandboxes live.
+    pub keep_alive: KeepAlive,
+    /// How long after its answer a sandbox is frozen.
+    pub freeze_grace: Duration,
+    /// How long a sandbox may initialise; at least its function's own time-out.
+    pub init_timeout: Duration,
+    /// How much of an invocation's log is kept.
+    pub log_max: ByteSize,
+    /// Processes and threads that a sandbox may have (Lambda quotas: 1,024).
+    pub pids_max: u32,
+}
+
+impl InvokerSettings {
+    /// Lambda's limits and this project's defaults, for sandboxes that may book `memory_max` together.
+    #[must_use]
+    pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
+        Self {
+            runtime,
+            limits: PoolLimits { sandboxes_max: 256, memory_max, invocations_max: 256, waiting_max: 1024 },
+            queue_wait: Duration::from_secs(10),
+            keep_alive: KeepAlive::default(),
+            freeze_grace: Duration::from_millis(50),
+            init_timeout: Duration::from_secs(10),
+            log_max: ByteSize::kib(64),
+            pids_max: 1024,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Reads what a sandbox sends, into bounded memory.
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+
+use super::RESPONSE_BYTES_MAX;
+
+/// How much of a larger answer is read and thrown away, so that its sender can read the refusal.
+const DISCARD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of the body of a request that is refused for other reasons is read.
+const REFUSED_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads a refused body, if it is small: its connection can then be used again.
+pub(super) async fn discard(mut body: Incoming) {
+    let mut size = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        size += frame.data_ref().map_or(0, Bytes::len);
+        if size > REFUSED_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// A body that was read to its end.
+pub(super) enum ReadBody {
+    /// Its bytes.
+    Whole(Bytes),
+    /// More than `RESPONSE_BYTES_MAX`.
+    TooLarge,
+}
+
+/// Reads a body; of one that is too large only so much that its sender can read the refusal.
+pub(super) async fn read(mut body: Incoming) -> Result<ReadBody, hyper::Error> {
+    let mut size = 0;
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    let expected = body.size_hint().exact().and_then(|size| usize::try_from(size).ok()).unwrap_or(0);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        size += data.len();
+        if size > DISCARD_BYTES_MAX {
+            break;
+        }
+        if size > RESPONSE_BYTES_MAX {
+            (first, whole) = (Bytes::new(), BytesMut::new());
+        } else if size == data.len() {
+            first = data;
+        } else {
+            // Only an answer that comes in pieces is copied together.
+            if whole.is_empty() {
+                whole.reserve(expected.min(RESPONSE_BYTES_MAX).max(size));
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(if size > RESPONSE_BYTES_MAX {
+        ReadBody::TooLarge
+    } else if whole.is_empty() {
+        ReadBody::Whole(first)
+    } else {
+        ReadBody::Whole(whole.freeze())
+    })
+}

@@ -1,0 +1,109 @@
+//! A node's life at random against the pool: the property beside its unit tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nigh_terms::{ByteSize, Monotonic};
+use rand::{Rng as _, SeedableRng as _};
+
+use super::tests::{LIMITS, ask, pool, sized};
+use super::{Admission, Answer, PoolLimits, PoolUse, SandboxPool, Ticket};
+use crate::function::Function;
+
+/// What a random run of a node does to the pool, and what is really there.
+#[derive(Default)]
+struct Machine {
+    next: u32,
+    running: Vec<(u32, Arc<Function>)>,
+    /// Admitted to room that these still fill.
+    evicting: Vec<(Vec<u32>, Arc<Function>)>,
+    booked: BTreeMap<u32, ByteSize>,
+}
+
+impl Machine {
+    fn admitted(&mut self, admission: Admission<u32>, function: &Arc<Function>) {
+        match admission {
+            Admission::Warm(sandbox) => self.running.push((sandbox, Arc::clone(function))),
+            Admission::Cold => self.made(function),
+            Admission::Evict(victims) => self.evicting.push((victims, Arc::clone(function))),
+        }
+    }
+
+    fn made(&mut self, function: &Arc<Function>) {
+        self.next += 1;
+        self.booked.insert(self.next, function.memory);
+        self.running.push((self.next, Arc::clone(function)));
+    }
+
+    fn end(&mut self, pool: &mut SandboxPool<u32>, sandbox: u32) {
+        pool.release(self.booked.remove(&sandbox).unwrap());
+    }
+}
+
+#[test]
+fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
+    for seed in 0..300 {
+        let mut random = rand::rngs::StdRng::seed_from_u64(seed);
+        let mut pool = pool(PoolLimits { waiting_max: 5, ..LIMITS });
+        let mut machine = Machine::default();
+        let mut waiting: Vec<(Ticket, Arc<Function>)> = Vec::new();
+        let functions = [sized("a", 128), sized("b", 192), sized("c", 300), sized("d", 512)];
+        for step in 0..400u64 {
+            let now = Monotonic(step * 1_000_000_000);
+            match random.random_range(0..10) {
+                0..4 => {
+                    let function = &functions[random.random_range(0..functions.len())];
+                    match ask(&mut pool, function) {
+                        Answer::Admitted(admission) => machine.admitted(admission, function),
+                        Answer::Waiting(ticket, _) => waiting.push((ticket, Arc::clone(function))),
+                        Answer::Refused(_) | Answer::Closed => assert_eq!(waiting.len(), 5),
+                    }
+                }
+                4..6 if !machine.running.is_empty() => {
+                    let (sandbox, function) = machine.running.remove(0);
+                    pool.finished();
+                    assert_eq!(pool.give_back(sandbox, function, now), None);
+                }
+                6 if !machine.running.is_empty() => {
+                    let (sandbox, _) = machine.running.pop().unwrap();
+                    pool.finished();
+                    machine.end(&mut pool, sandbox);
+                }
+                7..9 if !machine.evicting.is_empty() => {
+                    let (victims, function) = machine.evicting.remove(0);
+                    victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
+                    machine.made(&function);
+                }
+                9 if !waiting.is_empty() => assert!(pool.leave(waiting.pop().unwrap().0)),
+                _ => {
+                    for sandbox in pool.take_expired(now, |_| false) {
+                        machine.end(&mut pool, sandbox);
+                    }
+                }
+            }
+            for (ticket, admission) in pool.serve_waiting() {
+                let at = waiting.iter().position(|(one, _)| *one == ticket).unwrap();
+                let (_, function) = waiting.remove(at);
+                machine.admitted(admission, &function);
+            }
+            assert!(machine.booked.values().copied().sum::<ByteSize>() <= LIMITS.memory_max, "seed {seed}");
+            assert!(machine.booked.len() <= LIMITS.sandboxes_max, "seed {seed}");
+            assert!(pool.in_use().running <= LIMITS.invocations_max, "seed {seed}");
+            // Nobody waits while there is nothing to wait for.
+            let nothing_runs = machine.running.is_empty() && machine.evicting.is_empty();
+            assert!(!nothing_runs || waiting.is_empty(), "seed {seed}");
+        }
+        for (victims, function) in std::mem::take(&mut machine.evicting) {
+            victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
+            machine.made(&function);
+        }
+        for (sandbox, _) in std::mem::take(&mut machine.running) {
+            pool.finished();
+            machine.end(&mut pool, sandbox);
+        }
+        for sandbox in pool.close() {
+            machine.end(&mut pool, sandbox);
+        }
+        assert_eq!(pool.in_use(), PoolUse::default(), "seed {seed}");
+    }
+}

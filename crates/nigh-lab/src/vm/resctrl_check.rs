@@ -1,0 +1,133 @@
+//! The emulator of resctrl against real kernels: each pinned kernel is booted on each reference machine, and the guest
+//! program compares what the kernel and the emulator answer.
+//!
+//! Kernels run beside each other, machines of one kernel after each other: a guest keeps one core of the host busy.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
+use serde::{Deserialize, Serialize};
+
+use super::{Guest, KernelFolder, PinnedKernel, VmError, pinned, report_rdt};
+
+/// What runs in the guests; it stands beside `nigh`.
+const GUEST_PROGRAM: &str = "nigh-resctrl-guest";
+/// Intel's own reader of resctrl, asked what it sees of Nigh's groups.
+const PQOS: &str = "/usr/sbin/pqos";
+const HINT: &str = "run scripts/install-vm.sh as root (Debian: intel-cmt-cat)";
+const GUEST_HINT: &str = "it is installed beside nigh; build it by: cargo build -p nigh-llc --bin nigh-resctrl-guest";
+/// Per boot, beside what the sequences take.
+const BOOT_WITHIN: Duration = Duration::from_secs(120);
+/// Per sequence, on a machine that has other work.
+const SEQUENCE_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is to be compared, and with what.
+#[derive(Debug, Clone)]
+pub struct ResctrlCheck {
+    /// The kernels.
+    pub kernels: KernelFolder,
+    /// The folder of `nigh-resctrl-guest`.
+    pub programs: PathBuf,
+    /// Random sequences per kernel and machine.
+    pub sequences: u32,
+    /// The first one's seed.
+    pub first_seed: u64,
+}
+
+/// What came of one kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KernelReport {
+    /// The kernel's release.
+    pub kernel: String,
+    /// Conformance cases, sequences and groups compared.
+    pub cases: u64,
+    /// Those in which the two differ.
+    pub mismatches: u64,
+    /// Cases that none of the machines could show.
+    pub not_applicable: u64,
+    /// What differs.
+    pub differences: Vec<Mismatch>,
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// What was compared.
+    pub what: String,
+    /// The shortest list of commands found that shows it.
+    pub commands: Vec<String>,
+    /// What the kernel shows.
+    pub kernel: String,
+    /// What was expected, by the emulator or the case.
+    pub expected: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.what)?;
+        self.commands.iter().try_for_each(|command| writeln!(f, "  {command}"))?;
+        write!(f, "  kernel: {}\n  expected: {}", self.kernel, self.expected)
+    }
+}
+
+/// The guest program's own report.
+#[derive(Debug, Deserialize)]
+struct GuestReport {
+    release: String,
+    cases: u64,
+    not_applicable: u64,
+    mismatches: Vec<Mismatch>,
+}
+
+impl ResctrlCheck {
+    /// Boots every pinned kernel; a report per kernel, oldest first.
+    ///
+    /// # Errors
+    /// `Missing` if a kernel or program is not there; whatever kept a guest from its report.
+    pub fn run(&self) -> Result<Vec<KernelReport>, VmError> {
+        thread::scope(|scope| {
+            let running: Vec<_> = pinned().map(|kernel| scope.spawn(move || self.one_kernel(kernel))).collect();
+            let died = |_| VmError::kernel("its thread ended without a report");
+            running.into_iter().map(|thread| thread.join().map_err(died)?).collect()
+        })
+    }
+
+    fn one_kernel(&self, kernel: PinnedKernel) -> Result<KernelReport, VmError> {
+        let plain = self.kernels.vmlinux(kernel)?;
+        let mut whole =
+            KernelReport { kernel: String::new(), cases: 0, mismatches: 0, not_applicable: 0, differences: Vec::new() };
+        for machine in GuestMachine::ALL {
+            let mut vmlinux = plain.clone();
+            report_rdt(&mut vmlinux, &machine.config(Dialect::Linux7))?;
+            let report = self.boot(&vmlinux, machine)?;
+            whole.kernel = report.release;
+            whole.cases += report.cases;
+            whole.mismatches += report.mismatches.len() as u64;
+            whole.not_applicable += report.not_applicable;
+            whole.differences.extend(report.mismatches);
+        }
+        Ok(whole)
+    }
+
+    fn boot(&self, vmlinux: &[u8], machine: GuestMachine) -> Result<GuestReport, VmError> {
+        let program = self.programs.join(GUEST_PROGRAM);
+        require(&program, GUEST_HINT)?;
+        require(Path::new(PQOS), HINT)?;
+        let command = format!("{GUEST_PROGRAM} {} {} {}", machine.name(), self.first_seed, self.sequences);
+        let within = BOOT_WITHIN + SEQUENCE_WITHIN * self.sequences;
+        let end = Guest::new(&command)?.with_program(&program)?.with_program(Path::new(PQOS))?.run(vmlinux, within)?;
+        let failed = |reason: String| VmError::Guest { what: command.clone(), reason };
+        if end.code != 0 {
+            return Err(failed(format!("exit code {}; {}", end.code, end.console)));
+        }
+        serde_json::from_str(&end.output).map_err(|error| failed(format!("{error} in {:?}", end.output)))
+    }
+}
+
+fn require(program: &Path, hint: &'static str) -> Result<(), VmError> {
+    let there = program.is_file();
+    there.then_some(()).ok_or_else(|| VmError::Missing { what: program.display().to_string(), hint })
+}

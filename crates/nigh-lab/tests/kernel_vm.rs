@@ -1,0 +1,115 @@
+//! Real kernels, booted: what of the guests can be shown without any program of ours.
+
+#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
+#![expect(clippy::print_stdout, reason = "a skipped test says so")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nigh_lab::vm::{Guest, GuestEnd, VmError, installed_below, pinned, report_rdt};
+use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
+
+const BOOT_WITHIN: Duration = Duration::from_secs(120);
+
+/// Boots the pinned kernel `name`, on `machine`, to run `command`; none, said why, if it is not installed.
+fn booted(test: &str, name: &str, machine: GuestMachine, command: &str) -> Option<GuestEnd> {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let kernel = pinned().find(|kernel| kernel.name == name).unwrap();
+    let ended = installed_below(&project).vmlinux(kernel).and_then(|mut vmlinux| {
+        report_rdt(&mut vmlinux, &machine.config(Dialect::Linux7))?;
+        Guest::new(command)?.run(&vmlinux, BOOT_WITHIN)
+    });
+    match ended {
+        Err(error @ VmError::Missing { .. }) => {
+            println!("SKIPPED: {test}: {error}");
+            None
+        }
+        ended => Some(ended.unwrap()),
+    }
+}
+
+#[test]
+fn a_patched_kernel_offers_what_the_processor_is_said_to_have() {
+    let test = "a_patched_kernel_offers_what_the_processor_is_said_to_have";
+    let command = "mount -t resctrl resctrl /sys/fs/resctrl && cd /sys/fs/resctrl && cat schemata info/L3/cbm_mask \
+                   info/L3/num_closids info/L3/shareable_bits info/L3_MON/num_rmids && ls info";
+    let Some(end) = booted(test, "6.1", GuestMachine::CascadeLake, command) else { return };
+    let said: Vec<&str> = end.output.split_whitespace().collect();
+    assert_eq!(end.code, 0, "{end:?}");
+    assert_eq!(said[..6], ["MB:0=100;1=100", "L3:0=7ff;1=7ff", "7ff", "8", "600", "1024"], "{end:?}");
+
+    let command = "mount -t resctrl resctrl /sys/fs/resctrl && cd /sys/fs/resctrl && cat schemata info/L3/sparse_masks; \
+                   ls info; exit 7";
+    let Some(end) = booted(test, "7.2", GuestMachine::SparseWithL2, command) else { return };
+    let said: Vec<&str> = end.output.split_whitespace().collect();
+    assert_eq!(said, ["L2:0=ff;1=ff", "L3:0=ffff;1=ffff", "1", "L2", "L3", "L3_MON", "last_cmd_status"], "{end:?}");
+    assert_eq!(end.code, 7, "the command's own exit code");
+}
+
+#[test]
+fn a_guest_that_does_not_end_is_ended_with_its_last_words() {
+    let test = "a_guest_that_does_not_end_is_ended_with_its_last_words";
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let vmlinux = match installed_below(&project).vmlinux(pinned().next().unwrap()) {
+        Err(error @ VmError::Missing { .. }) => return println!("SKIPPED: {test}: {error}"),
+        vmlinux => vmlinux.unwrap(),
+    };
+    let ended = Guest::new("sleep 1000").and_then(|guest| guest.run(&vmlinux, Duration::from_secs(2)));
+    match ended {
+        Err(error @ VmError::Missing { .. }) => println!("SKIPPED: {test}: {error}"),
+        Err(error @ VmError::NoAnswer { .. }) => assert!(error.to_string().contains("was ended after 2 s"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The test program of nigh-faas' process engine: sandboxes, their memory limits, their freezer.
+fn process_engine_tests() -> PathBuf {
+    let build = ["test", "--quiet", "-p", "nigh-faas", "--test", "process_engine", "--no-run", "--message-format=json"];
+    let output = Command::new(env!("CARGO")).args(build).stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let messages = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let built = messages.filter(|message| message["target"]["name"] == "process_engine");
+    PathBuf::from(built.filter_map(|message| message["executable"].as_str().map(str::to_owned)).next_back().unwrap())
+}
+
+#[test]
+fn sandboxes_have_their_memory_limits_freezer_and_end_on_cgroup_v2() {
+    let test = "sandboxes_have_their_memory_limits_freezer_and_end_on_cgroup_v2";
+    // Not `coming_to_the_limit_is_noticed`: beyond `memory.high` v2 slows a function nobody grants more to down, without
+    // end, before it comes to its maximum.
+    const TESTS: [&str; 4] = [
+        "limits::want_of_memory_is_told_from_another_kill",
+        "limits::the_peak_is_read_and_begun_anew",
+        "limits::a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands",
+        "life::a_frozen_sandbox_stands_still_and_a_thawed_one_runs_on",
+    ];
+    let program = process_engine_tests();
+    // Cargo builds a package's programs with its tests: target/debug/deps/<test> and target/debug/<program>.
+    let sandbox = program.ancestors().nth(2).unwrap().join("nigh-sandbox");
+    let name = program.file_name().unwrap().to_string_lossy().into_owned();
+    let command = format!(
+        "NIGH_TEST_INIT=$PWD/nigh-sandbox ./{name} --test-threads 1 --show-output --exact {} 2>&1",
+        TESTS.join(" ")
+    );
+    let with_programs = |guest: Guest| {
+        let guest = guest.with_program(&program)?.with_program(&sandbox)?;
+        ["/bin/bash", "/usr/bin/tail", "/usr/bin/head", "/usr/bin/cat", "/usr/bin/rm", "/usr/bin/sleep"]
+            .iter()
+            .try_fold(guest, |guest, program| guest.with_program_in_place(Path::new(program)))
+    };
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // The newest kernel: there the peak can be begun anew.
+    let kernel = pinned().last().unwrap();
+    let ended = installed_below(&project)
+        .vmlinux(kernel)
+        .and_then(|vmlinux| with_programs(Guest::new(&command)?)?.run(&vmlinux, BOOT_WITHIN));
+    let end = match ended {
+        Err(error @ VmError::Missing { .. }) => return println!("SKIPPED: {test}: {error}"),
+        ended => ended.unwrap(),
+    };
+    assert_eq!(end.code, 0, "{}\n{}", end.output, end.console);
+    assert!(!end.output.contains("SKIPPED"), "{}", end.output);
+    assert!(end.output.contains(&format!("{} passed; 0 failed", TESTS.len())), "{}", end.output);
+}

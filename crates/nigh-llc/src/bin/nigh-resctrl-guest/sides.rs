@@ -1,0 +1,97 @@
+//! The two that are compared: this machine's kernel and the emulator.
+
+use std::io;
+
+use nigh_llc::resctrl::emulator::{Emulator, Fault, MachineConfig};
+use nigh_llc::resctrl::{KernelFs, MOUNTINFO, MountOptions, ResctrlFs};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::lockstep::Side;
+use crate::threads::own_tid;
+
+/// Where the kernel's resctrl is mounted.
+pub(crate) const MOUNT: &str = "/sys/fs/resctrl";
+
+/// The kernel.
+pub(crate) struct Kernel {
+    fs: KernelFs,
+}
+
+impl Kernel {
+    /// Mounts resctrl.
+    pub(crate) fn mounted() -> io::Result<Self> {
+        remount(MountOptions::default())?;
+        let fs = KernelFs::find(MOUNTINFO)?.ok_or_else(|| io::Error::other(format!("{MOUNT} is not mounted")))?;
+        Ok(Self { fs })
+    }
+}
+
+/// Mounts resctrl afresh.
+fn remount(options: MountOptions) -> io::Result<()> {
+    match unmount(MOUNT, UnmountFlags::empty()) {
+        // Not mounted yet.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let options = std::ffi::CString::new(options.to_string()).map_err(io::Error::other)?;
+    Ok(mount("resctrl", MOUNT, "resctrl", MountFlags::empty(), Some(options.as_c_str()))?)
+}
+
+impl Side for Kernel {
+    fn fs(&self) -> &dyn ResctrlFs {
+        &self.fs
+    }
+
+    fn remount(&self, options: MountOptions) -> io::Result<()> {
+        remount(options)
+    }
+
+    fn forked(&self, _of: u32, _tid: u32) {}
+
+    fn ended(&self, _tid: u32) {}
+
+    fn placement(&self, tid: u32) -> io::Result<String> {
+        std::fs::read_to_string(format!("/proc/{tid}/cpu_resctrl_groups"))
+    }
+}
+
+/// The emulator of a machine as the kernel's, with the writing process in it.
+pub(crate) struct Emulated {
+    emulator: Emulator,
+}
+
+impl Emulated {
+    pub(crate) fn new(machine: MachineConfig) -> Self {
+        let emulator = Emulator::unmounted(machine);
+        emulator.inject(Fault::Spawn { pid: own_tid(), uid: 0 });
+        emulator.set_writer(own_tid(), 0);
+        Self { emulator }
+    }
+}
+
+impl Side for Emulated {
+    fn fs(&self) -> &dyn ResctrlFs {
+        &self.emulator
+    }
+
+    fn remount(&self, options: MountOptions) -> io::Result<()> {
+        match self.emulator.unmount() {
+            Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
+            _ => {}
+        }
+        self.emulator.mount(options)
+    }
+
+    fn forked(&self, of: u32, tid: u32) {
+        self.emulator.inject(Fault::Thread { of, tid });
+    }
+
+    fn ended(&self, tid: u32) {
+        self.emulator.inject(Fault::Exit { tid });
+    }
+
+    fn placement(&self, tid: u32) -> io::Result<String> {
+        self.emulator.cpu_resctrl_groups(tid)
+    }
+}

@@ -1,0 +1,328 @@
+//! Putting a sandbox into a class, in one of two ways.
+//!
+//! *By CPUs*: the sandbox is pinned by its cpuset, and its class gets those CPUs with one write of `cpus_list`; forks
+//! need no care (CASY, section IV). *By tasks*: every thread is moved, in passes, until a pass finds none to move; if
+//! the sandbox has a monitoring group of its own, a kernel that can rename it into another class moves all threads
+//! at once (Linux 6.5 on, x86 alone: elsewhere a monitoring id means nothing without its class), and the passes find
+//! only threads that were being forked. Nothing is written for what is already in place.
+//!
+//! An id is guarded against reuse by the start time of its task, read before and after the write: a stranger moved in
+//! that gap is put back where its parent is.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use rustix::io::Errno;
+
+use super::command::{self, Command, CommandError};
+use super::cpu_list::CpuList;
+use super::fs::ResctrlFs;
+use super::groups::{GroupName, LiveState};
+use super::task_view::{Members, StartTime, TaskView, Tid, is_gone};
+
+/// Most passes over a sandbox's threads before it is given up as forking faster than it can be moved.
+pub const PASSES_MAX: usize = 16;
+
+/// Where a sandbox should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskTarget {
+    /// Its class; none for the default group.
+    pub group: Option<GroupName>,
+    /// Its own monitoring group below the class, if its use is to be counted by itself.
+    pub monitor: Option<GroupName>,
+}
+
+impl TaskTarget {
+    /// The directory; empty for the default group itself.
+    pub fn path(&self) -> String {
+        match &self.monitor {
+            None => self.group_path().to_owned(),
+            Some(monitor) => below(self.group_path(), &format!("mon_groups/{monitor}")),
+        }
+    }
+
+    fn group_path(&self) -> &str {
+        self.group.as_ref().map_or("", GroupName::as_str)
+    }
+}
+
+/// A path below a group's directory.
+fn below(group: &str, file: &str) -> String {
+    if group.is_empty() { file.to_owned() } else { format!("{group}/{file}") }
+}
+
+/// What a move by tasks did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bound {
+    /// Threads moved one by one.
+    pub moved: usize,
+    /// Passes over the threads, the last of which found none to move.
+    pub passes: usize,
+    /// Whether a monitoring group was renamed into the class.
+    pub renamed: bool,
+    /// Whether the sandbox has the monitoring group it asked for; not, if monitoring ids ran out.
+    pub monitored: bool,
+    /// Strangers moved through a reused id, and put back.
+    pub put_back: usize,
+}
+
+/// What the kernel says of a sandbox's threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// Threads asked.
+    pub checked: usize,
+    /// Those in another group.
+    pub astray: Vec<Tid>,
+}
+
+/// Why a sandbox was not put into a class.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// It is gone, or its id names another process now.
+    #[error("{0} has ended")]
+    Ended(Members),
+    /// It starts threads faster than they can be moved.
+    #[error("{members}: {left} threads still not moved after {PASSES_MAX} passes (hint: freeze it first)")]
+    StillForking {
+        /// The sandbox.
+        members: Members,
+        /// Threads the last pass moved.
+        left: usize,
+    },
+    /// The CPUs belong to somebody else's group.
+    #[error("the CPUs {cpus} belong to the group {holder}, which is not Nigh's")]
+    Foreign {
+        /// The CPUs.
+        cpus: CpuList,
+        /// Whose.
+        holder: String,
+    },
+    /// A command failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Something could not be read.
+    #[error("reading tasks or groups: {0}")]
+    Read(#[from] io::Error),
+}
+
+fn cpus_of(fs: &dyn ResctrlFs, group: &str) -> io::Result<CpuList> {
+    let text = fs.read(&format!("{group}/cpus_list"))?;
+    text.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Adds CPUs to a group's. The caller holds the lock.
+pub(super) fn bind_cpus(fs: &dyn ResctrlFs, group: &GroupName, cpus: &CpuList) -> Result<bool, BindError> {
+    let now = cpus_of(fs, group.as_str())?;
+    if cpus.0.is_subset(&now.0) {
+        return Ok(false);
+    }
+    for holder in LiveState::read(fs)?.foreign_names() {
+        let taken: BTreeSet<u32> = cpus_of(fs, &holder)?.0.intersection(&cpus.0).copied().collect();
+        if !taken.is_empty() {
+            return Err(BindError::Foreign { cpus: CpuList(taken), holder });
+        }
+    }
+    let all = CpuList(now.0.union(&cpus.0).copied().collect());
+    command::write(fs, group.file("cpus_list"), format!("{all}\n"))?;
+    Ok(true)
+}
+
+/// Takes CPUs from a group's. The caller holds the lock.
+pub(super) fn release_cpus(fs: &dyn ResctrlFs, group: &GroupName, cpus: &CpuList) -> Result<bool, BindError> {
+    let now = cpus_of(fs, group.as_str())?;
+    if now.0.is_disjoint(&cpus.0) {
+        return Ok(false);
+    }
+    let rest = CpuList(now.0.difference(&cpus.0).copied().collect());
+    command::write(fs, group.file("cpus_list"), format!("{rest}\n"))?;
+    Ok(true)
+}
+
+/// A task's groups, as `/proc/<pid>/cpu_resctrl_groups` shows them; empty names are the default group and none.
+fn placement(text: &str) -> (&str, &str) {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    (field("res:").trim_start_matches('/'), field("mon:"))
+}
+
+/// Asks of every thread where it is.
+pub(super) fn verify(tasks: &dyn TaskView, members: &Members, target: &TaskTarget) -> Result<Verified, BindError> {
+    let mut verified = Verified::default();
+    let wanted = (target.group_path(), target.monitor.as_ref().map_or("", GroupName::as_str));
+    for tid in tasks.members(members)? {
+        match tasks.groups(tid) {
+            Ok(text) => {
+                verified.checked += 1;
+                if placement(&text) != wanted {
+                    verified.astray.push(tid);
+                }
+            }
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(verified)
+}
+
+/// Moves a sandbox. The caller holds the lock.
+pub(super) fn bind_tasks(
+    fs: &dyn ResctrlFs,
+    tasks: &dyn TaskView,
+    members: &Members,
+    target: &TaskTarget,
+) -> Result<Bound, BindError> {
+    let mut binding = Binding { fs, tasks, members, target: target.clone(), bound: Bound::default() };
+    binding.check_alive()?;
+    binding.place_monitor()?;
+    let mut left = 0;
+    while binding.bound.passes < PASSES_MAX {
+        binding.bound.passes += 1;
+        left = binding.pass()?;
+        if left == 0 {
+            return Ok(binding.bound);
+        }
+    }
+    Err(BindError::StillForking { members: members.clone(), left })
+}
+
+struct Binding<'a> {
+    fs: &'a dyn ResctrlFs,
+    tasks: &'a dyn TaskView,
+    members: &'a Members,
+    target: TaskTarget,
+    bound: Bound,
+}
+
+impl Binding<'_> {
+    /// The sandbox must still be the one that was meant.
+    fn check_alive(&self) -> Result<(), BindError> {
+        let Members::Tree(process) = self.members else { return Ok(()) };
+        match self.tasks.started(process.pid) {
+            Ok(started) if started == process.started => Ok(()),
+            Ok(_reused) => Err(BindError::Ended(self.members.clone())),
+            Err(error) if is_gone(&error) => Err(BindError::Ended(self.members.clone())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sees to it that the sandbox's monitoring group is below the class: there already, renamed into it, or made.
+    fn place_monitor(&mut self) -> Result<(), BindError> {
+        let Some(monitor) = self.target.monitor.clone() else { return Ok(()) };
+        let wanted = self.target.path();
+        let mark = format!("{monitor}/");
+        let has = |directory: &str| -> io::Result<bool> {
+            match self.fs.list(directory) {
+                Ok(names) => Ok(names.contains(&mark)),
+                Err(error) if is_gone(&error) => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        self.bound.monitored = true;
+        if has(&below(self.target.group_path(), "mon_groups"))? {
+            return Ok(());
+        }
+        let owned = LiveState::read(self.fs)?.owned_names().into_iter().map(|group| group.file("mon_groups"));
+        for directory in owned.chain(["mon_groups".to_owned()]) {
+            if has(&directory)? {
+                let from = format!("{directory}/{monitor}");
+                if cfg!(target_arch = "x86_64") {
+                    match command::run(self.fs, Command::Rename { from: from.clone(), to: wanted.clone() }) {
+                        Ok(()) => {
+                            self.bound.renamed = true;
+                            return Ok(());
+                        }
+                        // What an older kernel answers to any rename.
+                        Err(error) if error.errno() == Some(Errno::PERM) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                command::run(self.fs, Command::Remove(from))?;
+            }
+        }
+        match command::run(self.fs, Command::Make(wanted)) {
+            Ok(()) => Ok(()),
+            // No monitoring, or no id left: the class matters more than the count.
+            Err(error) if matches!(error.errno(), Some(Errno::NOSPC | Errno::BUSY | Errno::NOENT)) => {
+                self.bound.monitored = false;
+                self.target.monitor = None;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Moves every thread that is not in place; returns how many that were.
+    fn pass(&mut self) -> Result<usize, BindError> {
+        self.check_alive()?;
+        let inside: BTreeSet<Tid> = self
+            .fs
+            .read(&below(&self.target.path(), "tasks"))?
+            .lines()
+            .filter_map(|id| id.parse().ok())
+            .map(Tid)
+            .collect();
+        let astray = |tid: &Tid| !inside.contains(tid);
+        let mut outside: Vec<(Tid, StartTime)> = Vec::new();
+        for tid in self.tasks.members(self.members)?.into_iter().filter(astray) {
+            match self.tasks.started(tid) {
+                Ok(started) => outside.push((tid, started)),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if outside.is_empty() {
+            return Ok(0);
+        }
+        // A start time read of an id reused since the list was made is no member's: only members listed after it count.
+        let still: BTreeSet<Tid> = self.tasks.members(self.members)?.into_iter().collect();
+        let mut moved = 0;
+        for (tid, started) in outside.into_iter().filter(|(tid, _)| still.contains(tid)) {
+            moved += usize::from(self.move_thread(tid, started)?);
+        }
+        self.bound.moved += moved;
+        Ok(moved)
+    }
+
+    /// Moves one thread; false when it has ended.
+    fn move_thread(&mut self, tid: Tid, started: StartTime) -> Result<bool, BindError> {
+        let group = self.target.group_path().to_owned();
+        let monitor = self.target.monitor.as_ref().map(ToString::to_string);
+        if !self.write_tid(tid, &group, monitor.as_deref())? {
+            return Ok(false);
+        }
+        match self.tasks.started(tid) {
+            Ok(now) if now != started && !self.tasks.members(self.members)?.contains(&tid) => {
+                self.put_back(tid)?;
+                Ok(false)
+            }
+            Err(error) if !is_gone(&error) => Err(error.into()),
+            _ => Ok(true),
+        }
+    }
+
+    /// Writes a thread to a control group, and to a monitoring group below it; false when it has ended.
+    fn write_tid(&self, tid: Tid, group: &str, monitor: Option<&str>) -> Result<bool, BindError> {
+        let mut files = vec![below(group, "tasks")];
+        files.extend(monitor.map(|monitor| below(group, &format!("mon_groups/{monitor}/tasks"))));
+        for file in files {
+            match command::write(self.fs, file, tid.to_string()) {
+                Err(error) if error.errno() == Some(Errno::SRCH) => return Ok(false),
+                other => other?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts a stranger where its parent is: that is where it was forked.
+    fn put_back(&mut self, tid: Tid) -> Result<(), BindError> {
+        let groups = self.tasks.parent(tid).and_then(|parent| self.tasks.groups(parent));
+        let groups = match groups {
+            Ok(groups) => groups,
+            Err(error) if is_gone(&error) => String::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let (group, monitor) = placement(&groups);
+        self.write_tid(tid, group, Some(monitor).filter(|monitor| !monitor.is_empty()))?;
+        self.bound.put_back += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! The machines that patched kernels are told they run on: two sockets of one CPU, caches of the size QEMU gives them.
+//!
+//! What the processor is made to report and what the emulator is configured with come from here, so that the two
+//! can be compared.
+
+use super::machine::{BandwidthConfig, CacheConfig, Dialect, MachineConfig, MonitoringConfig, Vendor};
+
+/// QEMU's caches of an Intel processor without cache description.
+const L3_BYTES: u32 = 16 << 20;
+const L2_BYTES: u32 = 4 << 20;
+
+/// A machine of this kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestMachine {
+    /// As the paper's servers: 11 ways, two of them shared with devices, 8 classes, CDP, bandwidth in percent, and all
+    /// counters. It has so many monitoring ids that none is waited for: a freed one stays in limbo for a second.
+    CascadeLake,
+    /// A newer part: masks with holes, ways shared with devices at both ends, an L2 to share out, fewer classes than
+    /// groups; and six monitoring ids without occupancy, hence without limbo: they run out, always at the same step.
+    SparseWithL2,
+}
+
+impl GuestMachine {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::CascadeLake, Self::SparseWithL2];
+
+    /// Its name on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CascadeLake => "cascade-lake",
+            Self::SparseWithL2 => "sparse-with-l2",
+        }
+    }
+
+    /// The one with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|machine| machine.name() == name)
+    }
+
+    /// What the emulator is to play, with a kernel of this dialect.
+    pub fn config(self, dialect: Dialect) -> MachineConfig {
+        let cpus = MachineConfig::cpus(2, 1);
+        let common = |l3| MachineConfig {
+            dialect,
+            vendor: Vendor::Intel,
+            l3: Some(l3),
+            l2: None,
+            mb: None,
+            smba: None,
+            monitoring: None,
+            cpu_mask_bits: cpus.len() as u32,
+            cpus: cpus.clone(),
+        };
+        match self {
+            Self::CascadeLake => MachineConfig {
+                mb: Some(BandwidthConfig::intel(8)),
+                monitoring: Some(MonitoringConfig::all_events(1024)),
+                ..common(CacheConfig { shareable: 0x600, cdp: true, bytes: L3_BYTES, ..CacheConfig::intel(11, 8) })
+            },
+            Self::SparseWithL2 => MachineConfig {
+                l2: Some(CacheConfig { sparse: true, bytes: L2_BYTES, ..CacheConfig::intel(8, 6) }),
+                monitoring: Some(MonitoringConfig { occupancy: false, ..MonitoringConfig::all_events(6) }),
+                ..common(CacheConfig { shareable: 0x8001, sparse: true, bytes: L3_BYTES, ..CacheConfig::intel(16, 6) })
+            },
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The last-level cache on this node: what the machine has, which classes there are, and what `nigh llc` shows.
+//!
+//! With resctrl the classes are the machine's own. Without it the same decisions are made for the cache that the
+//! processor says it has, and recorded with each activation; nothing is bound.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use nigh_engine::Registry;
+use nigh_faas::cache_ways::{
+    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, WayAllocation, cache_shape,
+};
+use nigh_faas::object_sizes::ObjectSizes;
+use nigh_llc::resctrl::{Probe, Resctrl};
+use nigh_llc::{CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SharedPlacement, Unpartitioned};
+use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{LlcPolicy, LlcSettings};
+use crate::profiling::{IdleCache, ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError};
+use crate::status::Level;
+
+/// Where the kernel describes the first processor's third-level cache.
+const INDEX3: &str = "/sys/devices/system/cpu/cpu0/cache/index3";
+/// Classes that are assumed where none can be had: those of CASY's processor.
+const CLASSES_ASSUMED: u8 = 8;
+/// The insensitive functions' share at the start: CASY's three ways of eleven.
+const INSENSITIVE_OF_ELEVEN: u16 = 3;
+const LINE_BYTES: f64 = 64.0;
+
+/// The level of the last-level cache on a node.
+pub(crate) struct Llc {
+    /// The station in the path of invocations; none if the level is off by choice or the cache is not known.
+    pub(crate) station: Option<Arc<CacheWays>>,
+    classes: Option<Arc<ResctrlClasses>>,
+    pub(crate) level: Level,
+}
+
+/// One class of service, as `nigh llc layout` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClosStatus {
+    /// Its number; 0 is the default class.
+    pub clos: ClosId,
+    /// What it is for.
+    pub kind: ClosKind,
+    /// Its ways.
+    pub mask: WayMask,
+    /// Invocations in it now.
+    pub running: usize,
+    /// The mean load of its ways (CASY equation 4).
+    pub load: f64,
+}
+
+/// A function's model, as `nigh llc status` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelStatus {
+    /// Whose.
+    pub namespace: Namespace,
+    /// Which.
+    pub function: FunctionName,
+    /// The version of its code.
+    pub code_sha256: String,
+    /// The kind of model.
+    pub kind: String,
+    /// Inputs it was profiled with: bytes, ways, class.
+    pub rows: Vec<ModelRow>,
+}
+
+/// One profiled input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelRow {
+    /// Bytes of the input.
+    pub bytes: u64,
+    /// Ways it needs.
+    pub ways: Ways,
+    /// Its class.
+    pub class: String,
+}
+
+/// The level, as `nigh llc status` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LlcStatus {
+    /// On with how, or off with why.
+    pub level: Level,
+    /// The policy that places.
+    pub policy: Option<String>,
+    /// The cache and what Nigh may use of it.
+    pub shape: Option<CacheShape>,
+    /// The classes.
+    pub classes: Vec<ClosStatus>,
+    /// The load of each way, way 0 first (CASY equation 3).
+    pub way_loads: Vec<f64>,
+    /// What is known of functions.
+    pub models: Vec<ModelStatus>,
+}
+
+/// What the processor says of its last-level cache: ways, and lines of one.
+fn described(index: &Path) -> Option<(Ways, f64)> {
+    let read = |file: &str| std::fs::read_to_string(index.join(file)).ok();
+    let ways: u8 = read("ways_of_associativity")?.trim().parse().ok()?;
+    let kib: f64 = read("size")?.trim().strip_suffix('K')?.parse().ok()?;
+    (ways > 0 && Ways(ways) <= nigh_llc::WAYS_MAX).then(|| (Ways(ways), kib * 1024.0 / LINE_BYTES / f64::from(ways)))
+}
+
+fn off(detail: String) -> Level {
+    Level { name: "cache ways".to_owned(), on: false, detail }
+}
+
+impl Llc {
+    /// Takes the level up. Groups that an earlier life left are taken over.
+    ///
+    /// # Errors
+    /// If the models cannot be read.
+    pub(crate) async fn open(
+        settings: &LlcSettings,
+        registry: Arc<dyn Registry>,
+        sizes: Arc<ObjectSizes>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SizingModelsError> {
+        if settings.policy == LlcPolicy::Off {
+            return Ok(Self { station: None, classes: None, level: off("by the setting llc.policy".to_owned()) });
+        }
+        let described = described(Path::new(INDEX3));
+        let (shape, machine, why_not) = match machine() {
+            Ok((shape, classes)) => (Some(shape), Some(classes), String::new()),
+            Err(reason) => (described.map(|(ways, _)| assumed(ways)), None, reason),
+        };
+        let Some(shape) = shape else {
+            let level = off(format!("{why_not}; nor is the processor's last-level cache known"));
+            return Ok(Self { station: None, classes: None, level });
+        };
+        let lines_per_way = described.map_or(LINES_OF_SILVER_4210R, |(_, lines)| lines);
+        let insensitive = insensitive(settings, shape);
+        let (layout, classes, why_not) = lay_out(shape, insensitive, machine, why_not);
+        let Some(layout) = layout else {
+            return Ok(Self { station: None, classes: None, level: off(why_not) });
+        };
+        let level = if classes.is_some() {
+            let beside = layout.classes().len() - 1;
+            let detail =
+                format!("{} ways, {beside} classes beside the default, policy {}", shape.ways, settings.policy);
+            Level { name: "cache ways".to_owned(), on: true, detail }
+        } else {
+            off(format!("{why_not}; what would be done is recorded with each activation"))
+        };
+        let station = CacheWays::new(CacheWaysParts {
+            models: Arc::new(SizingModels::open(registry).await?),
+            sizes,
+            policy: policy(settings.policy, lines_per_way),
+            layout: Arc::new(layout),
+            insensitive,
+            lines_per_way,
+            binder: classes.clone().map(|classes| classes as Arc<dyn ClosBinder>),
+            clock,
+        });
+        Ok(Self { station: Some(Arc::new(station)), classes, level })
+    }
+
+    /// Takes the load since the last call into account.
+    pub(crate) fn follow_load(&self) {
+        let Some(station) = &self.station else { return };
+        match station.follow_load() {
+            Ok(Some(ways)) => tracing::info!(%ways, "the insensitive functions' share of the cache has changed"),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the classes of service cannot follow the load"),
+        }
+    }
+
+    /// Profiles a function with the cache to itself, if nothing runs.
+    pub(crate) async fn profile(
+        &self,
+        profiling: &Profiling,
+        request: &ProfileRequest,
+        tell: impl FnMut(&ProfileReport),
+    ) -> Result<ProfileReport, ProfilingError> {
+        let (Some(station), Some(classes)) = (&self.station, &self.classes) else {
+            return Err(ProfilingError::NoAllocation(self.level.detail.clone()));
+        };
+        if !station.suspend() {
+            return Err(ProfilingError::Busy);
+        }
+        let _classes_come_back = Resumption { station, classes };
+        let allocation = Arc::clone(classes) as Arc<dyn WayAllocation>;
+        let shape = *station.loads().layout().shape();
+        profiling.profile(request, &IdleCache { station, allocation, shape }, tell).await
+    }
+
+    /// Makes a function's model of rows from elsewhere.
+    pub(crate) async fn learn(&self, profiling: &Profiling, rows: ModelRows) -> Result<(), ProfilingError> {
+        let station = self.station.as_ref().ok_or_else(|| ProfilingError::NoAllocation(self.level.detail.clone()))?;
+        profiling.learn(station, rows).await
+    }
+
+    /// Gives the machine's classes back.
+    pub(crate) fn close(&self) {
+        if let Some(classes) = &self.classes
+            && let Err(error) = classes.remove_all()
+        {
+            tracing::warn!(%error, "groups of resctrl are left behind; the next start takes them over");
+        }
+    }
+
+    /// The level as it is now.
+    pub(crate) fn status(&self) -> LlcStatus {
+        let Some(station) = &self.station else {
+            return LlcStatus {
+                level: self.level.clone(),
+                policy: None,
+                shape: None,
+                classes: Vec::new(),
+                way_loads: Vec::new(),
+                models: Vec::new(),
+            };
+        };
+        let loads = station.loads();
+        let layout = loads.layout();
+        let classes = layout
+            .classes()
+            .iter()
+            .map(|class| ClosStatus {
+                clos: class.id,
+                kind: class.kind,
+                mask: class.mask,
+                running: loads.running().iter().filter(|running| running.clos == class.id).count(),
+                load: loads.class_load(class).value(),
+            })
+            .collect();
+        let models = station.models().all().into_iter().map(|(namespace, function, model)| ModelStatus {
+            namespace,
+            function,
+            code_sha256: model.model.rows().version().0.clone(),
+            kind: format!("{:?}", model.model.kind()).to_lowercase(),
+            rows: model
+                .model
+                .rows()
+                .iter()
+                .map(|row| ModelRow { bytes: row.input.size.0, ways: row.ways, class: row.class.to_string() })
+                .collect(),
+        });
+        LlcStatus {
+            level: self.level.clone(),
+            policy: Some(station.policy().to_owned()),
+            shape: Some(*layout.shape()),
+            way_loads: (0..layout.shape().ways.0).map(|way| loads.way_load(way).value()).collect(),
+            classes,
+            models: models.collect(),
+        }
+    }
+}
+
+/// Brings the classes back when a profile has ended, however it did.
+struct Resumption<'a> {
+    station: &'a CacheWays,
+    classes: &'a ResctrlClasses,
+}
+
+impl Drop for Resumption<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.classes.lay_out(self.station.loads().layout()) {
+            tracing::error!(%error, "the classes of service are not back after a profile; restart the node");
+        }
+        self.station.resume();
+    }
+}
+
+/// Lines of one way of CASY's processor (1.25 MiB).
+const LINES_OF_SILVER_4210R: f64 = 20_480.0;
+
+/// resctrl as it is here.
+fn machine() -> Result<(CacheShape, ResctrlClasses), String> {
+    let resctrl = Resctrl::open_kernel().map_err(|unavailable| unavailable.to_string())?;
+    let probe: Probe = resctrl.probe().map_err(|unavailable| unavailable.to_string())?;
+    let shape = cache_shape(&probe).ok_or("resctrl has no L3 cache allocation on this machine")?;
+    Ok((shape, ResctrlClasses::new(resctrl, &probe)))
+}
+
+const fn assumed(ways: Ways) -> CacheShape {
+    CacheShape { ways, classes: CLASSES_ASSUMED, min_ways: Ways(1), shareable: WayMask::EMPTY }
+}
+
+fn insensitive(settings: &LlcSettings, shape: CacheShape) -> Ways {
+    let share = u16::from(shape.ways.0) * INSENSITIVE_OF_ELEVEN / 11;
+    settings.insensitive_ways.map_or(Ways(share as u8), Ways)
+}
+
+/// The classes at the start, laid out where the machine can. Without a layout, or where the machine refuses, the reason.
+fn lay_out(
+    shape: CacheShape,
+    insensitive: Ways,
+    machine: Option<ResctrlClasses>,
+    why_not: String,
+) -> (Option<ClosLayout>, Option<Arc<ResctrlClasses>>, String) {
+    let layout = match ClosLayout::casy(&CasyRequest::of(shape, insensitive)) {
+        Ok(layout) => layout,
+        Err(refusal) => return (None, None, refusal.to_string()),
+    };
+    let Some(machine) = machine else { return (Some(layout), None, why_not) };
+    match machine.lay_out(&layout) {
+        Ok(()) => (Some(layout), Some(Arc::new(machine)), String::new()),
+        Err(reason) => (Some(layout), None, reason),
+    }
+}
+
+fn policy(policy: LlcPolicy, lines_per_way: f64) -> Box<dyn Placement> {
+    match policy {
+        LlcPolicy::Nigh => Box::new(SharedPlacement::new(lines_per_way)),
+        LlcPolicy::Casy => Box::new(Casy),
+        LlcPolicy::Off => Box::new(Unpartitioned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processors_description_gives_ways_and_lines() {
+        let index = tempfile::tempdir().unwrap();
+        assert_eq!(described(index.path()), None);
+        std::fs::write(index.path().join("ways_of_associativity"), "11\n").unwrap();
+        std::fs::write(index.path().join("size"), "14080K\n").unwrap();
+        assert_eq!(described(index.path()), Some((Ways(11), LINES_OF_SILVER_4210R)));
+        std::fs::write(index.path().join("ways_of_associativity"), "0\n").unwrap();
+        assert_eq!(described(index.path()), None);
+    }
+
+    #[test]
+    fn without_a_machine_the_layout_is_made_all_the_same() {
+        let settings = LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None };
+        let shape = assumed(Ways(11));
+        let (layout, classes, why) = lay_out(shape, insensitive(&settings, shape), None, "no resctrl".to_owned());
+        assert_eq!(layout.unwrap().classes().len(), 8);
+        assert!(classes.is_none());
+        assert_eq!(why, "no resctrl");
+        let (layout, _, why) = lay_out(shape, Ways(11), None, String::new());
+        assert!(layout.is_none() && !why.is_empty());
+    }
+}

@@ -1,0 +1,375 @@
+//! `nigh llc profile` on the node: times a function with ever fewer cache ways, and keeps the model that comes of it.
+//!
+//! The runs have an invoker of their own, in sandboxes of their own. They read the real objects and write into a scratch
+//! store that is dropped afterwards; nothing of them reaches triggers, records or other runs. While a profile lasts the
+//! cache is its own: it begins only when nothing runs, and what is invoked meanwhile runs in the default class.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile, WriteThrough};
+use nigh_faas::activation::Activation;
+use nigh_faas::activation_log::ActivationLog;
+use nigh_faas::cache_ways::{
+    CacheWays, FunctionModel, ProfileRunError, ProfileRuns, ProfileStation, SizingModelsError, WayAllocation,
+};
+use nigh_faas::function::{Function, FunctionSource};
+use nigh_faas::function_store::FunctionStore;
+use nigh_faas::invoker::InvokerSettings;
+use nigh_faas::invoker::{Invoker, InvokerParts};
+use nigh_faas::named_objects::{input_paths, named_objects};
+use nigh_faas::phase_accountant::PhaseAccountant;
+use nigh_faas::sandbox::SandboxEngine;
+use nigh_llc::{
+    CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm, SearchRule,
+    SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
+};
+use nigh_objects::store::Store;
+use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
+use nigh_objects::store::overlay::OverlayStore;
+use nigh_objects::{GetRequest, MemoryLimits, ObjectError, ObjectMemory};
+use nigh_s3::{DoorLimits, S3Door};
+use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, NodeId, Principal};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::data_door::SandboxDataDoor;
+
+/// What a profile's runs may write in all.
+const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
+/// How long running invocations of a profile may take to end when it is over.
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+/// An environment variable by which a function's owner says that a second run does harm.
+const IDEMPOTENT: &str = "NIGH_IDEMPOTENT";
+/// Data calls kept of a run.
+const DATA_CALLS_MAX: usize = 1000;
+
+/// What is to be profiled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileRequest {
+    /// Whose function.
+    pub namespace: Namespace,
+    /// Which.
+    pub function: FunctionName,
+    /// Its inputs, of several sizes: the events it is invoked with.
+    pub events: Vec<serde_json::Value>,
+    /// How the way counts are gone through.
+    pub form: SearchForm,
+    /// Run it although its owner says that it is not idempotent.
+    pub force: bool,
+}
+
+/// What came of one input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfiledInput {
+    /// The data it names: objects, in the event's order.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The outcome; nothing while it is under way.
+    pub outcome: Option<InputOutcome>,
+}
+
+/// A profile as it stands: sent after each run, and at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileReport {
+    /// Each input.
+    pub inputs: Vec<ProfiledInput>,
+    /// Timed runs so far.
+    pub runs: u32,
+    /// Their time in seconds, data calls apart.
+    pub seconds: f64,
+    /// Why it ended; nothing while it goes on or if it ended well.
+    pub error: Option<String>,
+    /// True for the last.
+    pub done: bool,
+}
+
+/// Rows measured elsewhere, as from memory traces: what a model is made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRows {
+    /// Whose function.
+    pub namespace: Namespace,
+    /// Which; the rows are taken to be of its code as it is deployed.
+    pub function: FunctionName,
+    /// The rows.
+    pub rows: Vec<TrainingRow>,
+}
+
+impl ProfileReport {
+    /// The last report of a profile that broke off.
+    pub(crate) fn refused(error: &ProfilingError) -> Self {
+        Self { inputs: Vec::new(), runs: 0, seconds: 0.0, error: Some(error.to_string()), done: true }
+    }
+}
+
+/// Why there is no profile.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum ProfilingError {
+    #[error("the machine cannot allocate cache ways ({0}); learn from memory traces instead: nigh llc learn")]
+    NoAllocation(String),
+    #[error("there is no function {0}")]
+    NoFunction(FunctionName),
+    #[error(
+        "{0} is marked not idempotent ({IDEMPOTENT}=false): each run may do something outside; --force runs it anyway"
+    )]
+    NotIdempotent(FunctionName),
+    #[error("something runs, or another profile: the cache must be idle; try again when it is")]
+    Busy,
+    #[error(
+        "{0}: the handler read none of the objects that this event names; its need cannot be learned from their size"
+    )]
+    NoInput(String),
+    #[error("the first run of {name} failed: {reason}")]
+    FirstRun { name: String, reason: String },
+    #[error(transparent)]
+    Scratch(#[from] DirectoryError),
+    #[error(transparent)]
+    Objects(#[from] ObjectError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Run(#[from] ProfileRunError),
+    #[error(transparent)]
+    Models(#[from] SizingModelsError),
+    #[error("{what}: {reason}")]
+    Io { what: String, reason: String },
+}
+
+/// What profiles stand on.
+pub(crate) struct ProfilingParts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: Arc<dyn SandboxEngine>,
+    pub(crate) keys: AccessKeys,
+    pub(crate) functions: FunctionStore,
+    pub(crate) invoker: InvokerSettings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) object_max: ByteSize,
+    /// Where profiles under way are kept.
+    pub(crate) folder: PathBuf,
+}
+
+/// Profiles functions of this node.
+pub(crate) struct Profiling(pub(crate) ProfilingParts);
+
+/// The cache that a profile has to itself.
+pub(crate) struct IdleCache<'a> {
+    pub(crate) station: &'a CacheWays,
+    pub(crate) allocation: Arc<dyn WayAllocation>,
+    pub(crate) shape: CacheShape,
+}
+
+/// The invoker of one profile and what stands behind it.
+struct Bench {
+    invoker: Invoker,
+    station: Arc<ProfileStation>,
+    memory: ObjectMemory,
+    who: Principal,
+    _scratch: tempfile::TempDir,
+}
+
+impl Profiling {
+    /// Profiles one function. `tell` hears how it stands after each run.
+    pub(crate) async fn profile(
+        &self,
+        request: &ProfileRequest,
+        cache: &IdleCache<'_>,
+        mut tell: impl FnMut(&ProfileReport),
+    ) -> Result<ProfileReport, ProfilingError> {
+        let name = &request.function;
+        let function = self.0.functions.find(&request.namespace, name).await;
+        let function = function.ok_or_else(|| ProfilingError::NoFunction(name.clone()))?;
+        if function.environment.get(IDEMPOTENT).is_some_and(|value| value == "false") && !request.force {
+            return Err(ProfilingError::NotIdempotent(name.clone()));
+        }
+        let bench = self.bench(&request.namespace, Arc::clone(&cache.allocation)).await?;
+        let profiled = self.runs(&bench, &function, request, cache, &mut tell).await;
+        bench.invoker.drain(DRAIN).await;
+        let (profiler, inputs) = profiled?;
+        keep_model(cache.station, &function, profiler.training_rows(), inputs).await?;
+        Ok(ProfileReport { done: true, ..report(&profiler) })
+    }
+
+    /// Makes the model of a function of rows from elsewhere.
+    pub(crate) async fn learn(&self, station: &CacheWays, rows: ModelRows) -> Result<(), ProfilingError> {
+        let function = self.0.functions.find(&rows.namespace, &rows.function).await;
+        let function = function.ok_or(ProfilingError::NoFunction(rows.function))?;
+        keep_model(station, &function, rows.rows.into_iter(), BTreeSet::new()).await
+    }
+
+    async fn runs(
+        &self,
+        bench: &Bench,
+        function: &Function,
+        request: &ProfileRequest,
+        cache: &IdleCache<'_>,
+        tell: &mut impl FnMut(&ProfileReport),
+    ) -> Result<(Profiler, BTreeSet<String>), ProfilingError> {
+        let whole = cache.shape.ways;
+        cache.allocation.allocate(whole).map_err(|reason| ProfileRunError::Allocation { ways: whole, reason })?;
+        let payloads: Vec<_> = request.events.iter().map(|event| Bytes::from(event.to_string())).collect();
+        let runs = ProfileRuns {
+            invoke: &bench.invoker,
+            station: &bench.station,
+            who: bench.who.clone(),
+            function: function.name.clone(),
+            payloads: &payloads,
+        };
+        let (mut inputs, mut paths) = (Vec::new(), BTreeSet::new());
+        for payload in &payloads {
+            let (input, of_input) = self.input(bench, &runs, payload).await?;
+            inputs.push(input);
+            paths.extend(of_input);
+        }
+        let rule =
+            SearchRule { form: request.form, whole, fewest: cache.shape.min_ways, threshold: Tolerance::FIVE_PERCENT };
+        let fresh = Profiler::new(ProfilerSettings::of(rule), inputs)?;
+        let file = self.stored(function);
+        let mut profiler = taken_up(&file, fresh);
+        let keep = |profiler: &Profiler| {
+            tell(&report(profiler));
+            if let Err(error) =
+                std::fs::create_dir_all(&self.0.folder).and_then(|()| std::fs::write(&file, profiler.store()))
+            {
+                tracing::warn!(file = %file.display(), %error, "a profile under way is not kept");
+            }
+        };
+        runs.complete(&mut profiler, keep).await?;
+        if let Err(error) = std::fs::remove_file(&file) {
+            tracing::debug!(file = %file.display(), %error, "no profile under way to remove");
+        }
+        Ok((profiler, paths))
+    }
+
+    /// An event's data: run once to see which of the objects it names the handler reads.
+    async fn input(
+        &self,
+        bench: &Bench,
+        runs: &ProfileRuns<'_>,
+        payload: &Bytes,
+    ) -> Result<(ProfileInput, BTreeSet<String>), ProfilingError> {
+        let named = named_objects(payload);
+        let names: Vec<_> = named.iter().map(|object| format!("{}/{}", object.bucket, object.key)).collect();
+        let name = names.join(" ");
+        let record: Activation = runs
+            .trial(payload.clone())
+            .await?
+            .map_err(|reason| ProfilingError::FirstRun { name: name.clone(), reason })?;
+        let paths = input_paths(&named, &record.data_calls);
+        let mut size = 0_u64;
+        for object in named.iter().filter(|object| paths.contains(&object.path)) {
+            let meta = bench.memory.head(&bench.who, &object.bucket, &object.key, GetRequest::default()).await?;
+            size = size.saturating_add(meta.size);
+        }
+        if paths.is_empty() {
+            return Err(ProfilingError::NoInput(name));
+        }
+        Ok((ProfileInput { name, size: ByteSize(size), features: Vec::new() }, paths))
+    }
+
+    fn stored(&self, function: &Function) -> PathBuf {
+        self.0.folder.join(format!("{}.{}.{}.json", function.namespace, function.name, function.revision_id))
+    }
+
+    async fn bench(&self, namespace: &Namespace, allocation: Arc<dyn WayAllocation>) -> Result<Bench, ProfilingError> {
+        let parts = &self.0;
+        let scratch = tempfile::tempdir_in(parts.folder.parent().unwrap_or(&parts.folder))
+            .map_err(|error| io("a folder for what the profile writes", error))?;
+        let upper = scratch.path().join("objects");
+        let clock = Arc::clone(&parts.clock);
+        let upper = tokio::task::spawn_blocking(move || DirectoryStore::open(&upper, clock))
+            .await
+            .map_err(|error| io("opening the scratch store", error))??;
+        let overlay = OverlayStore::new(Arc::new(upper), Arc::clone(&parts.store), SCRATCH_MAX);
+        let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
+        let observer = Arc::clone(&accountant) as Arc<dyn nigh_objects::ObjectObserver>;
+        let limits = MemoryLimits { cache: ByteSize::ZERO, cached_object: ByteSize::ZERO, object: parts.object_max };
+        let memory = ObjectMemory::open(
+            Arc::new(overlay),
+            Arc::new(WriteThrough::new(Epoch(parts.incarnation.0))),
+            Arc::clone(&parts.clock),
+            vec![observer],
+            scratch.path().join("spool"),
+            limits,
+        )
+        .await?;
+        let door = S3Door::new(Arc::new(memory.clone()), parts.keys.clone(), DoorLimits::default())
+            .map_err(|error| io("the threads of the profile's data door", error))?;
+        let records = StateFile::open(&scratch.path().join("records.redb"))
+            .map_err(|error| io("records of the profile", error))?;
+        let records = RecordLog::open(records, Retention { records_max: 100 })
+            .map_err(|error| io("records of the profile", error))?;
+        let station = Arc::new(ProfileStation::new(allocation));
+        let invoker = Invoker::new(
+            InvokerParts {
+                functions: Arc::new(parts.functions.clone()),
+                engine: Arc::clone(&parts.engine),
+                data_door: Arc::new(SandboxDataDoor(door)),
+                keys: parts.keys.clone(),
+                accountant,
+                activations: ActivationLog::new(records),
+                hooks: vec![Arc::clone(&station) as Arc<dyn nigh_faas::hooks::InvocationHook>],
+                clock: Arc::clone(&parts.clock),
+                node: parts.node.clone(),
+                incarnation: parts.incarnation,
+            },
+            parts.invoker.clone(),
+        );
+        Ok(Bench { invoker, station, memory, who: Principal::outside(namespace.clone()), _scratch: scratch })
+    }
+}
+
+/// Fits the model that the rows give best, and keeps it.
+async fn keep_model(
+    station: &CacheWays,
+    function: &Function,
+    rows: impl Iterator<Item = TrainingRow>,
+    inputs: BTreeSet<String>,
+) -> Result<(), ProfilingError> {
+    let version = FunctionModel::version(function);
+    let mut all = TrainingRows::new(version.clone());
+    for row in rows {
+        all.add(&version, row).map_err(|error| io("a profiled row", error))?;
+    }
+    let rule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: station.lines_per_way() };
+    if let Some(model) = SizingModel::choose(all, rule) {
+        station.models().keep(&function.namespace, &function.name, FunctionModel { model, inputs }).await?;
+    }
+    Ok(())
+}
+
+fn io(what: &str, reason: impl std::fmt::Display) -> ProfilingError {
+    ProfilingError::Io { what: what.to_owned(), reason: reason.to_string() }
+}
+
+/// The profile that a crash cut off, if it was of the same inputs; else `fresh`.
+fn taken_up(file: &std::path::Path, fresh: Profiler) -> Profiler {
+    let same_inputs = |stored: &Profiler| {
+        let inputs = |profiler: &Profiler| profiler.outcomes().map(|(input, _)| input.clone()).collect::<Vec<_>>();
+        inputs(stored) == inputs(&fresh) && stored.settings() == fresh.settings()
+    };
+    let stored = std::fs::read_to_string(file).ok().and_then(|text| Profiler::resume(&text).ok());
+    stored.filter(same_inputs).unwrap_or(fresh)
+}
+
+fn report(profiler: &Profiler) -> ProfileReport {
+    let inputs = profiler.outcomes().map(|(input, outcome)| ProfiledInput {
+        name: input.name.clone(),
+        bytes: input.size.0,
+        outcome: outcome.cloned(),
+    });
+    ProfileReport {
+        inputs: inputs.collect(),
+        runs: profiler.cost().runs,
+        seconds: profiler.cost().time.as_secs_f64(),
+        error: None,
+        done: false,
+    }
+}

@@ -1,0 +1,157 @@
+//! Where connections live: one thread a core, each with a runtime of its own, so that a connection stays on its thread.
+//!
+//! A request that is answered from memory is then read, answered and written without waking another thread. The
+//! node's own runtime may pass the wait for sockets on to another worker at each of them.
+//!
+//! A lane's runtime has sockets only: no timers, so that its wait for them never sets one, and nothing of the node.
+//! What a request starts (tasks, timers, clients of stores) belongs to the node's runtime, whose context is entered
+//! while a request is answered. The silence of connections is `watch`'s.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// Lanes at most, whatever the number of cores.
+const LANES_MAX: usize = 64;
+
+/// The lanes of a door. Dropped, they end with the connections on them.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    /// The node's runtime.
+    home: Handle,
+}
+
+#[derive(Debug)]
+struct Lane {
+    runtime: Handle,
+    connections: Arc<AtomicUsize>,
+    /// Dropped, it ends the thread.
+    _open: oneshot::Sender<()>,
+}
+
+/// A connection's place in its lane's count.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(connections: &Arc<AtomicUsize>) -> Self {
+        connections.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(connections))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Lanes {
+    /// A lane for each core that this process may use. What requests start belongs to the runtime this is called in.
+    ///
+    /// # Errors
+    /// If there is no such runtime, or the system gives no thread or descriptor.
+    pub(crate) fn open() -> io::Result<Self> {
+        let home = Handle::try_current().map_err(io::Error::other)?;
+        let cores = std::thread::available_parallelism()?.get();
+        let lanes = (0..cores.min(LANES_MAX)).map(Lane::open).collect::<io::Result<_>>()?;
+        Ok(Self { lanes, home })
+    }
+
+    /// The node's runtime.
+    pub(crate) const fn home(&self) -> &Handle {
+        &self.home
+    }
+
+    /// Runs `connection` on the lane that has the fewest.
+    pub(crate) fn run(&self, connection: impl Future<Output = ()> + Send + 'static) {
+        if let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.connections.load(Ordering::Relaxed)) {
+            let place = Place::take(&lane.connections);
+            lane.runtime.spawn(async move {
+                connection.await;
+                drop(place);
+            });
+        }
+    }
+}
+
+impl Lane {
+    fn open(number: usize) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let handle = runtime.handle().clone();
+        let (open, closed) = oneshot::channel::<()>();
+        std::thread::Builder::new().name(format!("nigh-s3-{number}")).spawn(move || {
+            // An error says that the other end is gone, which is what is waited for.
+            let _ = runtime.block_on(closed);
+        })?;
+        Ok(Self { runtime: handle, connections: Arc::default(), _open: open })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn thread_of(lanes: &Lanes, hold: oneshot::Receiver<()>) -> std::thread::ThreadId {
+        let (tell, told) = oneshot::channel();
+        lanes.run(async move {
+            let _ = tell.send(std::thread::current().id());
+            let _ = hold.await;
+        });
+        told.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn connections_are_spread_over_all_lanes_and_none_runs_on_the_node_s_threads() {
+        let lanes = Lanes::open().unwrap();
+        let mut threads = HashSet::new();
+        let mut held = Vec::new();
+        for _ in 0..lanes.lanes.len() {
+            let (open, hold) = oneshot::channel();
+            threads.insert(thread_of(&lanes, hold).await);
+            held.push(open);
+        }
+        assert_eq!(threads.len(), lanes.lanes.len());
+        assert!(!threads.contains(&std::thread::current().id()));
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_leaves_its_place() {
+        let lanes = Lanes::open().unwrap();
+        for _ in 0..10 * lanes.lanes.len() {
+            let (_, ended) = oneshot::channel();
+            thread_of(&lanes, ended).await;
+        }
+        let taken = || lanes.lanes.iter().map(|lane| lane.connections.load(Ordering::Relaxed)).sum::<usize>();
+        let began = std::time::Instant::now();
+        while taken() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "{} places are still taken", taken());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn lanes_that_are_dropped_end_their_connections() {
+        let lanes = Lanes::open().unwrap();
+        let (held, mut gone) = oneshot::channel::<()>();
+        lanes.run(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        assert!(gone.try_recv().is_err());
+        drop(lanes);
+        assert!(tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap().is_err());
+    }
+
+    #[test]
+    fn there_are_no_lanes_without_a_runtime_for_what_requests_start() {
+        assert!(Lanes::open().is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! `nigh llc explain`: which ways one invocation was given, and why.
+
+use clap::Args;
+use nigh_node::explain::Explanation;
+use serde::Serialize;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output;
+
+/// What the station of the last-level cache begins its notes with.
+const STATION: &str = "cache ways: ";
+
+/// Options of `nigh llc explain`.
+#[derive(Args)]
+pub(crate) struct ExplainArgs {
+    /// The invocation: an id that `nigh activations` or `nigh invoke` named
+    id: String,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    id: String,
+    function: String,
+    cache_ways: Option<&'a str>,
+}
+
+/// Explains.
+pub(super) async fn run(args: &ExplainArgs, globals: &Globals) -> Result<(), CliError> {
+    let explanation: Explanation = globals.explain(&args.id).await?;
+    let one = &explanation.activation;
+    let note = one.notes.iter().find_map(|note| note.strip_prefix(STATION));
+    if globals.json {
+        let explained = Explained { id: one.id.to_string(), function: one.function.to_string(), cache_ways: note };
+        return output::json(&explained);
+    }
+    let none = "the level of the last-level cache was off (`nigh llc status` says why)";
+    output::line(format!("{} of {}: {}", one.id, one.function, note.unwrap_or(none)))
+}

@@ -1,0 +1,66 @@
+//! The last-level cache's level, as a user meets it on whatever machine this is.
+
+use serde_json::json;
+
+use crate::platform::{Node, python};
+
+#[test]
+fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given() {
+    let Some(python) = python("an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_given") else {
+        return;
+    };
+    let mut node = Node::start(&python);
+    let status = node.json(["llc", "status"]);
+    let levels = node.json(["status"])["levels"].clone();
+    let level = levels.as_array().unwrap().iter().find(|level| level["name"] == "cache ways").unwrap();
+    assert_eq!(&status["level"], level);
+    if status["shape"].is_null() {
+        return println!("SKIPPED: the processor does not say what its last-level cache is: {level}");
+    }
+    let ways = status["shape"]["ways"].as_u64().unwrap();
+    assert_eq!(node.json(["llc", "layout"])[0]["mask"], json!((1_u64 << ways) - 1), "the default class has every way");
+
+    let input = node.state.with_file_name("input");
+    std::fs::write(&input, vec![7u8; 100_000]).unwrap();
+    node.ok(["objects", "mb", "nigh://data"]);
+    node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/in"]);
+    node.deploy("echo");
+    let explained = |node: &Node| {
+        node.ok(["invoke", "echo", r#"{"input": {"bucket": "data", "key": "in"}}"#]);
+        let id = node.last_activation()["id"].as_str().unwrap().to_owned();
+        node.json(["llc", "explain", &id])["cache_ways"].as_str().unwrap().to_owned()
+    };
+    let before = explained(&node);
+    assert!(before.contains("no profile of this version of its code"), "{before}");
+
+    let rows = node.state.with_file_name("rows.json");
+    let row = |size: u64, ways: u64, class: &str| json!({"input": {"size": size}, "ways": ways, "class": class});
+    std::fs::write(&rows, json!([row(1000, 1, "light"), row(100_000, 2, "sensitive")]).to_string()).unwrap();
+    node.ok(["llc", "learn", "echo", "--rows", rows.to_str().unwrap()]);
+    let after = explained(&node);
+    assert!(after.starts_with("97.7 KiB of data need 2 ways (sensitive)"), "{after}");
+    assert_eq!(after.contains("not bound"), !status["level"]["on"].as_bool().unwrap(), "{after}");
+
+    // The model outlives the node; the object's size is known again once it was read or written.
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
+    node.restart();
+    let models = node.json(["llc", "status"])["models"].clone();
+    assert_eq!((&models[0]["function"], &models[0]["rows"][1]["ways"]), (&json!("echo"), &json!(2)));
+}
+
+#[test]
+fn a_profile_that_cannot_be_made_says_why() {
+    let Some(python) = python("a_profile_that_cannot_be_made_says_why") else { return };
+    let node = Node::start(&python);
+    node.deploy("echo");
+    let failed = node.nigh(["llc", "profile", "echo"]);
+    assert_eq!(failed.status.code(), Some(2), "no event is wrong usage");
+    if node.json(["llc", "status"])["level"]["on"] == json!(true) {
+        return println!("SKIPPED: this machine can allocate cache; the refusal is for those that cannot");
+    }
+    let failed = node.nigh(["llc", "profile", "echo", "--event", "{}"]);
+    let words = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1), "{words}");
+    assert!(words.contains("cannot allocate cache ways"), "{words}");
+}
