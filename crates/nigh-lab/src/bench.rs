@@ -1,6 +1,7 @@
 //! `nigh bench`: figures of one machine, each beside its peer in the same run.
 
 mod invoke;
+mod llc;
 mod s3;
 
 use std::time::Duration;
@@ -19,12 +20,14 @@ pub struct BenchArgs {
     what: What,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum What {
     /// The S3 door against a bare s3s server and a canned C server
     S3(Length),
     /// Warm and cold invocations against the vendor's runtime client on a bare server
     Invoke(Length),
+    /// The cache simulator, its sampled curves, a placement and a change of layout
+    Llc(llc::LlcLength),
 }
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -87,6 +90,10 @@ impl BenchArgs {
         let rows = match self.what {
             What::S3(length) => s3::run(length).await?,
             What::Invoke(length) => invoke::run(length).await?,
+            What::Llc(length) => {
+                let report = llc::run(&length, machine)?;
+                return crate::experiment::llc::print_report(&report, || llc::text(&report), json);
+            }
         };
         print(&Report { machine, rows }, json)
     }

@@ -53,6 +53,14 @@ pub enum LabError {
         /// What it said.
         reason: String,
     },
+    /// A simulation cannot be run.
+    #[error("simulating {what}: {reason}")]
+    Simulation {
+        /// What was to be simulated.
+        what: String,
+        /// Why it cannot be.
+        reason: String,
+    },
     /// A chart cannot be drawn.
     #[error("chart: {0}")]
     Chart(String),

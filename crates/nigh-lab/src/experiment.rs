@@ -4,6 +4,7 @@ mod demo;
 mod demo_page;
 mod demo_report;
 mod demo_side;
+pub(crate) mod llc;
 mod phase_log;
 mod sample_function;
 
@@ -25,6 +26,16 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(demo::DemoArgs),
+    /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
+    LlcScenarios(llc::ScenariosArgs),
+    /// CASY's four functions alone and together, simulated (CASY figure 1)
+    LlcContention(llc::ContentionArgs),
+    /// Ways that each recorded input needs, with and without a prefetcher; simulated (CASY table III)
+    LlcWays(llc::WaysArgs),
+    /// Ways and class of inputs that no model has seen; simulated (CASY figure 5)
+    LlcPrediction(llc::PredictionArgs),
+    /// Time of each function by the ways it has; simulated (CASY figure 2)
+    LlcSensitivity(llc::SensitivityArgs),
 }
 
 impl ExperimentArgs {
@@ -36,6 +47,11 @@ impl ExperimentArgs {
         let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
+            What::LlcScenarios(scenarios) => scenarios.run(machine, json),
+            What::LlcContention(contention) => contention.run(machine, json),
+            What::LlcWays(ways) => ways.run(machine, json),
+            What::LlcPrediction(prediction) => prediction.run(machine, json),
+            What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
         }
     }
 }

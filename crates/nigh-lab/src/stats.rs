@@ -70,17 +70,27 @@ impl Sample {
     /// The median with its confidence interval by the percentile bootstrap; the same seed gives the same interval.
     #[must_use]
     pub fn median_estimate(&self, seed: u64) -> Estimate {
-        let value = self.median();
+        self.estimate(seed, Self::median)
+    }
+
+    /// The mean with its confidence interval, likewise.
+    #[must_use]
+    pub fn mean_estimate(&self, seed: u64) -> Estimate {
+        self.estimate(seed, Self::mean)
+    }
+
+    fn estimate(&self, seed: u64, figure: fn(&Self) -> f64) -> Estimate {
+        let value = figure(self);
         if self.0.len() < 2 {
             return Estimate { value, low: value, high: value };
         }
         let mut random = StdRng::seed_from_u64(seed);
-        let medians = (0..RESAMPLES).map(|_| {
+        let figures = (0..RESAMPLES).map(|_| {
             let resample = (0..self.0.len()).map(|_| self.0[random.random_range(0..self.0.len())]).collect();
-            Self::new(resample).median()
+            figure(&Self::new(resample))
         });
-        let medians = Self::new(medians.collect());
-        Estimate { value, low: medians.percentile(0.025), high: medians.percentile(0.975) }
+        let figures = Self::new(figures.collect());
+        Estimate { value, low: figures.percentile(0.025), high: figures.percentile(0.975) }
     }
 }
 
@@ -99,12 +109,16 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_median_and_shrinks_with_more_measurements() {
+    fn the_interval_holds_its_figure_and_shrinks_with_more_measurements() {
         let width = |n: u32| {
-            let estimate = Sample::new((0..n).map(|i| f64::from(i * 7919 % n)).collect()).median_estimate(1);
-            assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
-            (estimate.high - estimate.low) / f64::from(n)
+            let sample = Sample::new((0..n).map(|i| f64::from(i * 7919 % n)).collect());
+            let (median, mean) = (sample.median_estimate(1), sample.mean_estimate(1));
+            for estimate in [median, mean] {
+                assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
+            }
+            [median, mean].map(|estimate| (estimate.high - estimate.low) / f64::from(n))
         };
-        assert!(width(1000) < width(20));
+        let (many, few) = (width(1000), width(20));
+        assert!(many[0] < few[0] && many[1] < few[1]);
     }
 }

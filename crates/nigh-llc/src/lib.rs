@@ -21,6 +21,7 @@ mod way_search;
 // Which classes there are.
 mod chunk_split;
 mod clos_layout;
+mod layout_fit;
 mod mix_layout;
 mod size_spread;
 // Which class an invocation gets.
@@ -45,6 +46,7 @@ pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
 pub use domain_loads::DomainLoads;
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
+pub use layout_fit::fit_layout;
 pub use load_bound::{LoadBound, load_bound};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
 pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose_layout};

@@ -1,7 +1,9 @@
 //! Which kind of sizing model fits a function: decided on its own rows, each left out in turn and predicted by the rest.
 //!
 //! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends it to the
-//! wrong chunk. Ties go to the simpler kind and to the size, so that a function whose need never changes keeps CASY's.
+//! wrong chunk. Ties go to the simpler kind, so that a function whose need never changes keeps CASY's, and to the
+//! function's features in their order before the size: rows of one kind of content cannot tell them apart, and where
+//! content changes it is pixels or seconds that the work goes with, not what they were packed to.
 
 use serde::Serialize;
 
@@ -41,7 +43,7 @@ impl SizingModel {
     #[must_use]
     pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<Scored> {
         let features = rows.iter().map(|row| row.input.features.len()).min().unwrap_or(0);
-        let axes = || std::iter::once(Axis::Size).chain((0..features).map(|at| Axis::Feature(at as u8)));
+        let axes = || (0..features).map(|at| Axis::Feature(at as u8)).chain(std::iter::once(Axis::Size));
         let kinds = [ModelKind::Nearest, ModelKind::Rising, ModelKind::Interpolated, ModelKind::Curves];
         let all = kinds.into_iter().flat_map(|kind| axes().map(move |axis| (kind, axis)));
         let scored = all.filter_map(|(kind, axis)| {

@@ -6,7 +6,7 @@
 //! equal-age composition of [`crate::MissCurve::compose`], with overlapping masks it is DCAPS' kind of model (EuroSys
 //! 2018). The shares are a fixed point, found by a few damped rounds; accuracy is bounded by the curves, not by the rounds.
 
-use nigh_terms::Ways;
+use nigh_terms::{WayMask, Ways};
 
 use crate::clos_layout::{CLASSES_MAX, ClosLayout};
 use crate::miss_curve::{CurveError, FillTime, MissCurve, STEPS_PER_WAY, WAYS_MAX};
@@ -45,14 +45,24 @@ impl SharingProfile {
         let misses = misses.monotone();
         let steps = usize::from(misses.ways().0) * STEPS_PER_WAY;
         let share = |step: usize| step as f64 / STEPS_PER_WAY as f64;
-        let rate = |step: usize| misses.misses_at(share(step)) / times.micros_at(share(step)) / lines_per_way.max(1.0);
+        // Below one way no time was taken: what more misses cost is what they cost between one way and all.
+        let (one, all) = (Ways(1), times.ways());
+        let spared = misses.misses(one) - misses.misses(all);
+        let a_miss = if spared > 0.0 { (times.micros(one) - times.micros(all)).max(0.0) / spared } else { 0.0 };
+        let micros = |step: usize| {
+            if step >= STEPS_PER_WAY {
+                return times.micros_at(share(step));
+            }
+            times.micros(one) + (misses.misses_at(share(step)) - misses.misses(one)) * a_miss
+        };
+        let rate = |step: usize| misses.misses_at(share(step)) / micros(step) / lines_per_way.max(1.0);
         let fill_time = FillTime::of_rates(steps, rate(0), rate);
         let best = times.micros(times.ways());
         let fill = |step: usize| {
             let fill = if step == 0 { rate(0) } else { share(step) / fill_time.at_step(step) };
             (fill as f32).max(FILL_LEAST)
         };
-        let slowdown = |step: usize| (times.micros_at(share(step)) / best) as f32;
+        let slowdown = |step: usize| (micros(step) / best) as f32;
         let points = (0..=steps).map(|step| {
             let next = (step + 1).min(steps);
             let (here, later) = ((fill(step), slowdown(step)), (fill(next), slowdown(next)));
@@ -136,30 +146,35 @@ pub(crate) const ALL_CLASSES: u32 = u32::MAX;
 
 impl Regions {
     pub(crate) fn of(layout: &ClosLayout) -> Self {
+        let masks: Vec<_> = layout.classes().iter().map(|class| class.mask).collect();
+        Self::of_masks(layout.shape().ways, &masks)
+    }
+
+    /// Classes of these masks, by index.
+    pub(crate) fn of_masks(cache: Ways, masks: &[WayMask]) -> Self {
         let mut kinds: Vec<(u32, f32)> = Vec::new();
-        for way in 0..layout.shape().ways.0 {
-            let users = layout.classes().iter().enumerate();
-            let users = users.filter(|(_, class)| class.mask.holds(way)).fold(0_u32, |bits, (at, _)| bits | 1 << at);
+        for way in 0..cache.0 {
+            let users = masks.iter().enumerate().filter(|(_, mask)| mask.holds(way));
+            let users = users.fold(0_u32, |bits, (at, _)| bits | 1 << at);
             match kinds.iter_mut().find(|(known, _)| *known == users) {
                 Some((_, ways)) => *ways += 1.0,
                 None => kinds.push((users, 1.0)),
             }
         }
-        let classes = layout.classes();
-        let overlaps = classes.iter().map(|class| {
-            let met = classes.iter().enumerate().filter(|(_, other)| other.mask.overlaps(class.mask));
+        let overlaps = masks.iter().map(|mask| {
+            let met = masks.iter().enumerate().filter(|(_, other)| other.overlaps(*mask));
             met.fold(0_u32, |bits, (at, _)| bits | 1 << at)
         });
         let mut ways = vec![[0.0; LANES]; kinds.len().div_ceil(LANES)];
-        let mut holds = vec![[0.0; LANES]; ways.len() * classes.len()];
+        let mut holds = vec![[0.0; LANES]; ways.len() * masks.len()];
         for (region, (users, count)) in kinds.into_iter().enumerate() {
             let (row, lane) = (region / LANES, region % LANES);
             ways[row][lane] = count;
-            for class in (0..classes.len()).filter(|class| users >> class & 1 != 0) {
-                holds[row * classes.len() + class][lane] = 1.0;
+            for class in (0..masks.len()).filter(|class| users >> class & 1 != 0) {
+                holds[row * masks.len() + class][lane] = 1.0;
             }
         }
-        let per_way = classes.iter().map(|class| 1.0 / f32::from(class.mask.count().0)).collect();
+        let per_way = masks.iter().map(|mask| 1.0 / f32::from(mask.count().0)).collect();
         Self { overlaps: overlaps.collect(), ways, per_way, holds }
     }
 
@@ -254,8 +269,6 @@ impl Regions {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::Arc;
-
-    use nigh_terms::WayMask;
 
     use super::*;
     use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind};

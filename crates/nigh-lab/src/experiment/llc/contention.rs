@@ -1,0 +1,166 @@
+//! `nigh experiment llc-contention`: CASY's figure 1. Its four functions alone, and each while the three others run beside it
+//! without end, on the simulated machine with no partitioning.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use nigh_sim::llc::{Classes, Job, JobId, MachineConfig, Passes, ReplayTrace, SampleRate, SimTime, simulate};
+use nigh_terms::ClosId;
+use serde::Serialize;
+
+use super::chart::{self, Series};
+use super::paper;
+use super::sizing::HERTZ;
+use super::trace_library::TraceLibrary;
+use crate::LabError;
+use crate::experiment::write_page;
+use crate::machine::Machine;
+use crate::stats::{Estimate, Sample};
+
+/// One line in so many is simulated: what the sampled recordings hold.
+const SAMPLING: u32 = 32;
+
+/// The recordings that stand for the four; the paper does not say which sizes its figure 1 has.
+const INPUTS: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"];
+
+/// What `nigh experiment llc-contention` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ContentionArgs {
+    /// The folder of the recorded traces
+    #[arg(long, default_value = "data/llc-traces")]
+    traces: PathBuf,
+    /// Repetitions, each with other page frames
+    #[arg(long, default_value_t = 5)]
+    repetitions: usize,
+    /// The first tenth of each recording, twice
+    #[arg(long)]
+    quick: bool,
+    /// Writes the report as a page
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    function: String,
+    input: String,
+    /// Seconds of the recorded stretch, of the mean of two runs.
+    alone: Estimate,
+    together: Estimate,
+    /// Time together over time alone.
+    ratio: f64,
+    /// What section III has in words.
+    paper: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+impl ContentionArgs {
+    pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let html = self.html.clone();
+        let report = self.report(machine)?;
+        if let Some(path) = &html {
+            write_page(path, &page(&report)?)?;
+        }
+        super::print_report(&report, || text(&report), json)
+    }
+
+    fn report(self, machine: Machine) -> Result<Report, LabError> {
+        let library = TraceLibrary::open(&self.traces)?;
+        let mut traces = Vec::new();
+        for name in INPUTS {
+            let input = library.input(name)?;
+            let instructions = if self.quick { input.instructions / 10 } else { u64::MAX };
+            traces.push(library.trace(input, SAMPLING, instructions)?);
+        }
+        let repetitions = if self.quick { 2 } else { self.repetitions.max(1) } as u64;
+        let all: Vec<usize> = (0..INPUTS.len()).collect();
+        let rows = super::in_parallel(&all, |&at| {
+            let measure = |others: &[&ReplayTrace]| {
+                let runs = (0..repetitions).map(|seed| seconds(INPUTS[at], &traces[at], others, seed));
+                Ok::<_, LabError>(Sample::new(runs.collect::<Result<_, _>>()?).mean_estimate(at as u64))
+            };
+            let others: Vec<_> = all.iter().filter(|&&other| other != at).map(|&other| &traces[other]).collect();
+            let (alone, together) = (measure(&[])?, measure(&others)?);
+            let function = library.input(INPUTS[at])?.function.clone();
+            let paper = paper::CONTENTION.iter().find(|(name, _)| *name == function).and_then(|(_, ratio)| *ratio);
+            let ratio = together.value / alone.value;
+            Ok(Row { function, input: INPUTS[at].to_owned(), alone, together, ratio, paper })
+        })?;
+        Ok(Report { machine, rows })
+    }
+}
+
+/// Seconds of a run of `trace`, the mean of two one after the other, while the others run.
+fn seconds(name: &str, trace: &ReplayTrace, others: &[&ReplayTrace], seed: u64) -> Result<f64, LabError> {
+    let failed =
+        |reason: &dyn std::fmt::Display| LabError::Simulation { what: name.to_owned(), reason: reason.to_string() };
+    let twice = NonZeroU32::MIN.saturating_add(1);
+    let job = |trace, passes| Job { trace, arrival: SimTime::ZERO, passes };
+    let mut jobs = vec![job(trace, Passes::Times(twice))];
+    jobs.extend(others.iter().map(|other| job(other, Passes::WhileOthersRun)));
+    let rate = SampleRate::new(SAMPLING).map_err(|error| failed(&error))?;
+    let config = MachineConfig { rate, seed, ..MachineConfig::XEON_SILVER_4210R };
+    let mut default_class = |_: JobId, _: SimTime, _: &mut Classes<'_>| Ok(ClosId::DEFAULT);
+    let report = simulate(&config, &jobs, &mut default_class).map_err(|error| failed(&error))?;
+    Ok(report.jobs[0].time().seconds(HERTZ) / f64::from(twice.get()))
+}
+
+const HEAD: [&str; 5] = ["input", "alone s", "together s", "together / alone", "paper"];
+
+fn cells(row: &Row) -> Vec<String> {
+    vec![
+        row.input.clone(),
+        format!("{:.3}", row.alone.value),
+        format!("{:.3}", row.together.value),
+        format!("{:.2}", row.ratio),
+        row.paper.map_or_else(|| "less impacted".to_owned(), |ratio| format!("{ratio:.2}")),
+    ]
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
+    for row in &report.rows {
+        table.add_row(cells(row));
+    }
+    format!("{table}\nThe paper's section III says \"decrease\" and means increase; its inputs are not named.\n")
+}
+
+fn page(report: &Report) -> Result<String, LabError> {
+    let groups: Vec<String> = report.rows.iter().map(|row| row.input.clone()).collect();
+    let series = [
+        Series::of_groups("alone", report.rows.iter().map(|_| 1.0)),
+        Series::of_groups("together", report.rows.iter().map(|row| row.ratio)),
+        Series::of_groups("together, paper", report.rows.iter().map(|row| row.paper.unwrap_or(f64::NAN))),
+    ];
+    let mut body = chart::figure("Time over time alone", &chart::bars(&groups, &series, "time over time alone")?);
+    body += &chart::table(&HEAD, &report.rows.iter().map(cells).collect::<Vec<_>>());
+    let about = "CASY's figure 1 on a simulated Xeon Silver 4210R, without partitioning: each function alone, and while the \
+                 three others run.";
+    Ok(chart::page("Functions alone and together", about, &body, &report.machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn speech_suffers_most_from_the_others_and_effect_least() {
+        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
+        let arguments = ContentionArgs { traces, repetitions: 1, quick: true, html: None };
+        let report = arguments.report(Machine::read("llc-contention --quick".to_owned())).unwrap();
+        let ratio = |function: &str| report.rows.iter().find(|row| row.function == function).unwrap().ratio;
+        assert!(report.rows.iter().all(|row| row.ratio > 0.99), "{report:?}");
+        assert!(ratio("speech") > ratio("blur") && ratio("effect") < 1.02, "{report:?}");
+        assert!(page(&report).unwrap().contains("<svg") && text(&report).contains("less impacted"));
+    }
+}

@@ -1,0 +1,279 @@
+//! `nigh experiment llc-prediction`: CASY's figure 5. Models trained on table III's four sizes of each function name the ways
+//! and the class of ten inputs they have not seen; each is judged by the full sweep of that very input.
+//!
+//! Beside Nigh's choice of model, CASY's: the nearest row by size. What a model is told of an input is what a store knows of
+//! an object before the function runs: bytes, pixels, seconds.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use nigh_llc::{Axis, ModelKind, Prediction, SizingModel, TrainedRange, TrainingRow, TrainingRows};
+use nigh_sim::llc::CoreTiming;
+use nigh_terms::Ways;
+use serde::Serialize;
+
+use super::chart::{self, Series};
+use super::paper;
+use super::sizing::{self, RULE};
+use super::trace_library::{RecordedInput, Role, TraceLibrary};
+use crate::LabError;
+use crate::experiment::write_page;
+use crate::machine::Machine;
+
+/// What the time with the predicted ways may be of that with all.
+const TIME_ALLOWED: f64 = 1.05;
+
+/// What `nigh experiment llc-prediction` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PredictionArgs {
+    /// The folder of the recorded traces
+    #[arg(long, default_value = "data/llc-traces")]
+    traces: PathBuf,
+    /// Writes the report as a page
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// What a model said, and what came of it.
+#[derive(Debug, Clone, Serialize)]
+struct Judged {
+    ways: u8,
+    class_right: bool,
+    /// Time with these ways over time with all.
+    time: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    input: String,
+    function: String,
+    bytes: u64,
+    /// Beyond the trained inputs: the platform would profile it.
+    range: TrainedRange,
+    model: ModelKind,
+    /// What it goes by.
+    axis: Axis,
+    /// By the full sweep.
+    ways_needed: u8,
+    sensitive: bool,
+    slowdown_one_way: f64,
+    nigh: Judged,
+    casy: Judged,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    rows: Vec<Row>,
+    nigh: Score,
+    casy: Score,
+    /// The same of inputs within the trained sizes alone.
+    nigh_trained: Score,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Score {
+    inputs: usize,
+    class_right: usize,
+    ways_right: usize,
+    /// Inputs whose time is within 5 %.
+    time_right: usize,
+    worst_time: f64,
+}
+
+impl PredictionArgs {
+    pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let html = self.html.clone();
+        let report = self.report(machine)?;
+        if let Some(path) = &html {
+            write_page(path, &page(&report)?)?;
+        }
+        super::print_report(&report, || text(&report), json)
+    }
+
+    fn report(self, machine: Machine) -> Result<Report, LabError> {
+        let library = TraceLibrary::open(&self.traces)?;
+        let mut rows = Vec::new();
+        for function in paper::FUNCTIONS {
+            let trained = paper::TABLE_3.iter().map(|(name, _)| library.input(name));
+            let trained: Vec<_> = trained.filter_map(Result::ok).filter(|input| input.function == function).collect();
+            let held_out: Vec<_> = library.of(function, Role::HeldOut).collect();
+            if trained.is_empty() || held_out.is_empty() {
+                continue;
+            }
+            rows.extend(judge_function(function, &trained, &held_out)?);
+        }
+        Ok(Report {
+            machine,
+            nigh: score(&rows, |row| &row.nigh),
+            casy: score(&rows, |row| &row.casy),
+            nigh_trained: score(rows.iter().filter(|row| row.range == TrainedRange::Trained), |row| &row.nigh),
+            rows,
+        })
+    }
+}
+
+fn judge_function(
+    function: &str,
+    trained: &[&RecordedInput],
+    held_out: &[&RecordedInput],
+) -> Result<Vec<Row>, LabError> {
+    let timing = CoreTiming::CASCADE_LAKE;
+    let profiled = trained.iter().map(|input| sizing::profiled(input, &timing)).collect::<Result<Vec<_>, _>>()?;
+    let nigh = sizing::learn(function, profiled.iter().cloned())?;
+    let casy = nearest(function, &profiled)?;
+    let silent = |input: &RecordedInput| LabError::Simulation {
+        what: input.name.clone(),
+        reason: "the model says nothing of it".to_owned(),
+    };
+    let row = |input: &&RecordedInput| {
+        let truth = sizing::profiled(input, &timing)?;
+        let times = sizing::counted_curves(input, &timing)?.times;
+        let ask = |model: &SizingModel| {
+            model.predict(&sizing::version(function), &sizing::sizing_input(input)).ok_or_else(|| silent(input))
+        };
+        let judged = |said: &Prediction| Judged {
+            ways: said.predicted.ways.0,
+            class_right: said.predicted.class.is_insensitive() == truth.class.is_insensitive(),
+            time: times.slowdown(said.predicted.ways),
+        };
+        let (ours, theirs) = (ask(&nigh)?, ask(&casy)?);
+        Ok(Row {
+            input: input.name.clone(),
+            function: function.to_owned(),
+            bytes: input.size.bytes(),
+            range: ours.range,
+            model: ours.kind,
+            axis: nigh.axis(),
+            ways_needed: truth.ways.0,
+            sensitive: !truth.class.is_insensitive(),
+            slowdown_one_way: times.slowdown(Ways(1)),
+            nigh: judged(&ours),
+            casy: judged(&theirs),
+        })
+    };
+    held_out.iter().map(row).collect()
+}
+
+/// CASY's model.
+fn nearest(function: &str, rows: &[TrainingRow]) -> Result<SizingModel, LabError> {
+    let version = sizing::version(function);
+    let failed = |reason: String| LabError::Simulation { what: function.to_owned(), reason };
+    let mut set = TrainingRows::new(version.clone());
+    for row in rows {
+        set.add(&version, row.clone()).map_err(|error| failed(error.to_string()))?;
+    }
+    SizingModel::fit(set, RULE, ModelKind::Nearest, Axis::Size).ok_or_else(|| failed("no rows".to_owned()))
+}
+
+fn score<'r>(rows: impl IntoIterator<Item = &'r Row>, of: fn(&Row) -> &Judged) -> Score {
+    let mut score = Score { inputs: 0, class_right: 0, ways_right: 0, time_right: 0, worst_time: 0.0 };
+    for row in rows {
+        let judged = of(row);
+        score.inputs += 1;
+        score.class_right += usize::from(judged.class_right);
+        score.ways_right += usize::from(judged.ways == row.ways_needed);
+        score.time_right += usize::from(judged.time <= TIME_ALLOWED + 1e-9);
+        score.worst_time = score.worst_time.max(judged.time);
+    }
+    score
+}
+
+const HEAD: [&str; 9] = ["input", "T(1)/T(11)", "needs", "class", "Nigh", "time", "class right", "CASY's k-NN", "time"];
+
+fn cells(row: &Row) -> Vec<String> {
+    let mark = if row.range == TrainedRange::Extrapolated { " (profiled)" } else { "" };
+    vec![
+        row.input.clone(),
+        format!("{:.3}", row.slowdown_one_way),
+        row.ways_needed.to_string(),
+        if row.sensitive { "CS" } else { "CI" }.to_owned(),
+        format!("{}{mark}", row.nigh.ways),
+        format!("{:.3}", row.nigh.time),
+        if row.nigh.class_right { "yes" } else { "no" }.to_owned(),
+        row.casy.ways.to_string(),
+        format!("{:.3}", row.casy.time),
+    ]
+}
+
+fn judgement(report: &Report) -> String {
+    let say = |name: &str, score: &Score| {
+        format!(
+            "{name}: class right {}/{}, ways right {}/{}, time within 5 % {}/{} (worst {:.3})",
+            score.class_right,
+            score.inputs,
+            score.ways_right,
+            score.inputs,
+            score.time_right,
+            score.inputs,
+            score.worst_time,
+        )
+    };
+    let all = [
+        say("Nigh", &report.nigh),
+        say("Nigh within the trained sizes", &report.nigh_trained),
+        say("CASY's k-NN", &report.casy),
+    ];
+    format!(
+        "{}. The paper's figure 5 has every class right and times \"identical\" to those with all ways.",
+        all.join("; ")
+    )
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
+    for row in &report.rows {
+        table.add_row(cells(row));
+    }
+    format!(
+        "{table}\n(profiled): beyond the trained sizes, the platform marks it and profiles it.\n{}\n",
+        judgement(report)
+    )
+}
+
+fn page(report: &Report) -> Result<String, LabError> {
+    let mut body = String::new();
+    for function in paper::FUNCTIONS {
+        let rows: Vec<_> = report.rows.iter().filter(|row| row.function == function).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let groups: Vec<String> = rows.iter().map(|row| format!("{} ({})", row.input, row.nigh.ways)).collect();
+        let series = |name: &str, time: fn(&Row) -> f64| Series::of_groups(name, rows.iter().map(|row| time(row)));
+        let all = [
+            series("all ways", |_| 1.0),
+            series("ways predicted by Nigh", |row| row.nigh.time),
+            series("ways predicted by CASY's k-NN", |row| row.casy.time),
+        ];
+        body += &chart::figure(function, &chart::bars(&groups, &all, "time over time with all")?);
+    }
+    body += &chart::table(&HEAD, &report.rows.iter().map(cells).collect::<Vec<_>>());
+    body += &format!("<p>{}</p>", judgement(report));
+    let about = "CASY's figure 5: models trained on table III's four sizes of each function, asked for inputs they have not seen. \
+                 In brackets the ways predicted.";
+    Ok(chart::page("Predicted ways", about, &body, &report.machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn held_out_inputs_are_judged_by_their_own_sweep() {
+        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
+        let report = PredictionArgs { traces, html: None }.report(Machine::read("llc-prediction".to_owned())).unwrap();
+        assert!(report.nigh.inputs >= 10);
+        for row in &report.rows {
+            assert!(row.nigh.time >= 1.0 && row.casy.time >= 1.0, "{row:?}");
+            assert_eq!(row.sensitive, row.slowdown_one_way > 1.05, "{row:?}");
+            assert!(row.nigh.ways < row.ways_needed || row.nigh.time <= TIME_ALLOWED + 1e-9, "{row:?}");
+        }
+        assert!(report.nigh.time_right >= report.casy.time_right);
+        assert!(page(&report).unwrap().contains("<svg"));
+        assert!(text(&report).contains("figure 5"));
+    }
+}

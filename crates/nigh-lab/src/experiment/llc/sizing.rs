@@ -1,0 +1,112 @@
+//! What the models learn from and are judged by: a recorded run's curves on the simulated machine.
+//!
+//! The need is CASY's (the fewest ways within 5 % of the time with all), of a warm run alone. Curves come from the exact
+//! counts of `curves.csv`, or from the simulator's own sweep of a trace; both are priced by the same cycles.
+
+use nigh_llc::{
+    CodeVersion, CpiModel, MissCurve, OneRunRule, RunCurves, SizingInput, SizingModel, SizingRule, TimeCurve,
+    Tolerance, TrainingRow, TrainingRows, Work,
+};
+use nigh_sim::llc::{CoreTiming, LINE_BYTES, LlcGeometry, MachineConfig, ReplayTrace, Warmth, alone_by_ways};
+
+use super::trace_library::RecordedInput;
+use crate::LabError;
+
+/// Cycles a second of the simulated processor.
+pub(crate) const HERTZ: f64 = 2.4e9;
+
+/// Lines of one way of the simulated cache.
+pub(crate) const LINES_PER_WAY: f64 = (LlcGeometry::XEON_SILVER_4210R.way_bytes() / LINE_BYTES) as f64;
+
+/// CASY's threshold.
+pub(crate) const RULE: SizingRule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: LINES_PER_WAY };
+
+/// The simulator's costs in the terms of the models: there a hit's cycles are part of a miss.
+pub(crate) fn cycles(timing: &CoreTiming) -> CpiModel {
+    let whole = |cycles: u32| f64::from(timing.hit_cycles + cycles);
+    CpiModel {
+        cycles_per_instruction: f64::from(timing.base_cpi_milli) / 1e3,
+        hit_cycles: f64::from(timing.hit_cycles),
+        miss_cycles: whole(timing.miss_cycles),
+        neighbour_miss_cycles: timing.neighbour_miss_cycles.map(whole),
+        megahertz: HERTZ / 1e6,
+    }
+}
+
+fn broken(input: &str, reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Simulation { what: input.to_owned(), reason: reason.to_string() }
+}
+
+/// Curves from the exact counts of a recorded stretch.
+pub(crate) fn counted_curves(input: &RecordedInput, timing: &CoreTiming) -> Result<RunCurves, LabError> {
+    let failed = |error| broken(&input.name, &error);
+    let misses = input.warm.iter().map(|&misses| misses as f64).collect();
+    let misses = MissCurve::new(input.requests as f64, misses).map_err(failed)?;
+    let work = Work { instructions: input.instructions as f64, neighbour_share: 0.0 };
+    let times = TimeCurve::from_misses(&misses, &work, &cycles(timing)).map_err(failed)?;
+    Ok(RunCurves { misses, times })
+}
+
+/// Curves from a sweep in the simulator, warm.
+pub(crate) fn simulated_curves(name: &str, trace: &ReplayTrace, config: &MachineConfig) -> Result<RunCurves, LabError> {
+    let config = MachineConfig { rate: trace.rate(), ..*config };
+    let runs = alone_by_ways(&config, trace, Warmth::Warm).map_err(|error| broken(name, &error))?;
+    let failed = |error| broken(name, &error);
+    let requests = trace.requests() * u64::from(trace.rate().one_in());
+    let misses = runs.iter().map(|run| run.misses as f64).collect();
+    let times = runs.iter().map(|run| run.time.seconds(HERTZ) * 1e6).collect();
+    let misses = MissCurve::new(requests as f64, misses).map_err(failed)?;
+    Ok(RunCurves { misses, times: TimeCurve::new(times).map_err(failed)? })
+}
+
+/// What is known of an input before it runs.
+pub(crate) fn sizing_input(input: &RecordedInput) -> SizingInput {
+    SizingInput { size: input.size, features: input.features.clone() }
+}
+
+/// The model that a function's profiled inputs give.
+pub(crate) fn learn(function: &str, rows: impl Iterator<Item = TrainingRow>) -> Result<SizingModel, LabError> {
+    let version = version(function);
+    let mut set = TrainingRows::new(version.clone());
+    for row in rows {
+        set.add(&version, row).map_err(|error| broken(function, &error))?;
+    }
+    SizingModel::choose(set, RULE).ok_or_else(|| broken(function, &"no profiled input"))
+}
+
+/// The functions' code does not change within an experiment.
+pub(crate) fn version(function: &str) -> CodeVersion {
+    CodeVersion(function.to_owned())
+}
+
+/// A one-run profile: the misses of one traced run, priced.
+pub(crate) fn profiled(input: &RecordedInput, timing: &CoreTiming) -> Result<TrainingRow, LabError> {
+    let curves = counted_curves(input, timing)?;
+    let work = Work { instructions: input.instructions as f64, neighbour_share: 0.0 };
+    let rule = OneRunRule { model: cycles(timing), threshold: RULE.threshold, lines_per_way: RULE.lines_per_way };
+    TrainingRow::one_run(sizing_input(input), curves.misses, &work, &rule).map_err(|error| broken(&input.name, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::Ways;
+
+    use super::super::trace_library::tests::kept;
+    use super::*;
+
+    #[test]
+    fn the_simulators_sweep_is_the_exact_count_within_two_percent() {
+        let library = kept();
+        let config = MachineConfig::XEON_SILVER_4210R;
+        for name in ["blur-124k", "blur-361k"] {
+            let input = library.input(name).unwrap();
+            let trace = library.recorded_trace(input).unwrap();
+            let simulated = simulated_curves(name, &trace, &config).unwrap();
+            let counted = counted_curves(input, &config.timing).unwrap();
+            for ways in (1..=11).map(Ways) {
+                let ratio = simulated.times.micros(ways) / counted.times.micros(ways);
+                assert!((ratio - 1.0).abs() < 0.02, "{name} at {ways} ways: {ratio}");
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! `nigh experiment llc-ways`: CASY's table III. The ways each recorded input needs on the simulated cache, at 1 % and at 5 %
+//! of slowdown, with every miss at its full price and with misses on neighbour lines discounted as a prefetcher would hide
+//! them; beside the paper's.
+//!
+//! A trace that was sampled while recorded cannot tell neighbours: for it the discount is given to every miss, so that its
+//! figure is the least that any prefetcher could make of it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
+use nigh_sim::llc::{CoreTiming, MachineConfig};
+use serde::Serialize;
+
+use super::chart::{self, Series};
+use super::paper;
+use super::sizing::{self, LINES_PER_WAY, RULE};
+use super::trace_library::{RecordedInput, Role, TraceLibrary};
+use crate::LabError;
+use crate::experiment::write_page;
+use crate::machine::Machine;
+
+/// What `nigh experiment llc-ways` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WaysArgs {
+    /// The folder of the recorded traces
+    #[arg(long, default_value = "data/llc-traces")]
+    traces: PathBuf,
+    /// Only inputs recorded whole, which are small
+    #[arg(long)]
+    quick: bool,
+    /// Writes the report as a page
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// The ways an input needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct Needs {
+    at_1_percent: u8,
+    at_5_percent: u8,
+}
+
+impl Needs {
+    fn of(times: &TimeCurve) -> Self {
+        Self {
+            at_1_percent: times.ways_needed(Tolerance::ONE_PERCENT).0,
+            at_5_percent: times.ways_needed(Tolerance::FIVE_PERCENT).0,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    input: String,
+    function: String,
+    bytes: u64,
+    /// Table III; none for sizes that are not in it.
+    paper: Option<u8>,
+    /// From the simulator's sweep of the kept trace.
+    simulated: Needs,
+    /// From the exact count of all lines.
+    counted: Needs,
+    /// With misses on neighbour lines discounted.
+    prefetched: Needs,
+    /// Whether neighbours are known, or all misses were discounted.
+    neighbours_known: bool,
+    /// Time with one way over time with all.
+    slowdown_one_way: f64,
+    class: CacheClass,
+    /// The paper's class of the function: needs above one way.
+    paper_class: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    rows: Vec<Row>,
+    /// Of table III's rows, those whose ways are the paper's: at 5 %, within one way at 5 %, prefetched at 5 %.
+    equal: usize,
+    within_one: usize,
+    equal_prefetched: usize,
+    compared: usize,
+}
+
+impl WaysArgs {
+    pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let html = self.html.clone();
+        let report = self.report(machine)?;
+        if let Some(path) = &html {
+            write_page(path, &page(&report)?)?;
+        }
+        super::print_report(&report, || text(&report), json)
+    }
+
+    fn report(self, machine: Machine) -> Result<Report, LabError> {
+        let library = TraceLibrary::open(&self.traces)?;
+        let suits = |input: &&RecordedInput| input.has_trace() && (input.is_whole() || !self.quick);
+        let of_functions = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
+        let inputs: Vec<_> = of_functions.filter(suits).collect();
+        let rows = super::in_parallel(&inputs, |input| row(&library, input))?;
+        let compared: Vec<_> = rows.iter().filter_map(|row| Some((row, row.paper?))).collect();
+        let count = |suits: fn(&Row, u8) -> bool| compared.iter().filter(|(row, paper)| suits(row, *paper)).count();
+        Ok(Report {
+            machine,
+            equal: count(|row, paper| row.simulated.at_5_percent == paper),
+            within_one: count(|row, paper| row.simulated.at_5_percent.abs_diff(paper) <= 1),
+            equal_prefetched: count(|row, paper| row.prefetched.at_5_percent == paper),
+            compared: compared.len(),
+            rows,
+        })
+    }
+}
+
+fn row(library: &TraceLibrary, input: &RecordedInput) -> Result<Row, LabError> {
+    let trace = library.recorded_trace(input)?;
+    let config = MachineConfig::XEON_SILVER_4210R;
+    let simulated = sizing::simulated_curves(&input.name, &trace, &config)?;
+    let neighbours_known = trace.knows_neighbours();
+    let prefetching = CoreTiming::CASCADE_LAKE_PREFETCHING;
+    let prefetched = if neighbours_known {
+        sizing::simulated_curves(&input.name, &trace, &MachineConfig { timing: prefetching, ..config })?.times
+    } else {
+        all_neighbours(input, &simulated, &prefetching)?
+    };
+    let counted = sizing::counted_curves(input, &config.timing)?;
+    let paper = paper::ways_of(&input.name);
+    Ok(Row {
+        input: input.name.clone(),
+        function: input.function.clone(),
+        bytes: input.size.bytes(),
+        paper,
+        simulated: Needs::of(&simulated.times),
+        counted: Needs::of(&counted.times),
+        prefetched: Needs::of(&prefetched),
+        neighbours_known,
+        slowdown_one_way: 1.0 + simulated.times.sensitivity(),
+        class: simulated.times.class(RULE.threshold, Some((&simulated.misses, LINES_PER_WAY))),
+        paper_class: paper.and_then(|_| paper::class_of(&input.function)),
+    })
+}
+
+/// The times if every miss were one on a neighbour line.
+fn all_neighbours(input: &RecordedInput, curves: &RunCurves, timing: &CoreTiming) -> Result<TimeCurve, LabError> {
+    let work = Work { instructions: input.instructions as f64, neighbour_share: 1.0 };
+    TimeCurve::from_misses(&curves.misses, &work, &sizing::cycles(timing))
+        .map_err(|error| LabError::Simulation { what: input.name.clone(), reason: error.to_string() })
+}
+
+const HEAD: [&str; 9] =
+    ["input", "T(1)/T(11)", "class", "paper", "K 5 %", "K 1 %", "K 5 % prefetched", "K 1 % prefetched", "exact K 5 %"];
+
+fn cells(row: &Row) -> Vec<String> {
+    let bound = |ways: u8| if row.neighbours_known { ways.to_string() } else { format!(">= {ways}") };
+    vec![
+        row.input.clone(),
+        format!("{:.2}", row.slowdown_one_way),
+        row.class.to_string(),
+        row.paper.map_or_else(String::new, |ways| ways.to_string()),
+        row.simulated.at_5_percent.to_string(),
+        row.simulated.at_1_percent.to_string(),
+        bound(row.prefetched.at_5_percent),
+        bound(row.prefetched.at_1_percent),
+        row.counted.at_5_percent.to_string(),
+    ]
+}
+
+fn comparison(report: &Report) -> String {
+    format!(
+        "Of {} sizes of table III, at 5 %: {} need the paper's ways, {} within one; {} with the discount.",
+        report.compared, report.equal, report.within_one, report.equal_prefetched,
+    )
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
+    for row in &report.rows {
+        table.add_row(cells(row));
+    }
+    format!("{table}\n{}\n", comparison(report))
+}
+
+fn page(report: &Report) -> Result<String, LabError> {
+    let compared: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).collect();
+    let mut body = String::new();
+    for function in paper::FUNCTIONS {
+        let rows: Vec<_> = compared.iter().filter(|row| row.function == function).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let groups: Vec<String> = rows.iter().map(|row| row.input.clone()).collect();
+        let series =
+            |name: &str, ways: fn(&Row) -> u8| Series::of_groups(name, rows.iter().map(|row| f64::from(ways(row))));
+        let all = [
+            series("paper", |row| row.paper.unwrap_or_default()),
+            series("ours, 5 %", |row| row.simulated.at_5_percent),
+            series("ours, 5 %, prefetched", |row| row.prefetched.at_5_percent),
+            series("ours, 1 %", |row| row.simulated.at_1_percent),
+        ];
+        body += &chart::figure(function, &chart::bars(&groups, &all, "ways")?);
+    }
+    let rows: Vec<_> = report.rows.iter().map(cells).collect();
+    body += &chart::table(&HEAD, &rows);
+    body += &format!("<p>{}</p>", comparison(report));
+    let about = "CASY's table III on a simulated Xeon Silver 4210R: the fewest ways within 5 % (and 1 %) of the time with all \
+                 eleven, warm, alone, LRU.";
+    Ok(chart::page("Ways needed", about, &body, &report.machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_quick_form_compares_blur_with_table_3() {
+        let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
+        let report =
+            WaysArgs { traces, quick: true, html: None }.report(Machine::read("llc-ways --quick".to_owned())).unwrap();
+        assert_eq!(report.compared, 4);
+        let needs: Vec<u8> = report.rows.iter().map(|row| row.simulated.at_5_percent).collect();
+        assert!(needs.is_sorted() && needs[0] == 1 && needs[3] > 4, "{needs:?}");
+        for row in &report.rows {
+            assert!(row.neighbours_known && row.prefetched.at_5_percent <= row.simulated.at_5_percent, "{row:?}");
+            assert!(row.simulated.at_1_percent >= row.simulated.at_5_percent);
+            assert!(row.simulated.at_5_percent.abs_diff(row.counted.at_5_percent) <= 1, "{row:?}");
+        }
+        assert!(page(&report).unwrap().contains("<svg"));
+        assert!(text(&report).contains("table III"));
+    }
+}

@@ -1,0 +1,241 @@
+//! Classes of service for what runs at this moment: Nigh's own layout, refitted when an invocation starts or ends.
+//!
+//! From the unpartitioned cache it goes step by step to the neighbouring layout with the least predicted time: a kind of
+//! function moves to another class or to a new one, or a class's border moves by a way. Masks may overlap, which
+//! disjoint clusters ([`crate::choose_layout`]) cannot say: a stream is kept in one way, and who loses a little
+//! by that way alone still has it and others. No step is taken that makes anybody slower than without partitioning by more
+//! than the guard; where nothing is gained the cache stays whole. Who runs may change its class: a sandbox is moved by one
+//! write.
+
+use nigh_terms::{ClosId, WayMask, Ways};
+
+use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind, ClosLayout, devices_write_low};
+use crate::mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown};
+use crate::occupancy::{ALL_CLASSES, Member, Regions};
+use crate::time_curve::Tolerance;
+
+/// Rounds to settle shares from a guess; the fixed point is met to three digits.
+const ROUNDS: usize = 10;
+
+/// Steps from the unpartitioned cache: each must gain, so that they end by themselves; this bounds the time taken.
+const STEPS_MAX: usize = 40;
+
+/// A step that gains less than this part of the total time is none.
+const STEP_LEAST: f32 = 2e-4;
+
+/// A gain below this part of the total time is a small one: predictions err by about as much as the guard allows, so that
+/// for a small gain nobody is brought near it.
+const GAIN_SMALL: f32 = 0.03;
+
+/// The part of the guard that a small gain may use.
+const GUARD_FOR_SMALL: f32 = 0.3;
+
+/// Classes with their kinds of functions.
+#[derive(Debug, Clone, PartialEq)]
+struct Assignment {
+    /// By class, the default first.
+    masks: Vec<WayMask>,
+    /// By kind: its class.
+    class_of: Vec<usize>,
+}
+
+/// What is being fitted.
+struct Fit<'m> {
+    mix: &'m [MixEntry],
+    shape: CacheShape,
+    /// By kind: its slowdown on the unpartitioned cache.
+    without: Vec<f32>,
+    guard: f32,
+}
+
+/// The layout for these functions as they run now, nobody predicted slower than without by more than `guard`.
+pub fn fit_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> Result<ChosenLayout, MixError> {
+    if mix.is_empty() || mix.len() > MIX_MAX {
+        return Err(MixError::WrongMix { kinds: mix.len() });
+    }
+    if let Some((kind, entry)) = mix.iter().enumerate().find(|(_, e)| !(e.running > 0.0 && e.running.is_finite())) {
+        return Err(MixError::NotRunning { kind, running: entry.running });
+    }
+    ClosLayout::unpartitioned(*shape)?;
+    let whole = Assignment { masks: vec![WayMask::contiguous(0, shape.ways)], class_of: vec![0; mix.len()] };
+    let mut fit = Fit { mix, shape: *shape, without: Vec::new(), guard: f32::MAX };
+    fit.without = fit.slowdowns(&whole);
+    fit.guard = 1.0 + guard.0 as f32;
+    let before = fit.total(&fit.without);
+    let (mut best, cost) = fit.descend(&whole);
+    if cost > before * (1.0 - GAIN_SMALL) {
+        fit.guard = 1.0 + guard.0 as f32 * GUARD_FOR_SMALL;
+        (best, _) = fit.descend(&whole);
+    }
+    best.drop_empty_classes();
+    let partitioned = fit.slowdowns(&best);
+    let classes = best.masks[1..].iter().map(|&mask| (ClosKind::Cluster, mask));
+    Ok(ChosenLayout {
+        layout: ClosLayout::new(*shape, classes, BeyondChunk::DefaultClass)?,
+        classes: best.class_of.iter().map(|&class| ClosId(class as u8)).collect(),
+        slowdowns: partitioned
+            .iter()
+            .zip(&fit.without)
+            .map(|(&partitioned, &without)| Slowdown { partitioned, without })
+            .collect(),
+        gain: f64::from(1.0 - fit.total(&partitioned) / before),
+        exact: false,
+    })
+}
+
+impl Fit<'_> {
+    fn slowdowns(&self, assignment: &Assignment) -> Vec<f32> {
+        let regions = Regions::of_masks(self.shape.ways, &assignment.masks);
+        let placed = self.mix.iter().zip(&assignment.class_of);
+        let members: Vec<_> =
+            placed.map(|(entry, &class)| Member { class, profile: &entry.profile, count: entry.running }).collect();
+        let mut shares = regions.start(&members);
+        regions.settle(&members, &mut shares, ROUNDS, ALL_CLASSES);
+        members.iter().zip(shares.ways).map(|(one, share)| one.profile.slowdown(share)).collect()
+    }
+
+    fn total(&self, slowdowns: &[f32]) -> f32 {
+        self.mix.iter().zip(slowdowns).map(|(entry, slowdown)| entry.running * slowdown).sum()
+    }
+
+    /// The total time; none where the guard is broken.
+    fn cost(&self, assignment: &Assignment) -> Option<f32> {
+        let slowdowns = self.slowdowns(assignment);
+        let kept = slowdowns.iter().zip(&self.without).all(|(now, without)| *now <= without * self.guard);
+        kept.then(|| self.total(&slowdowns))
+    }
+
+    /// From the unpartitioned cache, step by step, until no step gains; and the total time then.
+    fn descend(&self, whole: &Assignment) -> (Assignment, f32) {
+        let before = self.total(&self.without);
+        let (mut best, mut cost) = (whole.clone(), before);
+        for _ in 0..STEPS_MAX {
+            let weighed = self.neighbours(&best).into_iter().filter_map(|next| Some((self.cost(&next)?, next)));
+            match weighed.min_by(|left, right| left.0.total_cmp(&right.0)) {
+                Some((less, next)) if less < cost - STEP_LEAST * before => (best, cost) = (next, less),
+                _ => break,
+            }
+        }
+        (best, cost)
+    }
+
+    fn neighbours(&self, from: &Assignment) -> Vec<Assignment> {
+        let mut found = Vec::new();
+        for (class, &mask) in from.masks.iter().enumerate().skip(1) {
+            for moved in self.moved_borders(mask) {
+                let mut next = from.clone();
+                next.masks[class] = moved;
+                found.push(next);
+            }
+        }
+        for kind in 0..self.mix.len() {
+            for class in (0..from.masks.len()).filter(|&class| class != from.class_of[kind]) {
+                let mut next = from.clone();
+                next.class_of[kind] = class;
+                found.push(next);
+            }
+            if from.masks.len() < usize::from(self.shape.classes) {
+                for mask in self.chunks() {
+                    let mut next = from.clone();
+                    next.class_of[kind] = next.masks.len();
+                    next.masks.push(mask);
+                    found.push(next);
+                }
+            }
+        }
+        found
+    }
+
+    /// The mask with one border a way further in or out.
+    fn moved_borders(&self, mask: WayMask) -> impl Iterator<Item = WayMask> {
+        let (cache, least) = (self.shape.ways.0, self.shape.min_ways.0.max(1));
+        let (first, count) = (mask.ways().next().unwrap_or(0), mask.count().0);
+        let moves = [
+            (first > 0).then(|| (first - 1, count + 1)),
+            (count > least).then(|| (first + 1, count - 1)),
+            (first + count < cache).then_some((first, count + 1)),
+            (count > least).then(|| (first, count - 1)),
+        ];
+        moves.into_iter().flatten().map(|(first, count)| WayMask::contiguous(first, Ways(count)))
+    }
+
+    /// Masks for a new class: runs from either end of the cache; borders move later. The first are where devices write.
+    fn chunks(&self) -> impl Iterator<Item = WayMask> {
+        let cache = self.shape.ways.0;
+        let low = devices_write_low(self.shape.shareable, self.shape.ways);
+        let sizes = self.shape.min_ways.0.max(1)..cache;
+        sizes.flat_map(move |count| {
+            let (near, far) = if low { (0, cache - count) } else { (cache - count, 0) };
+            [near, far].map(|first| WayMask::contiguous(first, Ways(count)))
+        })
+    }
+}
+
+impl Assignment {
+    fn drop_empty_classes(&mut self) {
+        for class in (1..self.masks.len()).rev() {
+            if !self.class_of.contains(&class) {
+                self.masks.remove(class);
+                for of in self.class_of.iter_mut().filter(|of| **of > class) {
+                    *of -= 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::mix_layout::choose_layout;
+    use crate::occupancy::SharingProfile;
+    use crate::occupancy::tests::{SHAPE, blur, speech, stream};
+
+    fn entry(profile: Arc<SharingProfile>, running: f32) -> MixEntry {
+        MixEntry { profile, running }
+    }
+
+    #[test]
+    fn streams_are_kept_from_what_needs_the_cache_and_lie_where_devices_write() {
+        let mix = [entry(speech(), 1.0), entry(stream(), 3.0)];
+        let fitted = fit_layout(&mix, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+        let mask = |kind: usize| fitted.layout.class(fitted.classes[kind]).unwrap().mask;
+        assert_eq!(mask(1), WayMask::from_bits(0x400), "{fitted:?}");
+        assert!(mask(0).count() >= Ways(10));
+        assert!(fitted.gain > 0.05 && fitted.slowdowns[0].partitioned < fitted.slowdowns[0].without);
+    }
+
+    #[test]
+    fn alone_a_function_keeps_the_whole_cache() {
+        for profile in [speech(), blur(), stream()] {
+            let fitted = fit_layout(&[entry(profile, 1.0)], &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+            assert_eq!((fitted.layout.classes().len(), fitted.gain), (1, 0.0));
+        }
+    }
+
+    #[test]
+    fn nobody_is_slower_than_the_guard_and_the_gain_is_no_less_than_that_of_disjoint_clusters() {
+        for counts in [[1.0, 1.0, 1.0], [1.0, 3.0, 2.0], [2.0, 1.0, 5.0], [3.0, 3.0, 1.0]] {
+            let profiles = [speech(), blur(), stream()];
+            let mix: Vec<_> = profiles.into_iter().zip(counts).map(|(profile, count)| entry(profile, count)).collect();
+            let fitted = fit_layout(&mix, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+            for slowdown in &fitted.slowdowns {
+                assert!(slowdown.partitioned <= slowdown.without * 1.01, "{counts:?} {fitted:?}");
+            }
+            let disjoint = choose_layout(&mix, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+            assert!(fitted.gain >= disjoint.gain - 0.01, "{counts:?}: {} after {}", fitted.gain, disjoint.gain);
+        }
+    }
+
+    #[test]
+    fn the_hardware_s_classes_are_not_exceeded_and_wrong_mixes_are_refused() {
+        let mix = [entry(speech(), 1.0), entry(blur(), 2.0), entry(stream(), 2.0)];
+        let two = CacheShape { classes: 2, ..SHAPE };
+        assert!(fit_layout(&mix, &two, Tolerance::ONE_PERCENT).unwrap().layout.classes().len() <= 2);
+        assert!(matches!(fit_layout(&[], &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::WrongMix { kinds: 0 })));
+        let none = [entry(speech(), 0.0)];
+        assert!(matches!(fit_layout(&none, &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::NotRunning { .. })));
+    }
+}
