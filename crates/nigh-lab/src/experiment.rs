@@ -3,6 +3,7 @@
 mod demo;
 mod demo_page;
 mod demo_report;
+pub(crate) mod llc_tail;
 mod phase_log;
 mod sample_function;
 
@@ -24,6 +25,8 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(demo::DemoArgs),
+    /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
+    LlcTail(llc_tail::LlcTailArgs),
 }
 
 impl ExperimentArgs {
@@ -35,6 +38,7 @@ impl ExperimentArgs {
         let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
+            What::LlcTail(tail) => tail.run(machine, json),
         }
     }
 }
