@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::experiment::llc_tail::touch::Unrecorded;
-use crate::experiment::llc_tail::training_job::{Digits, Network, Trainer};
+use crate::experiment::llc_tail::training_job::{Digits, HIDDEN, Network, Trainer};
 
 /// Threads at most.
 const THREADS_MAX: usize = 1024;
@@ -26,12 +26,12 @@ pub fn serve(threads: Option<String>) -> std::io::Result<()> {
         return Err(wrong());
     }
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let (network, digits) = (Arc::new(Network::new(1)), Arc::new(Digits::made_up(DIGITS, 1)));
+    let (network, digits) = (Arc::new(Network::new(HIDDEN, 1)), Arc::new(Digits::made_up(DIGITS, 1)));
     let steps = Arc::new(AtomicU64::new(0));
     for thread in 0..threads {
         let (network, digits, steps) = (Arc::clone(&network), Arc::clone(&digits), Arc::clone(&steps));
         std::thread::spawn(move || {
-            let mut trainer = Trainer::new(thread as u64);
+            let mut trainer = Trainer::new(&network, thread as u64);
             loop {
                 trainer.step(&network, &digits, &mut Unrecorded);
                 steps.fetch_add(1, Ordering::Relaxed);

@@ -80,20 +80,22 @@ fn partitions(rows: &[Row]) -> impl Iterator<Item = (Ways, &Row)> {
     })
 }
 
-/// The best point of the sweep; none if no CAT is overloaded at every load.
-pub(super) fn best(rows: &[Row], network_us: f64) -> Option<Best> {
+/// The best point of the sweep among some loads (Mops); none if no CAT is overloaded at each of them.
+pub(super) fn best(rows: &[Row], network_us: f64, among: impl Fn(f64) -> bool) -> Option<Best> {
     let (alone, shared) = (of(rows, Configuration::NoContention)?, of(rows, Configuration::NoCat)?);
     let candidates = partitions(rows).flat_map(|(ways, row)| {
         let points = row.points.iter().zip(&shared.points).zip(&alone.points);
-        points.filter(|((_, shared), _)| shared.is_stable()).map(move |((own, shared), alone)| Best {
-            load_mops: own.load_mops,
-            ways,
-            no_cat_us: shared.p999_us,
-            partitioned_us: own.p999_us,
-            no_contention_us: alone.p999_us,
-            ratio: shared.p999_us / own.p999_us,
-            ratio_in_server: (shared.p999_us - network_us) / (own.p999_us - network_us),
-        })
+        points.filter(|((_, shared), _)| shared.is_stable() && among(shared.load_mops)).map(
+            move |((own, shared), alone)| Best {
+                load_mops: own.load_mops,
+                ways,
+                no_cat_us: shared.p999_us,
+                partitioned_us: own.p999_us,
+                no_contention_us: alone.p999_us,
+                ratio: shared.p999_us / own.p999_us,
+                ratio_in_server: (shared.p999_us - network_us) / (own.p999_us - network_us),
+            },
+        )
     });
     candidates.max_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
@@ -184,9 +186,11 @@ pub(super) mod tests {
 
     #[test]
     fn the_best_point_is_one_that_no_cat_serves() {
-        let best = best(&rows(), 10.0).unwrap();
+        let best = best(&rows(), 10.0, |_| true).unwrap();
         assert_eq!((best.load_mops, best.ways, best.ratio), (2.0, Ways(2), 5.0));
         assert_eq!(best.ratio_in_server, 25.0);
+        assert_eq!(super::best(&rows(), 10.0, |mops| mops < 1.5).unwrap().load_mops, 1.0);
+        assert!(super::best(&rows(), 10.0, |mops| mops > 2.5).is_none(), "no CAT drops there");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nigh_sim::llc::{AccessKind, GeometryError, LINE_BYTES, PAGE_LINES, PrivateHi
 use super::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES, KvStore};
 use super::request_mix::RequestMix;
 use super::touch::{Recorder, Region, Run};
-use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer, WEIGHT_BYTES};
+use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer};
 use crate::LabError;
 
 /// Requests before those kept: the private caches fill.
@@ -96,8 +96,6 @@ pub(super) struct TrainingRun {
     pub(super) own: bool,
     /// Bit i: line i goes on to the last level.
     pub(super) far: u64,
-    /// How many lines.
-    pub(super) lines: u8,
     /// Whether they are written.
     pub(super) store: bool,
     /// Multiply-adds on them.
@@ -112,19 +110,17 @@ pub(super) struct TrainingStream {
     pub(super) own_pages: u32,
     /// Run after run.
     pub(super) runs: Vec<TrainingRun>,
-    /// Where each step begins.
-    pub(super) steps: Vec<usize>,
 }
 
 impl TrainingStream {
-    /// Records `count` steps over `digits` digits.
-    pub(super) fn record(count: usize, digits: usize, seed: u64) -> Result<Self, LabError> {
-        let (network, made_up) = (Network::new(seed), Digits::made_up(digits, seed));
-        let mut trainer = Trainer::new(seed);
+    /// Records `count` steps of a network of `hidden` units over `digits` digits.
+    pub(super) fn record(count: usize, hidden: usize, digits: usize, seed: u64) -> Result<Self, LabError> {
+        let (network, made_up) = (Network::new(hidden, seed), Digits::made_up(digits, seed));
+        let mut trainer = Trainer::new(&network, seed);
         let mut caches = PrivateHierarchy::cascade_lake().map_err(|error| refused(&error))?;
-        let weight_pages = pages(WEIGHT_BYTES);
+        let weight_pages = pages(network.weight_bytes());
         let shared_pages = weight_pages + pages(digits as u64 * DIGIT_BYTES);
-        let (mut runs, mut steps) = (Vec::new(), Vec::with_capacity(count));
+        let mut runs = Vec::new();
         let mut recorder = Recorder::default();
         for step in 0..WARMING_STEPS + count {
             recorder.runs.clear();
@@ -133,11 +129,10 @@ impl TrainingStream {
             if step < WARMING_STEPS {
                 filtered.for_each(drop);
             } else {
-                steps.push(runs.len());
                 runs.extend(filtered);
             }
         }
-        Ok(Self { shared_pages, own_pages: pages(WEIGHT_BYTES), runs, steps })
+        Ok(Self { shared_pages, own_pages: weight_pages, runs })
     }
 }
 
@@ -153,7 +148,6 @@ fn filter(run: &Run, weight_pages: u32, shared_pages: u32, caches: &mut PrivateH
         first_line: first_line as u32,
         own,
         far: far.fold(0, |bits, line| bits | 1 << line),
-        lines: run.lines,
         store: run.store,
         multiply_adds: run.multiply_adds as u32,
     }
@@ -178,15 +172,19 @@ mod tests {
 
     #[test]
     fn training_passes_its_velocities_through_the_private_caches() {
-        let stream = TrainingStream::record(3, 64, 1).unwrap();
-        assert_eq!(stream.steps.len(), 3);
+        let stream = TrainingStream::record(3, 256, 64, 1).unwrap();
         let lines = |own| {
             let runs = stream.runs.iter().filter(|run| run.own == own);
             runs.map(|run| u64::from(run.far.count_ones())).sum::<u64>()
         };
         assert!(lines(true) > 3000, "{}", lines(true));
-        assert!(stream.runs.iter().all(|run| run.far == 0 || run.far.ilog2() < u32::from(run.lines)));
         let own_lines = stream.own_pages * PAGE_LINES;
-        assert!(stream.runs.iter().filter(|run| run.own).all(|run| run.first_line + u32::from(run.lines) <= own_lines));
+        assert!(
+            stream
+                .runs
+                .iter()
+                .filter(|run| run.own)
+                .all(|run| run.first_line + 64 - run.far.leading_zeros() <= own_lines)
+        );
     }
 }

@@ -214,10 +214,10 @@ impl<'s> SimulatedServer<'s> {
             slot: 0,
         };
         let shared = allocate(workload.training.shared_pages)?;
-        let steps = &workload.training.steps;
+        // Threads begin all over the stream, within steps too: in step with each other they would crowd the memory together.
         let threads = (0..workload.batch_threads)
             .map(|thread| {
-                let first = steps[thread * steps.len() / workload.batch_threads];
+                let first = thread * workload.training.runs.len() / workload.batch_threads;
                 let own = allocate(workload.training.own_pages)?;
                 let runs = &workload.training.runs[..];
                 Ok(Thread {

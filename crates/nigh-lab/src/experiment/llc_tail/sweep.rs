@@ -7,15 +7,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use nigh_llc::{
-    CacheShape, GuardDecision, GuardMode, GuardSettings, GuardWindow, KeepReason, Objective, Percentile, TailGuard,
-};
+use nigh_llc::{CacheShape, GuardDecision, GuardMode, GuardSettings, GuardWindow, Objective, Percentile, TailGuard};
 use nigh_terms::Ways;
 use serde::Serialize;
 
 use super::recorded_streams::{ServiceStream, TrainingStream};
 use super::simulated_server::{BATCH_THREADS, DEVICE_WAYS, GEOMETRY, SimulatedServer, Stretch, Workload};
 use crate::LabError;
+
+/// Further loads, as parts of what the store serves without a partition.
+const NEAR_CAPACITY: [f64; 4] = [0.9, 0.95, 0.98, 0.99];
+/// Windows without a change after which the guard is at rest.
+const REST_WINDOWS: usize = 20;
 
 /// What one run of the experiment simulates.
 #[derive(Clone, Debug)]
@@ -43,33 +46,49 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The paper's axis: 0.2 to 4.0 million requests a second, 1 to 10 ways.
+    /// The paper's axis, 0.4 to 4.0 million requests a second, and its 1 to 10 ways.
     pub(super) fn whole(memory_gb_per_s: f64, seed: u64) -> Self {
         Self {
-            loads: (1..=20).map(|step| f64::from(step) * 2e5).collect(),
+            loads: (1..=10).map(|step| f64::from(step) * 4e5).collect(),
             partitions: (1..GEOMETRY.ways().0).map(Ways).collect(),
             requests: 11_000,
             point: Duration::from_millis(6),
             warming: Duration::from_millis(6),
             settling: Duration::from_micros(500),
-            guard_windows: 120,
+            guard_windows: 100,
             batch_threads: BATCH_THREADS,
             memory_gb_per_s,
             seed,
         }
     }
 
-    /// Seconds instead of minutes: four loads, four partitions, points too short for more than their order of size.
+    /// Seconds instead of minutes: three loads, four partitions, points too short for more than their order of size.
     pub(super) fn quick(memory_gb_per_s: f64, seed: u64) -> Self {
         Self {
-            loads: vec![1e6, 2.4e6, 3.2e6, 3.6e6],
+            loads: vec![1e6, 2e6, 4e6],
             partitions: [1, 2, 5, 9].map(Ways).to_vec(),
             requests: 0,
             point: Duration::from_millis(3),
             warming: Duration::from_millis(3),
-            guard_windows: 50,
+            guard_windows: 60,
             ..Self::whole(memory_gb_per_s, seed)
         }
+    }
+
+    /// The same with loads close below what the store serves without a partition, where its tail is longest.
+    pub(super) fn with_loads_near_capacity(&self, streams: &Streams) -> Result<Self, LabError> {
+        let low = self.loads.first().copied().unwrap_or(1e6);
+        let mut server = SimulatedServer::new(streams.workload(self, self.batch_threads), None)?;
+        server.run(low, self.warming);
+        let stretch = server.run(low, self.point * 4);
+        let capacity = stretch.latency.total() as f64 / stretch.serving.as_secs_f64();
+        let mut loads = self.loads.clone();
+        if capacity.is_finite() {
+            // In steps of 10,000, as a client would be set.
+            loads.extend(NEAR_CAPACITY.map(|part| (capacity * part / 1e4).round() * 1e4));
+        }
+        loads.sort_by(f64::total_cmp);
+        Ok(Self { loads, ..self.clone() })
     }
 
     fn length(&self, load: f64) -> Duration {
@@ -184,7 +203,7 @@ pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSetting
         slack,
         mode: GuardMode::Act,
         slack_windows: 3,
-        settle_windows: 4,
+        settle_windows: 6,
         ..GuardSettings::of(objective, shape)
     })
 }
@@ -236,13 +255,29 @@ pub(super) fn sweep(plan: &Plan, streams: &Streams, done: impl Fn(&Row) + Sync) 
     let mut rows =
         side_by_side(&configurations, |&configuration| run_row(plan, streams, configuration).inspect(|row| done(row)))?;
     rows.swap(0, 1);
-    let free: Vec<f64> = rows[1].points.iter().map(|point| point.batch_progress).collect();
-    for row in &mut rows[2..] {
+    add_losses(&mut rows);
+    Ok(rows)
+}
+
+/// Adds the row of a partition that the plan has not, where a guard chose one.
+pub(super) fn add_partition(plan: &Plan, streams: &Streams, rows: &mut Vec<Row>, ways: Ways) -> Result<(), LabError> {
+    let configuration = Configuration::Partition(ways);
+    if rows.iter().all(|row| row.configuration != configuration) {
+        rows.push(run_row(plan, streams, configuration)?);
+        add_losses(rows);
+    }
+    Ok(())
+}
+
+/// What each partition costs the batch side against no CAT at the same load.
+fn add_losses(rows: &mut [Row]) {
+    let Some(shared) = rows.iter().find(|row| row.configuration == Configuration::NoCat) else { return };
+    let free: Vec<f64> = shared.points.iter().map(|point| point.batch_progress).collect();
+    for row in rows.iter_mut().filter(|row| matches!(row.configuration, Configuration::Partition(_))) {
         for (point, free) in row.points.iter_mut().zip(&free) {
             point.batch_loss = Some(1.0 - point.batch_progress / free);
         }
     }
-    Ok(rows)
 }
 
 /// What the guard did.
@@ -257,7 +292,7 @@ pub(super) struct GuardRun {
     pub(super) sizes: Vec<Ways>,
     /// Where it came to rest.
     pub(super) ways: Ways,
-    /// Windows until it did; none if it was still moving at the end.
+    /// Windows until its last change; none if it was still moving at the end.
     pub(super) windows: Option<usize>,
     /// Whether the objective is met there.
     pub(super) met: bool,
@@ -272,22 +307,18 @@ pub(super) fn guard(plan: &Plan, streams: &Streams, settings: GuardSettings, loa
         SimulatedServer::new(streams.workload(plan, plan.batch_threads), Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
     let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * 1.05 / load);
-    let (mut ways, mut sizes, mut rest) = (settings.start, vec![settings.start], None);
-    for window in 0..plan.guard_windows {
+    let (mut ways, mut sizes, mut changed, mut rest) = (settings.start, vec![settings.start], 0, None);
+    for window in 1..=plan.guard_windows {
         let stretch = server.run(load, length);
         let batch_progress = Some(stretch.batch_progress(plan.batch_threads));
         let seen = GuardWindow { applied: ways, latency: stretch.latency, load, batch_progress };
-        match guard.observe(&seen) {
-            GuardDecision::Resize { to, .. } => {
-                ways = to;
-                sizes.push(to);
-                server.apply(Some(settings.masks(to)))?;
-            }
-            GuardDecision::Keep { because: KeepReason::Smallest | KeepReason::Unreachable } => {
-                rest = Some(window + 1);
-                break;
-            }
-            GuardDecision::Keep { .. } => {}
+        if let GuardDecision::Resize { to, .. } = guard.observe(&seen) {
+            (ways, changed) = (to, window);
+            sizes.push(to);
+            server.apply(Some(settings.masks(to)))?;
+        } else if window - changed >= REST_WINDOWS {
+            rest = Some(changed);
+            break;
         }
     }
     let met = guard.memory().any(|(size, seen)| size == ways && seen.tail <= settings.objective.limit);
@@ -310,7 +341,7 @@ mod tests {
     fn streams() -> Streams {
         Streams {
             service: ServiceStream::record(Entries::SMALL, 30_000, 1).unwrap(),
-            training: TrainingStream::record(4, 64, 1).unwrap(),
+            training: TrainingStream::record(4, 256, 64, 1).unwrap(),
         }
     }
 

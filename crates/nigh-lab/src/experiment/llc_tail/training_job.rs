@@ -1,8 +1,8 @@
-//! The contender: threads that train a dense network (784-256-10, dropout, momentum) to read digits.
+//! The contender: threads that train a dense network (784-1024-10, dropout, momentum) to read digits.
 //!
 //! Plain loops over `f32`, no library. The weights are shared, a lock a row, and updated as each thread's minibatch is done;
-//! each thread keeps velocities of its own, as large as the weights, so that fifteen threads work on about 13 MB. Dropout
-//! leaves half the hidden units out of each minibatch, which spreads the distances after which a row is used again.
+//! each thread keeps velocities of its own, as large as the weights (3 MiB). Dropout leaves half the hidden units out of each
+//! minibatch, which spreads the distances after which a row is used again.
 
 use parking_lot::RwLock;
 use rand::rngs::StdRng;
@@ -12,16 +12,14 @@ use super::touch::{Region, Touch};
 
 /// Pixels of a digit.
 const PIXELS: usize = 28 * 28;
-/// Hidden units.
-const HIDDEN: usize = 256;
+/// Hidden units of the job that experiments run.
+pub(crate) const HIDDEN: usize = 1024;
 /// Digits to tell apart.
 const CLASSES: usize = 10;
 /// Digits of one minibatch.
 const MINIBATCH: usize = 8;
 /// Bytes of a row of weights; whole lines.
 const ROW_BYTES: u64 = (PIXELS * size_of::<f32>()) as u64;
-/// Bytes of all weights between pixels and hidden units; as many are a thread's velocities.
-pub(crate) const WEIGHT_BYTES: u64 = HIDDEN as u64 * ROW_BYTES;
 /// Bytes of a digit.
 pub(crate) const DIGIT_BYTES: u64 = PIXELS as u64;
 /// The part of hidden units that a minibatch uses.
@@ -80,18 +78,23 @@ pub(crate) struct Network {
     /// By hidden unit: its weights of all pixels.
     hidden: Vec<RwLock<Vec<f32>>>,
     /// By class: its weights of all hidden units.
-    output: RwLock<Vec<[f32; HIDDEN]>>,
+    output: RwLock<Vec<Vec<f32>>>,
 }
 
 impl Network {
     /// Small random weights.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(hidden: usize, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut weight = |inputs: usize| random.random_range(-1.0..1.0) / (inputs as f32).sqrt();
         Self {
-            hidden: (0..HIDDEN).map(|_| RwLock::new((0..PIXELS).map(|_| weight(PIXELS)).collect())).collect(),
-            output: RwLock::new((0..CLASSES).map(|_| std::array::from_fn(|_| weight(HIDDEN))).collect()),
+            hidden: (0..hidden).map(|_| RwLock::new((0..PIXELS).map(|_| weight(PIXELS)).collect())).collect(),
+            output: RwLock::new((0..CLASSES).map(|_| (0..hidden).map(|_| weight(hidden)).collect()).collect()),
         }
+    }
+
+    /// Bytes of all weights between pixels and hidden units; as many are each thread's velocities.
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.hidden.len() as u64 * ROW_BYTES
     }
 }
 
@@ -100,19 +103,20 @@ pub(crate) struct Trainer {
     random: StdRng,
     inputs: Vec<[f32; PIXELS]>,
     velocity: Vec<[f32; PIXELS]>,
-    activations: Vec<[f32; HIDDEN]>,
+    activations: Vec<Vec<f32>>,
     /// What each class's output of each digit should have been less what it was.
     errors: Vec<[f32; CLASSES]>,
 }
 
 impl Trainer {
     /// A thread's state; the seed chooses its digits and what it drops.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(network: &Network, seed: u64) -> Self {
+        let hidden = network.hidden.len();
         Self {
             random: StdRng::seed_from_u64(seed),
             inputs: vec![[0.0; PIXELS]; MINIBATCH],
-            velocity: vec![[0.0; PIXELS]; HIDDEN],
-            activations: vec![[0.0; HIDDEN]; MINIBATCH],
+            velocity: vec![[0.0; PIXELS]; hidden],
+            activations: vec![vec![0.0; hidden]; MINIBATCH],
             errors: vec![[0.0; CLASSES]; MINIBATCH],
         }
     }
@@ -130,7 +134,7 @@ impl Trainer {
             }
             *class = usize::from(digits.classes[digit]);
         }
-        let kept: Vec<usize> = (0..HIDDEN).filter(|_| self.random.random_bool(KEPT)).collect();
+        let kept: Vec<usize> = (0..network.hidden.len()).filter(|_| self.random.random_bool(KEPT)).collect();
         self.forward(network, &kept, touch);
         let correct = self.output(network, &kept, &classes);
         self.backward(network, &kept, touch);
@@ -219,8 +223,8 @@ mod tests {
 
     #[test]
     fn the_network_learns_to_read_the_digits() {
-        let (network, digits) = (Network::new(1), Digits::made_up(400, 2));
-        let mut trainer = Trainer::new(3);
+        let (network, digits) = (Network::new(64, 1), Digits::made_up(400, 2));
+        let mut trainer = Trainer::new(&network, 3);
         let mut correct = |steps: u32| {
             (0..steps).map(|_| trainer.step(&network, &digits, &mut Unrecorded)).sum::<f64>() / f64::from(steps)
         };
@@ -230,9 +234,9 @@ mod tests {
 
     #[test]
     fn a_step_touches_its_digits_and_half_of_the_rows_four_times() {
-        let (network, digits) = (Network::new(1), Digits::made_up(10, 2));
+        let (network, digits) = (Network::new(256, 1), Digits::made_up(10, 2));
         let mut recorder = Recorder::default();
-        Trainer::new(3).step(&network, &digits, &mut recorder);
+        Trainer::new(&network, 3).step(&network, &digits, &mut recorder);
         let rows = |region, store| {
             let runs = recorder.runs.iter().filter(|run| run.region == region && run.store == store);
             runs.inspect(|run| assert_eq!((run.lines, run.first_line % 49), (49, 0))).count()
