@@ -65,9 +65,10 @@ impl<'f> LiveCache<'f> {
     /// Gives the service's threads so many ways and the batch side's the others.
     pub(super) fn partition(&self, ways: Ways, service: &[u32], batch: &[u32]) -> Result<LivePartition<'f>, LabError> {
         let fs = self.fs;
-        let lock = fs.lock().map_err(|error| failed(fs, "lock", &error))?;
         let GuardMasks { service: service_mask, batch: batch_mask } = self.settings.masks(ways);
         let mut partition = LivePartition { fs, made: Vec::with_capacity(2) };
+        // Taken after the partition is declared, so that a failure releases it first: dropping the partition takes it again.
+        let lock = fs.lock().map_err(|error| failed(fs, "lock", &error))?;
         for (group, mask, tids) in [(SERVICE_GROUP, service_mask, service), (BATCH_GROUP, batch_mask, batch)] {
             fs.make_group(group).map_err(|error| failed(fs, &format!("make {group}"), &error))?;
             partition.made.push(group);
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_partition_has_both_masks_and_tasks_and_leaves_nothing_behind() {
-        let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux6_1));
+        let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
         let root = emulator.read("schemata").unwrap();
         let cache = LiveCache::probe(&emulator).unwrap();
         assert_eq!(cache.sizes().collect::<Vec<_>>(), (1..=9).map(Ways).collect::<Vec<_>>());
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_task_that_is_gone_undoes_the_partition() {
-        let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux6_1));
+        let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
         let cache = LiveCache::probe(&emulator).unwrap();
         assert!(cache.partition(Ways(2), &[4_000_000], &[]).is_err());
         assert!(!emulator.list("").unwrap().iter().any(|name| name.starts_with("nigh")));
