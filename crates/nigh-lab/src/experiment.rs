@@ -5,6 +5,7 @@ mod demo_page;
 mod demo_report;
 mod demo_side;
 pub(crate) mod llc;
+pub(crate) mod llc_tail;
 mod phase_log;
 mod sample_function;
 
@@ -36,6 +37,8 @@ enum What {
     LlcPrediction(llc::PredictionArgs),
     /// Time of each function by the ways it has; simulated (CASY figure 2)
     LlcSensitivity(llc::SensitivityArgs),
+    /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
+    LlcTail(llc_tail::LlcTailArgs),
 }
 
 impl ExperimentArgs {
@@ -52,6 +55,7 @@ impl ExperimentArgs {
             What::LlcWays(ways) => ways.run(machine, json),
             What::LlcPrediction(prediction) => prediction.run(machine, json),
             What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
+            What::LlcTail(tail) => tail.run(machine, json),
         }
     }
 }

@@ -3,7 +3,9 @@
 pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
+pub mod kv;
 pub mod swift;
+pub mod training;
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};

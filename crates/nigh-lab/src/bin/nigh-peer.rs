@@ -1,4 +1,5 @@
-//! The peers of the benches that are our own programs, each in a process of its own: `nigh-peer bare-s3s`.
+//! The peers of the benches that are our own programs, each in a process of its own: `nigh-peer bare-s3s`,
+//! `nigh-peer kv <entries>`, `nigh-peer train <threads>`.
 
 use std::process::ExitCode;
 
@@ -6,9 +7,12 @@ use std::process::ExitCode;
 #[expect(clippy::print_stderr, reason = "a command says on standard error what went wrong")]
 async fn main() -> ExitCode {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let served = match std::env::args().nth(1).as_deref() {
+    let (peer, argument) = (std::env::args().nth(1), std::env::args().nth(2));
+    let served = match peer.as_deref() {
         Some("bare-s3s") => nigh_lab::peer::bare_s3s::serve().await,
-        other => Err(std::io::Error::other(format!("unknown peer {other:?}; there is: bare-s3s"))),
+        Some("kv") => nigh_lab::peer::kv::serve(argument),
+        Some("train") => nigh_lab::peer::training::serve(argument),
+        other => Err(std::io::Error::other(format!("unknown peer {other:?}; there are: bare-s3s, kv, train"))),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

@@ -26,20 +26,21 @@ impl MemoryTiming {
 /// A sampled request stands for `weight` real ones. It occupies the memory for as long as all of them, and the wait it meets
 /// is that of all of them together: stretching an M/D/1 queue's times by a factor stretches its waits by the same.
 #[derive(Debug, Clone)]
-pub(super) struct MemoryQueue {
+pub struct MemoryQueue {
     occupied_by_request: u64,
     free_at: u64,
     busy: u64,
 }
 
 impl MemoryQueue {
-    pub(super) const fn new(timing: MemoryTiming, weight: u64) -> Self {
+    /// An idle memory, each of whose requests stands for `weight` lines.
+    pub const fn new(timing: MemoryTiming, weight: u64) -> Self {
         Self { occupied_by_request: timing.line_millicycles as u64 * weight, free_at: 0, busy: 0 }
     }
 
-    /// A request at `now`; how long it waits until its turn.
+    /// A request at `now`, not earlier than the one before; how long it waits until its turn.
     #[inline]
-    pub(super) fn request(&mut self, now: SimTime) -> SimTime {
+    pub fn request(&mut self, now: SimTime) -> SimTime {
         let start = self.free_at.max(now.millicycles());
         let wait = start - now.millicycles();
         self.free_at = start + self.occupied_by_request;
@@ -48,7 +49,7 @@ impl MemoryQueue {
     }
 
     /// How long it was occupied so far.
-    pub(super) const fn busy(&self) -> SimTime {
+    pub const fn busy(&self) -> SimTime {
         SimTime::from_millicycles(self.busy)
     }
 }

@@ -39,7 +39,7 @@ pub use geometry::{GeometryError, LlcGeometry, SETS_MAX, SLICES_MAX, WAYS_MAX};
 pub use job::{Binder, Classes, Job, JobId, JobReport, Passes};
 pub use machine::{MachineReport, simulate};
 pub use machine_config::{ARRIVAL_MAX, CORES_MAX, JOBS_MAX, MachineConfig, MachineError};
-pub use memory::MemoryTiming;
+pub use memory::{MemoryQueue, MemoryTiming};
 pub use private_cache::{PrivateCache, PrivateHierarchy};
 pub use replacement::ReplacementPolicy;
 pub use replay_trace::{REPLAY_ACCESSES_MAX, ReplayTrace, ReplayTraceError};

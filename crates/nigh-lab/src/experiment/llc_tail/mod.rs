@@ -1,0 +1,198 @@
+//! Tail latency of a key-value store beside a training job, with and without a partitioned last level (CMU poster; technical
+//! report CMU-CS-17-125).
+//!
+//! The store and the job are ours and run for real; their accesses, recorded from that very code, run on a simulated server of
+//! sixteen cores over the sweep of loads and partitions. `--real` runs store, client and job on this machine over
+//! loopback UDP, partitioned where the machine can.
+
+mod findings;
+pub(crate) mod kv_store;
+mod live;
+mod live_partition;
+mod open_loop;
+mod page;
+mod recorded_streams;
+mod report;
+pub(crate) mod request_mix;
+mod simulated_server;
+mod sweep;
+pub(crate) mod touch;
+pub(crate) mod training_job;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::findings::{SLO_US, best, guard_result, larger_is_worse, reaches};
+use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
+use self::live::LivePlan;
+use self::recorded_streams::{ServiceStream, TrainingStream};
+use self::report::{PAPER, Report, SetReport};
+use self::simulated_server::{NETWORK, SimulatedMachine};
+use self::sweep::{Plan, Streams, add_partition, guard, guard_settings, side_by_side, sweep};
+use self::training_job::HIDDEN;
+use crate::LabError;
+use crate::machine::Machine;
+
+/// Digits of the simulated training job: the training set of MNIST.
+const DIGITS: usize = 60_000;
+/// The tail that the second guard may give, over that without contention.
+const NEAR_NO_CONTENTION: f64 = 1.05;
+
+/// What `nigh experiment llc-tail` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct LlcTailArgs {
+    /// Write the page with the charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Few loads and partitions, short points: seconds instead of minutes
+    #[arg(long)]
+    quick: bool,
+    /// Run store, client and training job on this machine too, over loopback UDP
+    #[arg(long)]
+    real: bool,
+    /// Leave the simulation out
+    #[arg(long, requires = "real")]
+    only_real: bool,
+    /// Threads of the real training job; all cores but one if not given
+    #[arg(long, value_name = "N", requires = "real")]
+    threads: Option<usize>,
+    /// What the simulated memory delivers, in GB/s (90: six channels of DDR4-2400)
+    #[arg(long, default_value_t = 90.0, value_name = "GB/S")]
+    memory: f64,
+    /// Decides arrivals, keys, digits and where pages lie
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A store to look at.
+struct WorkingSet {
+    name: &'static str,
+    entries: Entries,
+    paper_ratio: Option<f64>,
+}
+
+/// How much is recorded.
+struct Recording {
+    requests: usize,
+    steps: usize,
+}
+
+impl LlcTailArgs {
+    pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
+        if !(self.memory.is_finite() && (1.0..=10_000.0).contains(&self.memory)) {
+            let reason = format!("{} GB/s: expected 1 to 10000", self.memory);
+            return Err(LabError::Request { what: "--memory".to_owned(), reason });
+        }
+        let begin = Instant::now();
+        let progress = ProgressBar::new_spinner().with_style(ProgressStyle::default_spinner());
+        progress.enable_steady_tick(Duration::from_millis(120));
+        let sets = if self.only_real { Vec::new() } else { self.simulate(&progress)? };
+        let real =
+            if self.real { Some(self.live().run(|done| progress.set_message(format!("here: {done}")))?) } else { None };
+        progress.finish_and_clear();
+        let report = Report {
+            machine,
+            paper: PAPER,
+            simulated: (!self.only_real).then(|| SimulatedMachine::describe(self.memory)),
+            quick: self.quick,
+            slo_us: SLO_US,
+            seconds: begin.elapsed().as_secs_f64(),
+            sets,
+            real,
+        };
+        if let Some(path) = &self.html {
+            super::write_page(path, &page::page(&report)?)?;
+        }
+        print(&report, json)
+    }
+
+    fn live(&self) -> LivePlan {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (loads, seconds): (&[f64], u64) =
+            if self.quick { (&[20e3], 1) } else { (&[10e3, 50e3, 100e3, 200e3, 400e3], 3) };
+        LivePlan {
+            entries: Entries::SMALL,
+            loads: loads.to_vec(),
+            length: Duration::from_secs(seconds),
+            threads: self.threads.unwrap_or((cores - 1).max(1)),
+            seed: self.seed,
+        }
+    }
+
+    fn simulate(&self, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
+        let plan = if self.quick { Plan::quick(self.memory, self.seed) } else { Plan::whole(self.memory, self.seed) };
+        let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
+        let large = WorkingSet { name: "1 GB", entries: Entries::LARGE, paper_ratio: Some(PAPER.large_ratio) };
+        // Filling 1 GB takes longer than everything else in the short form; 64 MB are beyond the cache as well.
+        let medium = Entries::new(1 << 22).map(|entries| WorkingSet { name: "64 MB", entries, paper_ratio: None });
+        let (sets, recording) = match medium {
+            Some(medium) if self.quick => (vec![small, medium], Recording { requests: 100_000, steps: 16 }),
+            _ => (vec![small, large], Recording { requests: 1 << 19, steps: 64 }),
+        };
+        sets.iter().map(|set| self.simulate_set(&plan, set, &recording, progress)).collect()
+    }
+
+    fn simulate_set(
+        &self,
+        plan: &Plan,
+        set: &WorkingSet,
+        recording: &Recording,
+        progress: &ProgressBar,
+    ) -> Result<SetReport, LabError> {
+        progress.set_message(format!("{}: recording", set.name));
+        let streams = Streams {
+            service: ServiceStream::record(set.entries, recording.requests, self.seed)?,
+            training: TrainingStream::record(recording.steps, HIDDEN, DIGITS, self.seed)?,
+        };
+        let axis = plan;
+        let plan = &plan.with_loads_near_capacity(&streams)?;
+        let mut rows =
+            sweep(plan, &streams, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
+        progress.set_message(format!("{}: the guard", set.name));
+        let network_us = NETWORK.as_secs_f64() * 1e6;
+        let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
+        let best_on_axis = best(&rows, network_us, on_axis);
+        let best = best(&rows, network_us, |_| true);
+        let guards = match &best {
+            Some(best) => {
+                let slo = ("the paper's line", guard_settings(Duration::from_secs_f64(SLO_US / 1e6), 0.7)?);
+                let near = Duration::from_secs_f64(best.no_contention_us / 1e6 * NEAR_NO_CONTENTION);
+                // Any size that meets so tight a limit has all the room there is: smaller ones are tried from there.
+                let near = ("near no contention", guard_settings(near, 1.0)?);
+                let load = best.load_mops * 1e6;
+                side_by_side(&[slo, near], |(name, settings)| Ok((*name, guard(plan, &streams, *settings, load)?)))?
+            }
+            None => Vec::new(),
+        };
+        for (_, run) in &guards {
+            add_partition(plan, &streams, &mut rows, run.ways)?;
+        }
+        Ok(SetReport {
+            working_set: set.name.to_owned(),
+            items_bytes: u64::from(set.entries.get()) * ITEM_BYTES,
+            index_bytes: u64::from(set.entries.buckets()) * BUCKET_BYTES,
+            lines_per_request: streams.service.all_lines().len() as f64 / streams.service.len() as f64,
+            paper_ratio: set.paper_ratio,
+            reaches: reaches(&rows),
+            larger_is_worse: larger_is_worse(&rows),
+            guard: guards.into_iter().filter_map(|(name, run)| guard_result(&rows, name, run)).collect(),
+            best,
+            best_on_axis,
+            rows,
+        })
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the command's output")]
+fn print(report: &Report, json: bool) -> Result<(), LabError> {
+    if json {
+        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
+        println!("{text}");
+    } else {
+        println!("{}", report.text());
+    }
+    Ok(())
+}

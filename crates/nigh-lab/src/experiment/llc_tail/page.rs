@@ -1,0 +1,220 @@
+//! The report as a page: tails by load, and tails and batch loss by ways.
+
+use nigh_terms::Ways;
+use plotters::prelude::*;
+
+use super::report::{Report, SetReport, micros, percent};
+use super::sweep::{Configuration, Row};
+use crate::LabError;
+
+const SIZE: (u32, u32) = (960, 380);
+const ALONE: RGBColor = RGBColor(120, 120, 120);
+const SHARED: RGBColor = RGBColor(190, 40, 40);
+const CHOICE: RGBColor = RGBColor(28, 128, 72);
+const FEWEST: RGBColor = RGBColor(38, 104, 168);
+const MOST: RGBColor = RGBColor(214, 118, 31);
+
+type Line = (String, RGBColor, Vec<(f64, f64)>);
+
+fn chart_error(error: impl std::fmt::Display) -> LabError {
+    LabError::Chart(error.to_string())
+}
+
+/// The page.
+pub(super) fn page(report: &Report) -> Result<String, LabError> {
+    let mut sets = String::new();
+    for set in &report.sets {
+        let sentences = set.sentences().iter().map(|said| format!("<li>{}", escape(said))).collect::<String>();
+        sets += &format!(
+            "<h2>Working set {}</h2><figure><figcaption>99.9th percentile, microseconds, by load (million requests a \
+             second)</figcaption>{}</figure>{}<ul>{sentences}</ul>{}",
+            escape(&set.working_set),
+            tails_by_load(set)?,
+            by_ways(set)?,
+            table(set),
+        );
+    }
+    let real = report
+        .real
+        .as_ref()
+        .map_or_else(String::new, |real| format!("<h2>On this machine</h2><pre>{}</pre>", escape(&real.text())));
+    let machine = &report.machine;
+    Ok(format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Nigh: tail latency beside a batch job</title>\
+         <meta name=viewport content='width=device-width'>\
+         <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:980px;margin:2em auto;padding:0 1em;color:#222}}\
+         table{{border-collapse:collapse;width:100%}}td,th{{padding:.25em .6em;text-align:right;border-bottom:1px solid #ddd}}\
+         td:first-child,th:first-child{{text-align:left}}figure{{margin:2em 0}}figcaption{{font-weight:600}}\
+         svg{{max-width:100%;height:auto}}</style>\
+         <h1>Tail latency of a key-value store beside a training job</h1>\
+         <p>Simulated, except where it says otherwise. The paper's figures are maxima over an axis it does not state, so these \
+         are findings of our own beside them, not a reproduction.</p>{sets}{real}\
+         <p>{} x {}, load {}, Linux {}, {}. <code>{}</code></p></html>",
+        machine.cores,
+        escape(&machine.cpu),
+        machine.load,
+        escape(&machine.kernel),
+        machine.date,
+        escape(&machine.command),
+    ))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn table(set: &SetReport) -> String {
+    let loads = set.best.as_ref().map(|best| best.load_mops);
+    let at = set.rows[0].points.iter().position(|point| Some(point.load_mops) == loads).unwrap_or(0);
+    let row = |(row, reach): (&Row, &super::findings::Reach)| {
+        let point = &row.points[at];
+        format!(
+            "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.0}<td>{}<td>{}",
+            row.configuration,
+            micros(point.p50_us),
+            micros(point.p95_us),
+            micros(point.p99_us),
+            micros(point.p999_us),
+            percent(point.misses),
+            point.service_ns,
+            reach.mops.map_or_else(|| "none".to_owned(), |mops| format!("{mops:.1}")),
+            point.batch_loss.map_or_else(String::new, percent),
+        )
+    };
+    let rows = set.rows.iter().zip(&set.reaches).map(row).collect::<String>();
+    format!(
+        "<table><tr><th>at {:.1} Mops<th>p50 us<th>p95<th>p99<th>p99.9<th>from memory<th>service ns<th>Mops within the SLO\
+         <th>batch loss{rows}</table>",
+        set.rows[0].points[at].load_mops
+    )
+}
+
+fn row_of(set: &SetReport, configuration: Configuration) -> Option<&Row> {
+    set.rows.iter().find(|row| row.configuration == configuration)
+}
+
+fn tails_by_load(set: &SetReport) -> Result<String, LabError> {
+    let partitions: Vec<Ways> = set
+        .rows
+        .iter()
+        .filter_map(|row| if let Configuration::Partition(ways) = row.configuration { Some(ways) } else { None })
+        .collect();
+    let guard = set.guard.last().map(|guard| guard.run.ways);
+    let mut chosen = vec![(Configuration::NoContention, ALONE), (Configuration::NoCat, SHARED)];
+    let ends = [(partitions.first(), FEWEST), (partitions.last(), MOST)];
+    chosen.extend(ends.into_iter().filter_map(|(ways, color)| Some((Configuration::Partition(*ways?), color))));
+    chosen.extend(guard.map(|ways| (Configuration::Partition(ways), CHOICE)));
+    let lines = chosen.into_iter().filter_map(|(configuration, color)| {
+        let row = row_of(set, configuration)?;
+        let guard = configuration == guard.map_or(Configuration::NoCat, Configuration::Partition);
+        let name = format!("{configuration}{}", if guard && color == CHOICE { " (the guard's choice)" } else { "" });
+        Some((name, color, row.points.iter().map(|point| (point.load_mops, point.p999_us)).collect()))
+    });
+    lines_chart(&lines.collect::<Vec<_>>(), true, "Mops")
+}
+
+fn by_ways(set: &SetReport) -> Result<String, LabError> {
+    let Some(best) = &set.best else { return Ok(String::new()) };
+    let mut lines: [Vec<(f64, f64)>; 2] = Default::default();
+    for row in &set.rows {
+        let Configuration::Partition(ways) = row.configuration else { continue };
+        let point = row.points.iter().find(|point| point.load_mops == best.load_mops);
+        if let Some(point) = point {
+            lines[0].push((f64::from(ways.0), point.p999_us));
+            lines[1].push((f64::from(ways.0), point.batch_loss.unwrap_or(0.0) * 100.0));
+        }
+    }
+    let [tails, losses] = lines;
+    let tails = lines_chart(&[("p99.9, us".to_owned(), CHOICE, tails)], true, "ways of the store")?;
+    let losses = lines_chart(&[("batch loss, %".to_owned(), MOST, losses)], false, "ways of the store")?;
+    Ok(format!(
+        "<figure><figcaption>99.9th percentile by ways at {:.1} Mops</figcaption>{tails}</figure>\
+         <figure><figcaption>What the batch side loses, percent</figcaption>{losses}</figure>",
+        best.load_mops
+    ))
+}
+
+/// A chart of lines; the vertical axis is logarithmic or starts at the lowest value.
+fn lines_chart(lines: &[Line], logarithmic: bool, axis: &str) -> Result<String, LabError> {
+    let all = || lines.iter().flat_map(|(_, _, points)| points).copied();
+    let x =
+        all().map(|(x, _)| x).fold(f64::INFINITY, f64::min)..all().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
+    let scale = |value: f64| if logarithmic { value.max(1e-3).log10() } else { value };
+    let (low, high) = (
+        all().map(|(_, y)| scale(y)).fold(f64::INFINITY, f64::min),
+        all().map(|(_, y)| scale(y)).fold(f64::NEG_INFINITY, f64::max),
+    );
+    let margin = ((high - low) * 0.05).max(0.02);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(8)
+            .x_label_area_size(36)
+            .y_label_area_size(56)
+            .build_cartesian_2d(x, low - margin..high + margin)
+            .map_err(chart_error)?;
+        let label =
+            |value: &f64| if logarithmic { format!("{:.0}", 10_f64.powf(*value)) } else { format!("{value:.1}") };
+        chart.configure_mesh().x_desc(axis).y_label_formatter(&label).draw().map_err(chart_error)?;
+        for (name, color, points) in lines {
+            let color = *color;
+            let points: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x, scale(y))).collect();
+            chart
+                .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(2))
+                .map_err(chart_error)?
+                .label(name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], color.stroke_width(2)));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.9))
+            .draw()
+            .map_err(chart_error)?;
+        root.present().map_err(chart_error)?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings::{best, larger_is_worse, reaches, tests::rows};
+    use super::super::report::{PAPER, Report, SetReport};
+    use super::*;
+    use crate::machine::Machine;
+
+    #[test]
+    fn a_page_has_three_charts_a_working_set_and_says_what_the_papers_figure_is() {
+        let rows = rows();
+        let set = SetReport {
+            working_set: "2 MB".to_owned(),
+            items_bytes: 2,
+            index_bytes: 1,
+            lines_per_request: 0.8,
+            best: best(&rows, 10.0, |_| true),
+            best_on_axis: None,
+            paper_ratio: Some(5.3),
+            reaches: reaches(&rows),
+            larger_is_worse: larger_is_worse(&rows),
+            guard: Vec::new(),
+            rows,
+        };
+        let report = Report {
+            machine: Machine::read("nigh experiment llc-tail".to_owned()),
+            paper: PAPER,
+            simulated: None,
+            quick: true,
+            slo_us: 70.0,
+            seconds: 1.0,
+            sets: vec![set],
+            real: None,
+        };
+        let page = page(&report).unwrap();
+        assert_eq!(page.matches("<svg").count(), 3);
+        for said in ["5.0x shorter", "The paper: up to 5.3x", "Larger is worse", "not a reproduction"] {
+            assert!(page.contains(said), "{said}");
+        }
+        assert!(report.text().contains("Best point"));
+    }
+}

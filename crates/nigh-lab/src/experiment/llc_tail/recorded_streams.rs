@@ -1,0 +1,190 @@
+//! What the store and the training job ask of the last level: their own code runs under the recorder, and a core's private
+//! caches take out what never gets there.
+//!
+//! The store is recorded over its whole size, however large, then given up; only the lines of its requests are kept. One
+//! training thread is recorded; on the machine every thread runs its steps from another one on, over velocities of its own.
+
+use nigh_sim::llc::{AccessKind, GeometryError, LINE_BYTES, PAGE_LINES, PrivateHierarchy};
+
+use super::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES, KvStore};
+use super::request_mix::RequestMix;
+use super::touch::{Recorder, Region, Run};
+use super::training_job::{DIGIT_BYTES, Digits, Network, Trainer};
+use crate::LabError;
+
+/// Requests before those kept: the private caches fill.
+const WARMING_REQUESTS: usize = 100_000;
+/// Steps before those kept.
+const WARMING_STEPS: usize = 2;
+const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
+
+fn refused(error: &GeometryError) -> LabError {
+    LabError::Request { what: "a core's private caches".to_owned(), reason: error.to_string() }
+}
+
+const fn pages(bytes: u64) -> u32 {
+    bytes.div_ceil(PAGE_BYTES) as u32
+}
+
+/// The store's requests, one after the other.
+pub(super) struct ServiceStream {
+    /// Pages of the store.
+    pub(super) pages: u32,
+    /// By request: where its lines begin in `lines`; one more at the end.
+    starts: Vec<u32>,
+    /// Line numbers of the store that the private caches do not hold.
+    lines: Vec<u32>,
+    /// By request: how many lines they hold.
+    near: Vec<u8>,
+}
+
+impl ServiceStream {
+    /// Records `count` requests to a full store.
+    pub(super) fn record(entries: Entries, count: usize, seed: u64) -> Result<Self, LabError> {
+        let mut store = KvStore::filled(entries);
+        let mut mix = RequestMix::new(entries, seed)?;
+        let mut caches = PrivateHierarchy::cascade_lake().map_err(|error| refused(&error))?;
+        let index_pages = pages(u64::from(entries.buckets()) * BUCKET_BYTES);
+        let items_pages = pages(u64::from(entries.get()) * ITEM_BYTES);
+        let items = u64::from(index_pages) * u64::from(PAGE_LINES);
+        let (mut starts, mut lines, mut near) = (Vec::with_capacity(count + 1), Vec::new(), Vec::with_capacity(count));
+        let mut recorder = Recorder::default();
+        for request in 0..WARMING_REQUESTS + count {
+            recorder.runs.clear();
+            mix.next().serve(&mut store, &mut recorder);
+            let touched =
+                recorder.runs.iter().map(|run| run.first_line + if run.region == Region::Items { items } else { 0 });
+            let far: Vec<u32> =
+                touched.filter(|&line| caches.passes_on(line, AccessKind::Load)).map(|line| line as u32).collect();
+            if request >= WARMING_REQUESTS {
+                starts.push(lines.len() as u32);
+                near.push((recorder.runs.len() - far.len()).min(255) as u8);
+                lines.extend(far);
+            }
+        }
+        starts.push(lines.len() as u32);
+        Ok(Self { pages: index_pages + items_pages, starts, lines, near })
+    }
+
+    /// How many requests.
+    pub(super) fn len(&self) -> usize {
+        self.near.len()
+    }
+
+    /// The lines of request `at`.
+    pub(super) fn lines(&self, at: usize) -> &[u32] {
+        &self.lines[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+
+    /// How many lines of request `at` the private caches hold.
+    pub(super) fn near(&self, at: usize) -> u32 {
+        u32::from(self.near[at])
+    }
+
+    /// Lines of all requests, in order.
+    pub(super) fn all_lines(&self) -> &[u32] {
+        &self.lines
+    }
+}
+
+/// Neighbouring lines of the training job, with what the private caches lack of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrainingRun {
+    /// The first line in the shared arrays, or in the thread's own.
+    pub(super) first_line: u32,
+    /// Whether the array is the thread's own.
+    pub(super) own: bool,
+    /// Bit i: line i goes on to the last level.
+    pub(super) far: u64,
+    /// Whether they are written.
+    pub(super) store: bool,
+    /// Multiply-adds on them.
+    pub(super) multiply_adds: u32,
+}
+
+/// The steps of one training thread.
+pub(super) struct TrainingStream {
+    /// Pages that all threads share: weights, then digits.
+    pub(super) shared_pages: u32,
+    /// Pages of each thread's own.
+    pub(super) own_pages: u32,
+    /// Run after run.
+    pub(super) runs: Vec<TrainingRun>,
+}
+
+impl TrainingStream {
+    /// Records `count` steps of a network of `hidden` units over `digits` digits.
+    pub(super) fn record(count: usize, hidden: usize, digits: usize, seed: u64) -> Result<Self, LabError> {
+        let (network, made_up) = (Network::new(hidden, seed), Digits::made_up(digits, seed));
+        let mut trainer = Trainer::new(&network, seed);
+        let mut caches = PrivateHierarchy::cascade_lake().map_err(|error| refused(&error))?;
+        let weight_pages = pages(network.weight_bytes());
+        let shared_pages = weight_pages + pages(digits as u64 * DIGIT_BYTES);
+        let mut runs = Vec::new();
+        let mut recorder = Recorder::default();
+        for step in 0..WARMING_STEPS + count {
+            recorder.runs.clear();
+            trainer.step(&network, &made_up, &mut recorder);
+            let filtered = recorder.runs.iter().map(|run| filter(run, weight_pages, shared_pages, &mut caches));
+            if step < WARMING_STEPS {
+                filtered.for_each(drop);
+            } else {
+                runs.extend(filtered);
+            }
+        }
+        Ok(Self { shared_pages, own_pages: weight_pages, runs })
+    }
+}
+
+fn filter(run: &Run, weight_pages: u32, shared_pages: u32, caches: &mut PrivateHierarchy) -> TrainingRun {
+    let own = run.region == Region::Velocity;
+    let before = if run.region == Region::Digits { u64::from(weight_pages) * u64::from(PAGE_LINES) } else { 0 };
+    let first_line = run.first_line + before;
+    // The private caches see one address space: the thread's own arrays behind the shared ones.
+    let seen = first_line + if own { u64::from(shared_pages) * u64::from(PAGE_LINES) } else { 0 };
+    let kind = if run.store { AccessKind::Store } else { AccessKind::Load };
+    let far = (0..run.lines).filter(|&line| caches.passes_on(seen + u64::from(line), kind));
+    TrainingRun {
+        first_line: first_line as u32,
+        own,
+        far: far.fold(0, |bits, line| bits | 1 << line),
+        store: run.store,
+        multiply_adds: run.multiply_adds as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_fits_its_core_asks_the_last_level_for_little() {
+        let far_of = |entries| {
+            let stream = ServiceStream::record(Entries::new(entries).unwrap(), 20_000, 1).unwrap();
+            assert_eq!(stream.len(), 20_000);
+            assert!((0..20_000).all(|at| stream.lines(at).iter().all(|&line| line < stream.pages * PAGE_LINES)));
+            stream.all_lines().len() as f64 / 20_000.0
+        };
+        // 192 KiB of index and items, then 3 MiB, of which the core's caches hold 1 MiB.
+        let (small, large) = (far_of(8192), far_of(131_072));
+        assert!(small < 0.02 && large > 0.2, "{small} {large}");
+    }
+
+    #[test]
+    fn training_passes_its_velocities_through_the_private_caches() {
+        let stream = TrainingStream::record(3, 256, 64, 1).unwrap();
+        let lines = |own| {
+            let runs = stream.runs.iter().filter(|run| run.own == own);
+            runs.map(|run| u64::from(run.far.count_ones())).sum::<u64>()
+        };
+        assert!(lines(true) > 3000, "{}", lines(true));
+        let own_lines = stream.own_pages * PAGE_LINES;
+        assert!(
+            stream
+                .runs
+                .iter()
+                .filter(|run| run.own)
+                .all(|run| run.first_line + 64 - run.far.leading_zeros() <= own_lines)
+        );
+    }
+}

@@ -1,0 +1,413 @@
+//! The simulated server: a store on one core, training threads on the others, one last level and one memory for all.
+//!
+//! Events in order of time: a request arrives (its packet is written into the cache by the device, in the device's ways), the
+//! store asks the last level for a line, a training thread goes on to its next line. The store serves one request at a
+//! time, in the order they came, its lines one after the other; a ring that is full drops what arrives. A training thread's
+//! prefetcher runs ahead within a row, so that it waits for the first line of a row and for a memory that cannot keep up.
+//! Lines that it writes go back to memory some time, so that each of their misses occupies the memory twice.
+//! Not modelled: coherence, the operating system, hyper-threads.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use nigh_llc::{GuardMasks, LatencyHistogram};
+use nigh_sim::llc::{
+    AddressSpace, CoreTiming, FrameAllocator, LlcGeometry, MemoryQueue, MemoryTiming, OutOfFrames, PAGE_LINES,
+    PagedLine, PhysicalLine, ReplacementPolicy, SimTime, SplitMix64, WayPartitionedCache,
+};
+use nigh_terms::{ClosId, WayMask};
+use serde::Serialize;
+
+use super::recorded_streams::{ServiceStream, TrainingRun, TrainingStream};
+use crate::LabError;
+
+/// Cycles a second.
+pub(super) const HERTZ: f64 = 2.4e9;
+/// The last level: that of the Xeon Silver 4210R, 11 ways of 1.25 MiB.
+pub(super) const GEOMETRY: LlcGeometry = LlcGeometry::XEON_SILVER_4210R;
+/// Ways that the device writes to: the two highest, as on that processor.
+pub(super) const DEVICE_WAYS: WayMask = WayMask::from_bits(0x600);
+/// Training threads: the other fifteen of sixteen cores.
+pub(super) const BATCH_THREADS: usize = 15;
+
+const TIMING: CoreTiming = CoreTiming::CASCADE_LAKE;
+/// Cycles of a request besides its lines: network stack in user space, hash, compare, reply.
+const REQUEST_CYCLES: u64 = 360;
+/// Cycles for a line that the core's own second level holds.
+const NEAR_CYCLES: u64 = 14;
+/// From the client to the ring and back, without any queue.
+pub(super) const NETWORK: Duration = Duration::from_micros(10);
+/// Requests that the ring holds; further ones are dropped.
+const RING: usize = 1024;
+/// Multiply-adds of the training loops a cycle: four-wide vectors.
+const MULTIPLY_ADDS_PER_CYCLE: u64 = 4;
+/// Lines that a thread's prefetcher is ahead.
+const PREFETCH_LINES: usize = 8;
+/// Lines of the store's requests that warm the cache before time begins.
+const WARMING_LINES: usize = 400_000;
+
+const SERVICE: ClosId = ClosId(1);
+const BATCH: ClosId = ClosId(2);
+const DEVICE: ClosId = ClosId(3);
+const NEVER: u64 = u64::MAX;
+
+const fn millicycles(cycles: u64) -> u64 {
+    SimTime::from_cycles(cycles).millicycles()
+}
+
+/// The line that a stream names by its number.
+const fn paged(line: u32) -> PagedLine {
+    PagedLine::new(line / PAGE_LINES, line % PAGE_LINES)
+}
+
+fn of_duration(duration: Duration) -> u64 {
+    (duration.as_secs_f64() * HERTZ * 1e3) as u64
+}
+
+fn to_duration(millicycles: u64) -> Duration {
+    Duration::from_secs_f64(SimTime::from_millicycles(millicycles).seconds(HERTZ))
+}
+
+/// What the experiment states of the simulated machine.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SimulatedMachine {
+    cores: usize,
+    gigahertz: f64,
+    llc: &'static str,
+    policy: &'static str,
+    device_ways: WayMask,
+    second_level: &'static str,
+    memory_gb_per_s: f64,
+    llc_hit_cycles: u32,
+    memory_cycles_more: u32,
+    request_cycles: u64,
+    network_us: f64,
+    ring: usize,
+    batch_multiply_adds_per_cycle: u64,
+}
+
+impl SimulatedMachine {
+    /// A server with this memory.
+    pub(super) fn describe(memory_gb_per_s: f64) -> Self {
+        Self {
+            cores: BATCH_THREADS + 1,
+            gigahertz: HERTZ / 1e9,
+            llc: "Xeon Silver 4210R: 11 ways of 1.25 MiB, shared by all cores",
+            policy: "LRU",
+            device_ways: DEVICE_WAYS,
+            second_level: "1 MiB of 16 ways for each core",
+            memory_gb_per_s,
+            llc_hit_cycles: TIMING.hit_cycles,
+            memory_cycles_more: TIMING.miss_cycles,
+            request_cycles: REQUEST_CYCLES,
+            network_us: NETWORK.as_secs_f64() * 1e6,
+            ring: RING,
+            batch_multiply_adds_per_cycle: MULTIPLY_ADDS_PER_CYCLE,
+        }
+    }
+}
+
+/// What happened in a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stretch {
+    /// From a request's arrival at the client's network card to its answer there.
+    pub(super) latency: LatencyHistogram,
+    /// Requests that came.
+    pub(super) arrived: u64,
+    /// Those of them that found the ring full.
+    pub(super) dropped: u64,
+    /// Training cycles done, waiting not counted.
+    pub(super) batch_work: f64,
+    /// Time of serving, all requests.
+    pub(super) serving: Duration,
+    /// Lines the store asked the last level for, packets included.
+    pub(super) service_lines: u64,
+    /// Those of them that it had to fetch.
+    pub(super) service_misses: u64,
+    /// The part of the time for which the memory was occupied.
+    pub(super) memory_load: f64,
+    /// How long.
+    pub(super) length: Duration,
+}
+
+impl Stretch {
+    /// Training work a thread, as a part of what its core could have done; 0 without threads.
+    pub(super) fn batch_progress(&self, threads: usize) -> f64 {
+        if threads == 0 { 0.0 } else { self.batch_work / (threads as f64 * of_duration(self.length) as f64) }
+    }
+}
+
+/// Everything both sides do, and what the machine is.
+#[derive(Clone, Copy)]
+pub(super) struct Workload<'s> {
+    /// The store's requests.
+    pub(super) service: &'s ServiceStream,
+    /// A training thread's steps.
+    pub(super) training: &'s TrainingStream,
+    /// Threads; none for a store alone.
+    pub(super) batch_threads: usize,
+    /// What the memory delivers.
+    pub(super) memory_gb_per_s: f64,
+    /// Decides arrivals and where pages lie.
+    pub(super) seed: u64,
+}
+
+struct Arrival {
+    at: u64,
+    slot: u32,
+}
+
+struct Service<'s> {
+    stream: &'s ServiceStream,
+    space: AddressSpace,
+    packets: AddressSpace,
+    queue: VecDeque<Arrival>,
+    /// The request in service: when its service began, and its next line; none while it is idle.
+    serving: Option<(u64, usize)>,
+    /// The next request of the stream.
+    request: usize,
+    slot: u32,
+}
+
+struct Thread<'s> {
+    runs: &'s [TrainingRun],
+    own: AddressSpace,
+    at: usize,
+    /// Lines of the present run that were not asked for yet.
+    unasked: u64,
+    /// When those asked for and not yet used are there.
+    ready: VecDeque<u64>,
+    /// Thousandths of a cycle of work on each line.
+    line_work: u64,
+}
+
+/// The machine.
+pub(super) struct SimulatedServer<'s> {
+    cache: WayPartitionedCache,
+    memory: MemoryQueue,
+    random: SplitMix64,
+    now: u64,
+    /// By core: when it goes on; the store's first.
+    due: Vec<u64>,
+    next_arrival: u64,
+    mean_gap: f64,
+    service: Service<'s>,
+    shared: AddressSpace,
+    threads: Vec<Thread<'s>>,
+    stretch: Stretch,
+}
+
+impl<'s> SimulatedServer<'s> {
+    /// A machine whose cache holds what the store used last.
+    pub(super) fn new(workload: Workload<'s>, masks: Option<GuardMasks>) -> Result<Self, LabError> {
+        let refused =
+            |error: OutOfFrames| LabError::Request { what: "simulated memory".to_owned(), reason: error.to_string() };
+        let mut frames = FrameAllocator::new(workload.seed);
+        let mut allocate = |pages| frames.allocate(pages).map_err(refused);
+        let service = Service {
+            stream: workload.service,
+            space: allocate(workload.service.pages)?,
+            packets: allocate((RING as u32).div_ceil(PAGE_LINES))?,
+            queue: VecDeque::with_capacity(RING),
+            serving: None,
+            request: 0,
+            slot: 0,
+        };
+        let shared = allocate(workload.training.shared_pages)?;
+        // Threads begin all over the stream, within steps too: in step with each other they would crowd the memory together.
+        let threads = (0..workload.batch_threads)
+            .map(|thread| {
+                let first = thread * workload.training.runs.len() / workload.batch_threads;
+                let own = allocate(workload.training.own_pages)?;
+                let runs = &workload.training.runs[..];
+                Ok(Thread {
+                    runs,
+                    own,
+                    at: first,
+                    unasked: 0,
+                    ready: VecDeque::with_capacity(PREFETCH_LINES),
+                    line_work: 0,
+                })
+            })
+            .collect::<Result<Vec<_>, LabError>>()?;
+        let memory = MemoryTiming::of_bandwidth(workload.memory_gb_per_s * 1e9, HERTZ);
+        let mut server = Self {
+            cache: WayPartitionedCache::new(GEOMETRY, ReplacementPolicy::Lru),
+            memory: MemoryQueue::new(memory, 1),
+            random: SplitMix64::new(workload.seed),
+            now: 0,
+            due: vec![0; workload.batch_threads + 1],
+            next_arrival: NEVER,
+            mean_gap: f64::INFINITY,
+            service,
+            shared,
+            threads,
+            stretch: Stretch::default(),
+        };
+        server.due[0] = NEVER;
+        server.apply(masks)?;
+        server.warm();
+        Ok(server)
+    }
+
+    /// Sets the masks of service and batch side; none for no partition.
+    pub(super) fn apply(&mut self, masks: Option<GuardMasks>) -> Result<(), LabError> {
+        let all = WayMask::contiguous(0, GEOMETRY.ways());
+        let masks = masks.unwrap_or(GuardMasks { service: all, batch: all });
+        for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, DEVICE_WAYS)] {
+            let set = self.cache.set_mask(clos, mask);
+            set.map_err(|error| LabError::Request { what: "a mask".to_owned(), reason: error.to_string() })?;
+        }
+        Ok(())
+    }
+
+    fn warm(&mut self) {
+        let lines = self.service.stream.all_lines();
+        for &line in &lines[lines.len().saturating_sub(WARMING_LINES)..] {
+            self.cache.access(SERVICE, self.service.physical(line));
+        }
+    }
+
+    /// Lets `length` pass with `load` requests a second.
+    pub(super) fn run(&mut self, load: f64, length: Duration) -> Stretch {
+        self.mean_gap = HERTZ * 1e3 / load;
+        self.next_arrival = self.now.saturating_add(self.gap());
+        let (begin, busy) = (self.now, self.memory.busy());
+        let end = begin + of_duration(length);
+        self.stretch = Stretch::default();
+        loop {
+            let (core, due) = self.earliest();
+            if due.min(self.next_arrival) >= end {
+                break;
+            }
+            if self.next_arrival <= due {
+                self.now = self.next_arrival;
+                self.arrive();
+            } else {
+                self.now = due;
+                self.due[core] = if core == 0 { self.serve(due) } else { self.train(core - 1, due) };
+            }
+        }
+        self.now = end;
+        self.stretch.length = length;
+        self.stretch.memory_load = self.memory.busy().since(busy).millicycles() as f64 / (end - begin) as f64;
+        std::mem::take(&mut self.stretch)
+    }
+
+    fn earliest(&self) -> (usize, u64) {
+        let mut earliest = (0, NEVER);
+        for (core, &due) in self.due.iter().enumerate() {
+            if due < earliest.1 {
+                earliest = (core, due);
+            }
+        }
+        earliest
+    }
+
+    /// The time to the next arrival: exponential.
+    fn gap(&mut self) -> u64 {
+        let uniform = ((self.random.next_u64() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        (-uniform.ln() * self.mean_gap) as u64
+    }
+
+    fn arrive(&mut self) {
+        let now = self.now;
+        self.next_arrival = now.saturating_add(self.gap());
+        self.stretch.arrived += 1;
+        if self.service.queue.len() >= RING {
+            self.stretch.dropped += 1;
+            return;
+        }
+        let slot = self.service.slot;
+        self.service.slot = (slot + 1) % RING as u32;
+        self.cache.access(DEVICE, self.service.packet(slot));
+        self.service.queue.push_back(Arrival { at: now, slot });
+        if self.service.serving.is_none() {
+            self.due[0] = now;
+        }
+    }
+
+    /// The store goes on at `now`; when it next does.
+    fn serve(&mut self, now: u64) -> u64 {
+        if let Some((began, next)) = self.service.serving {
+            if let Some(&line) = self.service.stream.lines(self.service.request).get(next) {
+                self.service.serving = Some((began, next + 1));
+                return now + self.fetch(now, self.service.physical(line));
+            }
+            self.finish(now, began);
+        }
+        let Some(arrival) = self.service.queue.front() else { return NEVER };
+        let packet = self.service.packet(arrival.slot);
+        self.service.serving = Some((now, 0));
+        let near = u64::from(self.service.stream.near(self.service.request));
+        now + millicycles(REQUEST_CYCLES + near * NEAR_CYCLES) + self.fetch(now, packet)
+    }
+
+    fn finish(&mut self, now: u64, began: u64) {
+        self.service.serving = None;
+        self.service.request = (self.service.request + 1) % self.service.stream.len();
+        self.stretch.serving += to_duration(now - began);
+        if let Some(arrival) = self.service.queue.pop_front() {
+            self.stretch.latency.record(NETWORK + to_duration(now - arrival.at));
+        }
+    }
+
+    /// The stall of a line that the store asks for.
+    fn fetch(&mut self, now: u64, line: PhysicalLine) -> u64 {
+        self.stretch.service_lines += 1;
+        if self.cache.access(SERVICE, line).is_hit() {
+            return TIMING.hit().millicycles();
+        }
+        self.stretch.service_misses += 1;
+        TIMING.miss(false).millicycles() + self.memory.request(SimTime::from_millicycles(now)).millicycles()
+    }
+
+    /// A training thread goes on at `now`; when it next does.
+    fn train(&mut self, thread: usize, now: u64) -> u64 {
+        let thread = &mut self.threads[thread];
+        let run = &thread.runs[thread.at];
+        if thread.unasked == 0 && thread.ready.is_empty() {
+            let work = millicycles(u64::from(run.multiply_adds) / MULTIPLY_ADDS_PER_CYCLE).max(1);
+            if run.far == 0 {
+                // What the private caches hold takes its time and nothing else.
+                thread.at = (thread.at + 1) % thread.runs.len();
+                self.stretch.batch_work += work as f64;
+                return now + work;
+            }
+            thread.unasked = run.far;
+            thread.line_work = work / u64::from(run.far.count_ones());
+        }
+        while thread.unasked != 0 && thread.ready.len() < PREFETCH_LINES {
+            let line = paged(run.first_line + thread.unasked.trailing_zeros());
+            thread.unasked &= thread.unasked - 1;
+            let line = if run.own { thread.own.physical(line) } else { self.shared.physical(line) };
+            let stall = if self.cache.access(BATCH, line).is_hit() {
+                TIMING.hit().millicycles()
+            } else {
+                let at = SimTime::from_millicycles(now);
+                let wait = self.memory.request(at).millicycles();
+                if run.store {
+                    self.memory.request(at);
+                }
+                TIMING.miss(false).millicycles() + wait
+            };
+            thread.ready.push_back(now + stall);
+        }
+        let there = thread.ready.pop_front().unwrap_or(now);
+        if thread.unasked == 0 && thread.ready.is_empty() {
+            thread.at = (thread.at + 1) % thread.runs.len();
+        }
+        self.stretch.batch_work += thread.line_work as f64;
+        there.max(now) + thread.line_work
+    }
+}
+
+impl Service<'_> {
+    fn physical(&self, line: u32) -> PhysicalLine {
+        self.space.physical(paged(line))
+    }
+
+    fn packet(&self, slot: u32) -> PhysicalLine {
+        self.packets.physical(paged(slot))
+    }
+}
