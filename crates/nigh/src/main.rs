@@ -93,7 +93,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let ended = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let ended = match threads(&cli.command).enable_all().build() {
         Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
         Err(error) => Err(CliError::Local { what: "starting threads".to_owned(), source: error }),
     };
@@ -105,6 +105,18 @@ fn main() -> ExitCode {
             error.exit_code()
         }
     }
+}
+
+/// The threads that `command` runs on. A node leaves half of the cores to its sandboxes: with a thread for every core
+/// each step of an invocation wakes another one, which takes longer than the step. (S3 connections have threads of
+/// their own beside these.)
+fn threads(command: &Command) -> tokio::runtime::Builder {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    if matches!(command, Command::Up(_)) {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        threads.worker_threads((cores / 2).max(1));
+    }
+    threads
 }
 
 async fn run(cli: Cli) -> Result<ExitCode, CliError> {
