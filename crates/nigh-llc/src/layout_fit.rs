@@ -42,23 +42,33 @@ struct Assignment {
 /// What is being fitted.
 struct Fit<'m> {
     mix: &'m [MixEntry],
+    /// Who stays in the default class.
+    beside: Option<&'m MixEntry>,
     shape: CacheShape,
     /// By kind: its slowdown on the unpartitioned cache.
     without: Vec<f32>,
     guard: f32,
 }
 
-/// The layout for these functions as they run now, nobody predicted slower than without by more than `guard`.
-pub fn fit_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> Result<ChosenLayout, MixError> {
+/// The layout for these functions as they run now, nobody predicted slower than without by more than `guard`. Functions
+/// that nobody profiled run `beside` them in the default class, and the guard holds for them too.
+pub fn fit_layout(
+    mix: &[MixEntry],
+    beside: Option<&MixEntry>,
+    shape: &CacheShape,
+    guard: Tolerance,
+) -> Result<ChosenLayout, MixError> {
     if mix.is_empty() || mix.len() > MIX_MAX {
         return Err(MixError::WrongMix { kinds: mix.len() });
     }
-    if let Some((kind, entry)) = mix.iter().enumerate().find(|(_, e)| !(e.running > 0.0 && e.running.is_finite())) {
+    if let Some((kind, entry)) =
+        mix.iter().chain(beside).enumerate().find(|(_, e)| !(e.running > 0.0 && e.running.is_finite()))
+    {
         return Err(MixError::NotRunning { kind, running: entry.running });
     }
     ClosLayout::unpartitioned(*shape)?;
     let whole = Assignment { masks: vec![WayMask::contiguous(0, shape.ways)], class_of: vec![0; mix.len()] };
-    let mut fit = Fit { mix, shape: *shape, without: Vec::new(), guard: f32::MAX };
+    let mut fit = Fit { mix, beside, shape: *shape, without: Vec::new(), guard: f32::MAX };
     fit.without = fit.slowdowns(&whole);
     fit.guard = 1.0 + guard.0 as f32;
     let before = fit.total(&fit.without);
@@ -76,6 +86,7 @@ pub fn fit_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> Res
         slowdowns: partitioned
             .iter()
             .zip(&fit.without)
+            .take(mix.len())
             .map(|(&partitioned, &without)| Slowdown { partitioned, without })
             .collect(),
         gain: f64::from(1.0 - fit.total(&partitioned) / before),
@@ -84,18 +95,26 @@ pub fn fit_layout(mix: &[MixEntry], shape: &CacheShape, guard: Tolerance) -> Res
 }
 
 impl Fit<'_> {
+    /// Everybody's slowdown: by kind, and last of those beside.
     fn slowdowns(&self, assignment: &Assignment) -> Vec<f32> {
         let regions = Regions::of_masks(self.shape.ways, &assignment.masks);
-        let placed = self.mix.iter().zip(&assignment.class_of);
-        let members: Vec<_> =
-            placed.map(|(entry, &class)| Member { class, profile: &entry.profile, count: entry.running }).collect();
+        let classes = assignment.class_of.iter().copied().chain(self.beside.map(|_| usize::from(ClosId::DEFAULT.0)));
+        let members: Vec<_> = self
+            .everybody()
+            .zip(classes)
+            .map(|(entry, class)| Member { class, profile: &entry.profile, count: entry.running })
+            .collect();
         let mut shares = regions.start(&members);
         regions.settle(&members, &mut shares, ROUNDS, ALL_CLASSES);
         members.iter().zip(shares.ways).map(|(one, share)| one.profile.slowdown(share)).collect()
     }
 
+    fn everybody(&self) -> impl Iterator<Item = &MixEntry> {
+        self.mix.iter().chain(self.beside)
+    }
+
     fn total(&self, slowdowns: &[f32]) -> f32 {
-        self.mix.iter().zip(slowdowns).map(|(entry, slowdown)| entry.running * slowdown).sum()
+        self.everybody().zip(slowdowns).map(|(entry, slowdown)| entry.running * slowdown).sum()
     }
 
     /// The total time; none where the guard is broken.
@@ -200,7 +219,7 @@ mod tests {
     #[test]
     fn streams_are_kept_from_what_needs_the_cache_and_lie_where_devices_write() {
         let mix = [entry(speech(), 1.0), entry(stream(), 3.0)];
-        let fitted = fit_layout(&mix, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+        let fitted = fit_layout(&mix, None, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
         let mask = |kind: usize| fitted.layout.class(fitted.classes[kind]).unwrap().mask;
         assert_eq!(mask(1), WayMask::from_bits(0x400), "{fitted:?}");
         assert!(mask(0).count() >= Ways(10));
@@ -210,7 +229,7 @@ mod tests {
     #[test]
     fn alone_a_function_keeps_the_whole_cache() {
         for profile in [speech(), blur(), stream()] {
-            let fitted = fit_layout(&[entry(profile, 1.0)], &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+            let fitted = fit_layout(&[entry(profile, 1.0)], None, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
             assert_eq!((fitted.layout.classes().len(), fitted.gain), (1, 0.0));
         }
     }
@@ -220,7 +239,7 @@ mod tests {
         for counts in [[1.0, 1.0, 1.0], [1.0, 3.0, 2.0], [2.0, 1.0, 5.0], [3.0, 3.0, 1.0]] {
             let profiles = [speech(), blur(), stream()];
             let mix: Vec<_> = profiles.into_iter().zip(counts).map(|(profile, count)| entry(profile, count)).collect();
-            let fitted = fit_layout(&mix, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+            let fitted = fit_layout(&mix, None, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
             for slowdown in &fitted.slowdowns {
                 assert!(slowdown.partitioned <= slowdown.without * 1.01, "{counts:?} {fitted:?}");
             }
@@ -233,9 +252,22 @@ mod tests {
     fn the_hardware_s_classes_are_not_exceeded_and_wrong_mixes_are_refused() {
         let mix = [entry(speech(), 1.0), entry(blur(), 2.0), entry(stream(), 2.0)];
         let two = CacheShape { classes: 2, ..SHAPE };
-        assert!(fit_layout(&mix, &two, Tolerance::ONE_PERCENT).unwrap().layout.classes().len() <= 2);
-        assert!(matches!(fit_layout(&[], &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::WrongMix { kinds: 0 })));
+        assert!(fit_layout(&mix, None, &two, Tolerance::ONE_PERCENT).unwrap().layout.classes().len() <= 2);
+        assert!(matches!(fit_layout(&[], None, &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::WrongMix { kinds: 0 })));
         let none = [entry(speech(), 0.0)];
-        assert!(matches!(fit_layout(&none, &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::NotRunning { .. })));
+        assert!(matches!(fit_layout(&none, None, &SHAPE, Tolerance::ONE_PERCENT), Err(MixError::NotRunning { .. })));
+    }
+
+    #[test]
+    fn who_has_no_model_stays_in_the_default_class_and_the_guard_holds_for_it() {
+        let beside = entry(speech(), 2.0);
+        let mix = [entry(blur(), 1.0), entry(stream(), 3.0)];
+        let fitted = fit_layout(&mix, Some(&beside), &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+        assert_eq!((fitted.classes.len(), fitted.slowdowns.len()), (2, 2));
+        // The streams are kept from it: it gains though it does not move.
+        assert_ne!(fitted.classes[1], ClosId::DEFAULT);
+        assert!(fitted.gain > 0.05, "{fitted:?}");
+        let alone = fit_layout(&mix, None, &SHAPE, Tolerance::ONE_PERCENT).unwrap();
+        assert!(alone.gain < fitted.gain);
     }
 }

@@ -23,6 +23,7 @@ mod chunk_split;
 mod clos_layout;
 mod layout_fit;
 mod mix_layout;
+mod refit;
 mod size_spread;
 // Which class an invocation gets.
 mod domain_loads;
@@ -55,6 +56,7 @@ pub use occupancy::SharingProfile;
 pub use placement::{Casy, CasyLiteral, Placed, PlacedBecause, Placement, Unpartitioned};
 pub use profile_outcome::{InputOutcome, Measure, Observation, ProfileCost};
 pub use profiler::{INPUTS_MAX, ProfileError, ProfileInput, Profiler, ProfilerSettings};
+pub use refit::{Refit, RunningKind, refit};
 pub use repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
 pub use shared_placement::SharedPlacement;
 pub use size_spread::Nesting;

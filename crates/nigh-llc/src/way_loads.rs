@@ -277,6 +277,27 @@ impl WayLoads {
         moved
     }
 
+    /// Books a running invocation in another class.
+    pub fn move_to(&mut self, ticket: Ticket, clos: ClosId) -> Result<(), LoadError> {
+        let classes = self.layout.classes().len();
+        let Some(to) = self.layout.class(clos).map(|class| class.mask) else {
+            return Err(LoadError::NoSuchClass { clos, classes });
+        };
+        let Ok(at) = self.running.binary_search_by_key(&ticket, |running| running.ticket) else {
+            return Err(LoadError::NotPlaced { ticket });
+        };
+        let from = self.mask(self.running[at].clos);
+        let (less, more) = (self.weight(&self.running[at].need, from), self.weight(&self.running[at].need, to));
+        for way in from.ways() {
+            self.loads[usize::from(way)] -= less;
+        }
+        for way in to.ways() {
+            self.loads[usize::from(way)] += more;
+        }
+        self.running[at].clos = clos;
+        Ok(())
+    }
+
     fn mask(&self, clos: ClosId) -> WayMask {
         self.layout.class(clos).map_or(self.layout.default_class().mask, |class| class.mask)
     }

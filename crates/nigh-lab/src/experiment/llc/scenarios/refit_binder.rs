@@ -52,7 +52,7 @@ impl<'p> RefitBinder<'p> {
                 Some(MixEntry { profile: self.profiles[kind].clone()?, running: f32::from(counts[kind]) })
             };
             let mix: Vec<_> = present.iter().filter_map(entry).collect();
-            fit_layout(&mix, &self.shape, self.guard).ok()
+            fit_layout(&mix, None, &self.shape, self.guard).ok()
         };
         let known = self.fitted.lock().unwrap_or_else(PoisonError::into_inner).get(&counts).cloned();
         let chosen = known.unwrap_or_else(|| {

@@ -218,7 +218,7 @@ impl Play<'_> {
     /// The same of classes that may overlap.
     pub(super) fn fitted(&self, guard: Tolerance) -> Result<(Vec<usize>, ChosenLayout), LabError> {
         let (present, mix) = self.mix()?;
-        let chosen = fit_layout(&mix, &self.stage.shape, guard);
+        let chosen = fit_layout(&mix, None, &self.stage.shape, guard);
         Ok((present, chosen.map_err(|error| failed(&self.scenario.name, &error))?))
     }
 
