@@ -196,6 +196,19 @@ impl WayLoads {
         &self.running
     }
 
+    /// What runs by a ticket.
+    #[must_use]
+    pub fn find(&self, ticket: Ticket) -> Option<&Running> {
+        let at = self.running.binary_search_by_key(&ticket, |running| running.ticket).ok()?;
+        self.running.get(at)
+    }
+
+    /// What a function without a model weighs.
+    #[must_use]
+    pub const fn unknown(&self) -> UnknownNeed {
+        self.unknown
+    }
+
     /// The load of one way (equation 3).
     #[must_use]
     pub fn way_load(&self, way: u8) -> Load {

@@ -14,7 +14,8 @@ use nigh_faas::cache_ways::{
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_llc::resctrl::{Probe, Resctrl};
 use nigh_llc::{
-    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Unpartitioned,
+    CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Tolerance,
+    Unpartitioned,
 };
 use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
 use serde::{Deserialize, Serialize};
@@ -158,12 +159,31 @@ impl Llc {
             policy: policy(settings.policy, lines_per_way),
             layout: Arc::new(layout),
             insensitive,
+            fit_guard: (settings.policy == LlcPolicy::Nigh).then_some(Tolerance::ONE_PERCENT),
             lines_per_way,
             binder: classes.clone().map(|classes| classes as Arc<dyn ClosBinder>),
             clock,
         });
         let profiles_by_itself = settings.profile && classes.is_some();
         Ok(Self { station: Some(Arc::new(station)), classes, profiles_by_itself, level })
+    }
+
+    /// Returns when the classes may be fitted to something else than before; never where they stay CASY's.
+    pub(crate) async fn changed(&self) {
+        match &self.station {
+            Some(station) => station.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Fits the classes to what runs.
+    pub(crate) fn refit(&self) {
+        let Some(station) = &self.station else { return };
+        match station.refit() {
+            Ok(Some(done)) => tracing::trace!(classes = done.classes, moved = done.moved, "classes fitted"),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "the classes of service cannot be fitted to what runs"),
+        }
     }
 
     /// Takes the load since the last call into account.

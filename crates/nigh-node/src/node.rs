@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_engine::{
     AccessKeys, LocalMembership, LocalRegistry, Membership, RecordLog, Registry, RegistryError, Retention, StateError,
@@ -58,6 +58,10 @@ const DATA_CALLS_MAX: usize = 1000;
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The window of load after which the classes of service may change.
 const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
+/// The classes of service are fitted to what runs this often at most,
+const FIT_CLASSES_EVERY: Duration = Duration::from_millis(20);
+/// and rest for so many times as long as it took: for a twentieth of one core at most.
+const FIT_CLASSES_REST: u32 = 19;
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -273,6 +277,7 @@ impl Node {
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.spawn(upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(follow_load(Arc::clone(&running), doors.clone()));
+        tasks.spawn(fit_classes(Arc::clone(&running), doors.clone()));
         tasks.close();
         running.endpoints.write(&paths)?;
         Ok(Self { running, doors, tasks, first_key, state })
@@ -548,6 +553,29 @@ async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
                     () = running.llc.profile_wanted(&running.profiling) => {}
                 }
             }
+        }
+    }
+}
+
+/// Fits the classes of service to what runs, for a bounded part of the time.
+async fn fit_classes(running: Arc<Running>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = running.llc.changed() => {}
+        }
+        let began = Instant::now();
+        let fitted = {
+            let running = Arc::clone(&running);
+            tokio::task::spawn_blocking(move || running.llc.refit()).await
+        };
+        if let Err(error) = fitted {
+            tracing::error!(%error, "fitting the classes of service failed");
+        }
+        let pause = FIT_CLASSES_EVERY.max(began.elapsed() * FIT_CLASSES_REST);
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

@@ -4,6 +4,8 @@
 //! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
+mod books;
+mod fitted_classes;
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
@@ -16,11 +18,13 @@ use std::sync::Arc;
 use nigh_llc::resctrl::Members;
 use nigh_llc::{
     CasyRequest, ChunkSplit, ClosLayout, Demand, Need, Placed, Placement, Prediction, SharingProfile, SizingInput,
-    SplitDecision, SplitRules, Ticket, TrainedRange, UnknownNeed, WayLoads,
+    SplitDecision, SplitRules, Tolerance, TrainedRange, UnknownNeed, WayLoads,
 };
-use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Monotonic, SandboxId, Ways};
+use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Ways};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
+pub use fitted_classes::Refitted;
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
@@ -31,10 +35,8 @@ use crate::function::Function;
 use crate::hooks::{InvocationHook, Run};
 use crate::named_objects::named_objects;
 use crate::object_sizes::ObjectSizes;
+use books::{Books, Classes, InCourse, Kind};
 use wanted_profiles::WantedProfiles;
-
-/// Sandboxes whose class is remembered; beyond it all are forgotten and bound again when they next run.
-const BOUND_MAX: usize = 4096;
 
 /// Before a profile it is not known which of the objects that an input names are read.
 static NO_PATHS: BTreeSet<String> = BTreeSet::new();
@@ -65,6 +67,9 @@ pub struct CacheWaysParts {
     pub layout: Arc<ClosLayout>,
     /// The ways that layout gives the insensitive.
     pub insensitive: Ways,
+    /// By how much anybody may be predicted slower than without partitioning when the classes are fitted to what runs.
+    /// `None`: they stay CASY's.
+    pub fit_guard: Option<Tolerance>,
     /// Lines of 64 bytes in one way.
     pub lines_per_way: f64,
     /// Binds, where the machine can.
@@ -77,18 +82,9 @@ pub struct CacheWaysParts {
 pub struct CacheWays {
     parts: CacheWaysParts,
     books: Mutex<Books>,
-}
-
-struct Books {
-    loads: WayLoads,
-    running: HashMap<InvocationId, Ticket>,
-    bound: HashMap<SandboxId, ClosId>,
-    suspended: bool,
-    split: ChunkSplit,
-    /// Ways needed times microseconds, of what ended since `window`.
-    demand: Demand,
-    window: Monotonic,
-    wanted: WantedProfiles,
+    /// Held while the machine's classes or a sandbox's class are changed, and taken before the books.
+    gate: Mutex<()>,
+    changed: Notify,
 }
 
 /// What happened to a sandbox's class.
@@ -116,12 +112,13 @@ impl CacheWays {
             running: HashMap::new(),
             bound: HashMap::new(),
             suspended: false,
+            classes: Classes::Casy,
             split: ChunkSplit::new(parts.insensitive),
             demand: Demand::default(),
             window: parts.clock.monotonic(),
             wanted: WantedProfiles::default(),
         };
-        Self { parts, books: Mutex::new(books) }
+        Self { parts, books: Mutex::new(books), gate: Mutex::default(), changed: Notify::new() }
     }
 
     /// The loads as they are now.
@@ -151,6 +148,7 @@ impl CacheWays {
     /// Leaves the classes to a profile, if nothing runs; `false` if something does. `resume` ends it.
     #[must_use]
     pub fn suspend(&self) -> bool {
+        let _gate = self.gate.lock();
         let mut books = self.books.lock();
         let idle = books.running.is_empty() && !books.suspended;
         if idle {
@@ -172,6 +170,7 @@ impl CacheWays {
     /// # Errors
     /// The machine's reason; the classes are as they were, and a later window tries again.
     pub fn follow_load(&self) -> Result<Option<Ways>, String> {
+        let _gate = self.gate.lock();
         let (layout, from, to) = {
             let mut books = self.books.lock();
             let now = self.parts.clock.monotonic();
@@ -186,6 +185,10 @@ impl CacheWays {
             else {
                 return Ok(None);
             };
+            if books.classes == Classes::Fitted {
+                // It holds when CASY's classes come back.
+                return Ok(Some(to));
+            }
             match ClosLayout::casy(&CasyRequest::of(shape, to)) {
                 Ok(layout) => (Arc::new(layout), from, to),
                 Err(refusal) => {
@@ -194,15 +197,16 @@ impl CacheWays {
                 }
             }
         };
-        if let Some(binder) = &self.parts.binder
-            && let Err(reason) = binder.lay_out(&layout)
-        {
+        if let Err(reason) = self.lay_out(&layout) {
             self.books.lock().split = ChunkSplit::new(from);
             return Err(reason);
         }
-        // Who runs in a class that is gone fell into the default one with its group.
-        let _in_default_now = self.books.lock().loads.change_layout(layout);
+        self.books.lock().adopt(layout);
         Ok(Some(to))
+    }
+
+    fn lay_out(&self, layout: &ClosLayout) -> Result<(), String> {
+        self.parts.binder.as_ref().map_or(Ok(()), |binder| binder.lay_out(layout))
     }
 
     /// The bytes of the data that an input names, as far as they are known.
@@ -247,13 +251,13 @@ impl CacheWays {
         self.books.lock().wanted.put_back(wanted);
     }
 
-    fn place(&self, prediction: Option<&Prediction>, invocation: InvocationId) -> Option<Placed> {
-        let sharing = prediction.and_then(|prediction| {
+    fn place(&self, prediction: Option<&(ByteSize, Prediction)>, run: &Run<'_>) -> Option<Placed> {
+        let sharing = prediction.and_then(|(_, prediction)| {
             let curves = prediction.curves.as_ref()?;
             SharingProfile::new(&curves.misses, &curves.times, self.parts.lines_per_way).ok()
         });
         let need = Need {
-            predicted: prediction.map(|prediction| prediction.predicted),
+            predicted: prediction.map(|(_, prediction)| prediction.predicted),
             sharing: sharing.map(Arc::new),
             at: self.parts.clock.monotonic(),
         };
@@ -261,43 +265,48 @@ impl CacheWays {
         let placed = self.parts.policy.place(&books.loads, &need);
         // Full books: it runs in the default class and weighs nothing.
         let ticket = books.loads.commit(placed.clos, need).ok()?;
-        books.running.insert(invocation, ticket);
+        let course = InCourse {
+            ticket,
+            sandbox: run.sandbox,
+            tasks: run.tasks.clone(),
+            kind: prediction.map(|(size, _)| Kind::of(run.function, size.0)),
+        };
+        books.running.insert(run.invocation, course);
+        self.tell_changed(&books);
         Some(placed)
     }
 
-    fn bind(&self, sandbox: SandboxId, tasks: Option<&Members>, clos: ClosId) -> Binding {
-        let (Some(binder), Some(tasks)) = (&self.parts.binder, tasks) else { return Binding::Absent };
+    /// Where nothing has curves there is nothing to fit, and nobody is woken.
+    fn tell_changed(&self, books: &Books) {
+        if self.parts.fit_guard.is_some() && books.loads.running().iter().any(|one| one.need.sharing.is_some()) {
+            self.changed.notify_one();
+        }
+    }
+
+    fn bind(&self, run: &Run<'_>, clos: ClosId) -> Binding {
+        let (Some(binder), Some(tasks)) = (&self.parts.binder, &run.tasks) else { return Binding::Absent };
         {
-            let mut books = self.books.lock();
+            let books = self.books.lock();
             if books.suspended {
                 return Binding::Suspended;
             }
-            // A sandbox is born in the default class.
-            if books.bound.get(&sandbox).copied().unwrap_or(ClosId::DEFAULT) == clos {
+            if books.bound.get(&run.sandbox) == Some(&clos) {
                 return Binding::Unchanged;
             }
-            if books.bound.len() >= BOUND_MAX {
-                books.bound.clear();
-            }
         }
-        // Outside the lock: one sandbox runs one invocation, so nobody else binds it now.
-        match binder.bind(tasks, clos) {
-            Ok(()) => {
-                self.books.lock().bound.insert(sandbox, clos);
-                Binding::Bound
-            }
-            Err(reason) => {
-                // Where it is now is not known: the next run binds it again.
-                self.books.lock().bound.remove(&sandbox);
-                Binding::Failed(reason)
-            }
-        }
+        let _gate = self.gate.lock();
+        // A refit that came between may have given it another class, and a binding there.
+        let wanted = self.books.lock().move_of(run.invocation);
+        let Some((_, _, clos)) = wanted else { return Binding::Unchanged };
+        let bound = binder.bind(tasks, clos);
+        self.books.lock().record(run.sandbox, bound.is_ok().then_some(clos));
+        bound.map_or_else(Binding::Failed, |()| Binding::Bound)
     }
 
     fn release(&self, invocation: InvocationId) {
         let mut books = self.books.lock();
-        let Some(ticket) = books.running.remove(&invocation) else { return };
-        let ended = match books.loads.release(ticket) {
+        let Some(course) = books.running.remove(&invocation) else { return };
+        let ended = match books.loads.release(course.ticket) {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%invocation, %error, "the loads of the cache ways are wrong"),
         };
@@ -309,6 +318,7 @@ impl CacheWays {
                 if predicted.class.is_insensitive() { &mut demand.insensitive } else { &mut demand.sensitive };
             *of_class += way_micros;
         }
+        self.tell_changed(&books);
     }
 }
 
@@ -344,8 +354,8 @@ impl InvocationHook for CacheWays {
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let prediction = self.predict(run.function, run.payload);
-        let placed = self.place(prediction.as_ref().ok().map(|(_, prediction)| prediction), run.invocation)?;
-        let binding = self.bind(run.sandbox, run.tasks.as_ref(), placed.clos);
+        let placed = self.place(prediction.as_ref().ok(), run)?;
+        let binding = self.bind(run, placed.clos);
         if let Binding::Failed(reason) = &binding {
             metrics::counter!("nigh_llc_bind_failures_total").increment(1);
             tracing::warn!(function = %run.function.name, reason, "a sandbox was not bound to its class of service");

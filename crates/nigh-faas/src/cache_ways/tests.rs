@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use nigh_llc::resctrl::emulator::{Dialect, Emulator, Fault, MachineConfig};
+use nigh_llc::resctrl::{ProcessRef, Resctrl, ResctrlFs, TaskView, Tid};
 use nigh_llc::{
-    CacheClass, CacheShape, Casy, CasyRequest, ModelKind, Predicted, SizingModel, SizingRule, Tolerance, TrainingRow,
-    TrainingRows,
+    CacheClass, CacheShape, Casy, CasyRequest, CpiModel, MissCurve, ModelKind, OneRunRule, Predicted, SharedPlacement,
+    SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows, Work,
 };
 use nigh_objects::{ObjectEvent, ObjectObserver, Served};
-use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, Token, WayMask, Ways};
+use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
 
 use super::*;
 use crate::function::tests::function;
@@ -59,17 +61,11 @@ fn model(inputs: &[&str]) -> FunctionModel {
     FunctionModel { model, inputs: inputs.iter().map(|path| (*path).to_owned()).collect::<BTreeSet<_>>() }
 }
 
-async fn bench(inputs: &[&str]) -> Bench {
-    let state = tempfile::tempdir().unwrap();
-    let file = nigh_engine::StateFile::open(&state.path().join("state.redb")).unwrap();
-    let registry: Arc<dyn nigh_engine::Registry> = Arc::new(nigh_engine::LocalRegistry::new(file));
-    let models = Arc::new(SizingModels::open(registry).await.unwrap());
-    let deployed = function("f");
-    models.keep(&deployed.namespace, &deployed.name, model(inputs)).await.unwrap();
+fn sizes() -> Arc<ObjectSizes> {
     let sizes = Arc::new(ObjectSizes::default());
     for (key, bytes) in [("in", 900), ("out", 50)] {
         sizes.observe(&ObjectEvent {
-            principal: Principal::outside(deployed.namespace.clone()),
+            principal: Principal::outside(function("f").namespace),
             bucket: BucketName::new("photos").unwrap(),
             key: Some(ObjectKey::new(key).unwrap()),
             served: Served::Write,
@@ -81,14 +77,25 @@ async fn bench(inputs: &[&str]) -> Bench {
             token: Token::empty(),
         });
     }
+    sizes
+}
+
+async fn bench(inputs: &[&str]) -> Bench {
+    let state = tempfile::tempdir().unwrap();
+    let file = nigh_engine::StateFile::open(&state.path().join("state.redb")).unwrap();
+    let registry: Arc<dyn nigh_engine::Registry> = Arc::new(nigh_engine::LocalRegistry::new(file));
+    let models = Arc::new(SizingModels::open(registry).await.unwrap());
+    let deployed = function("f");
+    models.keep(&deployed.namespace, &deployed.name, model(inputs)).await.unwrap();
     let told = Arc::new(Told::default());
     let clock = Arc::new(ManualClock::default());
     let station = CacheWays::new(CacheWaysParts {
         models,
-        sizes,
+        sizes: sizes(),
         policy: Box::new(Casy),
         layout: Arc::new(ClosLayout::casy(&CasyRequest::of(shape(), Ways(3))).unwrap()),
         insensitive: Ways(3),
+        fit_guard: None,
         lines_per_way: 20_480.0,
         binder: Some(Arc::clone(&told) as Arc<dyn ClosBinder>),
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -146,7 +153,7 @@ async fn what_has_no_model_runs_in_the_default_class_and_weighs_on_every_way() {
     assert!(note.contains("no profile of this version"), "{note}");
     let (_, note) = bench.run(&function("f"), b"{}", SandboxId::random());
     assert!(note.contains("size of its data is not known"), "{note}");
-    assert!(bench.told.bound.lock().is_empty());
+    assert!(bench.told.bound.lock().iter().all(|clos| *clos == ClosId::DEFAULT));
     assert!(bench.station.loads().way_load(10).value() > 0.0);
 }
 
@@ -198,6 +205,176 @@ async fn the_split_of_the_ways_follows_what_runs() {
     let insensitive = |clos: &&nigh_llc::Clos| clos.kind == nigh_llc::ClosKind::Insensitive;
     assert_eq!(bench.station.loads().layout().classes().iter().filter(insensitive).count(), 0);
     assert_eq!(bench.station.follow_load().unwrap(), None);
+}
+
+/// Functions of which curves are known: a recogniser that wants every way, and a stream that gains by none. Each reads
+/// 900 bytes; the machine is the emulator's.
+struct Shared {
+    station: CacheWays,
+    emulator: Emulator,
+    _state: tempfile::TempDir,
+}
+
+const RECOGNISER: [f64; 11] = [44391., 34369., 25065., 18001., 13035., 9585., 7128., 5338., 4005., 3010., 2268.];
+const STREAM: [f64; 11] = [14717.; 11];
+
+fn curves_model(minstr: f64, accesses: f64, misses: &[f64]) -> FunctionModel {
+    let version = FunctionModel::version(&function("any"));
+    let model = CpiModel {
+        cycles_per_instruction: 0.5,
+        hit_cycles: 20.0,
+        miss_cycles: 200.0,
+        neighbour_miss_cycles: None,
+        megahertz: 2400.0,
+    };
+    let mut rows = TrainingRows::new(version.clone());
+    for size in [800, 1000] {
+        let input = SizingInput { size: ByteSize(size), features: Vec::new() };
+        let misses = MissCurve::new(accesses * 1e3, misses.iter().map(|misses| misses * 1e3).collect()).unwrap();
+        let work = Work { instructions: minstr * 1e6, neighbour_share: 0.0 };
+        let rule = OneRunRule { model, threshold: Tolerance::FIVE_PERCENT, lines_per_way: 20_480.0 };
+        rows.add(&version, TrainingRow::one_run(input, misses, &work, &rule).unwrap()).unwrap();
+    }
+    let rule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: 20_480.0 };
+    let model = SizingModel::fit(rows, rule, ModelKind::Nearest, nigh_llc::Axis::Size).unwrap();
+    FunctionModel { model, inputs: BTreeSet::from(["/input".to_owned()]) }
+}
+
+async fn shared() -> Shared {
+    let state = tempfile::tempdir().unwrap();
+    let file = nigh_engine::StateFile::open(&state.path().join("state.redb")).unwrap();
+    let models = Arc::new(SizingModels::open(Arc::new(nigh_engine::LocalRegistry::new(file))).await.unwrap());
+    for (name, model) in [
+        ("recogniser", curves_model(3044.0, 51100.0, &RECOGNISER)),
+        ("stream", curves_model(114.0, 14717.0, &STREAM)),
+        ("by-ways", model(&["/input"])),
+    ] {
+        let deployed = function(name);
+        models.keep(&deployed.namespace, &deployed.name, model).await.unwrap();
+    }
+    let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux6_1));
+    let resctrl = Resctrl::open(Arc::new(emulator.clone()), Arc::new(emulator.clone())).unwrap();
+    let probe = resctrl.probe().unwrap();
+    let layout = ClosLayout::casy(&CasyRequest::of(cache_shape(&probe).unwrap(), Ways(3))).unwrap();
+    let classes = ResctrlClasses::new(resctrl, &probe);
+    classes.lay_out(&layout).unwrap();
+    let station = CacheWays::new(CacheWaysParts {
+        models,
+        sizes: sizes(),
+        policy: Box::new(SharedPlacement::new(20_480.0)),
+        layout: Arc::new(layout),
+        insensitive: Ways(3),
+        fit_guard: Some(Tolerance::ONE_PERCENT),
+        lines_per_way: 20_480.0,
+        binder: Some(Arc::new(classes)),
+        clock: Arc::new(ManualClock::default()),
+    });
+    Shared { station, emulator, _state: state }
+}
+
+impl Shared {
+    fn start(&self, name: &str, pid: u32) -> InvocationId {
+        self.emulator.inject(Fault::Spawn { pid, uid: 7 });
+        let invocation = InvocationId::now();
+        let started = self.emulator.started(Tid(pid)).unwrap();
+        let mut run = Run {
+            invocation,
+            function: &function(name),
+            payload: PAYLOAD,
+            sandbox: SandboxId::random(),
+            tasks: Some(Members::Tree(ProcessRef { pid: Tid(pid), started })),
+            grant: Grant::full(ByteSize::mib(128)),
+        };
+        let note = self.station.before_run(&mut run).unwrap();
+        assert!(!note.contains("not bound"), "{note}");
+        invocation
+    }
+
+    /// The mask of the group that a process is in.
+    fn mask_of(&self, pid: u32) -> u32 {
+        let groups = self.emulator.cpu_resctrl_groups(pid).unwrap();
+        let group = groups.lines().next().unwrap().strip_prefix("res:").unwrap().trim_matches('/');
+        let file = if group.is_empty() { "schemata".to_owned() } else { format!("{group}/schemata") };
+        let schemata = self.emulator.read(&file).unwrap();
+        let mask = schemata.split("L3:0=").nth(1).unwrap();
+        u32::from_str_radix(mask.split([';', '\n']).next().unwrap().trim(), 16).unwrap()
+    }
+
+    fn booked_mask_of(&self, at: usize) -> u32 {
+        let loads = self.station.loads();
+        loads.layout().class(loads.running()[at].clos).unwrap().mask.bits()
+    }
+}
+
+#[tokio::test]
+async fn classes_are_fitted_to_what_runs_and_who_runs_is_moved() {
+    let shared = shared().await;
+    let recogniser = shared.start("recogniser", 100);
+    let streams = [shared.start("stream", 101), shared.start("stream", 102)];
+    tokio::time::timeout(std::time::Duration::from_secs(60), shared.station.changed()).await.unwrap();
+    let done = shared.station.refit().unwrap().unwrap();
+    assert_eq!(done.classes, 1);
+    for (at, pid) in [100, 101, 102].into_iter().enumerate() {
+        assert_eq!(shared.mask_of(pid), shared.booked_mask_of(at), "of process {pid}");
+    }
+    // The streams have one way, where devices write; the recogniser has the others.
+    assert_eq!([shared.mask_of(101), shared.mask_of(102)], [0x400, 0x400]);
+    assert!(shared.mask_of(100).count_ones() >= 10);
+    let again = shared.station.refit().unwrap().unwrap();
+    assert_eq!((again.classes, again.moved), (done.classes, 0), "nothing has changed");
+
+    // Alone the streams lose nothing to one another: the cache is whole again, and they are in it by
+    // the end of their group.
+    shared.station.not_run(recogniser);
+    assert_eq!(shared.station.refit().unwrap(), Some(Refitted { classes: 0, moved: 0 }));
+    assert_eq!([shared.mask_of(101), shared.mask_of(102)], [0x7ff, 0x7ff]);
+    streams.into_iter().for_each(|invocation| shared.station.not_run(invocation));
+    assert_eq!(shared.station.refit().unwrap(), None, "nothing runs");
+}
+
+#[tokio::test]
+async fn while_a_need_is_known_by_its_ways_alone_the_classes_are_casys() {
+    let shared = shared().await;
+    let casys = shared.station.loads().layout().clone();
+    shared.start("recogniser", 100);
+    shared.start("stream", 101);
+    shared.station.refit().unwrap().unwrap();
+    assert_ne!(*shared.station.loads().layout(), casys);
+    let by_ways = shared.start("by-ways", 102);
+    assert!(shared.station.refit().unwrap().unwrap().moved > 0);
+    assert_eq!(*shared.station.loads().layout(), casys);
+    for (at, pid) in [100, 101, 102].into_iter().enumerate() {
+        assert_eq!(shared.mask_of(pid), shared.booked_mask_of(at), "of process {pid}");
+    }
+    assert!((4..11).contains(&shared.mask_of(102).count_ones()));
+    assert_eq!(shared.station.refit().unwrap(), None, "CASY's classes stay while it runs");
+    shared.station.not_run(by_ways);
+    shared.station.refit().unwrap().unwrap();
+    assert_ne!(*shared.station.loads().layout(), casys);
+}
+
+#[tokio::test]
+async fn what_nobody_profiled_stays_in_the_default_class_and_a_profile_holds_the_classes() {
+    let shared = shared().await;
+    let first = shared.start("unknown", 100);
+    assert_eq!(shared.station.refit().unwrap(), None, "there is nothing to fit");
+    let others = [shared.start("recogniser", 101), shared.start("stream", 102)];
+    shared.station.refit().unwrap().unwrap();
+    assert_eq!(shared.mask_of(100), 0x7ff);
+    [first].into_iter().chain(others).for_each(|invocation| shared.station.not_run(invocation));
+    assert!(shared.station.suspend());
+    let loads = shared.station.loads();
+    let mut run = Run {
+        invocation: InvocationId::now(),
+        function: &function("stream"),
+        payload: PAYLOAD,
+        sandbox: SandboxId::random(),
+        tasks: None,
+        grant: Grant::full(ByteSize::mib(128)),
+    };
+    shared.station.before_run(&mut run).unwrap();
+    assert_eq!(shared.station.refit().unwrap(), None);
+    assert_eq!(shared.station.loads().layout(), loads.layout());
 }
 
 #[tokio::test]
