@@ -27,6 +27,7 @@ mod refit;
 mod size_spread;
 // Which class an invocation gets.
 mod domain_loads;
+mod load;
 mod placement;
 mod shared_placement;
 mod way_loads;
@@ -48,6 +49,7 @@ pub use domain_loads::DomainLoads;
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
 pub use layout_fit::fit_layout;
+pub use load::Load;
 pub use load_bound::{LoadBound, load_bound};
 pub use miss_curve::{CurveError, MissCurve, WAYS_MAX};
 pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose_layout};
@@ -66,6 +68,6 @@ pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCur
 pub use training_rows::{
     Axis, CodeVersion, FEATURES_MAX, OneRunRule, ROWS_MAX, RowError, RunCurves, SizingInput, TrainingRow, TrainingRows,
 };
-pub use way_loads::{Load, LoadError, Need, PLACED_MAX, Predicted, Running, Ticket, UnknownNeed, WayLoads};
+pub use way_loads::{LoadError, Need, PLACED_MAX, Predicted, Running, Ticket, UnknownNeed, WayLoads};
 pub use way_partition::{WayPartition, lookahead, strict_misses, strict_partition};
 pub use way_search::{FoundWays, SearchExit, SearchForm, SearchRule, SearchStep, TimedWays};

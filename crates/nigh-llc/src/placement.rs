@@ -16,7 +16,8 @@ use nigh_terms::{ClosId, WayMask, Ways};
 use serde::Serialize;
 
 use crate::clos_layout::{Clos, ClosKind};
-use crate::way_loads::{Load, Need, Predicted, WayLoads};
+use crate::load::Load;
+use crate::way_loads::{Need, Predicted, WayLoads};
 
 /// Where an invocation goes, and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]

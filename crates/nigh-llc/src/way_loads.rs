@@ -5,86 +5,20 @@
 //! a model weighs on every way it may use (as printed it weighs nothing: an error of the paper), as much as CASY's table
 //! III needs on average.
 
-use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 
 use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::clos_layout::{Clos, ClosLayout};
+use crate::load::{Load, ONE};
 use crate::miss_curve::WAYS_MAX;
 use crate::occupancy::{Regions, SharingProfile};
 use crate::time_curve::CacheClass;
 
 /// Invocations placed in one domain at a time; beyond it [`WayLoads::commit`] refuses.
 pub const PLACED_MAX: usize = 4096;
-
-/// The least common multiple of 1 to 32: a load of 1.
-const ONE: u128 = {
-    let (mut product, mut number) = (1_u128, 2_u128);
-    while number <= WAYS_MAX.0 as u128 {
-        let (mut left, mut right) = (product, number);
-        while right != 0 {
-            (left, right) = (right, left % right);
-        }
-        product = product / left * number;
-        number += 1;
-    }
-    product
-};
-
-/// A load: a sum of weights over a number of ways, compared exactly. 1 is a way that one function needs whole.
-#[derive(Debug, Clone, Copy)]
-pub struct Load {
-    sum: u128,
-    ways: u8,
-}
-
-impl Load {
-    /// The load 1.
-    pub const FULL: Self = Self { sum: ONE, ways: 1 };
-
-    /// As a number, for people and reports.
-    #[must_use]
-    pub fn value(self) -> f64 {
-        self.sum as f64 / ONE as f64 / f64::from(self.ways)
-    }
-}
-
-impl Ord for Load {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // At most 4096 x 32 x 2^47 x 32: far from the end of 128 bits.
-        (self.sum * u128::from(other.ways)).cmp(&(other.sum * u128::from(self.ways)))
-    }
-}
-
-impl PartialOrd for Load {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Load {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Load {}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.3}", self.value())
-    }
-}
-
-impl Serialize for Load {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.value())
-    }
-}
 
 /// What the model says of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -345,12 +279,6 @@ pub(crate) mod tests {
 
     pub(crate) fn unknown() -> Need {
         Need { predicted: None, sharing: None, at: Monotonic(0) }
-    }
-
-    #[test]
-    fn the_unit_is_divided_by_every_way_count() {
-        assert_eq!(ONE, 144_403_552_893_600);
-        assert!((1..=32).all(|ways| ONE.is_multiple_of(ways)));
     }
 
     #[test]
