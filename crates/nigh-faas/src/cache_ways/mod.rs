@@ -4,9 +4,11 @@
 //! Here come together what `nigh_llc` decides (models, layout, placement), the features of the input, and the sandbox's
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
+mod cache_use;
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
+mod use_sampling;
 mod wanted_profiles;
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,9 +23,11 @@ use nigh_llc::{
 use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Monotonic, SandboxId, Ways};
 use parking_lot::Mutex;
 
+pub use cache_use::{FunctionUse, NoFigure, UseFigure};
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
+pub use use_sampling::UseStation;
 pub use wanted_profiles::WantedProfile;
 
 use crate::activation::Activation;

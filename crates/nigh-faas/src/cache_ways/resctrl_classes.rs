@@ -8,13 +8,17 @@ use std::collections::BTreeMap;
 use nigh_llc::resctrl::{GroupName, Members, Probe, Resctrl, TaskTarget, WantedGroup, WantedLayout};
 use nigh_llc::{CacheShape, Clos, ClosLayout};
 use nigh_terms::{CacheDomain, ClosId, WayMask, Ways};
+use parking_lot::Mutex;
 
+use super::cache_use::{CountedSandboxes, counted_max};
 use super::{ClosBinder, WayAllocation};
 
 /// resctrl as the binder of classes.
 pub struct ResctrlClasses {
-    resctrl: Resctrl,
+    pub(super) resctrl: Resctrl,
     domains: Vec<CacheDomain>,
+    /// Held while tasks are moved, so that the books say where they are.
+    pub(super) counted: Mutex<CountedSandboxes>,
 }
 
 /// What a layout may use of a machine's cache, by its probe; nothing, if there is no L3 to allocate.
@@ -30,7 +34,8 @@ pub fn cache_shape(probe: &Probe) -> Option<CacheShape> {
     })
 }
 
-fn group(clos: ClosId) -> Option<GroupName> {
+/// The group of a class; none for the default class.
+pub(super) fn group(clos: ClosId) -> Option<GroupName> {
     (clos != ClosId::DEFAULT).then(|| GroupName::new(format!("nigh-clos-{clos}")).ok()).flatten()
 }
 
@@ -39,7 +44,7 @@ impl ResctrlClasses {
     #[must_use]
     pub fn new(resctrl: Resctrl, probe: &Probe) -> Self {
         let domains = probe.l3.as_ref().map_or_else(Vec::new, |l3| l3.domains.clone());
-        Self { resctrl, domains }
+        Self { resctrl, domains, counted: Mutex::new(CountedSandboxes::new(counted_max(probe))) }
     }
 
     /// Removes every group of Nigh's: at the node's end.
@@ -48,6 +53,14 @@ impl ResctrlClasses {
     /// The system's reason, and what stayed.
     pub fn remove_all(&self) -> Result<usize, String> {
         self.resctrl.remove_all().map(|removed| removed.len()).map_err(|error| error.to_string())
+    }
+
+    /// Makes the groups those of `layout`. Who was in one that is gone is in the default class.
+    fn apply(&self, layout: &WantedLayout) -> Result<(), String> {
+        let mut counted = self.counted.lock();
+        let applied = self.resctrl.apply(layout).map_err(|error| error.to_string())?;
+        counted.removed(|clos| group(clos).is_some_and(|group| applied.removed.contains(&group)));
+        Ok(())
     }
 
     fn wanted(&self, class: &Clos) -> Option<WantedGroup> {
@@ -65,7 +78,7 @@ impl WayAllocation for ResctrlClasses {
         let mask = WayMask::contiguous(0, ways);
         let masks = self.domains.iter().map(|domain| (*domain, mask)).collect();
         let groups = vec![WantedGroup { name, masks, bandwidth: BTreeMap::new() }];
-        self.resctrl.apply(&WantedLayout { groups }).map(drop).map_err(|error| error.to_string())
+        self.apply(&WantedLayout { groups })
     }
 
     fn bind(&self, tasks: &Members) -> Result<(), String> {
@@ -78,12 +91,22 @@ impl WayAllocation for ResctrlClasses {
 impl ClosBinder for ResctrlClasses {
     fn lay_out(&self, layout: &ClosLayout) -> Result<(), String> {
         let groups = layout.classes().iter().filter_map(|class| self.wanted(class)).collect();
-        self.resctrl.apply(&WantedLayout { groups }).map(drop).map_err(|error| error.to_string())
+        self.apply(&WantedLayout { groups })
     }
 
     fn bind(&self, tasks: &Members, clos: ClosId) -> Result<(), String> {
-        let target = TaskTarget { group: group(clos), monitor: None };
-        self.resctrl.bind_tasks(tasks, &target).map(drop).map_err(|error| error.to_string())
+        let mut counted = self.counted.lock();
+        let target = TaskTarget { group: group(clos), monitor: counted.monitor_of(tasks) };
+        match self.resctrl.bind_tasks(tasks, &target) {
+            Ok(bound) => {
+                counted.moved(tasks, clos, &bound);
+                Ok(())
+            }
+            Err(error) => {
+                counted.astray(tasks);
+                Err(error.to_string())
+            }
+        }
     }
 }
 

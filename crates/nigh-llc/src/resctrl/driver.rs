@@ -154,6 +154,18 @@ impl Resctrl {
         monitoring::read(&*self.fs, &of.path())
     }
 
+    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there was
+    /// one.
+    pub fn remove_monitor(&self, monitor: &GroupName) -> Result<bool, BindError> {
+        let _lock = self.fs.lock()?;
+        binding::remove_monitor(&*self.fs, monitor)
+    }
+
+    /// Whether a sandbox is gone with all its tasks.
+    pub fn has_ended(&self, members: &Members) -> io::Result<bool> {
+        binding::has_ended(&*self.tasks, members)
+    }
+
     /// Removes every group of Nigh's, monitoring groups below the default group included. Tasks and CPUs fall to the
     /// default group.
     pub fn remove_all(&self) -> Result<Vec<GroupName>, RemoveError> {
