@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use nigh_llc::resctrl::{GroupName, Members, Probe, Resctrl, TaskTarget, WantedGroup, WantedLayout};
+use nigh_llc::resctrl::{GroupName, Members, MemoryTraffic, Probe, Resctrl, TaskTarget, WantedGroup, WantedLayout};
 use nigh_llc::{CacheShape, Clos, ClosLayout};
 use nigh_terms::{CacheDomain, ClosId, WayMask, Ways};
 use parking_lot::Mutex;
@@ -72,6 +72,12 @@ impl ResctrlClasses {
 /// The group of a profile, alone while it lasts: the classes come back with the next layout.
 const PROFILE_GROUP: &str = "nigh-profile";
 
+/// Where a profile's sandboxes are.
+fn profile_target() -> Result<TaskTarget, String> {
+    let group = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
+    Ok(TaskTarget { group: Some(group), monitor: None })
+}
+
 impl WayAllocation for ResctrlClasses {
     fn allocate(&self, ways: Ways) -> Result<(), String> {
         let name = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
@@ -82,9 +88,15 @@ impl WayAllocation for ResctrlClasses {
     }
 
     fn bind(&self, tasks: &Members) -> Result<(), String> {
-        let group = GroupName::new(PROFILE_GROUP).map_err(|error| error.to_string())?;
-        let target = TaskTarget { group: Some(group), monitor: None };
-        self.resctrl.bind_tasks(tasks, &target).map(drop).map_err(|error| error.to_string())
+        self.resctrl.bind_tasks(tasks, &profile_target()?).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn traffic(&self) -> MemoryTraffic {
+        let read = |target| self.resctrl.traffic(&target).map_err(|error| error.to_string());
+        profile_target().and_then(read).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the memory traffic of a profile is not counted");
+            MemoryTraffic::default()
+        })
     }
 }
 

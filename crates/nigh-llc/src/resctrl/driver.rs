@@ -19,7 +19,7 @@ use super::fs::ResctrlFs;
 use super::groups::{GroupName, LiveState};
 use super::kernel_fs::{KernelFs, MOUNTINFO};
 use super::layout_change::WantedLayout;
-use super::monitoring::{self, DomainCounters};
+use super::monitoring::{self, DomainCounters, MemoryTraffic};
 use super::probe::Probe;
 use super::task_view::{Members, ProcTasks, TaskView, is_gone};
 
@@ -152,6 +152,11 @@ impl Resctrl {
     /// The counters of one of Nigh's groups, or of one of its monitoring groups, per L3.
     pub fn counters(&self, of: &TaskTarget) -> io::Result<BTreeMap<CacheDomain, DomainCounters>> {
         monitoring::read(&*self.fs, &of.path())
+    }
+
+    /// What everything in one of Nigh's groups has moved to and from memory so far.
+    pub fn traffic(&self, of: &TaskTarget) -> io::Result<MemoryTraffic> {
+        Ok(MemoryTraffic::of(&self.counters(of)?))
     }
 
     /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there was
