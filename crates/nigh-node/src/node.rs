@@ -15,7 +15,7 @@ use nigh_engine::{
     StateFile, WriteThrough,
 };
 use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::cache_ways::SizingModelsError;
+use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation_meter::InvocationMeter;
@@ -40,11 +40,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::config::{Configuration, Settings, Shown};
+use crate::config::{Configuration, LlcBind, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
-use crate::llc::{Llc, LlcStatus};
+use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
@@ -58,6 +58,8 @@ const DATA_CALLS_MAX: usize = 1000;
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// The window of load after which the classes of service may change.
 const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
+/// How often functions' use of the cache is read.
+const SAMPLE_USE_EVERY: Duration = Duration::from_secs(1);
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -80,7 +82,7 @@ pub enum NodeError {
     #[error(transparent)]
     Functions(#[from] FunctionStoreError),
     #[error(transparent)]
-    SizingModels(#[from] SizingModelsError),
+    Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
@@ -166,9 +168,14 @@ impl Node {
             detail: format!("{} of memory for objects of up to {}", settings.cache.bytes, settings.cache.object_max),
         });
         let sizes = Arc::new(ObjectSizes::default());
-        let llc =
-            Llc::open(&settings.llc, Arc::clone(&registry), Arc::clone(&sizes), Arc::clone(&clock) as Arc<dyn Clock>)
-                .await?;
+        let llc = Llc::open(
+            &settings.llc,
+            Arc::clone(&registry),
+            Arc::clone(&sizes),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            engine.sandbox_cpus(),
+        )
+        .await?;
         levels.push(llc.level.clone());
         // The incarnation grows at every start, as a new home's epoch must.
         let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
@@ -273,6 +280,7 @@ impl Node {
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.spawn(upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(follow_load(Arc::clone(&running), doors.clone()));
+        tasks.spawn(sample_cache_use(Arc::clone(&running), doors.clone()));
         tasks.close();
         running.endpoints.write(&paths)?;
         Ok(Self { running, doors, tasks, first_key, state })
@@ -489,6 +497,10 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Proce
         init: settings.functions.sandbox_program.clone(),
         uids: first..first.saturating_add(UIDS),
         trust_functions: settings.functions.trust_functions,
+        cpusets: match settings.llc.bind {
+            LlcBind::Cpus => Cpusets::OneEach,
+            LlcBind::Tasks => Cpusets::Unused,
+        },
         ..ProcessSettings::new(instance, &settings.state)
     };
     Ok(Arc::new(ProcessEngine::new(process).await?))
@@ -525,8 +537,7 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
 
 /// The stations in an invocation's path.
 fn hooks(llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
-    let ways = llc.station.clone().map(|station| station as Arc<dyn InvocationHook>);
-    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(ways).collect()
+    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(llc.hooks()).collect()
 }
 
 async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
@@ -546,6 +557,26 @@ async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = running.llc.profile_wanted(&running.profiling) => {}
+                }
+            }
+        }
+    }
+}
+
+async fn sample_cache_use(running: Arc<Running>, stop: CancellationToken) {
+    let mut tick = tokio::time::interval(SAMPLE_USE_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {
+                if !running.llc.wants_sampling() {
+                    continue;
+                }
+                let running = Arc::clone(&running);
+                let sampled = tokio::task::spawn_blocking(move || running.llc.sample_use(&*running.clock)).await;
+                if let Err(error) = sampled {
+                    tracing::error!(%error, "reading the use of the cache failed");
                 }
             }
         }

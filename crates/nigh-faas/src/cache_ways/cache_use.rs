@@ -167,6 +167,11 @@ impl CountedSandboxes {
         self.max > 0
     }
 
+    /// Whether no sandbox is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sandboxes.is_empty()
+    }
+
     /// Takes a sandbox in, in its first invocation before it is put into a class.
     pub(super) fn watch(&mut self, tasks: &Members, sandbox: SandboxId, function: &Function) {
         if self.sandboxes.contains_key(tasks) {

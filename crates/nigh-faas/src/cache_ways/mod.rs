@@ -5,6 +5,8 @@
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
 mod cache_use;
+mod core_allocation;
+mod core_binding;
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
@@ -24,6 +26,7 @@ use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Monotonic, SandboxId, Wa
 use parking_lot::Mutex;
 
 pub use cache_use::{FunctionUse, NoFigure, UseFigure};
+pub use core_binding::CoreStation;
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};

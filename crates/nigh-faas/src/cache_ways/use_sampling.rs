@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use nigh_llc::resctrl::TaskTarget;
+use nigh_llc::resctrl::{Members, TaskTarget};
 use nigh_terms::{InvocationId, Monotonic};
 
 use super::cache_use::{CountedPlace, FunctionUse};
@@ -24,7 +24,10 @@ impl InvocationHook for UseStation {
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         if let Some(tasks) = &run.tasks {
-            self.0.counted.lock().watch(tasks, run.sandbox, run.function);
+            let mut counted = self.0.counted.lock();
+            if counted.can_count() {
+                counted.watch(tasks, run.sandbox, run.function);
+            }
         }
         None
     }
@@ -45,6 +48,12 @@ impl ResctrlClasses {
         self.counted.lock().can_count()
     }
 
+    /// Whether any sandbox is to be watched over.
+    #[must_use]
+    pub fn has_sandboxes(&self) -> bool {
+        self.by_core.as_ref().is_some_and(|by_core| by_core.has_sandboxes()) || !self.counted.lock().is_empty()
+    }
+
     /// Each function's use of the cache as it was last read.
     #[must_use]
     pub fn use_by_function(&self) -> Vec<FunctionUse> {
@@ -54,6 +63,9 @@ impl ResctrlClasses {
     /// Drops what has ended, makes the monitoring groups that are missing, and reads all. To be called every second;
     /// it blocks for some system calls a sandbox. `now` gives the time of each reading.
     pub fn sample_use(&self, now: impl Fn() -> Monotonic) {
+        if let Some(by_core) = &self.by_core {
+            by_core.forget_ended(|tasks| self.has_ended(tasks));
+        }
         self.drop_ended();
         self.make_missing();
         let standing = self.counted.lock().standing();
@@ -66,9 +78,14 @@ impl ResctrlClasses {
         }
     }
 
+    /// What cannot be asked of is taken for living, and asked again.
+    fn has_ended(&self, tasks: &Members) -> bool {
+        self.resctrl.has_ended(tasks).unwrap_or(false)
+    }
+
     fn drop_ended(&self) {
         let all = self.counted.lock().all();
-        for tasks in all.into_iter().filter(|tasks| self.resctrl.has_ended(tasks).unwrap_or(false)) {
+        for tasks in all.into_iter().filter(|tasks| self.has_ended(tasks)) {
             let Some(monitor) = self.counted.lock().forget(&tasks) else { continue };
             if let Err(error) = self.resctrl.remove_monitor(&monitor) {
                 tracing::warn!(%error, %monitor, "the monitoring group of an ended sandbox stays until the node ends");
@@ -102,7 +119,7 @@ impl ResctrlClasses {
 #[cfg(test)]
 mod tests {
     use nigh_llc::resctrl::emulator::{Dialect, Emulator, Event, Fault, MachineConfig, MonitoringConfig, Reading};
-    use nigh_llc::resctrl::{Members, ProcessRef, Resctrl, ResctrlFs, TaskView, Tid};
+    use nigh_llc::resctrl::{ProcessRef, Resctrl, ResctrlFs, TaskView, Tid};
     use nigh_llc::{CasyRequest, ClosLayout};
     use nigh_terms::{ClosId, SandboxId, Ways};
 
