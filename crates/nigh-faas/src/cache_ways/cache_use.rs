@@ -345,7 +345,7 @@ mod tests {
         let place = counted.unmade().remove(0);
         assert!(place.clos == ClosId(3) && counted.is_unmade(&place));
         counted.moved(&place.tasks, ClosId(3), &monitored(false));
-        assert_eq!(counted.standing(), [place.clone()]);
+        assert_eq!(counted.standing(), std::slice::from_ref(&place));
         (counted, place)
     }
 

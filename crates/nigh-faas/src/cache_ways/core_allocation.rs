@@ -17,6 +17,8 @@ pub(super) struct Core(pub(super) u32);
 struct State {
     clos: ClosId,
     taken: bool,
+    /// It could not be put into a class: somebody else's group has it, or it is off line.
+    refused: bool,
 }
 
 /// All cores that sandboxes may run on.
@@ -26,13 +28,13 @@ pub(super) struct Cores(BTreeMap<Core, State>);
 impl Cores {
     /// All free, all in the default class.
     pub(super) fn new(all: &CpuList) -> Self {
-        let free = State { clos: ClosId::DEFAULT, taken: false };
+        let free = State { clos: ClosId::DEFAULT, taken: false, refused: false };
         Self(all.0.iter().map(|&cpu| (Core(cpu), free)).collect())
     }
 
     /// Takes the best free core for an invocation in this class, whose sandbox ran last on `last`; none, if none is free.
     pub(super) fn take(&mut self, clos: ClosId, last: Option<Core>) -> Option<Core> {
-        let free = self.0.iter().filter(|(_, state)| !state.taken).rev();
+        let free = self.0.iter().filter(|(_, state)| !state.taken && !state.refused).rev();
         // Of equals the last one counts: the lowest number.
         let worth =
             |(core, state): &(&Core, &State)| (state.clos == clos, last == Some(**core), state.clos == ClosId::DEFAULT);
@@ -48,6 +50,13 @@ impl Cores {
         }
     }
 
+    /// A core that was taken could not be put into its class: it is given to nobody until the classes change.
+    pub(super) fn refuse(&mut self, core: Core) {
+        if let Some(state) = self.0.get_mut(&core) {
+            (state.taken, state.refused) = (false, true);
+        }
+    }
+
     /// The class of a core.
     pub(super) fn clos(&self, core: Core) -> ClosId {
         self.0.get(&core).map_or(ClosId::DEFAULT, |state| state.clos)
@@ -60,10 +69,14 @@ impl Cores {
         }
     }
 
-    /// Classes are gone: their cores are in the default class.
-    pub(super) fn removed(&mut self, is_gone: impl Fn(ClosId) -> bool) {
-        for state in self.0.values_mut().filter(|state| is_gone(state.clos)) {
-            state.clos = ClosId::DEFAULT;
+    /// The classes have changed: cores of those that are gone are in the default class, and what was refused may be
+    /// tried again.
+    pub(super) fn changed(&mut self, is_gone: impl Fn(ClosId) -> bool) {
+        for state in self.0.values_mut() {
+            state.refused = false;
+            if is_gone(state.clos) {
+                state.clos = ClosId::DEFAULT;
+            }
         }
     }
 }
@@ -101,8 +114,11 @@ mod tests {
             cores.put(Core(core), ClosId(4));
         }
         assert_eq!(cores.take(ClosId(5), None), Some(Core(3)));
-        cores.removed(|clos| clos == ClosId(4));
-        assert_eq!(cores.clos(Core(0)), ClosId::DEFAULT);
+        cores.refuse(Core(3));
+        assert_ne!(cores.take(ClosId(5), Some(Core(3))), Some(Core(3)), "nobody gets what was refused");
+        cores.changed(|clos| clos == ClosId(4));
+        assert_eq!(cores.clos(Core(1)), ClosId::DEFAULT);
+        assert_eq!(cores.take(ClosId(5), Some(Core(3))), Some(Core(3)));
     }
 
     #[test]

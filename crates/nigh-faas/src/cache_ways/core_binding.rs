@@ -75,7 +75,7 @@ impl CoreBinding {
         let mut books = self.books.lock();
         let applied = change()?;
         let is_gone = |clos| is_removed(clos, &applied);
-        books.cores.removed(is_gone);
+        books.cores.changed(is_gone);
         for sandbox in books.sandboxes.values_mut() {
             if is_gone(sandbox.clos) {
                 sandbox.clos = ClosId::DEFAULT;
@@ -129,21 +129,26 @@ impl ResctrlClasses {
             return "on all cores, by tasks: too many sandboxes are known".to_owned();
         };
         running.insert(invocation, tasks.clone());
-        let why_not = match cores.take(sandbox.clos, sandbox.confined) {
-            None => "no core is free".to_owned(),
-            Some(core) => match self.onto_core(by_core, cores, sandbox, tasks, core) {
+        let why_not = loop {
+            let Some(core) = cores.take(sandbox.clos, sandbox.confined) else { break "no core is free".to_owned() };
+            if let Err(reason) = self.core_into(cores, core, sandbox.clos) {
+                cores.refuse(core);
+                tracing::warn!(core = core.0, reason, "a core cannot be in a class; it is left out");
+                continue;
+            }
+            match self.onto_core(by_core, sandbox, tasks, core) {
                 Ok(()) => {
                     sandbox.now = Now::OnCore(core);
                     return format!("core {} is its own", core.0);
                 }
                 Err(reason) => {
                     cores.give_back(core);
-                    metrics::counter!("nigh_llc_core_failures_total").increment(1);
                     tracing::warn!(reason, %tasks, "an invocation has no core of its own");
-                    reason
+                    break reason;
                 }
-            },
+            }
         };
+        metrics::counter!("nigh_llc_runs_without_core_total").increment(1);
         sandbox.now = Now::ByTasks;
         match self.onto_all_cores(by_core, sandbox, tasks) {
             Ok(()) => format!("on all cores, by tasks: {why_not}"),
@@ -151,16 +156,8 @@ impl ResctrlClasses {
         }
     }
 
-    fn onto_core(
-        &self,
-        by_core: &CoreBinding,
-        cores: &mut Cores,
-        sandbox: &mut Bound,
-        tasks: &Members,
-        core: Core,
-    ) -> Result<(), String> {
+    fn onto_core(&self, by_core: &CoreBinding, sandbox: &mut Bound, tasks: &Members, core: Core) -> Result<(), String> {
         self.tasks_into(sandbox, tasks, ClosId::DEFAULT)?;
-        self.core_into(cores, core, sandbox.clos)?;
         if sandbox.confined != Some(core) {
             by_core.cpus.confine(tasks, &only(core)).map_err(|error| error.to_string())?;
             sandbox.confined = Some(core);
@@ -405,6 +402,19 @@ mod tests {
         assert_eq!(machine.class_of_tasks(105), "nigh-clos-5");
         let (_, note) = machine.begin(100, ClosId(5));
         assert_eq!(note, "core 0 is its own", "the core was given back");
+    }
+
+    #[test]
+    fn a_core_of_somebody_elses_group_is_left_out() {
+        let machine = machine();
+        machine.emulator.make_group("theirs").unwrap_err();
+        machine.emulator.remove_group("nigh-clos-7").unwrap();
+        machine.emulator.make_group("theirs").unwrap();
+        machine.emulator.write("theirs/cpus_list", "0\n").unwrap();
+        let notes: Vec<_> = (100..104).map(|pid| machine.begin(pid, ClosId(5)).1).collect();
+        assert_eq!(notes[..3], ["core 1 is its own", "core 2 is its own", "core 3 is its own"]);
+        assert_eq!(notes[3], "on all cores, by tasks: no core is free");
+        assert_eq!(machine.emulator.read("theirs/cpus_list").unwrap(), "0\n");
     }
 
     #[test]
