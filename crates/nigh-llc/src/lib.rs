@@ -9,6 +9,7 @@ mod miss_curve;
 mod occupancy;
 mod time_curve;
 // Learning a function's need.
+mod counted_misses;
 mod model_choice;
 mod nearest_rows;
 mod profile_outcome;
@@ -45,6 +46,7 @@ pub mod resctrl;
 pub use chunk_split::{ChunkSplit, Demand, SplitDecision, SplitRules};
 pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, ClosKind, ClosLayout, LayoutRefusal};
 pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
+pub use counted_misses::CURVE_POINTS_MIN;
 pub use domain_loads::DomainLoads;
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};

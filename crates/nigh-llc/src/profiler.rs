@@ -11,11 +11,12 @@ use nigh_terms::{ByteSize, Ways};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::counted_misses::{CountedMisses, along_ways, points};
 use crate::miss_curve::{CurveError, WAYS_MAX};
 use crate::profile_outcome::{InputOutcome, Measure, Observation, ProfileCost};
 use crate::repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
 use crate::time_curve::{CacheClass, TimeCurve};
-use crate::training_rows::{SizingInput, TrainingRow};
+use crate::training_rows::{RunCurves, SizingInput, TrainingRow};
 use crate::way_search::{SearchForm, SearchRule, SearchStep, TimedWays};
 
 /// Inputs in one profile.
@@ -101,6 +102,9 @@ pub enum ProfileError {
 struct Progress {
     timed: Vec<TimedWays>,
     current: RepeatedTiming,
+    /// Of profiles stored before misses were counted there are none.
+    #[serde(default)]
+    misses: CountedMisses,
     failures: u8,
     error: f64,
     outcome: Option<InputOutcome>,
@@ -170,9 +174,9 @@ impl Profiler {
     #[must_use]
     pub fn next(&self) -> Option<Measure> {
         let input = self.progress.iter().position(|progress| progress.outcome.is_none())?;
-        let timed = &self.progress[input].timed;
-        match self.settings.rule.next(timed) {
-            SearchStep::Time(ways) => Some(Measure { input, ways, limit: self.limit(timed) }),
+        let progress = &self.progress[input];
+        match progress.step(&self.settings.rule) {
+            SearchStep::Time(ways) => Some(Measure { input, ways, limit: self.limit(&progress.timed) }),
             SearchStep::Found(_) => None,
         }
     }
@@ -185,6 +189,11 @@ impl Profiler {
 
     /// Takes in how the run that [`Self::next`] asked for ended.
     pub fn record(&mut self, observation: Observation) -> Result<(), ProfileError> {
+        self.record_counted(observation, None)
+    }
+
+    /// As [`Self::record`], with the lines that the run fetched from memory, where they were counted.
+    pub fn record_counted(&mut self, observation: Observation, misses: Option<f64>) -> Result<(), ProfileError> {
         let Some(measure) = self.next() else { return Err(ProfileError::NothingAsked) };
         let settings = self.settings;
         let progress = &mut self.progress[measure.input];
@@ -192,23 +201,26 @@ impl Profiler {
         match observation {
             Observation::Took(took) => {
                 self.cost.time += took;
+                if let Some(misses) = misses {
+                    progress.misses.add(misses);
+                }
                 progress.take(took, measure.ways, &settings);
             }
             Observation::StillRunning(after) => {
                 self.cost.time += after;
-                progress.outcome = Some(InputOutcome::NeverEnds { ways: measure.ways, after });
+                progress.give_up(&settings.rule, InputOutcome::NeverEnds { ways: measure.ways, after });
             }
             Observation::Failed(mut reason) => {
                 progress.failures += 1;
                 if progress.failures >= settings.failures_max {
                     reason.truncate(reason.floor_char_boundary(REASON_MAX));
-                    progress.outcome = Some(InputOutcome::Failed { failures: progress.failures, reason });
+                    progress.give_up(&settings.rule, InputOutcome::Failed { failures: progress.failures, reason });
                 }
             }
         }
         if self.cost.runs >= settings.runs_max {
             for progress in self.progress.iter_mut().filter(|progress| progress.outcome.is_none()) {
-                progress.outcome = Some(InputOutcome::NotReached);
+                progress.give_up(&settings.rule, InputOutcome::NotReached);
             }
         }
         Ok(())
@@ -240,7 +252,7 @@ impl Profiler {
             let Some(InputOutcome::Found { found, .. }) = outcome else { return None };
             let class = self.class(at)?;
             let input = SizingInput { size: input.size, features: input.features.clone() };
-            Some(TrainingRow { input, ways: found.ways, class, curves: None })
+            Some(TrainingRow { input, ways: found.ways, class, curves: self.curves(at) })
         })
     }
 
@@ -248,32 +260,43 @@ impl Profiler {
     pub fn time_curve(&self, input: usize) -> Option<Result<TimeCurve, CurveError>> {
         let progress = self.progress.get(input)?;
         let Some(InputOutcome::Found { .. }) = progress.outcome else { return None };
-        let mut timed = progress.timed.clone();
-        timed.sort_by_key(|timed| timed.ways);
-        // The sort is stable, so that of two runs with the whole cache the reference is kept.
-        timed.dedup_by_key(|timed| timed.ways);
-        let micros = (1..=self.settings.rule.whole.0).map(|ways| {
-            let above = timed.partition_point(|timed| timed.ways.0 < ways).min(timed.len() - 1);
-            let (low, high) = (timed[above.saturating_sub(1)], timed[above]);
-            if high.ways.0 <= ways || high.ways == low.ways || low.ways.0 >= ways {
-                return high.micros;
-            }
-            let part = f64::from(ways - low.ways.0) / f64::from(high.ways.0 - low.ways.0);
-            low.micros + (high.micros - low.micros) * part
-        });
-        Some(TimeCurve::new(micros.collect()))
+        let timed = points(progress.timed.iter().map(|timed| (timed.ways, timed.micros)));
+        Some(TimeCurve::new(along_ways(&timed, self.settings.rule.whole)))
+    }
+
+    /// Both curves of an input that was found, where its misses were counted with enough way counts.
+    fn curves(&self, input: usize) -> Option<RunCurves> {
+        let misses = self.progress.get(input)?.misses.curve(self.settings.rule.whole)?;
+        Some(RunCurves { misses, times: self.time_curve(input)?.ok()? })
     }
 }
 
 impl Progress {
+    /// The search's next step, or one more way count for a curve when it has ended.
+    fn step(&self, rule: &SearchRule) -> SearchStep {
+        match rule.next(&self.timed) {
+            SearchStep::Found(found) => {
+                self.misses.missing(rule, &self.timed).map_or(SearchStep::Found(found), SearchStep::Time)
+            }
+            time @ SearchStep::Time(_) => time,
+        }
+    }
+
+    /// Ends with this outcome, unless the need is found already and only the curve was wanting.
+    fn give_up(&mut self, rule: &SearchRule, outcome: InputOutcome) {
+        self.outcome = Some(match rule.next(&self.timed) {
+            SearchStep::Found(found) => InputOutcome::Found { found, error: self.error },
+            SearchStep::Time(_) => outcome,
+        });
+    }
+
     fn take(&mut self, took: Duration, ways: Ways, settings: &ProfilerSettings) {
         self.current.add(took);
         let (median, error) = match self.current.verdict(&settings.repetitions) {
             TimingVerdict::More => return,
             TimingVerdict::Known { median, error } => (median, error),
             TimingVerdict::Unstable { spread } => {
-                self.outcome = Some(InputOutcome::Unstable { ways, spread });
-                return;
+                return self.give_up(&settings.rule, InputOutcome::Unstable { ways, spread });
             }
         };
         if self.is_close_call(median, error, settings) {
@@ -281,8 +304,9 @@ impl Progress {
         }
         self.error = self.error.max(error);
         self.timed.push(TimedWays { ways, micros: median });
+        self.misses.conclude(ways, self.current.runs());
         self.current = RepeatedTiming::default();
-        if let SearchStep::Found(found) = settings.rule.next(&self.timed) {
+        if let SearchStep::Found(found) = self.step(&settings.rule) {
             self.outcome = Some(InputOutcome::Found { found, error: self.error });
         }
     }
@@ -362,6 +386,49 @@ mod tests {
         let (_, outcome) = done.outcomes().next().unwrap();
         assert!(matches!(outcome, Some(InputOutcome::Found { found, .. }) if found.ways == Ways(2)), "{outcome:?}");
         assert_eq!(done.cost().runs, 12, "the reference and eleven steps");
+    }
+
+    #[test]
+    fn counted_misses_become_curves_of_every_row_those_that_need_one_way_too() {
+        let mut profiler = Profiler::new(settings(SearchForm::Bisection), inputs(&[124, 361, 699, 1434])).unwrap();
+        let mut tried = std::collections::BTreeMap::<usize, std::collections::BTreeSet<u8>>::new();
+        while let Some(measure) = profiler.next() {
+            tried.entry(measure.input).or_default().insert(measure.ways.0);
+            let runs = profiler.cost().runs;
+            let misses = 1e6 / f64::from(measure.ways.0);
+            profiler.record_counted(blur(&measure, runs), Some(misses)).unwrap();
+        }
+        // The first input needs one way: with the whole cache and one way its need is known, the middle is for the curve.
+        assert_eq!(tried[&0], std::collections::BTreeSet::from([1, 6, 11]));
+        let rows: Vec<_> = profiler.training_rows().collect();
+        assert_eq!(rows.iter().map(|row| row.ways.0).collect::<Vec<_>>(), [1, 1, 4, 7]);
+        for row in &rows {
+            let curves = row.curves.as_ref().unwrap();
+            assert_eq!(curves.misses.misses(Ways(1)), 1e6);
+            assert!((curves.misses.misses(Ways(11)) - 1e6 / 11.0).abs() < 1.0);
+            assert_eq!(curves.times.ways(), Ways(11));
+        }
+    }
+
+    #[test]
+    fn a_need_that_is_found_stands_whatever_becomes_of_the_run_for_the_curve() {
+        for (end, kept) in [
+            (Observation::StillRunning(Duration::from_secs(1)), true),
+            (Observation::Failed("killed".to_owned()), false),
+        ] {
+            let mut profiler = Profiler::new(settings(SearchForm::Bisection), inputs(&[1])).unwrap();
+            while profiler.next().unwrap().ways != Ways(6) {
+                profiler.record_counted(took(100.0), Some(1e6)).unwrap();
+            }
+            // One failure is a failure of the run alone; three are given up.
+            profiler.record(end.clone()).unwrap();
+            assert_eq!(profiler.next().is_none(), kept, "{end:?}");
+            while profiler.next().is_some() {
+                profiler.record(end.clone()).unwrap();
+            }
+            let row = profiler.training_rows().next().unwrap();
+            assert!(row.ways == Ways(1) && row.curves.is_none());
+        }
     }
 
     #[test]

@@ -59,6 +59,15 @@ pub enum TimingVerdict {
 /// From this many runs on the slowest one may be an accident.
 const OUTLIER_FROM: usize = 4;
 
+/// The median of sorted values; zero of none.
+pub(crate) fn median(sorted: &[f64]) -> f64 {
+    match sorted.len() {
+        0 => 0.0,
+        runs if runs % 2 == 1 => sorted[runs / 2],
+        runs => f64::midpoint(sorted[runs / 2 - 1], sorted[runs / 2]),
+    }
+}
+
 impl RepeatedTiming {
     /// Adds one run.
     pub fn add(&mut self, took: Duration) {
@@ -76,11 +85,7 @@ impl RepeatedTiming {
     /// The median, in microseconds; zero before the first run.
     #[must_use]
     pub fn median(&self) -> f64 {
-        match self.sorted.len() {
-            0 => 0.0,
-            runs if runs % 2 == 1 => self.sorted[runs / 2],
-            runs => f64::midpoint(self.sorted[runs / 2 - 1], self.sorted[runs / 2]),
-        }
+        median(&self.sorted)
     }
 
     /// Greatest less least over the median; of four runs and more the slowest is left out.

@@ -99,6 +99,17 @@ impl TrainingRow {
     }
 }
 
+impl TrainingRow {
+    /// The row with what is insensitive told apart, light or thrashing, where its misses are known.
+    #[must_use]
+    pub fn told_apart(mut self, lines_per_way: f64) -> Self {
+        if let (CacheClass::Insensitive, Some(curves)) = (self.class, &self.curves) {
+            self.class = CacheClass::of_insensitive(&curves.misses, lines_per_way);
+        }
+        self
+    }
+}
+
 /// Why a row is not taken.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum RowError {
@@ -238,5 +249,23 @@ pub(crate) mod tests {
         // By hand: 378.5 M cycles with all hits, 180 more a miss: 4 ways (107 k misses) 5.1 %, 5 ways (60 k) 2.9 %.
         assert_eq!((row.ways, row.class), (Ways(5), CacheClass::Sensitive));
         assert!(row.curves.is_some());
+    }
+
+    #[test]
+    fn an_insensitive_row_is_told_apart_by_its_misses() {
+        let times = TimeCurve::new(vec![1e4; 3]).unwrap();
+        let row_of = |accesses: f64, misses: f64| TrainingRow {
+            class: CacheClass::Insensitive,
+            curves: Some(RunCurves {
+                misses: MissCurve::new(accesses, vec![misses; 3]).unwrap(),
+                times: times.clone(),
+            }),
+            ..row(1, 1)
+        };
+        assert_eq!(row_of(1e6, 9e5).told_apart(20_480.0).class, CacheClass::Thrashing);
+        assert_eq!(row_of(1e6, 9e3).told_apart(20_480.0).class, CacheClass::Light);
+        let uncounted = TrainingRow { class: CacheClass::Insensitive, ..row(1, 1) };
+        assert_eq!(uncounted.told_apart(20_480.0).class, CacheClass::Insensitive);
+        assert_eq!(row(1, 4).told_apart(20_480.0).class, CacheClass::Sensitive);
     }
 }

@@ -168,6 +168,30 @@ fn an_older_kernel_moves_a_watched_sandbox_in_passes() {
 }
 
 #[test]
+fn an_ended_sandboxs_monitoring_group_is_removed_wherever_it_stands() {
+    for config in both_kernels() {
+        let (emulator, resctrl, members) = machine(config);
+        resctrl.bind_tasks(&members, &target("nigh-b", Some("nigh-box"))).unwrap();
+        assert!(!resctrl.has_ended(&members).unwrap());
+        for tid in [101, 102, BOX] {
+            emulator.inject(Fault::Exit { tid });
+        }
+        assert!(resctrl.has_ended(&members).unwrap());
+        assert!(resctrl.remove_monitor(&name("nigh-box")).unwrap());
+        assert!(!resctrl.remove_monitor(&name("nigh-box")).unwrap(), "it is gone");
+        // Another process with the same id is not the sandbox.
+        emulator.inject(Fault::Spawn { pid: BOX, uid: 8 });
+        assert!(resctrl.has_ended(&members).unwrap());
+    }
+    let cgroup = tempfile::tempdir().unwrap();
+    let (_, resctrl, _) = machine(MachineConfig::silver_4210r(Dialect::Linux7));
+    let group = Members::Cgroup(cgroup.path().to_owned());
+    assert!(!resctrl.has_ended(&group).unwrap());
+    drop(cgroup);
+    assert!(resctrl.has_ended(&group).unwrap());
+}
+
+#[test]
 fn without_monitoring_ids_the_class_is_kept_and_the_count_given_up() {
     let mut config = MachineConfig::silver_4210r(Dialect::Linux7);
     config.monitoring = Some(MonitoringConfig::all_events(3));

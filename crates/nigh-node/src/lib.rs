@@ -3,6 +3,7 @@
 //! Nothing is decided here: each room decides, this one hands each what it needs, starts and ends them in order.
 
 pub mod admin;
+mod background;
 pub mod client;
 pub mod config;
 pub mod credentials;

@@ -3,16 +3,17 @@
 //! With resctrl the classes are the machine's own. Without it the same decisions are made for the cache that the
 //! processor says it has, and recorded with each activation; nothing is bound.
 
+mod equipment;
+mod stations;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use nigh_engine::Registry;
-pub use nigh_faas::cache_ways::cache_shape;
-use nigh_faas::cache_ways::{
-    CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, SizingModelsError, WayAllocation,
-};
+use nigh_faas::cache_ways::{CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, WayAllocation};
+pub use nigh_faas::cache_ways::{FunctionUse, NoFigure, UseFigure, cache_shape};
+use nigh_faas::cgroup::cpuset::SandboxCpus;
 use nigh_faas::object_sizes::ObjectSizes;
-use nigh_llc::resctrl::{Probe, Resctrl};
 use nigh_llc::{
     CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Tolerance,
     Unpartitioned,
@@ -20,6 +21,7 @@ use nigh_llc::{
 use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
 use serde::{Deserialize, Serialize};
 
+pub use self::equipment::LlcError;
 use crate::config::{LlcPolicy, LlcSettings};
 use crate::profiling::{IdleCache, ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError};
 use crate::status::Level;
@@ -97,6 +99,8 @@ pub struct LlcStatus {
     pub way_loads: Vec<f64>,
     /// What is known of functions.
     pub models: Vec<ModelStatus>,
+    /// Each function's use of the cache now; none where the machine does not count it.
+    pub uses: Option<Vec<FunctionUse>>,
 }
 
 /// What the processor says of its last-level cache: ways, and lines of one.
@@ -115,13 +119,14 @@ impl Llc {
     /// Takes the level up. Groups that an earlier life left are taken over.
     ///
     /// # Errors
-    /// If the models cannot be read.
+    /// If the models cannot be read, or the machine cannot follow a setting. `cpus` confines its sandboxes.
     pub(crate) async fn open(
         settings: &LlcSettings,
         registry: Arc<dyn Registry>,
         sizes: Arc<ObjectSizes>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, SizingModelsError> {
+        cpus: Result<SandboxCpus, String>,
+    ) -> Result<Self, LlcError> {
         if settings.policy == LlcPolicy::Off {
             return Ok(Self {
                 station: None,
@@ -131,7 +136,7 @@ impl Llc {
             });
         }
         let described = described(Path::new(INDEX3));
-        let (shape, machine, why_not) = match machine() {
+        let (shape, machine, why_not) = match equipment::classes(settings, cpus)? {
             Ok((shape, classes)) => (Some(shape), Some(classes), String::new()),
             Err(reason) => (described.map(|(ways, _)| assumed(ways)), None, reason),
         };
@@ -260,6 +265,7 @@ impl Llc {
                 classes: Vec::new(),
                 way_loads: Vec::new(),
                 models: Vec::new(),
+                uses: None,
             };
         };
         let loads = station.loads();
@@ -294,6 +300,7 @@ impl Llc {
             way_loads: (0..layout.shape().ways.0).map(|way| loads.way_load(way).value()).collect(),
             classes,
             models: models.collect(),
+            uses: self.use_by_function(),
         }
     }
 }
@@ -315,14 +322,6 @@ impl Drop for Resumption<'_> {
 
 /// Lines of one way of CASY's processor (1.25 MiB).
 const LINES_OF_SILVER_4210R: f64 = 20_480.0;
-
-/// resctrl as it is here.
-fn machine() -> Result<(CacheShape, ResctrlClasses), String> {
-    let resctrl = Resctrl::open_kernel().map_err(|unavailable| unavailable.to_string())?;
-    let probe: Probe = resctrl.probe().map_err(|unavailable| unavailable.to_string())?;
-    let shape = cache_shape(&probe).ok_or("resctrl has no L3 cache allocation on this machine")?;
-    Ok((shape, ResctrlClasses::new(resctrl, &probe)))
-}
 
 const fn assumed(ways: Ways) -> CacheShape {
     CacheShape { ways, classes: CLASSES_ASSUMED, min_ways: Ways(1), shareable: WayMask::EMPTY }
@@ -362,6 +361,7 @@ fn policy(policy: LlcPolicy, lines_per_way: f64) -> Box<dyn Placement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::LlcBind;
 
     #[test]
     fn the_processors_description_gives_ways_and_lines() {
@@ -376,7 +376,13 @@ mod tests {
 
     #[test]
     fn without_a_machine_the_layout_is_made_all_the_same() {
-        let settings = LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None, profile: true };
+        let settings = LlcSettings {
+            policy: LlcPolicy::Nigh,
+            insensitive_ways: None,
+            profile: true,
+            bind: LlcBind::Tasks,
+            insensitive_bandwidth: None,
+        };
         let shape = assumed(Ways(11));
         let (layout, classes, why) = lay_out(shape, insensitive(&settings, shape), None, "no resctrl".to_owned());
         assert_eq!(layout.unwrap().classes().len(), 8);

@@ -8,14 +8,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use nigh_engine::{
     AccessKeys, LocalMembership, LocalRegistry, Membership, RecordLog, Registry, RegistryError, Retention, StateError,
     StateFile, WriteThrough,
 };
 use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::cache_ways::SizingModelsError;
+use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation_meter::InvocationMeter;
@@ -40,11 +39,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::config::{Configuration, Settings, Shown};
+use crate::background;
+use crate::config::{Configuration, LlcBind, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
-use crate::llc::{Llc, LlcStatus};
+use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
@@ -54,14 +54,6 @@ use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
-/// How often histograms are folded.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
-/// The window of load after which the classes of service may change.
-const FOLLOW_LOAD_EVERY: Duration = Duration::from_secs(10);
-/// The classes of service are fitted to what runs this often at most,
-const FIT_CLASSES_EVERY: Duration = Duration::from_millis(20);
-/// and rest for so many times as long as it took: for a twentieth of one core at most.
-const FIT_CLASSES_REST: u32 = 19;
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -84,7 +76,7 @@ pub enum NodeError {
     #[error(transparent)]
     Functions(#[from] FunctionStoreError),
     #[error(transparent)]
-    SizingModels(#[from] SizingModelsError),
+    Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
@@ -108,8 +100,8 @@ struct Running {
     memory: ObjectMemory,
     functions: FunctionStore,
     invoker: Arc<Invoker>,
-    llc: Llc,
-    profiling: Profiling,
+    llc: Arc<Llc>,
+    profiling: Arc<Profiling>,
     stop: CancellationToken,
 }
 
@@ -170,9 +162,14 @@ impl Node {
             detail: format!("{} of memory for objects of up to {}", settings.cache.bytes, settings.cache.object_max),
         });
         let sizes = Arc::new(ObjectSizes::default());
-        let llc =
-            Llc::open(&settings.llc, Arc::clone(&registry), Arc::clone(&sizes), Arc::clone(&clock) as Arc<dyn Clock>)
-                .await?;
+        let llc = Llc::open(
+            &settings.llc,
+            Arc::clone(&registry),
+            Arc::clone(&sizes),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            engine.sandbox_cpus(),
+        )
+        .await?;
         levels.push(llc.level.clone());
         // The incarnation grows at every start, as a new home's epoch must.
         let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
@@ -267,17 +264,18 @@ impl Node {
             memory,
             functions,
             invoker,
-            llc,
-            profiling,
+            llc: Arc::new(llc),
+            profiling: Arc::new(profiling),
             stop,
         });
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
         tasks.spawn(s3.serve_unix(listeners.s3_unix, doors.clone()));
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
-        tasks.spawn(upkeep(running.telemetry.clone(), doors.clone()));
-        tasks.spawn(follow_load(Arc::clone(&running), doors.clone()));
-        tasks.spawn(fit_classes(Arc::clone(&running), doors.clone()));
+        tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
+        tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
+        tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
+        tasks.spawn(background::sample_cache_use(Arc::clone(&running.llc), Arc::clone(&running.clock), doors.clone()));
         tasks.close();
         running.endpoints.write(&paths)?;
         Ok(Self { running, doors, tasks, first_key, state })
@@ -494,6 +492,10 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Proce
         init: settings.functions.sandbox_program.clone(),
         uids: first..first.saturating_add(UIDS),
         trust_functions: settings.functions.trust_functions,
+        cpusets: match settings.llc.bind {
+            LlcBind::Cpus => Cpusets::OneEach,
+            LlcBind::Tasks => Cpusets::Unused,
+        },
         ..ProcessSettings::new(instance, &settings.state)
     };
     Ok(Arc::new(ProcessEngine::new(process).await?))
@@ -530,63 +532,5 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
 
 /// The stations in an invocation's path.
 fn hooks(llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
-    let ways = llc.station.clone().map(|station| station as Arc<dyn InvocationHook>);
-    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(ways).collect()
-}
-
-async fn follow_load(running: Arc<Running>, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(FOLLOW_LOAD_EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = tick.tick() => {
-                let followed = {
-                    let running = Arc::clone(&running);
-                    tokio::task::spawn_blocking(move || running.llc.follow_load()).await
-                };
-                if let Err(error) = followed {
-                    tracing::error!(%error, "following the load of the cache ways failed");
-                }
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = running.llc.profile_wanted(&running.profiling) => {}
-                }
-            }
-        }
-    }
-}
-
-/// Fits the classes of service to what runs, for a bounded part of the time.
-async fn fit_classes(running: Arc<Running>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = running.llc.changed() => {}
-        }
-        let began = Instant::now();
-        let fitted = {
-            let running = Arc::clone(&running);
-            tokio::task::spawn_blocking(move || running.llc.refit()).await
-        };
-        if let Err(error) = fitted {
-            tracing::error!(%error, "fitting the classes of service failed");
-        }
-        let pause = FIT_CLASSES_EVERY.max(began.elapsed() * FIT_CLASSES_REST);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-}
-
-async fn upkeep(telemetry: Telemetry, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(UPKEEP_EVERY);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = tick.tick() => telemetry.upkeep(),
-        }
-    }
+    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(llc.hooks()).collect()
 }

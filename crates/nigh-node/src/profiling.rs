@@ -336,6 +336,7 @@ async fn keep_model(
     let version = FunctionModel::version(function);
     let mut all = TrainingRows::new(version.clone());
     for row in rows {
+        let row = row.told_apart(station.lines_per_way());
         all.add(&version, row).map_err(|error| io("a profiled row", error))?;
     }
     let rule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: station.lines_per_way() };

@@ -5,10 +5,14 @@
 //! tasks. Where the machine cannot bind, everything is decided and recorded just the same, and nothing is bound.
 
 mod books;
+mod cache_use;
+mod core_allocation;
+mod core_binding;
 mod fitted_classes;
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
+mod use_sampling;
 mod wanted_profiles;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,10 +28,13 @@ use nigh_terms::{ByteSize, Clock, ClosId, InvocationId, Ways};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+pub use cache_use::{FunctionUse, NoFigure, UseFigure};
+pub use core_binding::CoreStation;
 pub use fitted_classes::Refitted;
 pub use profile_run::{ProfileRunError, ProfileRuns, ProfileStation, WayAllocation};
 pub use resctrl_classes::{ResctrlClasses, cache_shape};
 pub use sizing_models::{FunctionModel, SizingModels, SizingModelsError};
+pub use use_sampling::UseStation;
 pub use wanted_profiles::WantedProfile;
 
 use crate::activation::Activation;

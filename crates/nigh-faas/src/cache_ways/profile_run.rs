@@ -1,5 +1,7 @@
 //! A function's profile, run: CASY's algorithm 1 asks for runs (`nigh_llc::Profiler`), an invoker of the profile's own
-//! makes them, and the time of each is what the handler spent neither reading nor writing.
+//! makes them, and the time of each is what the handler spent neither reading nor writing. Where the machine counts
+//! memory traffic, each run's is kept as so many lines missed: those of its data calls are among them, and what the
+//! hardware prefetched.
 //!
 //! The caller sees to the rest: that the cache is idle, and that the invoker's objects are scratch ones.
 
@@ -7,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nigh_llc::resctrl::Members;
+use nigh_llc::resctrl::{Members, MemoryTraffic};
 use nigh_llc::{Observation, ProfileError, Profiler};
-use nigh_terms::{FunctionName, InvocationId, Principal, Token, Ways};
+use nigh_terms::{ByteSize, FunctionName, InvocationId, Principal, Token, Ways};
 use parking_lot::Mutex;
 use thiserror::Error;
 
@@ -29,7 +31,14 @@ pub trait WayAllocation: Send + Sync {
     /// # Errors
     /// The system's reason.
     fn bind(&self, tasks: &Members) -> Result<(), String>;
+    /// What has been moved between it and memory so far; nothing where the machine does not count.
+    fn traffic(&self) -> MemoryTraffic {
+        MemoryTraffic::default()
+    }
 }
+
+/// Bytes of one line, on every processor with way allocation.
+const LINE_BYTES: f64 = 64.0;
 
 /// Why a profile broke off; what was measured is kept.
 #[derive(Debug, Error)]
@@ -63,6 +72,17 @@ pub struct ProfileStation {
 struct Last {
     activation: Option<Activation>,
     unbound: Option<String>,
+    /// Traffic before it, and during it.
+    before: MemoryTraffic,
+    moved: Option<ByteSize>,
+}
+
+/// One invocation that has ended.
+struct Ended {
+    /// Its record, if it came to that.
+    record: Option<Activation>,
+    answer: Bytes,
+    moved: Option<ByteSize>,
 }
 
 impl ProfileStation {
@@ -83,12 +103,16 @@ impl InvocationHook for ProfileStation {
             Some(tasks) => self.allocation.bind(tasks),
             None => Err("its engine does not say which tasks it has".to_owned()),
         };
-        *self.last.lock() = Last { activation: None, unbound: bound.err() };
+        let before = self.allocation.traffic();
+        *self.last.lock() = Last { unbound: bound.err(), before, ..Last::default() };
         None
     }
 
     fn after_run(&self, activation: &Activation) {
-        self.last.lock().activation = Some(activation.clone());
+        let now = self.allocation.traffic();
+        let mut last = self.last.lock();
+        last.moved = now.since(last.before);
+        last.activation = Some(activation.clone());
     }
 
     fn not_run(&self, _: InvocationId) {
@@ -130,8 +154,8 @@ impl ProfileRuns<'_> {
                 self.run(payload.clone(), measure.limit).await?;
                 warmed = Some(measure.input);
             }
-            let observation = self.run(payload, measure.limit).await?;
-            profiler.record(observation)?;
+            let (observation, moved) = self.run(payload, measure.limit).await?;
+            profiler.record_counted(observation, moved.map(|moved| moved.0 as f64 / LINE_BYTES))?;
             stored(profiler);
         }
         Ok(())
@@ -142,18 +166,19 @@ impl ProfileRuns<'_> {
     /// # Errors
     /// What keeps it from being run.
     pub async fn trial(&self, payload: Bytes) -> Result<Result<Activation, String>, ProfileRunError> {
-        let (record, answer) = self.invoked(payload).await?;
+        let Ended { record, answer, .. } = self.invoked(payload).await?;
         let answered = record.filter(|record| record.outcome == Outcome::Answered);
         Ok(answered.ok_or_else(|| String::from_utf8_lossy(&answer).into_owned()))
     }
 
-    async fn run(&self, payload: Bytes, limit: Duration) -> Result<Observation, ProfileRunError> {
+    /// Runs once, timed: how it ended, and what it moved between the cache and memory.
+    async fn run(&self, payload: Bytes, limit: Duration) -> Result<(Observation, Option<ByteSize>), ProfileRunError> {
         // Beyond the limit the invocation goes on to its function's own time-out, unheard.
         let Ok(invoked) = tokio::time::timeout(limit, self.invoked(payload)).await else {
-            return Ok(Observation::StillRunning(limit));
+            return Ok((Observation::StillRunning(limit), None));
         };
-        let (record, answer) = invoked?;
-        Ok(match record {
+        let Ended { record, answer, moved } = invoked?;
+        let observation = match record {
             Some(Activation { outcome: Outcome::Answered, phases, .. }) => {
                 Observation::Took(Duration::from_micros(phases.transform_us))
             }
@@ -161,20 +186,22 @@ impl ProfileRuns<'_> {
                 Observation::StillRunning(Duration::from_micros(duration_us))
             }
             _ => Observation::Failed(String::from_utf8_lossy(&answer).into_owned()),
-        })
+        };
+        Ok((observation, moved))
     }
 
-    /// One invocation, bound: its record, if it came to that, and its answer.
-    async fn invoked(&self, payload: Bytes) -> Result<(Option<Activation>, Bytes), ProfileRunError> {
+    /// One invocation, bound.
+    async fn invoked(&self, payload: Bytes) -> Result<Ended, ProfileRunError> {
         let request =
             InvokeRequest { function: self.function.clone(), payload, client_context: None, token: Token::empty() };
         let invoked = self.invoke.invoke(&self.who, request).await;
-        let Last { activation, unbound } = std::mem::take(&mut *self.station.last.lock());
+        let Last { activation, unbound, moved, .. } = std::mem::take(&mut *self.station.last.lock());
         if let Some(reason) = unbound {
             return Err(ProfileRunError::Binding(reason));
         }
         let invoked = invoked?;
-        Ok((activation.filter(|activation| activation.id == invoked.id), invoked.payload))
+        let record = activation.filter(|activation| activation.id == invoked.id);
+        Ok(Ended { moved: moved.filter(|_| record.is_some()), record, answer: invoked.payload })
     }
 }
 
@@ -183,12 +210,15 @@ mod tests {
     use std::path::PathBuf;
 
     use async_trait::async_trait;
-    use nigh_llc::{InputOutcome, ProfileInput, ProfilerSettings, SearchForm, SearchRule, Tolerance};
-    use nigh_terms::{ByteSize, Namespace, SandboxId};
+    use nigh_llc::resctrl::emulator::{Dialect, Emulator, Event, MachineConfig, Reading};
+    use nigh_llc::resctrl::{Resctrl, ResctrlFs};
+    use nigh_llc::{CacheClass, InputOutcome, ProfileInput, ProfilerSettings, SearchForm, SearchRule, Tolerance};
+    use nigh_terms::{Namespace, SandboxId};
 
     use super::*;
     use crate::activation::Phases;
     use crate::activation_log::tests::activation;
+    use crate::cache_ways::ResctrlClasses;
     use crate::function::tests::function;
     use crate::grant::Grant;
     use crate::invocation::Invoked;
@@ -200,12 +230,44 @@ mod tests {
     struct Machine {
         ways: Mutex<Ways>,
         refuses: bool,
+        counters: Option<Counters>,
+    }
+
+    /// An emulated machine that counts what each run moves: a thousand lines, and as many for each way that it lacks.
+    struct Counters {
+        emulator: Emulator,
+        classes: ResctrlClasses,
+        moved: Mutex<u64>,
+        event: Event,
+    }
+
+    impl Counters {
+        fn new(event: Event) -> Self {
+            let emulator = Emulator::new(MachineConfig::silver_4210r(Dialect::Linux7));
+            let (fs, tasks) = (Arc::new(emulator.clone()), Arc::new(emulator.clone()));
+            let resctrl = Resctrl::open(fs, tasks).unwrap();
+            let probe = resctrl.probe().unwrap();
+            Self { emulator, classes: ResctrlClasses::new(resctrl, &probe), moved: Mutex::default(), event }
+        }
+
+        fn run(&self) {
+            let shown = self.emulator.read("nigh-profile/schemata").unwrap();
+            let mask = shown.lines().find_map(|line| line.trim().strip_prefix("L3:0=")).unwrap();
+            let ways = u32::from_str_radix(mask, 16).unwrap().count_ones() as u64;
+            let mut moved = self.moved.lock();
+            *moved += 64 * 1000 * (1 + u64::from(NEED).saturating_sub(ways));
+            self.emulator.set_counter("nigh-profile", 0, self.event, Reading::Value(*moved)).unwrap();
+        }
     }
 
     impl WayAllocation for Machine {
         fn allocate(&self, ways: Ways) -> Result<(), String> {
             *self.ways.lock() = ways;
-            Ok(())
+            self.counters.as_ref().map_or(Ok(()), |counters| counters.classes.allocate(ways))
+        }
+
+        fn traffic(&self) -> MemoryTraffic {
+            self.counters.as_ref().map(|counters| counters.classes.traffic()).unwrap_or_default()
         }
 
         fn bind(&self, _: &Members) -> Result<(), String> {
@@ -234,6 +296,9 @@ mod tests {
                 tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
                 grant: Grant::full(deployed.memory),
             });
+            if let Some(counters) = &self.machine.counters {
+                counters.run();
+            }
             let first = *self.runs.lock() == 0;
             *self.runs.lock() += 1;
             let slow = self.machine.ways.lock().0 < NEED;
@@ -298,6 +363,31 @@ mod tests {
         assert_eq!(stored as u32, profiler.cost().runs);
         // One more than was timed: the first loads.
         assert_eq!(*timed.runs.lock(), profiler.cost().runs + 1);
+    }
+
+    #[tokio::test]
+    async fn memory_traffic_counted_beside_the_times_gives_the_row_its_curves() {
+        for (event, local) in [(Event::LocalBytes, Reading::Value(0)), (Event::TotalBytes, Reading::Unavailable)] {
+            let counters = Counters::new(event);
+            // The class that the counters belong to stands before the first run.
+            counters.classes.allocate(Ways(11)).unwrap();
+            counters.emulator.set_counter("nigh-profile", 0, Event::LocalBytes, local).unwrap();
+            let timed = timed(Machine { counters: Some(counters), ..Machine::default() }, Outcome::Answered);
+            let mut profiler = profiler();
+            complete(&timed, &mut profiler).await.0.unwrap();
+            let row = profiler.training_rows().next().unwrap();
+            assert_eq!((row.ways, row.class), (Ways(NEED), CacheClass::Sensitive));
+            let misses = row.curves.unwrap().misses;
+            assert_eq!([1, 4, 11].map(|ways| misses.misses(Ways(ways))), [4000.0, 1000.0, 1000.0]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_counts_nothing_gives_rows_without_curves() {
+        let timed = timed(Machine::default(), Outcome::Answered);
+        let mut profiler = profiler();
+        complete(&timed, &mut profiler).await.0.unwrap();
+        assert_eq!(profiler.training_rows().next().unwrap().curves, None);
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cpu_weight::CpuWeight;
 use super::parents::{Parent, Parents};
-use super::{CgroupError, PROCS, because, control_file, v1, v2};
+use super::{CgroupError, PROCS, because, control_file, cpuset, v1, v2};
 use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 
 /// The same in both versions.
@@ -72,6 +72,7 @@ impl Group {
         freezer: &Parent,
         pids: &Parent,
         cpu: &Parent,
+        cpuset: &Parent,
         name: &str,
     ) -> Result<(), CgroupError> {
         if let Ok(parent) = memory {
@@ -88,6 +89,10 @@ impl Group {
         }
         if let Ok(parent) = cpu {
             self.cpu = Some(self.add_folder(parent.join(name))?);
+        }
+        if let Ok(parent) = cpuset {
+            let folder = self.add_folder(parent.join(name))?;
+            cpuset::inherit_v1(&folder).map_err(because("give it processors", &folder))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use super::cpuset::{Cpusets, SandboxCpus};
 use super::group::Group;
 use super::layout::{Layout, locate};
 use super::parents::{Controls, Parents};
@@ -21,7 +22,7 @@ impl CgroupHost {
     /// Reads where this process stands and prepares the parent groups. `instance` tells this Nigh from others on the
     /// machine, the same at each start: letters and digits only.
     #[must_use]
-    pub fn detect(instance: &str) -> Self {
+    pub fn detect(instance: &str, cpusets: Cpusets) -> Self {
         // Unreadable files mean the same as empty ones: no group can be made.
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let layout = locate(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), |group| {
@@ -29,13 +30,13 @@ impl CgroupHost {
         });
         // One where it cannot be told: the node then has as much as all sandboxes.
         let processors = std::thread::available_parallelism().ok().and_then(|count| NonZeroU32::try_from(count).ok());
-        Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN))
+        Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets)
     }
 
     /// As `detect`, with the places and the number of processors given.
     #[must_use]
-    pub fn open(instance: &str, layout: Layout, processors: NonZeroU32) -> Self {
-        let parents = Arc::new(Parents::make(&layout, &format!("{PREFIX}{instance}"), processors));
+    pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets) -> Self {
+        let parents = Arc::new(Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets));
         Self { instance: instance.to_owned(), layout, parents }
     }
 
@@ -45,6 +46,14 @@ impl CgroupHost {
         self.parents.controls()
     }
 
+    /// The processors of its groups, by which a sandbox can be confined.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
+        self.parents.sandbox_cpus()
+    }
+
     /// Makes the group of one sandbox; `Group::bound` sets its limits. What this machine cannot control is left out.
     ///
     /// # Errors
@@ -52,8 +61,10 @@ impl CgroupHost {
     pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
         let mut group = Group::new(&self.parents);
         let outcome = match &*self.parents {
-            Parents::V1 { memory, freezer, pids, cpu } => group.add_v1(memory, freezer, pids, cpu, name),
-            Parents::V2 { folder: Ok(parent), memory, pids, cpu } => {
+            Parents::V1 { memory, freezer, pids, cpu, cpuset } => {
+                group.add_v1(memory, freezer, pids, cpu, cpuset, name)
+            }
+            Parents::V2 { folder: Ok(parent), memory, pids, cpu, .. } => {
                 group.add_v2(&parent.join(name), memory.is_ok(), pids.is_ok(), cpu.is_ok())
             }
             Parents::V2 { folder: Err(_), .. } => Ok(()),
@@ -77,6 +88,7 @@ impl CgroupHost {
 
 #[cfg(test)]
 mod tests {
+    use nigh_llc::resctrl::{CpuList, Members};
     use nigh_terms::ByteSize;
 
     use std::path::Path;
@@ -87,7 +99,7 @@ mod tests {
 
     /// On a machine with two processors.
     fn open(instance: &str, layout: Layout) -> CgroupHost {
-        CgroupHost::open(instance, layout, NonZeroU32::new(2).unwrap())
+        CgroupHost::open(instance, layout, NonZeroU32::new(2).unwrap(), Cpusets::Unused)
     }
 
     #[test]
@@ -143,7 +155,7 @@ mod tests {
     fn a_folder_that_cannot_be_made_is_a_reason_and_not_a_failure() {
         let tree = tempfile::tempdir().unwrap();
         let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
-        let host = open("test", Layout::V1 { memory, freezer: None, pids: None, cpu: None });
+        let host = open("test", Layout::V1 { memory, freezer: None, pids: None, cpu: None, cpuset: None });
         assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
     }
 
@@ -151,7 +163,7 @@ mod tests {
     fn a_tree_that_takes_no_weights_is_said_and_the_others_serve() {
         let tree = tempfile::tempdir().unwrap();
         let place = || Some(Place { mount: tree.path().into(), own: tree.path().into() });
-        let host = open("test", Layout::V1 { memory: None, freezer: None, pids: place(), cpu: place() });
+        let host = open("test", Layout::V1 { memory: None, freezer: None, pids: place(), cpu: place(), cpuset: None });
         let controls = host.controls();
         assert_eq!(controls.processes, Ok(()));
         let reason = controls.cpu.unwrap_err();
@@ -161,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted() {
-        let host = CgroupHost::detect(&format!("weights{}", std::process::id()));
+        let host = CgroupHost::detect(&format!("weights{}", std::process::id()), Cpusets::Unused);
         if let Err(reason) = host.controls().cpu {
             let test = "a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted";
             return println!("SKIPPED: {test}: {reason}");
@@ -177,6 +189,43 @@ mod tests {
         assert!([1024, 100].contains(&weight_of_one), "{weight_of_one}");
         let processors = std::thread::available_parallelism().unwrap().get() as u64;
         assert_eq!(weight(folder.parent().unwrap()), Some(weight_of_one * processors), "all sandboxes together");
+        assert!(group.end());
+    }
+
+    #[test]
+    fn a_process_in_a_group_of_the_real_kernel_runs_where_it_is_confined_to_with_its_children() {
+        let host = CgroupHost::detect(&format!("cpus{}", std::process::id()), Cpusets::OneEach);
+        let cpus = match host.sandbox_cpus() {
+            Ok(cpus) => cpus,
+            Err(reason) => {
+                let test = "a_process_in_a_group_of_the_real_kernel_runs_where_it_is_confined_to_with_its_children";
+                return println!("SKIPPED: {test}: {reason}");
+            }
+        };
+        let group = host.create("one").unwrap();
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "read go; sh -c 'grep Cpus_allowed_list /proc/self/status'"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        for file in group.join_files() {
+            fs::write(file, shell.id().to_string()).unwrap();
+        }
+        let allowed = |pid: u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+            line.trim().parse::<CpuList>().unwrap()
+        };
+        let sandbox = Members::Cgroup(group.folders()[0].clone());
+        assert_eq!(allowed(shell.id()), *cpus.all());
+        let last = CpuList(cpus.all().0.last().copied().into_iter().collect());
+        cpus.confine(&sandbox, &last).unwrap();
+        assert_eq!(allowed(shell.id()), last);
+        drop(shell.stdin.take());
+        let child = shell.wait_with_output().unwrap();
+        assert!(String::from_utf8_lossy(&child.stdout).trim().ends_with(&last.to_string()), "{child:?}");
+        cpus.confine(&sandbox, cpus.all()).unwrap();
         assert!(group.end());
     }
 

@@ -27,6 +27,8 @@ pub enum Layout {
         pids: Option<Place>,
         /// The processors' weights'.
         cpu: Option<Place>,
+        /// The processors themselves'.
+        cpuset: Option<Place>,
     },
     /// One tree for all.
     V2(Place),
@@ -44,9 +46,9 @@ pub fn locate(own_groups: &str, mounts: &str, v2_controllers: impl Fn(&Path) -> 
         return Layout::V2(place);
     }
     let of = |controller| v1_place(own_groups, mounts, controller);
-    match [of("memory"), of("freezer"), of("pids"), of("cpu")] {
-        [None, None, None, None] => Layout::Absent,
-        [memory, freezer, pids, cpu] => Layout::V1 { memory, freezer, pids, cpu },
+    match [of("memory"), of("freezer"), of("pids"), of("cpu"), of("cpuset")] {
+        [None, None, None, None, None] => Layout::Absent,
+        [memory, freezer, pids, cpu, cpuset] => Layout::V1 { memory, freezer, pids, cpu, cpuset },
     }
 }
 
@@ -113,6 +115,7 @@ mod tests {
 35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:7 - cgroup cgroup rw,memory
 37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer
 38 31 0:35 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+39 31 0:36 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 ";
 
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_hybrid_machine_counts_as_v1_when_memory_is_there() {
-        let groups = "1:cpu,cpuacct:/jobs\n4:memory:/jobs/a\n6:freezer:/\n0::/\n";
+        let groups = "1:cpu,cpuacct:/jobs\n4:memory:/jobs/a\n6:freezer:/\n7:cpuset:/\n0::/\n";
         let found = locate(groups, HYBRID_MOUNTS, |_| "hugetlb\n".to_owned());
         assert_eq!(
             found,
@@ -131,6 +134,7 @@ mod tests {
                 freezer: Some(place("/sys/fs/cgroup/freezer", "/sys/fs/cgroup/freezer")),
                 pids: None,
                 cpu: Some(place("/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/jobs")),
+                cpuset: Some(place("/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/cpuset")),
             }
         );
     }
@@ -148,7 +152,7 @@ mod tests {
         let mounts = "35 31 0:32 /docker/7f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
         let found = locate("4:memory:/docker/7f\n", mounts, |_| String::new());
         let at_mount = place("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory");
-        assert_eq!(found, Layout::V1 { memory: Some(at_mount), freezer: None, pids: None, cpu: None });
+        assert_eq!(found, Layout::V1 { memory: Some(at_mount), freezer: None, pids: None, cpu: None, cpuset: None });
         // A group outside the part that is mounted cannot be reached.
         assert_eq!(locate("4:memory:/other\n", mounts, |_| String::new()), Layout::Absent);
     }
@@ -158,7 +162,7 @@ mod tests {
         let mounts = "1 1 0:1 / /sys/my\\040groups rw - cgroup cgroup rw,pids,memory\n";
         let found = locate("3:pids,memory:/a\n", mounts, |_| String::new());
         let both = Some(place("/sys/my groups", "/sys/my groups/a"));
-        assert_eq!(found, Layout::V1 { memory: both.clone(), freezer: None, pids: both, cpu: None });
+        assert_eq!(found, Layout::V1 { memory: both.clone(), freezer: None, pids: both, cpu: None, cpuset: None });
     }
 
     #[test]

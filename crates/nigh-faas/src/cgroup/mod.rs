@@ -6,6 +6,7 @@
 
 mod control_file;
 mod cpu_weight;
+pub mod cpuset;
 mod group;
 mod host;
 mod layout;

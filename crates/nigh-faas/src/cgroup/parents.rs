@@ -9,8 +9,12 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use super::cpu_weight::CpuWeight;
+use super::cpuset::{self, Cpusets, SandboxCpus};
 use super::layout::{Layout, Place};
 use super::{PROCS, SELF_SUFFIX, control_file, v2};
+
+/// Why there are no cpusets where nobody asked for them.
+const NO_CPUSETS: &str = "sandboxes have no cpusets of their own";
 
 /// A folder under which groups can be made, or why there is none.
 pub(super) type Parent = Result<PathBuf, String>;
@@ -18,8 +22,20 @@ pub(super) type Parent = Result<PathBuf, String>;
 /// The folders; they are removed when this is dropped.
 #[derive(Debug)]
 pub(super) enum Parents {
-    V1 { memory: Parent, freezer: Parent, pids: Parent, cpu: Parent },
-    V2 { folder: Parent, memory: Result<(), String>, pids: Result<(), String>, cpu: Result<(), String> },
+    V1 {
+        memory: Parent,
+        freezer: Parent,
+        pids: Parent,
+        cpu: Parent,
+        cpuset: Parent,
+    },
+    V2 {
+        folder: Parent,
+        memory: Result<(), String>,
+        pids: Result<(), String>,
+        cpu: Result<(), String>,
+        cpuset: Result<(), String>,
+    },
 }
 
 /// What the groups made here control, each with the reason if not.
@@ -39,10 +55,10 @@ pub struct Controls {
 
 impl Parents {
     /// Makes what can be made of `folder` in the trees of `layout`, on a machine with so many processors.
-    pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32) -> Self {
+    pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32, cpusets: Cpusets) -> Self {
         let all = CpuWeight::of_all_sandboxes(processors);
         match layout {
-            Layout::V1 { memory, freezer, pids, cpu } => {
+            Layout::V1 { memory, freezer, pids, cpu, cpuset } => {
                 let parent = |place: &Option<Place>| match place {
                     Some(place) => make(&place.own.join(folder)),
                     None => Err("the kernel has no such v1 tree mounted".to_owned()),
@@ -51,17 +67,25 @@ impl Parents {
                     Ok(()) => Ok(group),
                     Err(error) => Err(not_weighed(&group, &error)),
                 };
+                let with_processors = |group: PathBuf| match cpuset::inherit_v1(&group) {
+                    Ok(()) => Ok(group),
+                    Err(error) => Err(format!("{} takes no processors: {error}", group.display())),
+                };
                 Self::V1 {
                     memory: parent(memory),
                     freezer: parent(freezer),
                     pids: parent(pids),
                     cpu: parent(cpu).and_then(weighed),
+                    cpuset: match cpusets {
+                        Cpusets::OneEach => parent(cpuset).and_then(with_processors),
+                        Cpusets::Unused => Err(NO_CPUSETS.to_owned()),
+                    },
                 }
             }
-            Layout::V2(place) => delegate(place, folder, all),
+            Layout::V2(place) => delegate(place, folder, all, cpusets),
             Layout::Absent => {
                 let absent = || Err("no cgroup tree is mounted".to_owned());
-                Self::V1 { memory: absent(), freezer: absent(), pids: absent(), cpu: absent() }
+                Self::V1 { memory: absent(), freezer: absent(), pids: absent(), cpu: absent(), cpuset: absent() }
             }
         }
     }
@@ -70,14 +94,14 @@ impl Parents {
     pub(super) fn controls(&self) -> Controls {
         let had = |parent: &Parent| parent.as_ref().map(drop).map_err(Clone::clone);
         match self {
-            Self::V1 { memory, freezer, pids, cpu } => Controls {
+            Self::V1 { memory, freezer, pids, cpu, .. } => Controls {
                 version: "cgroup v1",
                 memory: had(memory),
                 processes: had(pids),
                 freezer: had(freezer),
                 cpu: had(cpu),
             },
-            Self::V2 { folder, memory, pids, cpu } => Controls {
+            Self::V2 { folder, memory, pids, cpu, .. } => Controls {
                 version: "cgroup v2",
                 memory: had(folder).and(memory.clone()),
                 processes: had(folder).and(pids.clone()),
@@ -87,10 +111,19 @@ impl Parents {
         }
     }
 
+    /// The processors of groups made below, if each has a cpuset.
+    pub(super) fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
+        let parent = match self {
+            Self::V1 { cpuset, .. } => cpuset.clone(),
+            Self::V2 { folder, cpuset, .. } => cpuset.clone().and(folder.clone()),
+        };
+        SandboxCpus::below(&parent?)
+    }
+
     /// Those that were made.
     pub(super) fn folders(&self) -> Vec<&PathBuf> {
         let parents = match self {
-            Self::V1 { memory, freezer, pids, cpu } => vec![memory, freezer, pids, cpu],
+            Self::V1 { memory, freezer, pids, cpu, cpuset } => vec![memory, freezer, pids, cpu, cpuset],
             Self::V2 { folder, .. } => vec![folder],
         };
         parents.into_iter().filter_map(|parent| parent.as_ref().ok()).collect()
@@ -121,7 +154,7 @@ fn not_weighed(group: &Path, error: &io::Error) -> String {
 }
 
 /// Makes the v2 parent and passes the controllers down to it.
-fn delegate(place: &Place, folder: &str, all: CpuWeight) -> Parents {
+fn delegate(place: &Place, folder: &str, all: CpuWeight, cpusets: Cpusets) -> Parents {
     let leaf = format!("{folder}{SELF_SUFFIX}");
     // A second engine of this process finds itself in the leaf that the first one made.
     let own = match place.own.parent() {
@@ -150,7 +183,11 @@ fn delegate(place: &Place, folder: &str, all: CpuWeight) -> Parents {
         Ok(group) => all.give_v2(group).map_err(|error| not_weighed(group, &error)),
         Err(_) => Ok(()),
     });
-    Parents::V2 { folder: parent, memory, pids, cpu }
+    let cpuset = match cpusets {
+        Cpusets::OneEach => pass("cpuset"),
+        Cpusets::Unused => Err(NO_CPUSETS.to_owned()),
+    };
+    Parents::V2 { folder: parent, memory, pids, cpu, cpuset }
 }
 
 fn has(group: &Path, file: &str, controller: &str) -> bool {

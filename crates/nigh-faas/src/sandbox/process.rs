@@ -18,6 +18,7 @@ use super::slots::{DEFAULT_UIDS, probe_address};
 use super::supervise::{ProcessSandbox, Running};
 use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
 use crate::cgroup::CgroupHost;
+use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
 /// The name of the sandboxes' init, beside Nigh's own program.
 const INIT: &str = "nigh-sandbox";
@@ -39,6 +40,8 @@ pub struct ProcessSettings {
     pub state: PathBuf,
     /// Blank sandboxes to keep ready: a start then has the kernel's slowest step behind it.
     pub blanks: usize,
+    /// Give each sandbox a cpuset, so that it can be confined to processors.
+    pub cpusets: Cpusets,
 }
 
 impl ProcessSettings {
@@ -46,7 +49,15 @@ impl ProcessSettings {
     #[must_use]
     pub fn new(instance: impl Into<String>, state: impl Into<PathBuf>) -> Self {
         let (instance, state) = (instance.into(), state.into());
-        Self { instance, init: None, uids: DEFAULT_UIDS, trust_functions: false, state, blanks: DEFAULT_BLANKS }
+        Self {
+            instance,
+            init: None,
+            uids: DEFAULT_UIDS,
+            trust_functions: false,
+            state,
+            blanks: DEFAULT_BLANKS,
+            cpusets: Cpusets::Unused,
+        }
     }
 }
 
@@ -55,6 +66,7 @@ impl ProcessSettings {
 pub struct ProcessEngine {
     isolation: Isolation,
     maker: Arc<Maker>,
+    cpus: Result<SandboxCpus, String>,
 }
 
 impl ProcessEngine {
@@ -67,8 +79,9 @@ impl ProcessEngine {
             Some(init) => init.clone(),
             None => find_init()?,
         };
-        let instance = settings.instance.clone();
-        let cgroups = blocking(move || CgroupHost::detect(&instance)).await?;
+        let (instance, cpusets) = (settings.instance.clone(), settings.cpusets);
+        let cgroups = blocking(move || CgroupHost::detect(&instance, cpusets)).await?;
+        let cpus = cgroups.sandbox_cpus();
         let (walls, mut refused) = probe(&init, settings.uids.start).await;
         if let Some(Walls::User { .. }) = walls {
             refused.push("own user alone: any sandbox could ask for another's input on the shared network".to_owned());
@@ -81,13 +94,21 @@ impl ProcessEngine {
         let isolation = Isolation { walls, refused, controls: cgroups.controls() };
         let maker = Arc::new(Maker::new(init, walls, settings.uids, cgroups, settings.blanks));
         maker.restock();
-        Ok(Self { isolation, maker })
+        Ok(Self { isolation, maker, cpus })
     }
 
     /// What keeps its sandboxes apart.
     #[must_use]
     pub fn probe(&self) -> &Isolation {
         &self.isolation
+    }
+
+    /// The processors of its sandboxes, by which one can be confined.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
+        self.cpus.clone()
     }
 }
 

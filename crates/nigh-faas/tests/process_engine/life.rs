@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_faas::cgroup::CgroupHost;
+use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::grant::Grant;
 use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
 use nigh_faas::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
@@ -267,7 +268,7 @@ async fn a_sweep_ends_what_was_left_and_spares_what_lives() {
         return skip("a_sweep_ends_what_was_left_and_spares_what_lives", "no cgroup can be made here");
     }
     // What a keeper that was killed together with Nigh would leave: processes in a frozen group.
-    let earlier = CgroupHost::detect(&settings.instance);
+    let earlier = CgroupHost::detect(&settings.instance, Cpusets::Unused);
     let group = earlier.create("left-over").unwrap();
     group.bound(Grant::full(ByteSize::mib(64)), 8).unwrap();
     let mut left = Command::new("/usr/bin/sleep").arg("1000").spawn().unwrap();

@@ -1,13 +1,15 @@
 //! What a function can use up.
 
+use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::grant::{Grant, SandboxMemoryError};
 use nigh_faas::sandbox::SandboxEnd;
 use nigh_faas::sandbox::launch::Walls;
-use nigh_faas::sandbox::process::ProcessEngine;
+use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_llc::resctrl::CpuList;
 use nigh_terms::ByteSize;
 
 use crate::harness::{
-    command, destroy, engine, has_namespaces, marker, output, processes_with, run, script, skip, start, until,
+    command, destroy, engine, has_namespaces, marker, output, processes_with, run, script, settings, skip, start, until,
 };
 
 fn lacks_memory_control(engine: &ProcessEngine, test: &str) -> bool {
@@ -58,6 +60,35 @@ fn ticks_of(pid: i32) -> u64 {
     // The fields behind the name, which may hold anything: proc(5).
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed() {
+    let engine = ProcessEngine::new(ProcessSettings { cpusets: Cpusets::OneEach, ..settings() }).await.unwrap();
+    let cpus = match engine.sandbox_cpus() {
+        Ok(cpus) => cpus,
+        Err(reason) => {
+            return skip("a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed", &reason);
+        }
+    };
+    let name = marker();
+    let (started, ..) = start(&engine, command(&["/bin/sh", "-c", "while :; do sleep 1; done", &name])).await;
+    until("the process to run", || processes_with(&name).len() == 1).await;
+    let pid = processes_with(&name)[0];
+    let allowed = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        line.trim().parse::<CpuList>().unwrap()
+    };
+    assert_eq!(allowed(), *cpus.all());
+    let last = CpuList(cpus.all().0.last().copied().into_iter().collect());
+    let tasks = started.sandbox.tasks().unwrap();
+    cpus.confine(&tasks, &last).unwrap();
+    assert_eq!(allowed(), last);
+    cpus.confine(&tasks, cpus.all()).unwrap();
+    assert_eq!(allowed(), *cpus.all());
+    destroy(&*started.sandbox).await;
+    cpus.confine(&tasks, &last).unwrap_err();
 }
 
 #[tokio::test(flavor = "multi_thread")]

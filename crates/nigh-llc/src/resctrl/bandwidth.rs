@@ -22,6 +22,8 @@ pub enum BandwidthLimit {
     Percent(u8),
     /// MiB a second; on AMD, or mounted with `mba_MBps`.
     MebibytesPerSecond(u32),
+    /// A value in the mount's own unit, taken as it is or refused: never rounded.
+    InOwnUnit(u32),
 }
 
 /// Why a limit cannot be set here.
@@ -40,7 +42,7 @@ pub enum BandwidthRefusal {
     #[error("bandwidth is given in percent here (hint: mount resctrl with -o mba_MBps for MiB/s)")]
     OnlyPercent,
     /// Outside what the hardware takes.
-    #[error("{value} is outside {min} to {max}")]
+    #[error("{value} is outside {min} to {max} {unit}")]
     OutOfRange {
         /// In the mount's unit.
         value: u32,
@@ -48,6 +50,18 @@ pub enum BandwidthRefusal {
         min: u32,
         /// Greatest value.
         max: u32,
+        /// The unit.
+        unit: BandwidthUnit,
+    },
+    /// Between two of the hardware's steps.
+    #[error("{value} lies between the hardware's steps of {step} {unit}")]
+    BetweenSteps {
+        /// In the mount's unit.
+        value: u32,
+        /// The step.
+        step: u32,
+        /// The unit.
+        unit: BandwidthUnit,
     },
 }
 
@@ -55,8 +69,16 @@ impl BandwidthLimit {
     /// The value to write, in the mount's unit, rounded up to the hardware's step as the kernel would.
     pub fn value(self, info: Option<&BandwidthInfo>) -> Result<u32, BandwidthRefusal> {
         let info = info.ok_or(BandwidthRefusal::Absent)?;
-        let (value, max) = match (info.unit, self) {
+        let unit = info.unit;
+        let (value, max) = match (unit, self) {
             (BandwidthUnit::Percent, _) if !info.linear => return Err(BandwidthRefusal::NotLinear),
+            (BandwidthUnit::Percent, Self::InOwnUnit(percent)) => (percent, 100),
+            // The software controller takes any figure, but none at all would stop the class.
+            (BandwidthUnit::MebibytesPerSecond, Self::InOwnUnit(0)) => {
+                return Err(BandwidthRefusal::OutOfRange { value: 0, min: 1, max: u32::MAX, unit });
+            }
+            (BandwidthUnit::MebibytesPerSecond, Self::InOwnUnit(rate)) => return Ok(rate),
+            (BandwidthUnit::EighthGigabytesPerSecond, Self::InOwnUnit(units)) => (units, AMD_UNLIMITED),
             (BandwidthUnit::Percent, Self::Unlimited) => (100, 100),
             (BandwidthUnit::Percent, Self::Percent(percent)) => (u32::from(percent), 100),
             (BandwidthUnit::Percent, Self::MebibytesPerSecond(_)) => return Err(BandwidthRefusal::OnlyPercent),
@@ -71,7 +93,10 @@ impl BandwidthLimit {
             }
         };
         if value < info.min || value > max {
-            return Err(BandwidthRefusal::OutOfRange { value, min: info.min, max });
+            return Err(BandwidthRefusal::OutOfRange { value, min: info.min, max, unit });
+        }
+        if matches!(self, Self::InOwnUnit(_)) && !value.is_multiple_of(info.step) {
+            return Err(BandwidthRefusal::BetweenSteps { value, step: info.step, unit });
         }
         Ok(value.div_ceil(info.step).saturating_mul(info.step))
     }
@@ -101,7 +126,8 @@ mod tests {
     #[test]
     fn a_limit_that_cannot_be_set_says_why() {
         let percent = info(BandwidthUnit::Percent, 10, 10);
-        let low = BandwidthRefusal::OutOfRange { value: 5, min: 10, max: 100 };
+        let unit = BandwidthUnit::Percent;
+        let low = BandwidthRefusal::OutOfRange { value: 5, min: 10, max: 100, unit };
         assert_eq!(BandwidthLimit::Percent(5).value(Some(&percent)), Err(low));
         assert_eq!(BandwidthLimit::MebibytesPerSecond(5).value(Some(&percent)), Err(BandwidthRefusal::OnlyPercent));
         let curved = BandwidthInfo { linear: false, ..percent };
@@ -109,5 +135,18 @@ mod tests {
         let amd = info(BandwidthUnit::EighthGigabytesPerSecond, 0, 1);
         assert_eq!(BandwidthLimit::Percent(50).value(Some(&amd)), Err(BandwidthRefusal::NotPercent));
         assert_eq!(BandwidthLimit::Unlimited.value(None), Err(BandwidthRefusal::Absent));
+    }
+
+    #[test]
+    fn a_value_in_the_mounts_own_unit_is_never_rounded() {
+        let own = |value, info: &BandwidthInfo| BandwidthLimit::InOwnUnit(value).value(Some(info));
+        let percent = info(BandwidthUnit::Percent, 10, 10);
+        assert_eq!(own(40, &percent), Ok(40));
+        assert_eq!(own(45, &percent).unwrap_err().to_string(), "45 lies between the hardware's steps of 10 percent");
+        assert_eq!(own(110, &percent).unwrap_err().to_string(), "110 is outside 10 to 100 percent");
+        let amd = info(BandwidthUnit::EighthGigabytesPerSecond, 0, 1);
+        assert_eq!((own(16, &amd), own(2049, &amd).is_err()), (Ok(16), true));
+        let software = info(BandwidthUnit::MebibytesPerSecond, 10, 10);
+        assert_eq!((own(12_345, &software), own(0, &software).is_err()), (Ok(12_345), true));
     }
 }

@@ -138,6 +138,44 @@ pub(super) fn release_cpus(fs: &dyn ResctrlFs, group: &GroupName, cpus: &CpuList
     Ok(true)
 }
 
+/// Where a monitoring group of this name stands, below whichever of Nigh's groups or the default group.
+fn find_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> io::Result<Option<String>> {
+    let mark = format!("{monitor}/");
+    let owned = fs.list("")?.into_iter().filter_map(|name| GroupName::new(name.strip_suffix('/')?).ok());
+    for directory in owned.map(|group| group.file("mon_groups")).chain(["mon_groups".to_owned()]) {
+        match fs.list(&directory) {
+            Ok(names) if names.contains(&mark) => return Ok(Some(format!("{directory}/{monitor}"))),
+            Ok(_) => {}
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Removes a monitoring group, wherever it stands; its tasks stay in their class. The caller holds the lock. Returns
+/// whether there was one.
+pub(super) fn remove_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> Result<bool, BindError> {
+    let Some(path) = find_monitor(fs, monitor)? else { return Ok(false) };
+    match command::run(fs, Command::Remove(path)) {
+        Ok(()) => Ok(true),
+        Err(error) if is_gone(&error.source) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a sandbox is gone with all its tasks.
+pub(super) fn has_ended(tasks: &dyn TaskView, members: &Members) -> io::Result<bool> {
+    match members {
+        Members::Cgroup(path) => path.try_exists().map(|exists| !exists),
+        Members::Tree(process) => match tasks.started(process.pid) {
+            Ok(started) => Ok(started != process.started),
+            Err(error) if is_gone(&error) => Ok(true),
+            Err(error) => Err(error),
+        },
+    }
+}
+
 /// A task's groups, as `/proc/<pid>/cpu_resctrl_groups` shows them; empty names are the default group and none.
 fn placement(text: &str) -> (&str, &str) {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -195,48 +233,34 @@ struct Binding<'a> {
 impl Binding<'_> {
     /// The sandbox must still be the one that was meant.
     fn check_alive(&self) -> Result<(), BindError> {
-        let Members::Tree(process) = self.members else { return Ok(()) };
-        match self.tasks.started(process.pid) {
-            Ok(started) if started == process.started => Ok(()),
-            Ok(_reused) => Err(BindError::Ended(self.members.clone())),
-            Err(error) if is_gone(&error) => Err(BindError::Ended(self.members.clone())),
-            Err(error) => Err(error.into()),
+        // A cgroup that is gone shows where its members are read.
+        if matches!(self.members, Members::Tree(_)) && has_ended(self.tasks, self.members)? {
+            return Err(BindError::Ended(self.members.clone()));
         }
+        Ok(())
     }
 
     /// Sees to it that the sandbox's monitoring group is below the class: there already, renamed into it, or made.
     fn place_monitor(&mut self) -> Result<(), BindError> {
         let Some(monitor) = self.target.monitor.clone() else { return Ok(()) };
         let wanted = self.target.path();
-        let mark = format!("{monitor}/");
-        let has = |directory: &str| -> io::Result<bool> {
-            match self.fs.list(directory) {
-                Ok(names) => Ok(names.contains(&mark)),
-                Err(error) if is_gone(&error) => Ok(false),
-                Err(error) => Err(error),
-            }
-        };
         self.bound.monitored = true;
-        if has(&below(self.target.group_path(), "mon_groups"))? {
-            return Ok(());
-        }
-        let owned = LiveState::read(self.fs)?.owned_names().into_iter().map(|group| group.file("mon_groups"));
-        for directory in owned.chain(["mon_groups".to_owned()]) {
-            if has(&directory)? {
-                let from = format!("{directory}/{monitor}");
-                if cfg!(target_arch = "x86_64") {
-                    match command::run(self.fs, Command::Rename { from: from.clone(), to: wanted.clone() }) {
-                        Ok(()) => {
-                            self.bound.renamed = true;
-                            return Ok(());
-                        }
-                        // What an older kernel answers to any rename.
-                        Err(error) if error.errno() == Some(Errno::PERM) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-                command::run(self.fs, Command::Remove(from))?;
+        if let Some(from) = find_monitor(self.fs, &monitor)? {
+            if from == wanted {
+                return Ok(());
             }
+            if cfg!(target_arch = "x86_64") {
+                match command::run(self.fs, Command::Rename { from: from.clone(), to: wanted.clone() }) {
+                    Ok(()) => {
+                        self.bound.renamed = true;
+                        return Ok(());
+                    }
+                    // What an older kernel answers to any rename.
+                    Err(error) if error.errno() == Some(Errno::PERM) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            command::run(self.fs, Command::Remove(from))?;
         }
         match command::run(self.fs, Command::Make(wanted)) {
             Ok(()) => Ok(()),

@@ -19,7 +19,7 @@ use super::fs::ResctrlFs;
 use super::groups::{GroupName, LiveState};
 use super::kernel_fs::{KernelFs, MOUNTINFO};
 use super::layout_change::WantedLayout;
-use super::monitoring::{self, DomainCounters};
+use super::monitoring::{self, DomainCounters, MemoryTraffic};
 use super::probe::Probe;
 use super::task_view::{Members, ProcTasks, TaskView, is_gone};
 
@@ -152,6 +152,23 @@ impl Resctrl {
     /// The counters of one of Nigh's groups, or of one of its monitoring groups, per L3.
     pub fn counters(&self, of: &TaskTarget) -> io::Result<BTreeMap<CacheDomain, DomainCounters>> {
         monitoring::read(&*self.fs, &of.path())
+    }
+
+    /// What everything in one of Nigh's groups has moved to and from memory so far.
+    pub fn traffic(&self, of: &TaskTarget) -> io::Result<MemoryTraffic> {
+        Ok(MemoryTraffic::of(&self.counters(of)?))
+    }
+
+    /// Removes a monitoring group of Nigh's, wherever it stands; its tasks stay in their class. Returns whether there was
+    /// one.
+    pub fn remove_monitor(&self, monitor: &GroupName) -> Result<bool, BindError> {
+        let _lock = self.fs.lock()?;
+        binding::remove_monitor(&*self.fs, monitor)
+    }
+
+    /// Whether a sandbox is gone with all its tasks.
+    pub fn has_ended(&self, members: &Members) -> io::Result<bool> {
+        binding::has_ended(&*self.tasks, members)
     }
 
     /// Removes every group of Nigh's, monitoring groups below the default group included. Tasks and CPUs fall to the

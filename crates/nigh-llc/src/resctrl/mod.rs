@@ -30,7 +30,7 @@ pub use fs::{FsLock, MountOptions, ResctrlFs};
 pub use groups::{GroupMode, GroupName, GroupNameError, LiveGroup, LiveState, NAME_MAX, OWNED_PREFIX};
 pub use kernel_fs::{KernelFs, MOUNTINFO, READ_MAX};
 pub use layout_change::{Refusal, Step, WantedGroup, WantedLayout, plan};
-pub use monitoring::{Counter, DomainCounters, bandwidth};
+pub use monitoring::{Counter, DomainCounters, MemoryTraffic, bandwidth};
 pub use probe::{BandwidthInfo, BandwidthUnit, CacheInfo, ClosBudget, MonitoringInfo, Probe};
 pub use schemata::{Resource, Schemata, SchemataError, Value};
 pub use task_view::{MEMBERS_MAX, Members, ProcTasks, ProcessRef, StartTime, TaskView, Tid};

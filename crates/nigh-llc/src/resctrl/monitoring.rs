@@ -57,6 +57,34 @@ pub struct DomainCounters {
     pub local: Option<Counter>,
 }
 
+/// Bytes moved between the L3s and memory so far, by everything in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryTraffic {
+    /// To and from each L3's own memory; `None` where some L3 has no figure.
+    pub local: Option<ByteSize>,
+    /// To and from all memory; `None` where some L3 has no figure.
+    pub total: Option<ByteSize>,
+}
+
+impl MemoryTraffic {
+    /// The sum over all L3s.
+    pub(super) fn of(domains: &BTreeMap<CacheDomain, DomainCounters>) -> Self {
+        let sum = |event: fn(&DomainCounters) -> Option<Counter>| {
+            let figures = domains.values().map(|counters| event(counters)?.bytes());
+            figures.sum::<Option<u64>>().filter(|_| !domains.is_empty()).map(ByteSize)
+        };
+        Self { local: sum(|counters| counters.local), total: sum(|counters| counters.total) }
+    }
+
+    /// What was moved since an earlier reading: the local bytes where those were counted all the time, else all; `None`
+    /// where neither was.
+    #[must_use]
+    pub fn since(self, before: Self) -> Option<ByteSize> {
+        let grown = |before: Option<ByteSize>, now: Option<ByteSize>| now?.0.checked_sub(before?.0).map(ByteSize);
+        grown(before.local, self.local).or_else(|| grown(before.total, self.total))
+    }
+}
+
 /// Bytes a second between two readings of a growing counter; `None` when it did not count all the time between.
 pub fn bandwidth(before: Option<Counter>, after: Option<Counter>, between: Duration) -> Option<f64> {
     let bytes = after?.bytes()?.checked_sub(before?.bytes()?)?;
@@ -122,6 +150,25 @@ mod tests {
         assert_eq!(read[&CacheDomain(0)].occupancy, Some(Counter::Bytes(ByteSize(15))));
         assert_eq!(read[&CacheDomain(0)].total, None);
         assert_eq!(read.len(), 1);
+    }
+
+    #[test]
+    fn traffic_is_local_where_that_is_counted_everywhere_and_all_the_time() {
+        let emulator = Emulator::new(MachineConfig::epyc(Dialect::Linux7));
+        let set = |domain, event, reading| emulator.set_counter("", domain, event, reading).unwrap();
+        let traffic = || MemoryTraffic::of(&read(&emulator, "").unwrap());
+        let before = traffic();
+        assert_eq!(before, MemoryTraffic { local: Some(ByteSize(0)), total: Some(ByteSize(0)) });
+        set(0, Event::LocalBytes, Reading::Value(640));
+        set(1, Event::LocalBytes, Reading::Value(64));
+        set(1, Event::TotalBytes, Reading::Value(1280));
+        assert_eq!(traffic().since(before), Some(ByteSize(704)));
+        assert_eq!(before.since(traffic()), None, "counted from anew");
+        set(0, Event::LocalBytes, Reading::Unavailable);
+        assert_eq!(traffic().since(before), Some(ByteSize(1280)));
+        set(0, Event::TotalBytes, Reading::Unassigned);
+        assert_eq!(traffic().since(before), None);
+        assert_eq!(MemoryTraffic::of(&BTreeMap::new()), MemoryTraffic::default());
     }
 
     #[test]

@@ -71,6 +71,16 @@ pub enum BandwidthUnit {
     EighthGigabytesPerSecond,
 }
 
+impl std::fmt::Display for BandwidthUnit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Percent => "percent",
+            Self::MebibytesPerSecond => "MiB/s",
+            Self::EighthGigabytesPerSecond => "eighths of a GB/s",
+        })
+    }
+}
+
 /// A memory bandwidth control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BandwidthInfo {

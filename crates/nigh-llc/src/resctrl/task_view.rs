@@ -36,7 +36,7 @@ pub struct ProcessRef {
 }
 
 /// The tasks of one sandbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Members {
     /// A process with all its threads and descendants.
     Tree(ProcessRef),

@@ -168,6 +168,16 @@ impl std::fmt::Display for LlcPolicy {
     }
 }
 
+/// How an invocation is bound to its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LlcBind {
+    /// Its sandbox's tasks are moved into the class.
+    Tasks,
+    /// It has a core of its own, and that is in the class (CASY).
+    Cpus,
+}
+
 /// The last-level cache.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -178,6 +188,10 @@ pub struct LlcSettings {
     pub insensitive_ways: Option<u8>,
     /// Profile functions without a model in the background, when nothing runs.
     pub profile: bool,
+    /// How invocations are bound.
+    pub bind: LlcBind,
+    /// Memory bandwidth of the classes of insensitive functions, in the machine's own unit; no limit if absent.
+    pub insensitive_bandwidth: Option<u32>,
 }
 
 /// The records of what ran.
@@ -273,7 +287,13 @@ impl Settings {
                 uid_base: 2_000_000_000,
                 sandbox_program: None,
             },
-            llc: LlcSettings { policy: LlcPolicy::Nigh, insensitive_ways: None, profile: true },
+            llc: LlcSettings {
+                policy: LlcPolicy::Nigh,
+                insensitive_ways: None,
+                profile: true,
+                bind: LlcBind::Tasks,
+                insensitive_bandwidth: None,
+            },
             activations: ActivationSettings { records_max: 100_000 },
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
         }

@@ -1,6 +1,8 @@
-//! `nigh llc status` and `nigh llc layout`: the level, its classes with their loads, and what is known of functions.
+//! `nigh llc status` and `nigh llc layout`: the level, its classes with their loads, what is known of functions, and
+//! what they use of the cache.
 
-use nigh_node::llc::{ClosStatus, LlcStatus};
+use nigh_node::llc::{ClosStatus, FunctionUse, LlcStatus, UseFigure};
+use nigh_terms::ByteSize;
 
 use crate::context::Globals;
 use crate::error::CliError;
@@ -21,13 +23,20 @@ pub(super) async fn status(globals: &Globals) -> Result<(), CliError> {
             shape.ways, shape.classes
         ))?;
     }
+    match &status.uses {
+        Some(uses) if uses.is_empty() => output::line("no sandbox uses the cache now")?,
+        Some(uses) => used(uses)?,
+        None if status.level.on => {
+            output::line("occupancy and bandwidth: this machine counts neither")?;
+        }
+        None => {}
+    }
     if status.models.is_empty() {
         return output::line("no function has a model; `nigh llc profile` makes one");
     }
     let mut table = output::table(&["namespace", "function", "code", "model", "profiled: bytes -> ways (class)"]);
     for model in &status.models {
-        let rows =
-            model.rows.iter().map(|row| format!("{} -> {} ({})", nigh_terms::ByteSize(row.bytes), row.ways, row.class));
+        let rows = model.rows.iter().map(|row| format!("{} -> {} ({})", ByteSize(row.bytes), row.ways, row.class));
         table.add_row([
             model.namespace.to_string(),
             model.function.to_string(),
@@ -37,6 +46,31 @@ pub(super) async fn status(globals: &Globals) -> Result<(), CliError> {
         ]);
     }
     output::print_table(&table)
+}
+
+/// Shows what functions use of the cache.
+fn used(uses: &[FunctionUse]) -> Result<(), CliError> {
+    let mut table =
+        output::table(&["namespace", "function", "sandboxes counted", "in cache", "local memory", "all memory"]);
+    for used in uses {
+        table.add_row([
+            used.namespace.to_string(),
+            used.function.to_string(),
+            format!("{} of {}", used.counted, used.sandboxes),
+            figure(used.occupancy_bytes, ""),
+            figure(used.local_bytes_per_s, "/s"),
+            figure(used.total_bytes_per_s, "/s"),
+        ]);
+    }
+    output::print_table(&table)
+}
+
+/// A size, or the word that stands in its place.
+fn figure(figure: UseFigure, per: &str) -> String {
+    match figure {
+        UseFigure::Figure(bytes) => format!("{}{per}", ByteSize(bytes)),
+        UseFigure::Word(word) => word.to_string(),
+    }
 }
 
 /// Shows the classes over the ways.
@@ -70,10 +104,18 @@ fn drawn(class: &ClosStatus, ways: u8) -> String {
 
 #[cfg(test)]
 mod tests {
+
     use nigh_llc::ClosKind;
+    use nigh_node::llc::NoFigure;
     use nigh_terms::{ClosId, WayMask};
 
     use super::*;
+
+    #[test]
+    fn a_counter_without_a_figure_is_shown_by_its_word() {
+        assert_eq!(figure(UseFigure::Figure(2 << 20), "/s"), "2 MiB/s");
+        assert_eq!(figure(UseFigure::Word(NoFigure::Unavailable), "/s"), "Unavailable");
+    }
 
     #[test]
     fn a_mask_is_drawn_with_its_lowest_way_last() {

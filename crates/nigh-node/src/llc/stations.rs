@@ -1,0 +1,37 @@
+//! The level's stations in an invocation's path, and the use of the cache that they make countable.
+
+use std::sync::Arc;
+
+use nigh_faas::cache_ways::{CoreStation, FunctionUse, UseStation};
+use nigh_faas::hooks::InvocationHook;
+use nigh_terms::Clock;
+
+use super::Llc;
+
+impl Llc {
+    /// The stations in their order: who is there, which class, which core.
+    pub(crate) fn hooks(&self) -> Vec<Arc<dyn InvocationHook>> {
+        let Some(station) = &self.station else { return Vec::new() };
+        let ways = Arc::clone(station) as Arc<dyn InvocationHook>;
+        let Some(classes) = &self.classes else { return vec![ways] };
+        vec![Arc::new(UseStation(Arc::clone(classes))), ways, Arc::new(CoreStation(Arc::clone(classes)))]
+    }
+
+    /// Whether `sample_use` has anything to do.
+    pub(crate) fn wants_sampling(&self) -> bool {
+        self.classes.as_ref().is_some_and(|classes| classes.has_sandboxes())
+    }
+
+    /// Reads every function's use of the cache. Blocks for some system calls a sandbox.
+    pub(crate) fn sample_use(&self, clock: &dyn Clock) {
+        if let Some(classes) = &self.classes {
+            classes.sample_use(|| clock.monotonic());
+        }
+    }
+
+    /// Each function's use of the cache as it was last read; nothing where the machine counts none.
+    pub(super) fn use_by_function(&self) -> Option<Vec<FunctionUse>> {
+        let classes = self.classes.as_ref().filter(|classes| classes.counts_use())?;
+        Some(classes.use_by_function())
+    }
+}
