@@ -11,7 +11,7 @@ const RESAMPLES: usize = 1000;
 pub struct Sample(Vec<f64>);
 
 /// A figure and the interval that holds it with 95 % confidence.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
     /// The figure.
     pub value: f64,

@@ -4,18 +4,28 @@
 //! function moves to another class or to a new one, or a class's border moves by a way. Masks may overlap, which
 //! disjoint clusters ([`crate::choose_layout`]) cannot say: a stream is kept in one way, and who loses a little
 //! by that way alone still has it and others. No step is taken that makes anybody slower than without partitioning by more
-//! than the guard; where nothing is gained the cache stays whole. Who runs may change its class: a sandbox is moved by one
-//! write.
+//! than the guard; where nothing is gained the cache stays whole. Neighbours are weighed in a few rounds from the shares of
+//! where they start, and the best of them in as many as the fixed point takes. Who runs may change its class: a sandbox is
+//! moved by one write.
 
 use nigh_terms::{ClosId, WayMask, Ways};
 
 use crate::clos_layout::{BeyondChunk, CacheShape, ClosKind, ClosLayout, devices_write_low};
 use crate::mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown};
-use crate::occupancy::{ALL_CLASSES, Member, Regions};
+use crate::occupancy::{ALL_CLASSES, Member, Regions, Shares};
 use crate::time_curve::Tolerance;
 
 /// Rounds to settle shares from a guess; the fixed point is met to three digits.
 const ROUNDS: usize = 10;
+
+/// Rounds from the shares of a neighbour: enough to tell which steps are worth a closer look.
+const ROUNDS_NEARBY: usize = 4;
+
+/// What these few rounds may err by, of the guard.
+const SLACK_NEARBY: f32 = 1.006;
+
+/// Steps that are looked at closely before it is taken that none gains.
+const CLOSE_LOOKS_MAX: usize = 12;
 
 /// Steps from the unpartitioned cache: each must gain, so that they end by themselves; this bounds the time taken.
 const STEPS_MAX: usize = 40;
@@ -23,9 +33,9 @@ const STEPS_MAX: usize = 40;
 /// A step that gains less than this part of the total time is none.
 const STEP_LEAST: f32 = 2e-4;
 
-/// A gain below this part of the total time is a small one: predictions err by about as much as the guard allows, so that
-/// for a small gain nobody is brought near it.
-const GAIN_SMALL: f32 = 0.03;
+/// A gain below this part of the total time is a small one: nobody is brought near the guard for it, since predictions err
+/// by a third of that.
+const GAIN_SMALL: f32 = 0.01;
 
 /// The part of the guard that a small gain may use.
 const GUARD_FOR_SMALL: f32 = 0.3;
@@ -45,9 +55,17 @@ struct Fit<'m> {
     /// Who stays in the default class.
     beside: Option<&'m MixEntry>,
     shape: CacheShape,
-    /// By kind: its slowdown on the unpartitioned cache.
+    /// By kind, those beside last: the slowdown on the unpartitioned cache.
     without: Vec<f32>,
-    guard: f32,
+    /// Likewise: the greatest slowdown allowed.
+    limits: Vec<f32>,
+}
+
+/// A layout with what it leads to.
+struct Weighed {
+    assignment: Assignment,
+    shares: Shares,
+    cost: f32,
 }
 
 /// The layout for these functions as they run now, nobody predicted slower than without by more than `guard`. Functions
@@ -68,16 +86,16 @@ pub fn fit_layout(
     }
     ClosLayout::unpartitioned(*shape)?;
     let whole = Assignment { masks: vec![WayMask::contiguous(0, shape.ways)], class_of: vec![0; mix.len()] };
-    let mut fit = Fit { mix, beside, shape: *shape, without: Vec::new(), guard: f32::MAX };
+    let mut fit = Fit { mix, beside, shape: *shape, without: Vec::new(), limits: Vec::new() };
     fit.without = fit.slowdowns(&whole);
-    fit.guard = 1.0 + guard.0 as f32;
     let before = fit.total(&fit.without);
-    let (mut best, cost) = fit.descend(&whole);
-    if cost > before * (1.0 - GAIN_SMALL) {
-        fit.guard = 1.0 + guard.0 as f32 * GUARD_FOR_SMALL;
-        (best, _) = fit.descend(&whole);
+    fit.allow(guard.0 as f32);
+    let mut best = fit.descend(whole.clone());
+    if best.cost > before * (1.0 - GAIN_SMALL) {
+        fit.allow(guard.0 as f32 * GUARD_FOR_SMALL);
+        best = fit.descend(whole);
     }
-    best.drop_empty_classes();
+    let best = best.assignment;
     let partitioned = fit.slowdowns(&best);
     let classes = best.masks[1..].iter().map(|&mask| (ClosKind::Cluster, mask));
     Ok(ChosenLayout {
@@ -95,17 +113,31 @@ pub fn fit_layout(
 }
 
 impl Fit<'_> {
-    /// Everybody's slowdown: by kind, and last of those beside.
-    fn slowdowns(&self, assignment: &Assignment) -> Vec<f32> {
-        let regions = Regions::of_masks(self.shape.ways, &assignment.masks);
-        let classes = assignment.class_of.iter().copied().chain(self.beside.map(|_| usize::from(ClosId::DEFAULT.0)));
-        let members: Vec<_> = self
-            .everybody()
+    /// Sets by how much anybody may be slower.
+    fn allow(&mut self, guard: f32) {
+        self.limits = self.without.iter().map(|without| without * (1.0 + guard)).collect();
+    }
+
+    /// Everybody in these classes, those beside last.
+    fn members(&self, class_of: &[usize]) -> Vec<Member<'_>> {
+        let classes = class_of.iter().copied().chain(self.beside.map(|_| usize::from(ClosId::DEFAULT.0)));
+        self.everybody()
             .zip(classes)
             .map(|(entry, class)| Member { class, profile: &entry.profile, count: entry.running })
-            .collect();
+            .collect()
+    }
+
+    fn settled(&self, assignment: &Assignment) -> (Vec<Member<'_>>, Shares) {
+        let regions = Regions::of_masks(self.shape.ways, &assignment.masks);
+        let members = self.members(&assignment.class_of);
         let mut shares = regions.start(&members);
         regions.settle(&members, &mut shares, ROUNDS, ALL_CLASSES);
+        (members, shares)
+    }
+
+    /// Everybody's slowdown: by kind, and last of those beside.
+    fn slowdowns(&self, assignment: &Assignment) -> Vec<f32> {
+        let (members, shares) = self.settled(assignment);
         members.iter().zip(shares.ways).map(|(one, share)| one.profile.slowdown(share)).collect()
     }
 
@@ -117,49 +149,89 @@ impl Fit<'_> {
         self.everybody().zip(slowdowns).map(|(entry, slowdown)| entry.running * slowdown).sum()
     }
 
-    /// The total time; none where the guard is broken.
-    fn cost(&self, assignment: &Assignment) -> Option<f32> {
-        let slowdowns = self.slowdowns(assignment);
-        let kept = slowdowns.iter().zip(&self.without).all(|(now, without)| *now <= without * self.guard);
-        kept.then(|| self.total(&slowdowns))
+    /// The total time; none where anybody is slower than allowed, by more than the slack.
+    fn cost(&self, members: &[Member<'_>], shares: &Shares, slack: f32) -> Option<f32> {
+        let mut total = 0.0;
+        for ((one, &share), limit) in members.iter().zip(&shares.ways).zip(&self.limits) {
+            let slowdown = one.profile.slowdown(share);
+            if slowdown > limit * slack {
+                return None;
+            }
+            total += one.count * slowdown;
+        }
+        Some(total)
     }
 
-    /// From the unpartitioned cache, step by step, until no step gains; and the total time then.
-    fn descend(&self, whole: &Assignment) -> (Assignment, f32) {
-        let before = self.total(&self.without);
-        let (mut best, mut cost) = (whole.clone(), before);
+    /// From the unpartitioned cache, step by step, until no step gains.
+    fn descend(&self, whole: Assignment) -> Weighed {
+        let least = STEP_LEAST * self.total(&self.without);
+        let (_, shares) = self.settled(&whole);
+        let mut best = Weighed { assignment: whole, shares, cost: self.total(&self.without) };
         for _ in 0..STEPS_MAX {
-            let weighed = self.neighbours(&best).into_iter().filter_map(|next| Some((self.cost(&next)?, next)));
-            match weighed.min_by(|left, right| left.0.total_cmp(&right.0)) {
-                Some((less, next)) if less < cost - STEP_LEAST * before => (best, cost) = (next, less),
-                _ => break,
+            let mut found = self.nearby(&best);
+            found.retain(|(cost, ..)| *cost < best.cost - least);
+            found.sort_by(|left, right| left.0.total_cmp(&right.0));
+            let close = found.into_iter().take(CLOSE_LOOKS_MAX).find_map(|(_, mut assignment)| {
+                assignment.drop_empty_classes();
+                let (members, shares) = self.settled(&assignment);
+                let cost = self.cost(&members, &shares, 1.0).filter(|cost| *cost < best.cost - least)?;
+                Some(Weighed { assignment, shares, cost })
+            });
+            match close {
+                Some(next) => best = next,
+                None => break,
             }
         }
-        (best, cost)
+        best
     }
 
-    fn neighbours(&self, from: &Assignment) -> Vec<Assignment> {
+    /// The neighbouring layouts that seem allowed, with about their cost.
+    fn nearby(&self, from: &Weighed) -> Vec<(f32, Assignment)> {
         let mut found = Vec::new();
-        for (class, &mask) in from.masks.iter().enumerate().skip(1) {
-            for moved in self.moved_borders(mask) {
-                let mut next = from.clone();
-                next.masks[class] = moved;
-                found.push(next);
+        let Assignment { masks, class_of } = &from.assignment;
+        let mut members = self.members(class_of);
+        let mut shares = from.shares.clone();
+        let mut weigh = |regions: &Regions, masks: &[WayMask], moved: Option<(usize, usize)>| {
+            shares.clone_from(&from.shares);
+            if let Some((kind, class)) = moved {
+                let heads: f32 = members.iter().filter(|one| one.class == class).map(|one| one.count).sum();
+                shares.ways[kind] = regions.class_ways(class) / (heads + members[kind].count).max(1.0);
+                members[kind].class = class;
+            }
+            regions.settle(&members, &mut shares, ROUNDS_NEARBY, ALL_CLASSES);
+            if let Some(cost) = self.cost(&members, &shares, SLACK_NEARBY) {
+                let mut next = Assignment { masks: masks.to_vec(), class_of: class_of.clone() };
+                if let Some((kind, class)) = moved {
+                    next.class_of[kind] = class;
+                }
+                found.push((cost, next));
+            }
+            if let Some((kind, _)) = moved {
+                members[kind].class = class_of[kind];
+            }
+        };
+        let regions = Regions::of_masks(self.shape.ways, masks);
+        for (kind, &now) in class_of.iter().enumerate() {
+            for class in (0..masks.len()).filter(|&class| class != now) {
+                weigh(&regions, masks, Some((kind, class)));
             }
         }
-        for kind in 0..self.mix.len() {
-            for class in (0..from.masks.len()).filter(|&class| class != from.class_of[kind]) {
-                let mut next = from.clone();
-                next.class_of[kind] = class;
-                found.push(next);
+        let mut next = masks.clone();
+        for class in 1..masks.len() {
+            for moved in self.moved_borders(masks[class]) {
+                next[class] = moved;
+                weigh(&Regions::of_masks(self.shape.ways, &next), &next, None);
             }
-            if from.masks.len() < usize::from(self.shape.classes) {
-                for mask in self.chunks() {
-                    let mut next = from.clone();
-                    next.class_of[kind] = next.masks.len();
-                    next.masks.push(mask);
-                    found.push(next);
+            next[class] = masks[class];
+        }
+        if masks.len() < usize::from(self.shape.classes) {
+            for mask in self.chunks() {
+                next.push(mask);
+                let regions = Regions::of_masks(self.shape.ways, &next);
+                for kind in 0..self.mix.len() {
+                    weigh(&regions, &next, Some((kind, masks.len())));
                 }
+                next.pop();
             }
         }
         found

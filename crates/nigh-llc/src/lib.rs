@@ -17,6 +17,7 @@ mod profiler;
 mod repeated_timing;
 mod row_interpolation;
 mod sizing_model;
+mod slowdown_margin;
 mod training_rows;
 mod way_search;
 // Which classes there are.
@@ -64,7 +65,9 @@ pub use refit::{Refit, RunningKind, refit};
 pub use repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
 pub use shared_placement::SharedPlacement;
 pub use size_spread::Nesting;
-pub use sizing_model::{ModelError, ModelKind, Prediction, STORED_MAX, SizingModel, SizingRule, TrainedRange};
+pub use sizing_model::{
+    ClassFrom, ModelError, ModelKind, Prediction, STORED_MAX, SizingModel, SizingRule, TrainedRange,
+};
 pub use tail_guard::{GuardDecision, GuardWindow, KeepReason, ResizeReason, SizeMemory, TailGuard};
 pub use time_curve::{CacheClass, CalibrationError, CountedRun, CpiModel, TimeCurve, Tolerance, Work};
 pub use training_rows::{

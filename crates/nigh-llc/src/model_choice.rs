@@ -1,13 +1,14 @@
 //! Which kind of sizing model fits a function: decided on its own rows, each left out in turn and predicted by the rest.
 //!
 //! Too few ways slow the function and count double; too many only crowd its neighbours. A wrong class sends it to the
-//! wrong chunk. Ties go to the simpler kind, so that a function whose need never changes keeps CASY's, and to the
+//! wrong chunk. Ties go to the simpler kind, so that a function whose need never changes keeps CASY's, to a class by the
+//! nearest rows, CASY's first model, and to the
 //! function's features in their order before the size: rows of one kind of content cannot tell them apart, and where
 //! content changes it is pixels or seconds that the work goes with, not what they were packed to.
 
 use serde::Serialize;
 
-use crate::sizing_model::{ModelKind, SizingModel, SizingRule};
+use crate::sizing_model::{ClassFrom, ModelKind, SizingModel, SizingRule};
 use crate::training_rows::{Axis, TrainingRow, TrainingRows};
 use crate::way_loads::Predicted;
 
@@ -18,6 +19,8 @@ pub struct Scored {
     pub kind: ModelKind,
     /// Along which quantity.
     pub axis: Axis,
+    /// Where the class comes from.
+    pub class_from: ClassFrom,
     /// Mean over the rows: ways too many, twice the ways too few, and [`WRONG_CLASS`] for a wrong class.
     pub score: f64,
 }
@@ -25,8 +28,8 @@ pub struct Scored {
 /// What a wrong class counts, in ways.
 pub const WRONG_CLASS: f64 = 2.0;
 
-/// Rows up to which each is left out in turn; of more, this many spread evenly.
-const LEFT_OUT_MAX: usize = 64;
+/// Rows up to which each is left out in turn; of more, no more than this many spread evenly.
+pub(crate) const LEFT_OUT_MAX: usize = 64;
 
 impl SizingModel {
     /// The model that predicts left-out rows best; `None` without rows.
@@ -36,39 +39,35 @@ impl SizingModel {
             // Ties, and what is less than noise, stay with the simpler and the earlier.
             if next.score < best.score - 1e-9 { next } else { best }
         })?;
-        Self::fit(rows, rule, best.kind, best.axis)
+        Some(Self::fit(rows, rule, best.kind, best.axis)?.with_class(best.class_from).careful())
     }
 
-    /// Every kind along every quantity that all rows have, with its score, the simpler first.
+    /// Every kind along every quantity that all rows have, with each source of its class, and its score, the simpler
+    /// first.
     #[must_use]
     pub fn scores(rows: &TrainingRows, rule: SizingRule) -> Vec<Scored> {
         let features = rows.iter().map(|row| row.input.features.len()).min().unwrap_or(0);
         let axes = || (0..features).map(|at| Axis::Feature(at as u8)).chain(std::iter::once(Axis::Size));
         let kinds = [ModelKind::Nearest, ModelKind::Rising, ModelKind::Interpolated, ModelKind::Curves];
         let all = kinds.into_iter().flat_map(|kind| axes().map(move |axis| (kind, axis)));
-        let scored = all.filter_map(|(kind, axis)| {
-            Self::fit(rows.clone(), rule, kind, axis)?;
-            Some(Scored { kind, axis, score: leave_one_out(rows, rule, kind, axis) })
+        let fitting = all.filter(|&(kind, axis)| Self::fit(rows.clone(), rule, kind, axis).is_some());
+        let classes = [ClassFrom::NearestRows, ClassFrom::Ways];
+        let forms = fitting.flat_map(|(kind, axis)| classes.map(|class_from| (kind, axis, class_from)));
+        let scored = forms.map(|(kind, axis, class_from)| {
+            let score = leave_one_out(rows, |others| Some(Self::fit(others, rule, kind, axis)?.with_class(class_from)));
+            Scored { kind, axis, class_from, score }
         });
         scored.collect()
     }
 }
 
 /// The mean score over rows left out one by one. One row alone tells nothing: zero for every kind.
-fn leave_one_out(rows: &TrainingRows, rule: SizingRule, kind: ModelKind, axis: Axis) -> f64 {
-    let count = rows.iter().len();
-    let step = count.div_ceil(LEFT_OUT_MAX).max(1);
+fn leave_one_out(rows: &TrainingRows, fit: impl Fn(TrainingRows) -> Option<SizingModel>) -> f64 {
     let mut scores = Vec::new();
-    for (left_out, row) in rows.iter().enumerate().step_by(step) {
-        let mut others = TrainingRows::new(rows.version().clone());
-        for (_, other) in rows.iter().enumerate().filter(|(at, _)| *at != left_out) {
-            // Rows of the set passed its checks already.
-            if others.add(rows.version(), other.clone()).is_err() {
-                return f64::INFINITY;
-            }
-        }
-        let Some(model) = SizingModel::fit(others, rule, kind, axis) else { continue };
-        let Some(prediction) = model.predict(rows.version(), &row.input) else { continue };
+    for (row, others) in rows.left_out(LEFT_OUT_MAX) {
+        let Some(prediction) = fit(others).and_then(|model| model.predict(rows.version(), &row.input)) else {
+            continue;
+        };
         scores.push(miss(&prediction.predicted, row));
     }
     if scores.is_empty() { 0.0 } else { scores.iter().sum::<f64>() / scores.len() as f64 }

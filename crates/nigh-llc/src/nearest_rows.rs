@@ -37,11 +37,7 @@ impl NearestRows {
 
     /// The voted need and class at a logarithm of the quantity.
     pub(crate) fn predict(&self, at: f64) -> (Ways, CacheClass) {
-        let voters = voters(self.sorted.len()).min(self.sorted.len());
-        // The nearest stand side by side; those as far as the last of them compete for its place.
-        let mut near: Vec<_> = self.around(at, voters);
-        near.sort_by(|left, right| (left.0 - at).abs().total_cmp(&(right.0 - at).abs()).then(right.1.cmp(&left.1)));
-        near.truncate(voters);
+        let near = self.nearest(at);
         let votes = |ways: Ways| near.iter().filter(|row| row.1 == ways).count();
         let ways = near.iter().map(|row| row.1).max_by_key(|&ways| (votes(ways), ways)).unwrap_or(Ways(1));
         let of_class = |class| near.iter().filter(|row| row.1 == ways && row.2 == class).count();
@@ -53,16 +49,30 @@ impl NearestRows {
         (ways, agreed(ways, class.unwrap_or(CacheClass::Insensitive)))
     }
 
-    /// The class of the row nearest to a place.
-    pub(crate) fn nearest_class(&self, at: f64) -> CacheClass {
-        let near = self.around(at, 1);
-        let nearest = near.iter().min_by(|left, right| (left.0 - at).abs().total_cmp(&(right.0 - at).abs()));
-        nearest.map_or(CacheClass::Insensitive, |row| row.2)
+    /// The class that the nearest rows vote for by themselves; a tie is sensitive.
+    pub(crate) fn class(&self, at: f64) -> CacheClass {
+        let near = self.nearest(at);
+        let votes = |class| near.iter().filter(|row| row.2 == class).count();
+        if 2 * votes(CacheClass::Sensitive) >= near.len() {
+            return CacheClass::Sensitive;
+        }
+        let insensitive = near.iter().map(|row| row.2).filter(|class| class.is_insensitive());
+        insensitive.max_by_key(|&class| (votes(class), Reverse(class))).unwrap_or(CacheClass::Insensitive)
     }
 
     /// The least and the greatest place.
     pub(crate) fn range(&self) -> (f64, f64) {
         (self.sorted[0].0, self.sorted[self.sorted.len() - 1].0)
+    }
+
+    /// Those who vote, the nearest first; of those equally far the ones of more ways.
+    fn nearest(&self, at: f64) -> Vec<(f64, Ways, CacheClass)> {
+        let voters = voters(self.sorted.len()).min(self.sorted.len());
+        // The nearest stand side by side; those as far as the last of them compete for its place.
+        let mut near = self.around(at, voters);
+        near.sort_by(|left, right| (left.0 - at).abs().total_cmp(&(right.0 - at).abs()).then(right.1.cmp(&left.1)));
+        near.truncate(voters);
+        near
     }
 
     /// `count` rows on either side, and those at the distance of the farthest of them.

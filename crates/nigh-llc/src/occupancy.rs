@@ -55,12 +55,14 @@ impl SharingProfile {
             }
             times.micros(one) + (misses.misses_at(share(step)) - misses.misses(one)) * a_miss
         };
-        let rate = |step: usize| misses.misses_at(share(step)) / micros(step) / lines_per_way.max(1.0);
+        // By run, not by time: a line lives through accesses that come as fast as they do at the share that is held, not as
+        // they would at the smaller ones that it passes.
+        let rate = |step: usize| misses.misses_at(share(step)) / lines_per_way.max(1.0);
         let fill_time = FillTime::of_rates(steps, rate(0), rate);
         let best = times.micros(times.ways());
         let fill = |step: usize| {
-            let fill = if step == 0 { rate(0) } else { share(step) / fill_time.at_step(step) };
-            (fill as f32).max(FILL_LEAST)
+            let by_run = if step == 0 { rate(0) } else { share(step) / fill_time.at_step(step) };
+            ((by_run / micros(step)) as f32).max(FILL_LEAST)
         };
         let slowdown = |step: usize| (micros(step) / best) as f32;
         let points = (0..=steps).map(|step| {

@@ -78,7 +78,7 @@ impl WayLine {
 /// Curves along one quantity, all of one cache.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CurveLine {
-    /// Places, ascending, each once.
+    /// Places, ascending, each once; at least one.
     knots: Vec<(f64, RunCurves)>,
 }
 
@@ -98,6 +98,11 @@ impl CurveLine {
         });
         knots.dedup_by(|later, kept| later.0 == kept.0);
         Some(Self { knots })
+    }
+
+    /// The least and the greatest place.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        (self.knots[0].0, self.knots[self.knots.len() - 1].0)
     }
 
     /// The curves at a place; beyond the rows, those of the last one.

@@ -1,8 +1,10 @@
 //! How many ways an invocation will need and of which class it will be: one model per function and version of its code.
 //!
 //! Three kinds stand to choose: CASY's nearest neighbours on the size, ways interpolated along size or another feature,
-//! and interpolated curves; [`SizingModel::choose`] decides on the data. A prediction outside the profiled range is marked: it is the nearest row's,
-//! and a reason to profile. No rows, or rows of other code, give no prediction: the function runs in the default class.
+//! and interpolated curves; [`SizingModel::choose`] decides on the data. Ways and class may come from different ones (CASY's
+//! two models). A chosen model adds ways where the rows' spread leaves it unsure of the threshold. A prediction outside the
+//! profiled range is marked: it is the nearest row's, and a reason to profile. No rows, or rows of other code, give no
+//! prediction: the function runs in the default class.
 
 use nigh_terms::Ways;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use thiserror::Error;
 
 use crate::nearest_rows::{NearestRows, agreed};
 use crate::row_interpolation::{CurveLine, WayLine};
+use crate::slowdown_margin::SlowdownMargin;
 use crate::time_curve::{CacheClass, Tolerance};
 use crate::training_rows::{Axis, CodeVersion, RowError, RunCurves, SizingInput, TrainingRows};
 use crate::way_loads::Predicted;
@@ -29,6 +32,17 @@ pub enum ModelKind {
     Interpolated,
     /// Curves between rows, the need read from the curve.
     Curves,
+}
+
+/// Where a prediction's class comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClassFrom {
+    /// The nearest rows vote, whatever ways were predicted: CASY's first model.
+    NearestRows,
+    /// It follows from the ways: more than the fewest is sensitive.
+    #[default]
+    Ways,
 }
 
 /// What it takes to read a need from a curve.
@@ -100,13 +114,17 @@ pub struct SizingModel {
     rule: SizingRule,
     kind: ModelKind,
     axis: Axis,
+    class_from: ClassFrom,
     nearest: NearestRows,
     line: Option<WayLine>,
     curves: Option<CurveLine>,
+    /// Only of a model that was chosen, and where enough rows have curves.
+    margin: Option<SlowdownMargin>,
+    careful: bool,
 }
 
 impl SizingModel {
-    /// A model of a given kind; `None` where the rows do not allow it.
+    /// A model of a given kind whose class follows from its ways, with no margin; `None` where the rows do not allow it.
     #[must_use]
     pub fn fit(rows: TrainingRows, rule: SizingRule, kind: ModelKind, axis: Axis) -> Option<Self> {
         let nearest = NearestRows::fit(rows.iter(), axis)?;
@@ -119,7 +137,21 @@ impl SizingModel {
         if kind == ModelKind::Curves && curves.is_none() {
             return None;
         }
-        Some(Self { rows, rule, kind, axis, nearest, line, curves })
+        let class_from = ClassFrom::default();
+        Some(Self { rows, rule, kind, axis, class_from, nearest, line, curves, margin: None, careful: false })
+    }
+
+    /// The same with its class from elsewhere.
+    #[must_use]
+    pub fn with_class(self, class_from: ClassFrom) -> Self {
+        Self { class_from, ..self }
+    }
+
+    /// The same with ways added until the time is within the threshold for all but one input in twenty, as far as the
+    /// rows' spread tells.
+    #[must_use]
+    pub fn careful(self) -> Self {
+        Self { margin: SlowdownMargin::of(&self.rows, self.axis), careful: true, ..self }
     }
 
     /// The need of an input of this code; `None` for other code or an input that lacks the quantity.
@@ -142,18 +174,32 @@ impl SizingModel {
             }
             _ => self.nearest.predict(at),
         };
+        let (ways, class) = match (self.class_from, self.nearest.class(at)) {
+            (ClassFrom::Ways, _) => (ways, agreed(ways, class)),
+            (ClassFrom::NearestRows, CacheClass::Sensitive) => (ways.max(Ways(2)), CacheClass::Sensitive),
+            (ClassFrom::NearestRows, insensitive) => (self.fewest(), insensitive),
+        };
+        let unsure = |margin: &SlowdownMargin| {
+            let curves = curves.as_ref().filter(|_| !class.is_insensitive())?;
+            Some(margin.ways_needed(&curves.times, self.rule.threshold))
+        };
+        let ways = self.margin.as_ref().and_then(unsure).map_or(ways, |sure| ways.max(sure));
         let (least, greatest) = self.nearest.range();
         let range = if at < least || at > greatest { TrainedRange::Extrapolated } else { TrainedRange::Trained };
-        let predicted = Predicted { ways, class: agreed(ways, class) };
-        Some(Prediction { predicted, range, kind: self.kind, curves })
+        // An input that was profiled itself shares the cache by its own curves, wherever the axis puts it.
+        let curves = self.rows.only(input).and_then(|row| row.curves.clone()).or(curves);
+        Some(Prediction { predicted: Predicted { ways, class }, range, kind: self.kind, curves })
+    }
+
+    /// The ways that an insensitive row has: one, or the fewest a mask takes.
+    fn fewest(&self) -> Ways {
+        self.rows.iter().map(|row| row.ways).min().unwrap_or(Ways(1))
     }
 
     /// The class that goes with interpolated ways: the nearest row's, unless the ways speak against it.
     fn class_at(&self, at: f64, ways: Ways) -> CacheClass {
-        let nearest = self.nearest.nearest_class(at);
-        // The ways that an insensitive row has: one, or the fewest a mask takes.
-        let fewest = self.rows.iter().map(|row| row.ways).min().unwrap_or(Ways(1));
-        if ways > fewest && nearest.is_insensitive() { CacheClass::Sensitive } else { nearest }
+        let nearest = self.nearest.class(at);
+        if ways > self.fewest() && nearest.is_insensitive() { CacheClass::Sensitive } else { nearest }
     }
 
     /// The rows it was fitted to.
@@ -174,12 +220,20 @@ impl SizingModel {
         self.axis
     }
 
+    /// Where its class comes from.
+    #[must_use]
+    pub const fn class_from(&self) -> ClassFrom {
+        self.class_from
+    }
+
     /// The model as it is stored.
     pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
         let stored = v1::Stored {
             format: v1::FORMAT,
             kind: self.kind,
             axis: self.axis,
+            class_from: self.class_from,
+            careful: self.careful,
             rule: self.rule,
             rows: self.rows.clone(),
         };
@@ -195,16 +249,17 @@ impl SizingModel {
         if format != v1::FORMAT {
             return Err(ModelError::OtherFormat { format });
         }
-        let v1::Stored { kind, axis, rule, rows, .. } = serde_json::from_slice(stored)?;
+        let v1::Stored { kind, axis, class_from, careful, rule, rows, .. } = serde_json::from_slice(stored)?;
         rows.check()?;
-        Self::fit(rows, rule, kind, axis).ok_or(ModelError::Unfit { kind })
+        let model = Self::fit(rows, rule, kind, axis).ok_or(ModelError::Unfit { kind })?.with_class(class_from);
+        Ok(if careful { model.careful() } else { model })
     }
 }
 
 mod v1 {
     use serde::{Deserialize, Serialize};
 
-    use super::{Axis, ModelKind, SizingRule, TrainingRows};
+    use super::{Axis, ClassFrom, ModelKind, SizingRule, TrainingRows};
 
     pub(super) const FORMAT: u32 = 1;
 
@@ -218,6 +273,11 @@ mod v1 {
         pub(super) format: u32,
         pub(super) kind: ModelKind,
         pub(super) axis: Axis,
+        /// Models stored before it was a choice had it from the ways, and no margin.
+        #[serde(default)]
+        pub(super) class_from: ClassFrom,
+        #[serde(default)]
+        pub(super) careful: bool,
         pub(super) rule: SizingRule,
         pub(super) rows: TrainingRows,
     }

@@ -147,6 +147,22 @@ impl TrainingRows {
         &self.version
     }
 
+    /// The row of this very input; `None` where there is none or more than one.
+    pub(crate) fn only(&self, input: &SizingInput) -> Option<&TrainingRow> {
+        let mut found = self.rows.iter().filter(|row| row.input == *input);
+        found.next().filter(|_| found.next().is_none())
+    }
+
+    /// Rows left out in turn, each with the others: all, or no more than `most` spread evenly.
+    pub(crate) fn left_out(&self, most: usize) -> impl Iterator<Item = (&TrainingRow, Self)> {
+        let step = self.rows.len().div_ceil(most.max(1)).max(1);
+        self.rows.iter().enumerate().step_by(step).map(|(left_out, row)| {
+            let mut others = self.clone();
+            others.rows.remove(left_out);
+            (row, others)
+        })
+    }
+
     /// The rows, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &TrainingRow> + Clone {
         self.rows.iter()

@@ -5,6 +5,7 @@
 //! the simulation unfolds.
 
 mod hindsight;
+mod kept_progress;
 mod outcome;
 mod plan;
 mod refit_binder;
@@ -19,6 +20,7 @@ use nigh_llc::{Casy, CasyLiteral, ClosLayout, Tolerance, Unpartitioned};
 use serde::Serialize;
 
 use self::hindsight::{Best, search};
+use self::kept_progress::{Asked, KeptProgress, this_program};
 use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::Fitted;
@@ -64,6 +66,9 @@ pub(crate) struct ScenariosArgs {
     /// Writes the report as a page
     #[arg(long)]
     html: Option<PathBuf>,
+    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -93,14 +98,15 @@ struct FunctionSeen {
 impl ScenariosArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
+        let (report, kept) = self.report(machine)?;
         if let Some(path) = &html {
             write_page(path, &page(&report)?)?;
         }
-        super::print_report(&report, || summary_table(&report), json)
+        super::print_report(&report, || summary_table(&report), json)?;
+        kept.map_or(Ok(()), KeptProgress::finish)
     }
 
-    fn report(self, machine: Machine) -> Result<Report, LabError> {
+    fn report(self, machine: Machine) -> Result<(Report, Option<KeptProgress>), LabError> {
         let mut plan = Plan::read(&self.plan)?;
         let mut steps = self.search;
         if self.quick {
@@ -109,8 +115,15 @@ impl ScenariosArgs {
         }
         plan.load.repetitions = self.repetitions.unwrap_or(plan.load.repetitions).max(1);
         plan.draw_others(self.other_draw);
+        let kept = self.state.or_else(|| Some(self.html?.with_extension("state")));
+        let kept = kept.map(|path| {
+            let (traces, program) = (self.traces.clone(), this_program()?);
+            let asked = Asked { plan: plan.clone(), traces, guard: self.guard, search: steps, program };
+            KeptProgress::open(&path, asked)
+        });
+        let kept = kept.transpose()?;
         let stage = Stage::set(plan, &TraceLibrary::open(&self.traces)?)?;
-        let scenarios = play_all(&stage, Tolerance(self.guard / 100.0), steps)?;
+        let scenarios = play_all(&stage, Tolerance(self.guard / 100.0), steps, kept.as_ref())?;
         let plan = &stage.plan;
         let seen = stage.kinds.iter().map(|kind| FunctionSeen {
             function: kind.acronym.clone(),
@@ -121,7 +134,7 @@ impl ScenariosArgs {
             model: kind.predicted.kind,
             range: kind.predicted.range,
         });
-        Ok(Report {
+        let report = Report {
             machine,
             arrivals_per_second: plan.load.arrivals_per_second,
             l3_domain: plan.machine.l3_domain,
@@ -130,18 +143,28 @@ impl ScenariosArgs {
             functions: seen.collect(),
             summary: Summary::of(&scenarios),
             scenarios,
-        })
+        };
+        Ok((report, kept))
     }
 }
 
-/// All scenarios, the largest first, so that no thread is left with one at the end.
-fn play_all(stage: &Stage, guard: Tolerance, steps: usize) -> Result<Vec<ScenarioOutcome>, LabError> {
-    let mut order: Vec<usize> = (0..stage.plan.scenario.len()).collect();
+/// All scenarios, the largest first, so that no thread is left with one at the end; those that are kept are not played again.
+fn play_all(
+    stage: &Stage,
+    guard: Tolerance,
+    steps: usize,
+    kept: Option<&KeptProgress>,
+) -> Result<Vec<ScenarioOutcome>, LabError> {
+    let mut outcomes = kept.map(KeptProgress::done).unwrap_or_default();
+    let mut order: Vec<usize> = (0..stage.plan.scenario.len()).filter(|at| !outcomes.contains_key(at)).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(stage.plan.scenario[at].invocations));
-    let play = |&at: &usize| Ok((at, outcome_of(&stage.play(&stage.plan.scenario[at])?, guard, steps)?));
-    let mut outcomes = super::in_parallel(&order, play)?;
-    outcomes.sort_by_key(|(at, _)| *at);
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    let play = |&at: &usize| {
+        let outcome = outcome_of(&stage.play(&stage.plan.scenario[at])?, guard, steps)?;
+        kept.map_or(Ok(()), |kept| kept.add(at, &outcome))?;
+        Ok((at, outcome))
+    };
+    outcomes.extend(super::in_parallel(&order, play)?);
+    Ok(outcomes.into_values().collect())
 }
 
 fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<ScenarioOutcome, LabError> {
@@ -313,6 +336,8 @@ mod tests {
     #[test]
     fn the_quick_form_has_every_policy_and_keeps_to_what_it_says() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("scenarios.state");
         let arguments = ScenariosArgs {
             plan: root.join("experiments/llc-scenarios/scenarios.toml"),
             traces: root.join("data/llc-traces"),
@@ -322,8 +347,11 @@ mod tests {
             guard: NIGH_GUARD_PERCENT,
             other_draw: 0,
             html: None,
+            state: Some(state.clone()),
         };
-        let report = arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
+        let again = arguments.clone();
+        let (report, kept) =
+            arguments.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
         let [outcome] = report.scenarios.as_slice() else { panic!("one scenario") };
         assert_eq!(
             outcome.functions.iter().map(|function| function.invocations).sum::<usize>(),
@@ -343,5 +371,11 @@ mod tests {
         assert!(json["summary"]["gain_nigh"].is_number() && json["summary"]["worst_function"]["ratio"].is_number());
         assert!(page(&report).unwrap().contains("<svg"));
         assert!(summary_table(&report).contains("no CAT"));
+        // Taken up again, nothing is left to play.
+        assert!(state.exists());
+        let (resumed, _) = again.report(Machine::read("nigh experiment llc-scenarios --quick".to_owned())).unwrap();
+        assert_eq!(serde_json::to_value(&resumed.scenarios).unwrap(), json["scenarios"]);
+        kept.unwrap().finish().unwrap();
+        assert!(!state.exists());
     }
 }

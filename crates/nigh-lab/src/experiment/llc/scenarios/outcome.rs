@@ -1,7 +1,7 @@
 //! What a scenario gave: by function and policy its mean time with its confidence, gains, bounds; and the summary of all.
 
 use nigh_llc::{Tolerance, strict_partition};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::stage::Play;
 use crate::LabError;
@@ -11,7 +11,7 @@ use crate::stats::{Estimate, Sample};
 const WORTH: f64 = 0.02;
 
 /// One figure a policy.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct ByPolicy<T> {
     pub(super) no_cat: T,
     pub(super) casy: T,
@@ -36,7 +36,7 @@ impl<T> ByPolicy<T> {
 pub(super) type Runs = Vec<Vec<f64>>;
 
 /// One of table IV's functions in one scenario: seconds of an invocation.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct FunctionOutcome {
     pub(super) function: String,
     pub(super) invocations: usize,
@@ -47,7 +47,7 @@ pub(super) struct FunctionOutcome {
 }
 
 /// Gains that the models predict while all of a scenario run at once; nobody is guarded.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Bounds {
     /// B1: every invocation with ways of its own; none where there are more than ways.
     pub(super) strict: Option<f64>,
@@ -58,7 +58,7 @@ pub(super) struct Bounds {
 }
 
 /// One scenario.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ScenarioOutcome {
     pub(super) scenario: String,
     pub(super) invocations: Vec<String>,
@@ -199,4 +199,37 @@ fn worst(outcomes: &[ScenarioOutcome], time: fn(&ByPolicy<Estimate>) -> f64) -> 
         function: function.function.clone(),
         ratio: ratio(function),
     })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An outcome of one function, with this gain under Nigh and under the best.
+    pub(in super::super) fn made_up(scenario: &str, gain: f64) -> ScenarioOutcome {
+        let estimate = |value| Estimate { value, low: value, high: value };
+        let all = |nigh: f64| ByPolicy { no_cat: 0.0, casy: 0.0, casy_literal: 0.0, nigh, best: nigh };
+        let seconds = all(gain).map(|gain| estimate(1.0 - gain));
+        let function = FunctionOutcome { function: "Bl_1".to_owned(), invocations: 1, alone: 0.5, seconds };
+        ScenarioOutcome {
+            scenario: scenario.to_owned(),
+            invocations: vec!["Bl_1".to_owned()],
+            functions: vec![function],
+            gain: all(gain),
+            worst: all(0.0).map(|_| 1.0),
+            bounds: Bounds { strict: None, clusters: 0.0, overlapping: 0.0 },
+            best_is: "Nigh".to_owned(),
+            nigh_moves: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_share_of_the_best_counts_where_that_is_worth_it() {
+        let mut worth = made_up("a", 0.03);
+        worth.gain.best = 0.04;
+        let summary = Summary::of(&[worth, made_up("b", 0.01)]);
+        assert_eq!((summary.share_of_best, summary.share_of_best_least), (Some(0.75), Some(0.75)));
+        assert_eq!(summary.gain_nigh, 0.02);
+        assert_eq!(Summary::of(&[made_up("b", 0.01)]).share_of_best, None);
+    }
 }

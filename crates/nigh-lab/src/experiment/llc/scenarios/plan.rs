@@ -22,7 +22,7 @@ const QUICK_REPETITIONS: usize = 2;
 const QUICK_SECONDS: f64 = 0.2;
 
 /// The file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in super::super) struct Plan {
     pub(super) machine: MachinePlan,
@@ -35,7 +35,7 @@ pub(in super::super) struct Plan {
 }
 
 /// One L3 domain.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MachinePlan {
     /// Which of the paper's two sockets is simulated: a name, for the report.
@@ -49,7 +49,7 @@ pub(super) struct MachinePlan {
 }
 
 /// How invocations come.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Load {
     pub(super) arrivals_per_second: f64,
@@ -62,7 +62,7 @@ pub(super) struct Load {
 }
 
 /// So many invocations, drawn by a number.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
     pub(super) name: String,
