@@ -42,6 +42,14 @@ fn target(place: &CountedPlace) -> TaskTarget {
 }
 
 impl ResctrlClasses {
+    /// Removes the monitoring groups of an earlier life, whose ids nobody else would free.
+    ///
+    /// # Errors
+    /// The system's reason; what stays is removed when the node ends.
+    pub fn drop_earlier_counts(&self) -> Result<usize, String> {
+        self.resctrl.remove_monitors().map_err(|error| error.to_string())
+    }
+
     /// Whether this machine counts anything.
     #[must_use]
     pub fn counts_use(&self) -> bool {
@@ -258,6 +266,19 @@ mod tests {
         machine.sample(3);
         assert_eq!(machine.classes.use_by_function()[0].counted, 1);
         assert_eq!(machine.place(300).0, "nigh-clos-5");
+    }
+
+    #[test]
+    fn a_start_frees_the_ids_of_a_life_that_crashed() {
+        let machine = machine(Dialect::Linux7, 144);
+        let tasks = machine.sandbox(100);
+        ClosBinder::bind(&*machine.classes, &tasks, ClosId(5)).unwrap();
+        machine.sandbox(200);
+        machine.sample(0);
+        machine.emulator.make_group("mon_groups/theirs").unwrap();
+        assert_eq!(machine.classes.drop_earlier_counts(), Ok(2));
+        assert_eq!(machine.place(100).0, "nigh-clos-5", "it stays in its class");
+        assert_eq!(machine.emulator.list("mon_groups").unwrap(), ["theirs/"]);
     }
 
     #[test]

@@ -138,30 +138,41 @@ pub(super) fn release_cpus(fs: &dyn ResctrlFs, group: &GroupName, cpus: &CpuList
     Ok(true)
 }
 
-/// Where a monitoring group of this name stands, below whichever of Nigh's groups or the default group.
-fn find_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> io::Result<Option<String>> {
-    let mark = format!("{monitor}/");
-    let owned = fs.list("")?.into_iter().filter_map(|name| GroupName::new(name.strip_suffix('/')?).ok());
-    for directory in owned.map(|group| group.file("mon_groups")).chain(["mon_groups".to_owned()]) {
+/// Nigh's monitoring groups with their paths, below each of Nigh's groups and the default group.
+fn monitors(fs: &dyn ResctrlFs) -> io::Result<Vec<(GroupName, String)>> {
+    let owned = |name: &String| GroupName::new(name.strip_suffix('/')?).ok();
+    let mut found = Vec::new();
+    let groups = fs.list("")?;
+    for directory in groups.iter().filter_map(owned).map(|group| group.file("mon_groups")).chain(["mon_groups".into()])
+    {
         match fs.list(&directory) {
-            Ok(names) if names.contains(&mark) => return Ok(Some(format!("{directory}/{monitor}"))),
-            Ok(_) => {}
+            Ok(names) => {
+                found.extend(names.iter().filter_map(owned).map(|name| (name.clone(), format!("{directory}/{name}"))));
+            }
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
-/// Removes a monitoring group, wherever it stands; its tasks stay in their class. The caller holds the lock. Returns
-/// whether there was one.
-pub(super) fn remove_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> Result<bool, BindError> {
-    let Some(path) = find_monitor(fs, monitor)? else { return Ok(false) };
-    match command::run(fs, Command::Remove(path)) {
-        Ok(()) => Ok(true),
-        Err(error) if is_gone(&error.source) => Ok(false),
-        Err(error) => Err(error.into()),
+/// Where a monitoring group of this name stands.
+fn find_monitor(fs: &dyn ResctrlFs, monitor: &GroupName) -> io::Result<Option<String>> {
+    Ok(monitors(fs)?.into_iter().find_map(|(name, path)| (name == *monitor).then_some(path)))
+}
+
+/// Removes those of Nigh's monitoring groups whose name is `wanted`; their tasks stay in their class. The caller holds
+/// the lock. Returns how many there were.
+pub(super) fn remove_monitors(fs: &dyn ResctrlFs, wanted: impl Fn(&GroupName) -> bool) -> Result<usize, BindError> {
+    let mut removed = 0;
+    for (_, path) in monitors(fs)?.into_iter().filter(|(name, _)| wanted(name)) {
+        match command::run(fs, Command::Remove(path)) {
+            Ok(()) => removed += 1,
+            Err(error) if is_gone(&error.source) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(removed)
 }
 
 /// Whether a sandbox is gone with all its tasks.

@@ -163,7 +163,14 @@ impl Resctrl {
     /// one.
     pub fn remove_monitor(&self, monitor: &GroupName) -> Result<bool, BindError> {
         let _lock = self.fs.lock()?;
-        binding::remove_monitor(&*self.fs, monitor)
+        binding::remove_monitors(&*self.fs, |name| name == monitor).map(|removed| removed > 0)
+    }
+
+    /// Removes every monitoring group of Nigh's, wherever it stands; tasks stay in their class. Returns how many there
+    /// were.
+    pub fn remove_monitors(&self) -> Result<usize, BindError> {
+        let _lock = self.fs.lock()?;
+        binding::remove_monitors(&*self.fs, |_| true)
     }
 
     /// Whether a sandbox is gone with all its tasks.

@@ -52,6 +52,9 @@ fn equipped(
         (Err(reason), None) => return Ok(Err(reason)),
     };
     let mut classes = ResctrlClasses::new(resctrl, &probe);
+    if let Err(error) = classes.drop_earlier_counts() {
+        tracing::warn!(error, "monitoring groups of an earlier life stay, and fewer sandboxes are counted");
+    }
     if let Some(value) = settings.insensitive_bandwidth {
         classes = classes
             .with_insensitive_bandwidth(value, &probe)
