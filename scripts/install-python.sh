@@ -44,7 +44,7 @@ say "making $venv with $("$python" --version)"
 rm -rf "$venv"
 "$python" -m venv "$venv" || fail "'$python -m venv $venv' failed; is the disk full?"
 
-say "installing the packages pinned in functions/requirements.txt (about 110 MB to fetch)"
+say "installing the packages pinned in functions/requirements.txt (about 115 MB to fetch)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile \
     --only-binary :all: --retries 5 --requirement "$requirements" \
     || fail "pip could not install $requirements. Is a package index reachable ('pip config list')?"
@@ -61,7 +61,7 @@ say "compiling bytecode"
 # packages carry sources of other Python versions, which do not compile and are never imported.
 "$venv/bin/python" -m compileall -q -j 0 "$site" >/dev/null 2>&1 || true
 
-"$venv/bin/python" -c 'import awslambdaric, boto3, imageio_ffmpeg, nigh_phases, numpy, PIL.Image, pocketsphinx' \
+"$venv/bin/python" -c 'import awslambdaric, boto3, imageio_ffmpeg, jinja2, nigh_phases, numpy, PIL.Image, pocketsphinx, reportlab' \
     || fail "a package was installed but cannot be imported; remove $venv and run again."
 printf '%s\n' "$want" >"$venv/.stamp"
 say "done in $(($(date +%s) - began)) s, $(du -sm "$venv" | cut -f1) MB in $venv"
