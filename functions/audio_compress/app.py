@@ -1,4 +1,4 @@
-"""Compresses a recording: OFC's kind "audio compression". Reads anything ffmpeg reads, writes the codec asked for."""
+"""Compresses a recording: a multimedia function as OFC's. Reads anything ffmpeg reads, writes the codec asked for."""
 
 import shutil
 import subprocess

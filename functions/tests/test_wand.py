@@ -19,7 +19,8 @@ class Wand:
             import wand.image  # noqa: F401
         except ImportError:
             reason = "ImageMagick's library is missing: run scripts/install-imagemagick.sh"
-            print(f"SKIPPED: functions.{cls.__name__}: {reason}", flush=True)
+            # On a line of its own: unittest leaves its dots without one.
+            print(f"\nSKIPPED: functions.{cls.__name__}: {reason}", flush=True)
             raise unittest.SkipTest(reason) from None
         super().setUpClass()
 

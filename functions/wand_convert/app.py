@@ -1,4 +1,4 @@
-"""Writes an image in another format with ImageMagick: OFC's kind "wand_convert"."""
+"""Writes an image in another format with ImageMagick: OFC's "sharp_convert", by the other library."""
 
 import boto3
 from wand.color import Color

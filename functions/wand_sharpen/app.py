@@ -1,4 +1,4 @@
-"""Sharpens an image with ImageMagick: OFC's kind "wand_sharpen". Writes the format it reads."""
+"""Sharpens an image with ImageMagick: a function as OFC's "wand_" ones. Writes the format it reads."""
 
 import boto3
 from wand.image import Image
