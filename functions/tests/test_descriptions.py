@@ -21,7 +21,14 @@ class DescriptionTest(unittest.TestCase):
 
     def test_casy_s_four_and_more_are_described(self):
         self.assertLessEqual({"blur", "effect", "resize", "speech"}, set(self.functions))
-        self.assertGreaterEqual(len(self.functions), 6)
+
+    def test_each_of_ofc_s_kinds_has_a_function_and_they_are_nineteen_or_more(self):
+        wand = {"blur", "convert", "denoise", "edge", "resize", "rotate", "sepia", "sharpen", "thumbnail"}
+        sound_and_video = {"audio_compress", "effect", "resize", "speech", "video_grayscale"}
+        text_and_data = {"compress", "csv_summary", "html_page", "json_to_csv", "matrix_product", "pdf_report"}
+        kinds = {f"wand_{kind}" for kind in wand} | sound_and_video | text_and_data | {"text_summary", "wordcount"}
+        self.assertLessEqual(kinds, set(self.functions))
+        self.assertGreaterEqual(len(self.functions), 19)
 
     def test_each_folder_with_a_handler_is_described_under_its_own_name(self):
         handlers = {path.parent.name for path in FUNCTIONS.glob("*/app.py")}
@@ -44,6 +51,20 @@ class DescriptionTest(unittest.TestCase):
                 with self.subTest(name, path=path):
                     self.assertEqual(path.split("/")[0], function["input"]["kind"])
                     self.assertTrue(path.endswith(tuple(function["input"]["suffixes"])))
+
+    def test_the_demo_s_mixture_is_seven_functions_on_three_inputs_each(self):
+        mixture = {name: len(function["demo"]["inputs"]) for name, function in self.functions.items()}
+        names = ("blur", "effect", "resize", "sepia", "speech", "thumbnail", "wordcount")
+        self.assertEqual({name: count for name, count in mixture.items() if count}, dict.fromkeys(names, 3))
+
+    @unittest.skipUnless((INPUTS / "MANIFEST.json").exists(), "scripts/fetch_inputs.py has not run")
+    def test_each_function_has_inputs_over_three_orders_of_magnitude(self):
+        entries = json.loads((INPUTS / "MANIFEST.json").read_text())["inputs"]
+        for name, function in self.functions.items():
+            kind, suffixes = function["input"]["kind"], function["input"]["suffixes"]
+            with self.subTest(name):
+                sizes = [e["bytes"] for e in entries if e["kind"] == kind and e["path"].endswith(suffixes[0])]
+                self.assertGreaterEqual(max(sizes), 1000 * min(sizes))
 
     @unittest.skipUnless((INPUTS / "MANIFEST.json").exists(), "scripts/fetch_inputs.py has not run")
     def test_the_demo_s_inputs_are_made_and_named_in_their_order_of_size(self):

@@ -1,9 +1,11 @@
-"""effect and speech: what comes out sounds and reads as it should."""
+"""effect, audio_compress and speech: what comes out sounds and reads as it should."""
 
 import json
+import subprocess
 import wave
 from io import BytesIO
 
+import imageio_ffmpeg
 import numpy as np
 
 from .support import HandlerTest
@@ -60,6 +62,47 @@ class EffectTest(HandlerTest):
     def test_a_depth_that_is_not_understood_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "8-bit"):
             self.run_on(recorded(np.zeros((10, 1), "u1"), 8000, width=1))
+
+
+def decoded(data: bytes, rate: int) -> np.ndarray:
+    """What a player would make of it, as one channel."""
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", "-", "-f", "s16le", "-ac", "1"]
+    done = subprocess.run([*command, "-ar", str(rate), "-"], input=data, capture_output=True, check=True)
+    return np.frombuffer(done.stdout, "<i2")
+
+
+class AudioCompressTest(HandlerTest):
+    function = "audio_compress"
+
+    def test_music_is_far_smaller_and_as_long_as_before(self):
+        original = self.read_input("audio/music-2s.wav")
+        for codec, content_type in (("mp3", "audio/mpeg"), ("opus", "audio/ogg"), ("aac", "audio/aac")):
+            with self.subTest(codec):
+                answer, output, found_type = self.run_on(original, codec=codec, bitrate_kbps=64)
+                self.assertEqual(found_type, content_type)
+                self.assertLess(len(output), len(original) / 10)
+                self.assertAlmostEqual(len(decoded(output, 8000)) / 8000, 2, delta=0.1)
+                self.assertEqual(answer, {"codec": codec, "bytes": len(output), "input_bytes": len(original)})
+
+    def test_a_tone_is_still_that_tone(self):
+        tone = (10_000 * np.sin(2 * np.pi * 440 * np.arange(22_050) / 22_050)).astype("<i2")[:, None]
+        _, output, _ = self.run_on(recorded(tone, 22_050))
+        spectrum = np.abs(np.fft.rfft(decoded(output, 8000)[:8000]))
+        self.assertAlmostEqual(int(spectrum.argmax()), 440, delta=2)
+
+    def test_flac_loses_nothing(self):
+        original = self.read_input("audio/music-0.25s.wav")
+        _, output, _ = self.run_on(original, codec="flac")
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", "-", "-f", "s16le", "-"]
+        samples = subprocess.run(command, input=output, capture_output=True, check=True).stdout
+        self.assertEqual(samples, heard(original)[0].tobytes())
+
+    def test_what_is_no_recording_and_arguments_out_of_bounds_are_errors(self):
+        with self.assertRaisesRegex(RuntimeError, "ffmpeg"):
+            self.run_on(b"not a recording")
+        for arguments in ({"codec": "wma"}, {"codec": None}, {"bitrate_kbps": 31}, {"bitrate_kbps": 321}):
+            with self.subTest(arguments), self.assertRaises(ValueError):
+                self.run_on(b"", **arguments)
 
 
 class SpeechTest(HandlerTest):
