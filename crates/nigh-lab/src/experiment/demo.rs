@@ -84,11 +84,30 @@ impl Store {
 }
 
 impl DemoArgs {
+    /// Keeps the mixture's functions, or those that were named: one that is not part of the mixture takes every input of
+    /// its kind.
+    fn choose(&self, functions: &mut Vec<SampleFunction>, inputs: &Path) -> Result<(), LabError> {
+        if let Some(unknown) = self.only.iter().find(|name| functions.iter().all(|function| function.name != **name)) {
+            let missing = format!("the sample function {unknown}");
+            return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
+        }
+        if self.only.is_empty() {
+            functions.retain(|function| !function.demo.inputs.is_empty());
+        } else {
+            functions.retain(|function| self.only.contains(&function.name));
+        }
+        for function in functions.iter_mut().filter(|function| function.demo.inputs.is_empty()) {
+            function.demo.inputs = function.sweep(inputs)?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
         let python = python()?;
         let mut functions = SampleFunction::read_all(&project.join("functions"))?;
-        functions.retain(|function| self.only.is_empty() || self.only.contains(&function.name));
+        let inputs = project.join(".deps/inputs");
+        self.choose(&mut functions, &inputs)?;
         let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
 
         let progress = ProgressBar::new_spinner().with_style(spinner());
@@ -98,7 +117,6 @@ impl DemoArgs {
         progress.set_message("starting Nigh");
         let node = NodeUnderTest::start(work.path(), &settings(&store, &python))?;
         progress.set_message("uploading the inputs");
-        let inputs = project.join(".deps/inputs");
         upload(&store.door(&node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
         let mut codes = BTreeMap::new();

@@ -14,12 +14,20 @@ pub(super) struct SampleFunction {
     pub(super) handler: String,
     pub(super) memory_mb: u64,
     pub(super) timeout_s: u64,
+    input: Input,
     pub(super) output: Output,
     #[serde(default)]
     pub(super) arguments: toml::Table,
     pub(super) demo: Demo,
     #[serde(skip)]
     pub(super) folder: PathBuf,
+}
+
+/// What inputs it takes: a folder of the inputs' folder, and how their names may end.
+#[derive(Clone, Debug, Deserialize)]
+struct Input {
+    kind: String,
+    suffixes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -29,7 +37,7 @@ pub(super) struct Output {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Demo {
-    /// Paths below the inputs' folder, small to large.
+    /// Paths below the inputs' folder, small to large; none: it is not part of the demonstration's mixture.
     pub(super) inputs: Vec<String>,
 }
 
@@ -49,6 +57,25 @@ impl SampleFunction {
             functions.insert(function.name.clone(), function);
         }
         Ok(functions.into_values().collect())
+    }
+
+    /// All inputs in `folder` that it takes, as paths below it, small to large.
+    pub(super) fn sweep(&self, folder: &Path) -> Result<Vec<String>, LabError> {
+        let kind = folder.join(&self.input.kind);
+        let missing = |_| LabError::Missing {
+            missing: kind.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        };
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&kind).map_err(missing)?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if self.input.suffixes.first().is_some_and(|suffix| name.ends_with(suffix.as_str())) {
+                let bytes = entry.metadata().map_err(|error| LabError::file(entry.path(), &error))?.len();
+                found.push((bytes, format!("{}/{name}", self.input.kind)));
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
     /// The event for one input; the output's key is its own.
