@@ -1,5 +1,7 @@
 //! The last-level cache's level, as a user meets it on whatever machine this is.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::platform::{Node, python};
@@ -47,6 +49,46 @@ fn an_invocation_says_which_cache_ways_its_data_needs_also_where_none_can_be_giv
     node.restart();
     let models = node.json(["llc", "status"])["models"].clone();
     assert_eq!((&models[0]["function"], &models[0]["rows"][1]["ways"]), (&json!("echo"), &json!(2)));
+}
+
+#[test]
+fn a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated() {
+    let Some(python) = python("a_memory_trace_makes_a_model_that_predicts_where_no_cache_can_be_allocated") else {
+        return;
+    };
+    let node = Node::start(&python);
+    let status = node.json(["llc", "status"]);
+    if status["shape"].is_null() {
+        return println!("SKIPPED: the processor does not say what its last-level cache is: {}", status["level"]);
+    }
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
+    let trace = |name: &str| traces.join(name).to_str().unwrap().to_owned();
+    let input = node.state.with_file_name("input");
+    std::fs::write(&input, vec![7u8; 124_177]).unwrap();
+    node.ok(["objects", "mb", "nigh://data"]);
+    node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/in"]);
+    node.deploy("echo");
+
+    // One broken trace, and nothing is learned of the others.
+    let cut = node.state.with_file_name("cut.trace.zst");
+    let whole = std::fs::read(trace("blur-124k.trace.zst")).unwrap();
+    std::fs::write(&cut, &whole[..whole.len() - 9]).unwrap();
+    let good = trace("blur-124k.trace.zst");
+    let failed = node.nigh(["llc", "learn", "echo", "--trace", &good, "--trace", cut.to_str().unwrap()]);
+    let words = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1), "{words}");
+    assert!(words.contains("cut.trace.zst") && words.contains("nothing is learned"), "{words}");
+    assert_eq!(node.json(["llc", "status"])["models"], json!([]));
+
+    let large = format!("{}@1434000", trace("blur-1.4m.trace.zst"));
+    let learned = node.json(["llc", "learn", "echo", "--trace", &good, "--trace", &large]);
+    assert_eq!((&learned[0]["bytes"], &learned[1]["bytes"]), (&json!(124_177), &json!(1_434_000)));
+    assert!(learned[1]["one_way_ms"].as_f64().unwrap() > learned[1]["best_ms"].as_f64().unwrap());
+    node.ok(["invoke", "echo", r#"{"input": {"bucket": "data", "key": "in"}}"#]);
+    let id = node.last_activation()["id"].as_str().unwrap().to_owned();
+    let explained = node.json(["llc", "explain", &id])["cache_ways"].as_str().unwrap().to_owned();
+    let ways = learned[0]["ways"].as_u64().unwrap();
+    assert!(explained.starts_with(&format!("121.3 KiB of data need {ways} ways")), "{explained}");
 }
 
 #[test]
