@@ -35,6 +35,7 @@ mod clustering;
 mod load_bound;
 mod way_partition;
 // A latency-critical service.
+mod exported_histogram;
 mod guard_settings;
 mod latency_histogram;
 mod tail_guard;
@@ -45,6 +46,7 @@ pub use chunk_split::{ChunkSplit, Demand, SplitDecision, SplitRules};
 pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, ClosKind, ClosLayout, LayoutRefusal};
 pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
 pub use domain_loads::DomainLoads;
+pub use exported_histogram::{ExportError, ExportedHistogram, HistogramChoice, SCRAPE_BYTES_MAX};
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
 pub use layout_fit::fit_layout;
