@@ -210,7 +210,8 @@ impl Llc {
         };
         match self.profile(profiling, &request, |_| ()).await {
             Ok(report) => tracing::info!(
-                function = %wanted.function, runs = report.runs, seconds = report.seconds, "profiled in the background"
+                function = %wanted.function, runs = report.runs, seconds = report.seconds, pays = %report.break_even,
+                "profiled in the background"
             ),
             Err(ProfilingError::Busy) => station.not_profiled(&wanted),
             Err(error) => tracing::warn!(function = %wanted.function, %error, "not profiled"),
