@@ -52,6 +52,14 @@ pub enum ExportError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// What names no histogram.
+    #[error("{text:?} chooses no histogram ({reason}): write NAME or NAME{{label=\"value\"}}")]
+    BadChoice {
+        /// What was given.
+        text: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// Nothing to choose from, or the choice is not there.
     #[error("there is no histogram {wanted} in the exported text; it has: {there}")]
     NoHistogram {
@@ -141,7 +149,7 @@ impl HistogramChoice {
     /// # Errors
     /// If it is neither.
     pub fn parse(text: &str) -> Result<Self, ExportError> {
-        let bad = |reason| ExportError::BadLine { line: 1, reason };
+        let bad = |reason| ExportError::BadChoice { text: text.to_owned(), reason };
         let (name, rest) = take_name(text).map_err(bad)?;
         let (labels, rest) = take_labels(rest).map_err(bad)?;
         if !rest.trim().is_empty() {
@@ -393,6 +401,9 @@ up 1
         assert_eq!(only(FIRST).unwrap().since(&nothing).unwrap().total(), 152, "without labels all are added up");
         let refused = ExportedHistogram::parse(FIRST, &choice("rpc_seconds{op=\"scan\"}")).unwrap_err();
         assert!(matches!(refused, ExportError::NoHistogram { .. }));
+        for wrong in ["", "{op=\"put\"}", "rpc_seconds{op}", "rpc_seconds{} 7"] {
+            assert!(matches!(HistogramChoice::parse(wrong), Err(ExportError::BadChoice { .. })), "{wrong}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod guard;
 mod learn;
 mod pack_trace;
 mod profile;
+mod sample_objects;
 mod selftest;
 mod status;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::platform::{Node, python};
 
@@ -105,4 +105,66 @@ fn a_profile_that_cannot_be_made_says_why() {
     let words = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!(failed.status.code(), Some(1), "{words}");
     assert!(words.contains("cannot allocate cache ways"), "{words}");
+}
+
+#[test]
+fn made_up_inputs_of_a_profile_are_gone_when_it_has_ended_however_it_did() {
+    let Some(python) = python("made_up_inputs_of_a_profile_are_gone_when_it_has_ended_however_it_did") else { return };
+    let node = Node::start(&python);
+    node.deploy("echo");
+    node.ok(["objects", "mb", "nigh://data"]);
+    let generate = ["llc", "profile", "echo", "--generate", "png", "--sizes", "10KiB,40KiB"];
+    let ends_with = |more: &[&str], code: i32| {
+        let ended = node.nigh(generate.iter().chain(more));
+        let words = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(code), "{words}");
+        words
+    };
+    let missing = ends_with(&["--event", r#"{"file": "{key}"}"#], 2);
+    assert!(missing.contains("{bucket}"), "{missing}");
+    if node.json(["llc", "status"])["level"]["on"] == json!(false) {
+        // The node refuses when the inputs are in their place already.
+        let refused = ends_with(&["--bucket", "data"], 1);
+        assert!(refused.contains("cannot allocate cache ways"), "{refused}");
+    }
+    let buckets = node.json(["objects", "ls"]);
+    let names: Vec<_> = buckets.as_array().unwrap().iter().map(|bucket| bucket["name"].clone()).collect();
+    assert_eq!(names, [json!("data")]);
+    assert_eq!(node.ok(["objects", "ls", "nigh://data"]).trim(), "");
+    let video = node.nigh(["llc", "profile", "echo", "--generate", "video", "--sizes", "1MiB"]);
+    assert_eq!(video.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&video.stderr).contains("png, wav, text and bytes"));
+}
+
+#[test]
+fn a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them() {
+    let Some(python) = python("a_guard_reports_on_a_functions_invocations_beside_the_node_that_runs_them") else {
+        return;
+    };
+    let node = Node::start(&python);
+    node.deploy("echo");
+    if node.json(["llc", "status"])["shape"].is_null() {
+        return println!("SKIPPED: the processor does not say what its last-level cache is");
+    }
+    node.ok(["invoke", "echo", r#"{"sleep": 0.2}"#]);
+    let none = node.nigh(["llc", "guard", "--function", "nobody", "--slo-us", "1000"]);
+    assert_eq!(none.status.code(), Some(1), "a function that is not there would be silent for ever");
+
+    let rule = ["--slo-us", "10000000", "--percentile", "50", "--window-seconds", "1", "--windows", "6"];
+    let mut guard = node.begin(["--json", "llc", "guard", "--function", "echo"].into_iter().chain(rule));
+    // It hears what ends from its begin on; when that is, is its own affair.
+    let mut invoked = 0;
+    while guard.try_wait().unwrap().is_none() {
+        node.ok(["invoke", "echo", "{}"]);
+        invoked += 1;
+    }
+    let output = guard.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let windows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let requests: u64 = windows.iter().map(|window| window["requests"].as_u64().unwrap()).sum();
+    assert_eq!(windows.len(), 6);
+    assert!((1..=invoked).contains(&requests), "{requests} of {invoked}, each once");
+    let tails: Vec<_> = windows.iter().filter_map(|window| window["tail_us"].as_u64()).collect();
+    assert!(tails.iter().all(|&tail| tail < 10_000_000) && !tails.is_empty(), "{windows:?}");
 }
