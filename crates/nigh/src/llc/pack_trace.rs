@@ -21,8 +21,6 @@ use crate::output;
 
 /// Bytes of a tracer's output that are taken into memory.
 const RAW_BYTES_MAX: u64 = 4 << 30;
-/// Bytes of a tracer's record.
-const RECORD_BYTES: u64 = 8;
 /// The highest level without `--ultra`, with a window that the reader of traces still takes (8 MiB).
 const ZSTD: [&str; 4] = ["-19", "--long=23", "-q", "-c"];
 const ZSTD_SUFFIX: &str = "zst";
@@ -129,13 +127,15 @@ fn read_raw(file: &Path, records: u64) -> Result<Vec<u8>, CliError> {
             "{what} has {bytes}, at most {limit} are packed; record a shorter stretch"
         )));
     }
-    if records.checked_mul(RECORD_BYTES) != Some(bytes) {
+    let raw = fs::read(file).map_err(CliError::local(&what))?;
+    let there = Trace::raw_accesses(&raw);
+    if there != records {
         return Err(CliError::Failed(format!(
-            "{what} has {bytes} bytes, its counts name {records} records of {RECORD_BYTES}: one of them is cut short or \
-             of another run; record again"
+            "{what} holds {there} accesses, its counts name {records}: one of the two is cut short or of another run; \
+             record again"
         )));
     }
-    fs::read(file).map_err(CliError::local(&what))
+    Ok(raw)
 }
 
 fn compress(plain: &[u8]) -> Result<Vec<u8>, CliError> {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_the_tracer_wrote_becomes_a_trace_with_its_head() {
         let folder = tempfile::tempdir().unwrap();
-        let mut args = recorded(folder.path(), &[7 << 22 | 100 << 3 | 1, 9 << 22 | 50 << 3 | 2], 2);
+        let mut args = recorded(folder.path(), &[7 << 22 | 100 << 3 | 1, 60 << 3 | 7, 9 << 22 | 50 << 3 | 2], 2);
         run(&args, &globals()).unwrap();
         let trace = Trace::decode(&fs::read(&args.out).unwrap()).unwrap();
         assert_eq!((trace.accesses.len(), trace.header.share()), (2, 0.25));
