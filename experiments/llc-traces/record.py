@@ -42,8 +42,7 @@ def build(folder: Path) -> None:
     shared = ["-fPIC", "-shared", "-fvisibility=hidden"]
     subprocess.run(["gcc", *flags, *shared, "-o", folder / "cache_filter.so", HERE / "cache_filter.c"], check=True)
     subprocess.run(["gcc", *flags, "-o", folder / "way_curve", HERE / "way_curve.c"], check=True)
-    pack = ["cargo", "build", "--quiet", "--release", "-p", "nigh-sim", "--example", "pack_trace"]
-    subprocess.run(pack, check=True, cwd=ROOT)
+    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "nigh", "--bin", "nigh"], check=True, cwd=ROOT)
 
 
 def scaling_command(path: Path, folder: Path) -> list[str]:
@@ -123,20 +122,17 @@ def words(features: dict) -> str:
 
 
 def pack(case: Case, made: Made, raw: Path, row: dict, folder: Path) -> Path:
-    header = {
-        "function": case.function,
-        "input": f"{made.recipe}; {words(made.features)}",
-        "input_bytes": made.bytes,
-        "instructions": row["instructions"],
-        "whole_instructions": row["whole_instructions"],
-        "sampling": row["sampling"],
+    trace = DATA / f"{case.name}.trace.zst"
+    options = {
+        "--stats": folder / "stats.json",
+        "--function": case.function,
+        "--input": f"{made.recipe}; {words(made.features)}",
+        "--input-bytes": made.bytes,
+        "--whole-instructions": row["whole_instructions"],
+        "--keep-one-in": row["sampling"],
     }
-    (folder / "header.json").write_text(json.dumps(header))
-    packed, trace = folder / f"{case.name}.trace", DATA / f"{case.name}.trace.zst"
-    packer = ROOT / "target" / "release" / "examples" / "pack_trace"
-    subprocess.run([packer, folder / "header.json", raw, packed], check=True)
-    subprocess.run(["zstd", "-19", "--long=23", "-q", "-f", packed, "-o", trace], check=True)
-    packed.unlink()
+    packer = [ROOT / "target" / "release" / "nigh", "llc", "pack-trace", raw, trace]
+    subprocess.run([*packer, *(f"{name}={value}" for name, value in options.items())], check=True)
     return trace
 
 

@@ -92,6 +92,15 @@ impl LatencyHistogram {
         self.total = self.total.saturating_add(times);
     }
 
+    /// Counts latencies of which only a bound is known: in the last bucket that ends at the bound or before it, so that
+    /// a quantile never lies above the bound.
+    pub fn record_at_most(&mut self, bound: Duration, times: u64) {
+        let nanos = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
+        let at = bucket(nanos);
+        let below = if upper(at) > nanos { at.saturating_sub(1) } else { at };
+        self.record_many(Duration::from_nanos(upper(below)), times);
+    }
+
     /// Adds another window.
     pub fn merge(&mut self, other: &Self) {
         for (mine, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -166,6 +175,14 @@ mod tests {
             let found = left.quantile(percentile(percent)).unwrap().as_nanos() as f64;
             prop_assert!(found >= truth && found <= truth * (1.0 + 1.0 / 31.0) + 1.0, "{found} {truth}");
             prop_assert_eq!(left.total(), micros.len() as u64);
+        }
+
+        #[test]
+        fn of_a_bound_the_quantile_is_the_bound_or_a_little_less(nanos in 0_u64..1 << 41) {
+            let mut histogram = LatencyHistogram::default();
+            histogram.record_at_most(Duration::from_nanos(nanos), 3);
+            let found = histogram.quantile(percentile(99.0)).unwrap().as_nanos() as u64;
+            prop_assert!(found <= nanos && found as f64 >= nanos as f64 * (1.0 - 1.0 / 31.0) - 1.0, "{found} {nanos}");
         }
 
         #[test]

@@ -16,6 +16,7 @@ mod profile_outcome;
 mod profiler;
 mod repeated_timing;
 mod row_interpolation;
+mod sample_input;
 mod sizing_model;
 mod slowdown_margin;
 mod training_rows;
@@ -38,6 +39,7 @@ mod clustering;
 mod load_bound;
 mod way_partition;
 // A latency-critical service.
+mod exported_histogram;
 mod guard_settings;
 mod latency_histogram;
 mod tail_guard;
@@ -49,6 +51,7 @@ pub use clos_layout::{BeyondChunk, CLASSES_MAX, CacheShape, CasyRequest, Clos, C
 pub use clustering::{Clustering, EXACT_MAX, Group, cluster, cluster_misses};
 pub use counted_misses::CURVE_POINTS_MIN;
 pub use domain_loads::DomainLoads;
+pub use exported_histogram::{ExportError, ExportedHistogram, HistogramChoice, SCRAPE_BYTES_MAX};
 pub use guard_settings::{GuardMasks, GuardMode, GuardRefusal, GuardSettings, Objective};
 pub use latency_histogram::{LatencyHistogram, NoPercentile, Percentile};
 pub use layout_fit::fit_layout;
@@ -59,10 +62,11 @@ pub use mix_layout::{ChosenLayout, MIX_MAX, MixEntry, MixError, Slowdown, choose
 pub use model_choice::{Scored, WRONG_CLASS};
 pub use occupancy::SharingProfile;
 pub use placement::{Casy, CasyLiteral, Placed, PlacedBecause, Placement, Unpartitioned};
-pub use profile_outcome::{InputOutcome, Measure, Observation, ProfileCost};
+pub use profile_outcome::{BreakEven, InputOutcome, Measure, Observation, ProfileCost};
 pub use profiler::{INPUTS_MAX, ProfileError, ProfileInput, Profiler, ProfilerSettings};
 pub use refit::{Refit, RunningKind, refit};
 pub use repeated_timing::{RepeatedTiming, Repetitions, TimingVerdict};
+pub use sample_input::{SAMPLE_BYTES_MAX, SAMPLE_BYTES_MIN, SampleError, SampleKind};
 pub use shared_placement::SharedPlacement;
 pub use size_spread::Nesting;
 pub use sizing_model::{

@@ -1,6 +1,7 @@
 //! What passes between the profiler and the shell that runs the function: a run to make, how it ended, what came of an
 //! input, and what the whole took.
 
+use std::fmt;
 use std::time::Duration;
 
 use nigh_terms::Ways;
@@ -76,12 +77,33 @@ pub struct ProfileCost {
     pub time: Duration,
 }
 
+/// When a profile has paid for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakEven {
+    /// It saves nothing.
+    Never,
+    /// After so many invocations.
+    Invocations(u64),
+}
+
+impl fmt::Display for BreakEven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::Invocations(count) => write!(f, "after {count} invocations"),
+        }
+    }
+}
+
 impl ProfileCost {
-    /// Invocations after which the profile has paid for itself, if each saves this much; `None` if nothing is saved.
+    /// When the profile has paid for itself, if each invocation saves this much.
     #[must_use]
-    pub fn break_even(&self, saved_per_invocation: Duration) -> Option<u64> {
-        let saved = saved_per_invocation.as_nanos();
-        (saved > 0).then(|| self.time.as_nanos().div_ceil(saved) as u64)
+    pub fn break_even(&self, saved_per_invocation: Duration) -> BreakEven {
+        match saved_per_invocation.as_nanos() {
+            0 => BreakEven::Never,
+            saved => BreakEven::Invocations(self.time.as_nanos().div_ceil(saved) as u64),
+        }
     }
 }
 
@@ -92,7 +114,14 @@ mod tests {
     #[test]
     fn the_cost_says_when_it_pays() {
         let cost = ProfileCost { runs: 60, time: Duration::from_secs(60) };
-        assert_eq!(cost.break_even(Duration::from_millis(7)), Some(8572));
-        assert_eq!(cost.break_even(Duration::ZERO), None);
+        assert_eq!(cost.break_even(Duration::from_millis(7)), BreakEven::Invocations(8572));
+        assert_eq!(cost.break_even(Duration::ZERO), BreakEven::Never);
+    }
+
+    #[test]
+    fn programs_read_never_or_a_number() {
+        let json = |break_even| serde_json::to_string(&break_even).unwrap();
+        assert_eq!(json(BreakEven::Never), r#""never""#);
+        assert_eq!(json(BreakEven::Invocations(7)), r#"{"invocations":7}"#);
     }
 }

@@ -237,6 +237,23 @@ impl Profiler {
         self.cost
     }
 
+    /// What isolation saves an invocation at most: the time with the fewest ways, which neighbours may leave it, less the
+    /// time with the ways found; the mean over the inputs that were found. Nothing where the fewest are enough.
+    #[must_use]
+    pub fn saved_per_invocation(&self) -> Duration {
+        let fewest = self.settings.rule.fewest;
+        let saved: Vec<f64> = (0..self.inputs.len())
+            .filter_map(|input| {
+                let Some(InputOutcome::Found { found, .. }) = &self.progress[input].outcome else { return None };
+                // Times that make no curve save nothing that is known.
+                let curve = self.time_curve(input)?.ok()?;
+                Some(if found.ways > fewest { curve.micros(fewest) - curve.micros(found.ways) } else { 0.0 })
+            })
+            .collect();
+        let mean = saved.iter().sum::<f64>() / saved.len().max(1) as f64;
+        Duration::from_secs_f64(mean.max(0.0) / 1e6)
+    }
+
     /// The class found for an input, by equation 1; the printed form, which has no run at one way, by its ways.
     #[must_use]
     pub fn class(&self, input: usize) -> Option<CacheClass> {
@@ -373,6 +390,9 @@ mod tests {
             let curve = done.time_curve(3).unwrap().unwrap();
             assert!(curve.micros(Ways(6)) > curve.micros(Ways(7)) * 1.1);
             assert_eq!(done.training_rows().map(|row| row.ways.0).collect::<Vec<_>>(), ways);
+            // Two of four inputs take 16 ms less with their ways than with one.
+            let saved = done.saved_per_invocation().as_secs_f64() * 1e3;
+            assert!((saved - 8.0).abs() < 0.3, "{saved}");
             runs.push(done.cost().runs);
         }
         assert!(runs[1] * 2 < runs[0], "{runs:?}");

@@ -80,6 +80,8 @@ pub struct LogEntry {
     pub function: FunctionName,
     /// When it was asked for, RFC 3339.
     pub start: String,
+    /// How long the handler took, in microseconds.
+    pub duration_us: u64,
     /// How it ended.
     pub outcome: String,
     /// What it printed.
@@ -94,6 +96,7 @@ impl From<&Activation> for LogEntry {
             id: activation.id,
             function: activation.function.clone(),
             start: activation.start.rfc3339(),
+            duration_us: activation.duration_us,
             outcome: outcome_words(&activation.outcome),
             log: activation.log.clone(),
             log_omitted: activation.log_omitted,

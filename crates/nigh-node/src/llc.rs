@@ -93,6 +93,8 @@ pub struct LlcStatus {
     pub policy: Option<String>,
     /// The cache and what Nigh may use of it.
     pub shape: Option<CacheShape>,
+    /// Lines of 64 bytes in one of its ways.
+    pub lines_per_way: Option<f64>,
     /// The classes.
     pub classes: Vec<ClosStatus>,
     /// The load of each way, way 0 first (CASY equation 3).
@@ -233,7 +235,8 @@ impl Llc {
         };
         match self.profile(profiling, &request, |_| ()).await {
             Ok(report) => tracing::info!(
-                function = %wanted.function, runs = report.runs, seconds = report.seconds, "profiled in the background"
+                function = %wanted.function, runs = report.runs, seconds = report.seconds, pays = %report.break_even,
+                "profiled in the background"
             ),
             Err(ProfilingError::Busy) => station.not_profiled(&wanted),
             Err(error) => tracing::warn!(function = %wanted.function, %error, "not profiled"),
@@ -262,6 +265,7 @@ impl Llc {
                 level: self.level.clone(),
                 policy: None,
                 shape: None,
+                lines_per_way: None,
                 classes: Vec::new(),
                 way_loads: Vec::new(),
                 models: Vec::new(),
@@ -297,6 +301,7 @@ impl Llc {
             level: self.level.clone(),
             policy: Some(station.policy().to_owned()),
             shape: Some(*layout.shape()),
+            lines_per_way: Some(station.lines_per_way()),
             way_loads: (0..layout.shape().ways.0).map(|way| loads.way_load(way).value()).collect(),
             classes,
             models: models.collect(),

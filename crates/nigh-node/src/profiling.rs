@@ -23,8 +23,8 @@ use nigh_faas::named_objects::{input_paths, named_objects};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::sandbox::SandboxEngine;
 use nigh_llc::{
-    CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm, SearchRule,
-    SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
+    BreakEven, CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm,
+    SearchRule, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
 };
 use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
@@ -82,6 +82,10 @@ pub struct ProfileReport {
     pub runs: u32,
     /// Their time in seconds, data calls apart.
     pub seconds: f64,
+    /// What an invocation saves at most by having its ways to itself, in seconds: the mean over the inputs found.
+    pub saved_seconds: f64,
+    /// When the runs have paid for themselves, if each invocation saves that.
+    pub break_even: BreakEven,
     /// Why it ended; nothing while it goes on or if it ended well.
     pub error: Option<String>,
     /// True for the last.
@@ -103,7 +107,15 @@ pub struct ModelRows {
 impl ProfileReport {
     /// The last report of a profile that broke off.
     pub(crate) fn refused(error: &ProfilingError) -> Self {
-        Self { inputs: Vec::new(), runs: 0, seconds: 0.0, error: Some(error.to_string()), done: true }
+        Self {
+            inputs: Vec::new(),
+            runs: 0,
+            seconds: 0.0,
+            saved_seconds: 0.0,
+            break_even: BreakEven::Never,
+            error: Some(error.to_string()),
+            done: true,
+        }
     }
 }
 
@@ -366,10 +378,13 @@ fn report(profiler: &Profiler) -> ProfileReport {
         bytes: input.size.0,
         outcome: outcome.cloned(),
     });
+    let (cost, saved) = (profiler.cost(), profiler.saved_per_invocation());
     ProfileReport {
         inputs: inputs.collect(),
-        runs: profiler.cost().runs,
-        seconds: profiler.cost().time.as_secs_f64(),
+        runs: cost.runs,
+        seconds: cost.time.as_secs_f64(),
+        saved_seconds: saved.as_secs_f64(),
+        break_even: cost.break_even(saved),
         error: None,
         done: false,
     }

@@ -4,7 +4,9 @@ mod explain;
 mod export_oci;
 mod guard;
 mod learn;
+mod pack_trace;
 mod profile;
+mod sample_objects;
 mod selftest;
 mod status;
 
@@ -23,8 +25,10 @@ pub(crate) enum LlcCommand {
     Layout,
     /// Measure how many ways a function needs, and keep the model
     Profile(profile::ProfileArgs),
-    /// Make a function's model of rows that were measured elsewhere
+    /// Make a function's model of memory traces, or of rows that were measured elsewhere
     Learn(learn::LearnArgs),
+    /// Make a memory trace of what the tracer recorded
+    PackTrace(pack_trace::PackArgs),
     /// Show which ways one invocation was given, and why
     Explain(explain::ExplainArgs),
     /// Keep a latency-critical service within its objective with the fewest cache ways
@@ -42,6 +46,7 @@ pub(crate) async fn run(command: LlcCommand, globals: &Globals) -> Result<ExitCo
         LlcCommand::Layout => status::layout(globals).await?,
         LlcCommand::Profile(args) => profile::run(args, globals).await?,
         LlcCommand::Learn(args) => learn::run(args, globals).await?,
+        LlcCommand::PackTrace(args) => pack_trace::run(&args, globals)?,
         LlcCommand::Explain(args) => explain::run(&args, globals).await?,
         LlcCommand::Guard(args) => guard::run(*args, globals).await?,
         LlcCommand::ExportOci(args) => export_oci::run(&args, globals)?,

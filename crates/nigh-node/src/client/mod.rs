@@ -1,8 +1,9 @@
-//! Clients of a node's doors, as the command uses them: S3, Lambda, and the admin API.
+//! Clients of a node's doors, as the command uses them: S3, Lambda, and the admin API; and of what services export.
 //!
 //! One connection a request: these are for people and scripts, not for load.
 
 mod admin;
+mod fetch;
 mod http_call;
 mod lambda;
 mod s3;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub use admin::{AdminClient, Lines};
+pub use fetch::fetch;
 pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
 

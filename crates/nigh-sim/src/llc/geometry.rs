@@ -18,6 +18,11 @@ pub const SLICES_MAX: u32 = 256;
 /// The most sets of all slices: 256 MiB a way.
 pub const SETS_MAX: u32 = 1 << 22;
 
+/// Sets of a slice in most of Intel's server processors.
+const SLICE_SETS: u32 = 2048;
+/// From so many slices on, rounding to a whole one changes a way by three parts in a hundred at most.
+const SLICES_FOR_PRECISION: u32 = 16;
+
 /// Why a geometry cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GeometryError {
@@ -97,6 +102,20 @@ impl LlcGeometry {
             return Err(GeometryError::Ways { ways: ways.0 });
         }
         Ok(Self { slices, sets_per_slice, ways, sampled: SampleRate::ALL })
+    }
+
+    /// A cache whose ways have about `way_lines` lines, in slices of 2048 sets where that comes out, as most processors'
+    /// have: what a machine says of its cache is its size and its ways, never its slices. Exact where `way_lines` is such
+    /// a multiple, else the nearest to it.
+    pub fn of_way_lines(way_lines: u32, ways: Ways) -> Result<Self, GeometryError> {
+        let mut sets = SLICE_SETS;
+        while sets > 1 && !way_lines.is_multiple_of(sets) && way_lines / sets < SLICES_FOR_PRECISION {
+            sets /= 2;
+        }
+        while way_lines / sets >= SLICES_MAX && sets < SETS_MAX {
+            sets *= 2;
+        }
+        Self::new((way_lines + sets / 2) / sets, sets, ways)
     }
 
     /// A cache in one slice of `bytes` bytes, as cachegrind names its caches.
@@ -229,6 +248,21 @@ mod tests {
             refused.to_string(),
             "a slice of 2048 sets cannot stand for 1 in 4096 lines; sample at most 1 in 2048"
         );
+    }
+
+    #[test]
+    fn a_machine_that_says_only_how_large_a_way_is_gets_slices_that_make_it_up() {
+        let of = |lines| LlcGeometry::of_way_lines(lines, Ways(11)).unwrap();
+        assert_eq!(of(20_480), LlcGeometry::XEON_SILVER_4210R);
+        assert_eq!((of(32_768).slices(), of(32_768).sets_per_slice()), (16, 2048));
+        assert_eq!((of(64).slices(), of(64).sets_per_slice()), (1, 64));
+        assert_eq!(of(1 << 21).sets(), 1 << 21);
+        for lines in [1, 17, 3001, 99_999, 1_234_567] {
+            let error = of(lines).sets() as f64 / f64::from(lines) - 1.0;
+            assert!(error.abs() < 0.034, "{lines}: {error}");
+        }
+        assert_eq!(LlcGeometry::of_way_lines(0, Ways(11)), Err(GeometryError::Slices { slices: 0 }));
+        assert!(LlcGeometry::of_way_lines(u32::MAX / 2, Ways(11)).is_err());
     }
 
     #[test]

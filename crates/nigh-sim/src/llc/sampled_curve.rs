@@ -36,6 +36,8 @@ pub struct SampledCurve {
     sets: Vec<Vec<Followed>>,
     followed: usize,
     accesses: u64,
+    /// Accesses that only warmed the lists.
+    warming: u64,
     sampled: u64,
     found: Vec<u64>,
 }
@@ -60,7 +62,7 @@ impl SampledCurve {
 
     fn new(scaled: LlcGeometry, rate: SampleRate, rate_max: SampleRate, lines_max: usize) -> Self {
         let (sets, found) = (vec![Vec::new(); scaled.sets()], vec![0; usize::from(scaled.ways().0)]);
-        Self { scaled, rate, rate_max, lines_max, sets, followed: 0, accesses: 0, sampled: 0, found }
+        Self { scaled, rate, rate_max, lines_max, sets, followed: 0, accesses: 0, warming: 0, sampled: 0, found }
     }
 
     /// The rate of now.
@@ -120,14 +122,22 @@ impl SampledCurve {
         self.followed = self.sets.iter().map(Vec::len).sum();
     }
 
+    /// Counts from here on only; the lines that were used stay in the lists. A run that follows another of the same kind
+    /// is a warm one.
+    pub fn count_anew(&mut self) {
+        (self.warming, self.sampled) = (self.accesses, 0);
+        self.found.fill(0);
+    }
+
     /// The estimate so far.
     pub fn curve(&self) -> WayCurve {
         let mut found: Vec<f64> = self.found.iter().map(|&hits| hits as f64).collect();
-        let missing = self.accesses as f64 - self.sampled as f64;
+        let accesses = (self.accesses - self.warming) as f64;
+        let missing = accesses - self.sampled as f64;
         if let Some(nearest) = found.first_mut() {
             *nearest = (*nearest + missing).max(0.0);
         }
-        WayCurve::from_places(self.accesses as f64, &found)
+        WayCurve::from_places(accesses, &found)
     }
 }
 
@@ -201,6 +211,22 @@ mod tests {
             sampled.access(line);
         }
         assert_eq!(sampled.curve(), exact.curve());
+    }
+
+    #[test]
+    fn a_warm_run_counts_what_the_run_before_it_left() {
+        let lines = 4000;
+        let space = FrameAllocator::new(5).allocate(lines / 64 + 1).unwrap();
+        let run = (0..lines).map(|line| space.physical(PagedLine::new(line / 64, line % 64)));
+        let mut sampled = SampledCurve::bounded(geometry(), 40_000);
+        run.clone().for_each(|line| sampled.access(line));
+        let cold = sampled.curve();
+        sampled.count_anew();
+        run.for_each(|line| sampled.access(line));
+        let warm = sampled.curve();
+        let whole = nigh_terms::Ways(11);
+        assert_eq!((cold.misses(whole), cold.accesses()), (4000.0, 4000.0));
+        assert_eq!((warm.misses(whole), warm.accesses()), (0.0, 4000.0), "all of it fits into the cache");
     }
 
     #[test]

@@ -1,19 +1,23 @@
-//! `nigh llc profile`: how many cache ways a function needs, measured with ever fewer.
+//! `nigh llc profile`: how many cache ways a function needs, measured with ever fewer, and when that has paid.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use nigh_llc::{InputOutcome, SearchForm};
+use nigh_llc::{InputOutcome, SampleKind, SearchForm};
 use nigh_node::profiling::{ProfileReport, ProfileRequest, ProfiledInput};
-use nigh_terms::{ByteSize, FunctionName};
+use nigh_terms::{BucketName, ByteSize, FunctionName};
+use serde_json::Value;
 
+use super::sample_objects::{SampleObjects, TEMPLATE};
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
 
 /// Options of `nigh llc profile`.
 #[derive(Args)]
-#[command(after_help = "Example:\n  nigh llc profile blur --events events.jsonl\n\n\
+#[command(after_help = "Examples:\n  nigh llc profile blur --events events.jsonl\n  \
+nigh llc profile blur --generate png --sizes 100KiB,700KiB,2MiB \\\n    \
+--event '{\"input\": {\"bucket\": \"{bucket}\", \"key\": \"{key}\"}}'\n\n\
 Each event names the objects it is about, as in an invocation; give some of different sizes. The runs read those\n\
 objects and write into a scratch store. The cache must be idle; invocations meanwhile run in the default class.")]
 pub(crate) struct ProfileArgs {
@@ -25,6 +29,15 @@ pub(crate) struct ProfileArgs {
     /// A file of events, one JSON a line
     #[arg(long = "events", value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Make inputs up instead: png, wav, text or bytes; --event is then a template, with {bucket} and {key}
+    #[arg(long, value_name = "KIND", requires = "sizes", conflicts_with = "file")]
+    generate: Option<SampleKind>,
+    /// The sizes of made-up inputs: 100KiB,1MiB
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', requires = "generate")]
+    sizes: Vec<ByteSize>,
+    /// The bucket to put made-up inputs into, for a function that reads no other; without it, one of their own
+    #[arg(long, value_name = "NAME", requires = "generate")]
+    bucket: Option<BucketName>,
     /// How the way counts are gone through
     #[arg(long, value_enum, default_value_t = Form::Bisection)]
     form: Form,
@@ -51,16 +64,21 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
             .map_err(|source| CliError::Local { what: path.display().to_string(), source })?;
         texts.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
     }
+    if texts.is_empty() && args.generate.is_some() {
+        texts.push(TEMPLATE.to_owned());
+    }
     if texts.is_empty() {
-        return Err(CliError::Usage("no event to run the function with: give --event or --events".to_owned()));
+        return Err(CliError::Usage(
+            "no event to run the function with: give --event, --events or --generate".to_owned(),
+        ));
     }
     let parse = |text: &String| {
         serde_json::from_str(text).map_err(|error| CliError::Usage(format!("the event {text:?} is no JSON: {error}")))
     };
-    let request = ProfileRequest {
+    let mut request = ProfileRequest {
         namespace: globals.namespace()?,
         function: args.function,
-        events: texts.iter().map(parse).collect::<Result<_, _>>()?,
+        events: texts.iter().map(parse).collect::<Result<Vec<Value>, _>>()?,
         form: match args.form {
             Form::Bisection => SearchForm::Bisection,
             Form::Linear => SearchForm::Linear,
@@ -68,7 +86,21 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
         },
         force: args.force,
     };
-    let mut reports = globals.admin()?.give_for_lines("/llc/profile", &request).await?;
+    let Some(kind) = args.generate else { return profile(&request, globals).await };
+    let objects = SampleObjects::put(globals.s3()?, args.bucket, kind, &args.sizes).await?;
+    let profiled = async {
+        request.events = objects.events(&request.events)?;
+        profile(&request, globals).await
+    };
+    let ended = tokio::select! {
+        ended = profiled => ended,
+        _ = tokio::signal::ctrl_c() => Err(CliError::Failed("interrupted; the profile ends with its inputs".to_owned())),
+    };
+    ended.and(objects.remove().await)
+}
+
+async fn profile(request: &ProfileRequest, globals: &Globals) -> Result<(), CliError> {
+    let mut reports = globals.admin()?.give_for_lines("/llc/profile", request).await?;
     while let Some(report) = reports.next::<ProfileReport>().await? {
         if let Some(error) = report.error {
             return Err(CliError::Failed(error));
@@ -91,7 +123,12 @@ fn show(report: &ProfileReport) -> Result<(), CliError> {
         table.add_row([input.name.clone(), ByteSize(input.bytes).to_string(), ways, outcome(input)]);
     }
     output::print_table(&table)?;
-    output::line(format!("{} timed runs, {:.1} s without their data calls", report.runs, report.seconds))
+    output::line(format!("{} timed runs, {:.1} s without their data calls", report.runs, report.seconds))?;
+    output::line(format!(
+        "it has paid for itself {}: an invocation saves {:.2} ms at most, beside neighbours that take the cache",
+        report.break_even,
+        report.saved_seconds * 1e3
+    ))
 }
 
 fn outcome(input: &ProfiledInput) -> String {

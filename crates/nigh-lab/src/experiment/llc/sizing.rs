@@ -4,34 +4,21 @@
 //! counts of `curves.csv`, or from the simulator's own sweep of a trace; both are priced by the same cycles.
 
 use nigh_llc::{
-    CodeVersion, CpiModel, MissCurve, OneRunRule, RunCurves, SizingInput, SizingModel, SizingRule, TimeCurve,
-    Tolerance, TrainingRow, TrainingRows, Work,
+    CodeVersion, MissCurve, RunCurves, SizingInput, SizingModel, SizingRule, TimeCurve, Tolerance, TrainingRow,
+    TrainingRows, Work,
 };
+use nigh_node::one_run;
+pub(crate) use nigh_node::one_run::{HERTZ, cycles};
 use nigh_sim::llc::{CoreTiming, LINE_BYTES, LlcGeometry, MachineConfig, ReplayTrace, Warmth, alone_by_ways};
 
 use super::trace_library::RecordedInput;
 use crate::LabError;
-
-/// Cycles a second of the simulated processor.
-pub(crate) const HERTZ: f64 = 2.4e9;
 
 /// Lines of one way of the simulated cache.
 pub(crate) const LINES_PER_WAY: f64 = (LlcGeometry::XEON_SILVER_4210R.way_bytes() / LINE_BYTES) as f64;
 
 /// CASY's threshold.
 pub(crate) const RULE: SizingRule = SizingRule { threshold: Tolerance::FIVE_PERCENT, lines_per_way: LINES_PER_WAY };
-
-/// The simulator's costs in the terms of the models: there a hit's cycles are part of a miss.
-pub(crate) fn cycles(timing: &CoreTiming) -> CpiModel {
-    let whole = |cycles: u32| f64::from(timing.hit_cycles + cycles);
-    CpiModel {
-        cycles_per_instruction: f64::from(timing.base_cpi_milli) / 1e3,
-        hit_cycles: f64::from(timing.hit_cycles),
-        miss_cycles: whole(timing.miss_cycles),
-        neighbour_miss_cycles: timing.neighbour_miss_cycles.map(whole),
-        megahertz: HERTZ / 1e6,
-    }
-}
 
 fn broken(input: &str, reason: &dyn std::fmt::Display) -> LabError {
     LabError::Simulation { what: input.to_owned(), reason: reason.to_string() }
@@ -81,10 +68,9 @@ pub(crate) fn version(function: &str) -> CodeVersion {
 
 /// A one-run profile: the misses of one traced run, priced.
 pub(crate) fn profiled(input: &RecordedInput, timing: &CoreTiming) -> Result<TrainingRow, LabError> {
-    let curves = counted_curves(input, timing)?;
-    let work = Work { instructions: input.instructions as f64, neighbour_share: 0.0 };
-    let rule = OneRunRule { model: cycles(timing), threshold: RULE.threshold, lines_per_way: RULE.lines_per_way };
-    TrainingRow::one_run(sizing_input(input), curves.misses, &work, &rule).map_err(|error| broken(&input.name, &error))
+    let misses = counted_curves(input, timing)?.misses;
+    one_run::priced(sizing_input(input), misses, input.instructions as f64, timing, LINES_PER_WAY)
+        .map_err(|error| broken(&input.name, &error))
 }
 
 #[cfg(test)]

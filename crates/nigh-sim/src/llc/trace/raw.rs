@@ -40,6 +40,13 @@ pub enum RawError {
 }
 
 impl Trace {
+    /// The accesses among `records`, whether they would be kept or not: what the recorder counts.
+    #[must_use]
+    pub fn raw_accesses(records: &[u8]) -> u64 {
+        let kind = |record: &[u8; RECORD_BYTES]| record[0] & ((1 << KIND_BITS) - 1);
+        records.as_chunks::<RECORD_BYTES>().0.iter().filter(|record| kind(record) != INSTRUCTIONS_ONLY).count() as u64
+    }
+
     /// The trace of `records`, of whose lines those are kept that the header's sampling says.
     ///
     /// # Errors
@@ -106,6 +113,7 @@ mod tests {
             access(22, 1, AccessKind::Fetch),
         ];
         assert_eq!(Trace::from_raw(header(64), &records).unwrap().accesses, kept);
+        assert_eq!(Trace::raw_accesses(&records), 4);
         let all = Trace::from_raw(header(1), &records).unwrap();
         assert_eq!((all.accesses.len(), all.accesses[1]), (4, access(23, 7, AccessKind::Store)));
         assert_eq!(all.thinned(Sampling::one_in(64).unwrap()).unwrap().accesses, kept);

@@ -1,0 +1,458 @@
+//! A latency histogram that a service exports as Prometheus text, and the latencies of the time between two scrapes.
+//!
+//! Prometheus histograms are cumulative twice: each bucket counts all below its bound, and all since the service began
+//! (Prometheus' "Exposition formats", text version 0.0.4). So two scrapes are subtracted, and buckets one from the next.
+//! A latency is known to lie within its bucket and is counted at the bucket's bound; what lies beyond the last bound has
+//! none. Text comes over the network: parsing is pure, bounded, and refuses rather than guesses.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::latency_histogram::LatencyHistogram;
+
+/// Bytes of one scrape.
+pub const SCRAPE_BYTES_MAX: usize = 16 << 20;
+/// Bounds of a histogram, and label sets of one that are added up.
+const BUCKETS_MAX: usize = 4096;
+/// Labels of one sample.
+const LABELS_MAX: usize = 64;
+/// Histograms that an error names.
+const NAMED_MAX: usize = 20;
+
+/// The label that holds a bucket's bound, and the bound of the last bucket.
+const BOUND: &str = "le";
+const INFINITY: u64 = u64::MAX;
+
+/// Names by whose end the unit of a metric is known (Prometheus' naming practices name seconds; others are seen).
+const UNITS: [(&str, f64); 6] = [
+    ("_seconds", 1.0),
+    ("_milliseconds", 1e-3),
+    ("_ms", 1e-3),
+    ("_microseconds", 1e-6),
+    ("_us", 1e-6),
+    ("_nanoseconds", 1e-9),
+];
+
+/// Why a text gives no histogram.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum ExportError {
+    /// More than is read.
+    #[error("the exported text has {bytes} bytes, at most {SCRAPE_BYTES_MAX} are read; export the histogram alone")]
+    TooLarge {
+        /// How many.
+        bytes: usize,
+    },
+    /// A line that is no sample.
+    #[error("line {line} of the exported text is no Prometheus sample: {reason}")]
+    BadLine {
+        /// Which, from 1 on.
+        line: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// What names no histogram.
+    #[error("{text:?} chooses no histogram ({reason}): write NAME or NAME{{label=\"value\"}}")]
+    BadChoice {
+        /// What was given.
+        text: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Nothing to choose from, or the choice is not there.
+    #[error("there is no histogram {wanted} in the exported text; it has: {there}")]
+    NoHistogram {
+        /// What was asked for.
+        wanted: String,
+        /// The histograms that are there.
+        there: String,
+    },
+    /// Several to choose from.
+    #[error("the exported text has several histograms, choose one with --metric: {there}")]
+    Several {
+        /// Their names.
+        there: String,
+    },
+    /// Nobody knows what its numbers are.
+    #[error("the unit of {name} is not known: its name ends in none of _seconds, _milliseconds, _microseconds, ...")]
+    NoUnit {
+        /// The histogram.
+        name: String,
+    },
+    /// A later bound that counts fewer.
+    #[error(
+        "the buckets of {name} are not cumulative: its samples have different bounds or were never a histogram; choose \
+         samples by their labels: --metric '{name}{{label=\"value\"}}'"
+    )]
+    NotCumulative {
+        /// The histogram.
+        name: String,
+    },
+    /// Too many bounds.
+    #[error("the histogram {name} has more than {BUCKETS_MAX} bounds")]
+    TooManyBuckets {
+        /// The histogram.
+        name: String,
+    },
+    /// Without a bound at infinity, what is beyond the last is not counted.
+    #[error("the histogram {name} has no bucket le=\"+Inf\", so that its longest latencies are missing")]
+    NoInfinity {
+        /// The histogram.
+        name: String,
+    },
+    /// The two texts are not of one histogram.
+    #[error("the two scrapes of {name} have different bounds; was the service replaced?")]
+    OtherBounds {
+        /// The histogram.
+        name: String,
+    },
+    /// Counts went down: the service began anew.
+    #[error("the counts of {name} went down between two scrapes: the service began anew, the window is lost")]
+    Restarted {
+        /// The histogram.
+        name: String,
+    },
+}
+
+/// Which histogram of a text: its name, and labels that its samples must carry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HistogramChoice {
+    /// The name, without `_bucket`; the only one there, if none is given.
+    pub name: Option<String>,
+    /// Labels with their values; samples that carry them and others are added up.
+    pub labels: Vec<(String, String)>,
+}
+
+/// What a service counted since it began, by bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExportedHistogram {
+    name: String,
+    /// Bounds in nanoseconds, rising, and how many were at most so long; the last bound is infinity.
+    counts: Vec<(u64, u64)>,
+}
+
+/// Labels with their values.
+type Labels<'a> = Vec<(&'a str, String)>;
+
+/// A sample's name, labels and value.
+struct Sample<'a> {
+    line: usize,
+    name: &'a str,
+    labels: Labels<'a>,
+    value: f64,
+}
+
+impl HistogramChoice {
+    /// `NAME`, or `NAME{label="value",...}`.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn parse(text: &str) -> Result<Self, ExportError> {
+        let bad = |reason| ExportError::BadChoice { text: text.to_owned(), reason };
+        let (name, rest) = take_name(text).map_err(bad)?;
+        let (labels, rest) = take_labels(rest).map_err(bad)?;
+        if !rest.trim().is_empty() {
+            return Err(bad("something follows its labels"));
+        }
+        let name = name.strip_suffix("_bucket").unwrap_or(name).to_owned();
+        Ok(Self {
+            name: Some(name),
+            labels: labels.into_iter().map(|(label, value)| (label.to_owned(), value)).collect(),
+        })
+    }
+
+    fn wants(&self, sample: &Sample<'_>) -> bool {
+        self.labels.iter().all(|(label, value)| sample.labels.iter().any(|(name, is)| name == label && is == value))
+    }
+}
+
+impl ExportedHistogram {
+    /// The histogram of a scrape that is chosen; samples of it that differ in labels are added up.
+    ///
+    /// # Errors
+    /// If the text is no Prometheus text, or does not hold one such histogram whose unit is known.
+    pub fn parse(text: &str, choice: &HistogramChoice) -> Result<Self, ExportError> {
+        if text.len() > SCRAPE_BYTES_MAX {
+            return Err(ExportError::TooLarge { bytes: text.len() });
+        }
+        let mut found: BTreeMap<&str, Vec<Sample<'_>>> = BTreeMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let sample = Sample::parse(line, at + 1).map_err(|reason| ExportError::BadLine { line: at + 1, reason })?;
+            if let Some(name) = sample.name.strip_suffix("_bucket")
+                && sample.labels.iter().any(|(label, _)| *label == BOUND)
+            {
+                found.entry(name).or_default().push(sample);
+            }
+        }
+        let there = || joined(found.keys().copied());
+        let name = match (&choice.name, found.len()) {
+            (Some(name), _) => name.as_str(),
+            (None, 1) => found.keys().next().copied().unwrap_or_default(),
+            (None, 0) => return Err(ExportError::NoHistogram { wanted: "with buckets".to_owned(), there: there() }),
+            (None, _) => return Err(ExportError::Several { there: there() }),
+        };
+        let samples = found.get(name).map_or(&[][..], Vec::as_slice);
+        let mut samples = samples.iter().filter(|sample| choice.wants(sample)).peekable();
+        if samples.peek().is_none() {
+            return Err(ExportError::NoHistogram { wanted: name.to_owned(), there: there() });
+        }
+        Self::add_up(name, samples)
+    }
+
+    fn add_up<'a>(name: &str, samples: impl Iterator<Item = &'a Sample<'a>>) -> Result<Self, ExportError> {
+        let name_of = || name.to_owned();
+        let unit = UNITS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, seconds)| seconds);
+        let unit = unit.ok_or_else(|| ExportError::NoUnit { name: name_of() })?;
+        let mut counts = BTreeMap::<u64, u64>::new();
+        for sample in samples {
+            let bad = |reason| ExportError::BadLine { line: sample.line, reason };
+            let bound = sample.labels.iter().find(|(label, _)| *label == BOUND).and_then(|(_, le)| nanos(le, *unit));
+            let bound = bound.ok_or_else(|| bad("its le is no bound"))?;
+            if sample.value.is_nan() || sample.value < 0.0 {
+                return Err(bad("its value is no count"));
+            }
+            let count = counts.entry(bound).or_default();
+            // Counts beyond 2^64 stay there.
+            *count = count.saturating_add(sample.value as u64);
+            if counts.len() > BUCKETS_MAX {
+                return Err(ExportError::TooManyBuckets { name: name_of() });
+            }
+        }
+        if !counts.contains_key(&INFINITY) {
+            return Err(ExportError::NoInfinity { name: name_of() });
+        }
+        if !counts.values().is_sorted() {
+            return Err(ExportError::NotCumulative { name: name_of() });
+        }
+        Ok(Self { name: name_of(), counts: counts.into_iter().collect() })
+    }
+
+    /// The longest bound: latencies beyond it are only known to be longer. `None` if there is none but infinity.
+    #[must_use]
+    pub fn longest_bound(&self) -> Option<Duration> {
+        self.counts.iter().rev().map(|(bound, _)| *bound).find(|&bound| bound != INFINITY).map(Duration::from_nanos)
+    }
+
+    /// The latencies that were counted after `earlier`, an earlier scrape of the same histogram. Each is taken to be as
+    /// long as its bucket's bound; beyond the last bound, longer than anything.
+    ///
+    /// # Errors
+    /// If the service began anew between the two or has other bounds.
+    pub fn since(&self, earlier: &Self) -> Result<LatencyHistogram, ExportError> {
+        let bounds = |histogram: &Self| histogram.counts.iter().map(|(bound, _)| *bound).collect::<Vec<_>>();
+        if bounds(self) != bounds(earlier) {
+            return Err(ExportError::OtherBounds { name: self.name.clone() });
+        }
+        let mut latencies = LatencyHistogram::default();
+        let mut shorter = 0;
+        for (&(bound, now), &(_, before)) in self.counts.iter().zip(&earlier.counts) {
+            let added = now.checked_sub(before).ok_or_else(|| ExportError::Restarted { name: self.name.clone() })?;
+            // A scrape need not be of one instant: a bucket may know of less than the one before it.
+            let here = added.saturating_sub(shorter);
+            shorter = shorter.max(added);
+            if bound == INFINITY {
+                latencies.record_many(Duration::MAX, here);
+            } else {
+                latencies.record_at_most(Duration::from_nanos(bound), here);
+            }
+        }
+        Ok(latencies)
+    }
+}
+
+/// A bound in nanoseconds; shorter than one counts as none.
+fn nanos(le: &str, unit: f64) -> Option<u64> {
+    let bound: f64 = le.trim().parse().ok()?;
+    match bound {
+        _ if bound == f64::INFINITY => Some(INFINITY),
+        // What does not fit is nobody's latency; the greatest finite one is kept apart from infinity.
+        _ if bound.is_finite() && bound >= 0.0 => Some(((bound * unit * 1e9).round() as u64).min(INFINITY - 1)),
+        _ => None,
+    }
+}
+
+fn joined<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<_> = names.take(NAMED_MAX).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+impl<'a> Sample<'a> {
+    /// `name{label="value",...} value [timestamp]`, and what OpenMetrics puts behind a `#`.
+    fn parse(text: &'a str, line: usize) -> Result<Self, &'static str> {
+        let (name, rest) = take_name(text)?;
+        let (labels, rest) = take_labels(rest)?;
+        let rest = rest.split_once(" #").map_or(rest, |(before, _)| before);
+        let mut fields = rest.split_ascii_whitespace();
+        let value = fields.next().and_then(|value| value.parse().ok()).ok_or("it has no value that is a number")?;
+        if fields.next().is_some_and(|timestamp| timestamp.parse::<f64>().is_err()) || fields.next().is_some() {
+            return Err("something follows its value");
+        }
+        Ok(Self { line, name, labels, value })
+    }
+}
+
+fn take_name(text: &str) -> Result<(&str, &str), &'static str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    let (name, rest) = text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len()));
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err("it does not begin with a metric's name");
+    }
+    Ok((name, rest))
+}
+
+/// The labels in braces, if there are any, and what follows them.
+fn take_labels(text: &str) -> Result<(Labels<'_>, &str), &'static str> {
+    let mut labels = Vec::new();
+    let Some(mut rest) = text.trim_start().strip_prefix('{') else { return Ok((labels, text)) };
+    loop {
+        rest = rest.trim_start();
+        if let Some(after) = rest.strip_prefix('}') {
+            return Ok((labels, after));
+        }
+        if labels.len() >= LABELS_MAX {
+            return Err("it has too many labels");
+        }
+        let (name, after) = take_name(rest).map_err(|_| "a label has no name")?;
+        let after = after.trim_start().strip_prefix('=').ok_or("a label has no value")?;
+        let after = after.trim_start().strip_prefix('"').ok_or("a label's value has no quotes")?;
+        let (value, after) = take_quoted(after).ok_or("a label's value does not end")?;
+        labels.push((name, value));
+        rest = after.trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None if rest.starts_with('}') => {}
+            None => return Err("its labels do not end"),
+        }
+    }
+}
+
+/// The text up to the closing quotes, its escapes undone, and what follows.
+fn take_quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((value, &text[at + 1..])),
+            '\\' => match chars.next()?.1 {
+                'n' => value.push('\n'),
+                escaped => value.push(escaped),
+            },
+            _ => value.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency_histogram::Percentile;
+
+    const FIRST: &str = "\
+# HELP rpc_seconds How long a call took.
+# TYPE rpc_seconds histogram
+rpc_seconds_bucket{op=\"get\",le=\"0.00005\"} 100
+rpc_seconds_bucket{op=\"get\",le=\"0.00007\"} 150
+rpc_seconds_bucket{op=\"get\",le=\"+Inf\"} 150
+rpc_seconds_bucket{op=\"put\",le=\"5e-05\"} 1
+rpc_seconds_bucket{op=\"put\",le=\"7e-05\"} 2
+rpc_seconds_bucket{op=\"put\",le=\"+Inf\"} 2 1700000000000
+rpc_seconds_sum 0.01
+up 1
+";
+
+    fn choice(text: &str) -> HistogramChoice {
+        HistogramChoice::parse(text).unwrap()
+    }
+
+    fn only(text: &str) -> Result<ExportedHistogram, ExportError> {
+        ExportedHistogram::parse(text, &HistogramChoice::default())
+    }
+
+    fn percentile(percent: f64) -> Percentile {
+        Percentile::try_from(percent).unwrap()
+    }
+
+    #[test]
+    fn two_scrapes_give_the_latencies_between_them() {
+        let first = only(FIRST).unwrap();
+        assert_eq!(first.since(&first).unwrap().total(), 0);
+        let later = FIRST.replace("} 100", "} 190").replace("} 150", "} 245").replace("+Inf\"} 245", "+Inf\"} 250");
+        let window = only(&later).unwrap().since(&first).unwrap();
+        assert_eq!(window.total(), 100);
+        let micros = |percent| window.quantile(percentile(percent)).unwrap().as_nanos() as f64 / 1e3;
+        assert!((48.0..=50.0).contains(&micros(90.0)), "{}", micros(90.0));
+        assert!((67.5..=70.0).contains(&micros(95.0)), "never above the bound: {}", micros(95.0));
+        assert!(micros(99.0) > 1e9, "beyond the last bound there is no saying how long");
+        assert_eq!(first.longest_bound(), Some(Duration::from_micros(70)));
+    }
+
+    #[test]
+    fn labels_choose_among_samples() {
+        let put = ExportedHistogram::parse(FIRST, &choice("rpc_seconds{op=\"put\"}")).unwrap();
+        let nothing = ExportedHistogram { counts: put.counts.iter().map(|(bound, _)| (*bound, 0)).collect(), ..put };
+        let put = ExportedHistogram::parse(FIRST, &choice("rpc_seconds_bucket{op=\"put\"}")).unwrap();
+        assert_eq!(put.since(&nothing).unwrap().total(), 2);
+        assert_eq!(only(FIRST).unwrap().since(&nothing).unwrap().total(), 152, "without labels all are added up");
+        let refused = ExportedHistogram::parse(FIRST, &choice("rpc_seconds{op=\"scan\"}")).unwrap_err();
+        assert!(matches!(refused, ExportError::NoHistogram { .. }));
+        for wrong in ["", "{op=\"put\"}", "rpc_seconds{op}", "rpc_seconds{} 7"] {
+            assert!(matches!(HistogramChoice::parse(wrong), Err(ExportError::BadChoice { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_restart_and_other_bounds_lose_the_window() {
+        let first = only(FIRST).unwrap();
+        let anew = only(&FIRST.replace("} 100", "} 3").replace("} 150", "} 4")).unwrap();
+        assert!(matches!(anew.since(&first), Err(ExportError::Restarted { .. })));
+        let other = only(&FIRST.replace("0.00007", "0.00008").replace("7e-05", "8e-05")).unwrap();
+        assert!(matches!(other.since(&first), Err(ExportError::OtherBounds { .. })));
+    }
+
+    #[test]
+    fn the_unit_is_in_the_name() {
+        let millis = "x_ms_bucket{le=\"2\"} 1\nx_ms_bucket{le=\"+Inf\"} 1\n";
+        assert_eq!(only(millis).unwrap().longest_bound(), Some(Duration::from_millis(2)));
+        let nobody_knows = millis.replace("x_ms", "x");
+        assert!(matches!(only(&nobody_knows), Err(ExportError::NoUnit { .. })));
+    }
+
+    #[test]
+    fn text_that_is_no_histogram_is_refused_with_its_line() {
+        for (text, line) in [
+            ("up 1\nx_ms_bucket{le=\"1\" 1\n", 2),
+            ("x_ms_bucket{le=\"1\"} many\n", 1),
+            ("x_ms_bucket{le=\"one\"} 1\n", 1),
+            ("x_ms_bucket{le=\"1} 1\n", 1),
+            ("x_ms_bucket{le=\"1\"} -1\n", 1),
+            ("7up 1\n", 1),
+            ("<html>", 1),
+        ] {
+            let refused = only(text).unwrap_err();
+            assert!(matches!(refused, ExportError::BadLine { line: at, .. } if at == line), "{text}: {refused}");
+        }
+        let bucket = |le: &str, count: u8| format!("x_ms_bucket{{le=\"{le}\"}} {count}\n");
+        assert!(matches!(only(&bucket("1", 1)), Err(ExportError::NoInfinity { .. })));
+        let falling = bucket("1", 2) + &bucket("+Inf", 1);
+        assert!(matches!(only(&falling), Err(ExportError::NotCumulative { .. })));
+        let several = FIRST.to_owned() + &bucket("+Inf", 1);
+        assert!(only(&several).unwrap_err().to_string().contains("rpc_seconds, x_ms"));
+        assert!(only("up 1\n").unwrap_err().to_string().contains("it has: none"));
+    }
+
+    #[test]
+    fn escapes_timestamps_and_exemplars_are_read() {
+        let text =
+            "x_ms_bucket{path=\"a\\\"b\\\\,}\\n\",le=\"1\",} 3 # {trace=\"1\"} 0.5\nx_ms_bucket {le=\"+Inf\"} 4 17\n";
+        let one = ExportedHistogram::parse(text, &HistogramChoice::default()).unwrap();
+        assert_eq!(one.counts, [(1_000_000, 3), (INFINITY, 4)]);
+        let labelled = HistogramChoice { name: None, labels: vec![("path".to_owned(), "a\"b\\,}\n".to_owned())] };
+        assert!(matches!(ExportedHistogram::parse(text, &labelled), Err(ExportError::NoInfinity { .. })));
+    }
+}

@@ -1,0 +1,26 @@
+//! One document of any HTTP server of this machine or its network: what a service exports of itself.
+
+use bytes::Bytes;
+use http::Request;
+
+use super::ClientError;
+use super::http_call::{Target, full};
+
+/// What stands at `url` (`http://host:port/path`), as it is.
+///
+/// # Errors
+/// If that is no such URL, nobody answers, or the answer is no success.
+pub async fn fetch(url: &str) -> Result<Bytes, ClientError> {
+    let target = Target::of_url(url)?;
+    let request = Request::get(url)
+        .header(http::header::HOST, target.authority())
+        .header(http::header::ACCEPT, "text/plain")
+        .body(full(Bytes::new()))
+        .map_err(|error| ClientError::Request(error.to_string()))?;
+    let answer = target.send(request).await?;
+    let status = answer.status();
+    if !status.is_success() {
+        return Err(ClientError::Answer { endpoint: target.name(), reason: format!("it answers {status}") });
+    }
+    target.collect(answer.into_body()).await
+}
