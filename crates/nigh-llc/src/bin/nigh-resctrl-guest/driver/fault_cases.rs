@@ -12,7 +12,7 @@ use nigh_terms::CacheDomain;
 use rustix::io::Errno;
 
 use super::meddler::Meddling;
-use super::restless::{holder, restless};
+use super::restless::{holder, still};
 use super::{Case, Stage, THEIRS, expect, expect_said, failed, layout, name, need};
 use crate::lockstep::Side;
 use crate::sides::{Umount, umount};
@@ -58,11 +58,11 @@ fn found_again_after_a_kill(stage: &Stage<'_>) -> Result<(), Stop> {
 fn tasks_fall_to_the_default_group(stage: &Stage<'_>) -> Result<(), Stop> {
     let driver = stage.driver()?;
     driver.apply(&layout(&[("nigh-a", 0, 2)])?).map_err(failed)?;
-    let tree = restless()?;
+    let process = still()?;
     let target = TaskTarget { group: Some(name("nigh-a")?), monitor: None };
-    driver.bind_tasks(&tree.members()?, &target).map_err(failed)?;
+    driver.bind_tasks(&process.members()?, &target).map_err(failed)?;
     driver.remove_all().map_err(failed)?;
-    expect("a task", &ProcTasks::default().groups(tree.pid())?, &"res:/\nmon:\n".to_owned())
+    expect("a task", &ProcTasks::default().groups(process.pid())?, &"res:/\nmon:\n".to_owned())
 }
 
 fn a_group_removed_by_hand(stage: &Stage<'_>) -> Result<(), Stop> {

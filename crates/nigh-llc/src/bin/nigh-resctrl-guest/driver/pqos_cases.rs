@@ -11,7 +11,7 @@ use nigh_llc::resctrl::conformance::Stop;
 use nigh_llc::resctrl::{ProcTasks, Resctrl, Resource, TaskView, Tid};
 use nigh_terms::{CacheDomain, WayMask};
 
-use super::restless::restless;
+use super::restless::still;
 use super::{Case, DOMAINS, Stage, expect, expect_said, failed, layout};
 
 const PQOS: &str = "pqos";
@@ -96,9 +96,9 @@ fn what_it_writes_is_read(stage: &Stage<'_>) -> Result<(), Stop> {
     // The second CPU, and a task.
     pqos(&["-a", "core:2=1"])?;
     expect("CPUs of COS2", &stage.fs().read("COS2/cpus_list")?, &"1\n".to_owned())?;
-    let tree = restless()?;
-    pqos(&["-a", &format!("pid:3={}", tree.pid())])?;
-    expect("the task's groups", &groups_of(tree.pid())?, &"res:COS3\nmon:\n".to_owned())?;
+    let process = still()?;
+    pqos(&["-a", &format!("pid:3={}", process.pid())])?;
+    expect("the task's groups", &groups_of(process.pid())?, &"res:COS3\nmon:\n".to_owned())?;
     pqos(&["-a", "core:0=1"])?;
     expect("CPUs of COS2", &stage.fs().read("COS2/cpus_list")?, &"\n".to_owned())
 }

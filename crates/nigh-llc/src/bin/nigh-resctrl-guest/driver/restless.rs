@@ -18,16 +18,18 @@ use super::{failed, layout};
 
 /// First arguments by which this program is one of these processes.
 pub(crate) const RESTLESS: &str = "restless";
+/// What a restless process is told to be instead: one that ends at once, one that stands still.
 const BRIEF: &str = "brief";
+const STILL: &str = "still";
 pub(crate) const HOLDER: &str = "holder";
 pub(crate) const AS_ANOTHER_USER: &str = "as-another-user";
 
 /// Processes of a tree beside the first.
 const CHILDREN: usize = 1;
 /// Threads of each process that never rest.
-const THREADS: usize = 3;
+const THREADS: usize = 2;
 /// Threads started for every process started.
-const THREADS_A_PROCESS: usize = 6;
+const THREADS_A_PROCESS: usize = 10;
 /// How long a started thread or process lives: long enough to be met by a pass.
 const LIFE: Duration = Duration::from_millis(3);
 /// Who is neither root nor anybody.
@@ -91,6 +93,11 @@ pub(super) fn restless() -> Result<Kept, Stop> {
     Kept::start(own_program(&[RESTLESS, &CHILDREN.to_string()])?)
 }
 
+/// A process that stands still.
+pub(super) fn still() -> Result<Kept, Stop> {
+    Kept::start(own_program(&[RESTLESS, STILL])?)
+}
+
 /// A restless tree in the cgroup `folder`, whose first process ends at once: the others are nobody's children.
 pub(super) fn restless_orphans(folder: &str) -> Result<Kept, Stop> {
     let program = std::env::current_exe()?;
@@ -121,11 +128,20 @@ fn say(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A restless process with `what` more below it, which ends by being killed; or one that is [`BRIEF`].
+/// A restless process with `what` more below it, which ends by being killed; or one that is [`BRIEF`] or [`STILL`].
 pub(crate) fn run_restless(what: &str) -> io::Result<()> {
-    if what == BRIEF {
-        thread::sleep(LIFE);
-        return Ok(());
+    match what {
+        BRIEF => {
+            thread::sleep(LIFE);
+            return Ok(());
+        }
+        STILL => {
+            say(READY)?;
+            loop {
+                thread::park();
+            }
+        }
+        _ => {}
     }
     let children: usize = what.parse().map_err(io::Error::other)?;
     let program = Arc::new(std::env::current_exe()?);
