@@ -52,7 +52,9 @@ pub type OnPressure = Box<dyn Fn(ByteSize) + Send + Sync>;
 
 /// The memory of a running sandbox. Each call is one read or write of an open cgroup file.
 pub trait SandboxMemory: Send + Sync {
-    /// What it may use from now on.
+    /// What it may use from now on. One that comes to it loses a process on cgroup v1. On v2 it is held back by the kernel,
+    /// for up to two seconds at a time, until it is given more (what it waits for then ends first) or comes to what it
+    /// booked, where it loses a process; it can be ended at any time.
     ///
     /// # Errors
     /// `CannotShrink` leaves the limit as it was.

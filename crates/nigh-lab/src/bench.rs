@@ -2,6 +2,7 @@
 
 mod invoke;
 mod llc;
+mod llc_binding;
 mod s3;
 
 use std::time::Duration;

@@ -17,6 +17,7 @@ use nigh_sim::llc::{CoreTiming, FrameAllocator, LlcGeometry, SampledCurve, Stack
 use nigh_terms::{CacheDomain, Monotonic, WayMask, Ways};
 use serde::Serialize;
 
+use super::llc_binding::{self, BindingTimes};
 use crate::LabError;
 use crate::experiment::llc::sizing::{self, LINES_PER_WAY};
 use crate::experiment::llc::trace_library::TraceLibrary;
@@ -63,12 +64,22 @@ pub(super) struct LlcReport {
     place_us: f64,
     /// Milliseconds of a change of seven classes' ways on the emulated kernel.
     apply_ms: f64,
+    /// A process put into another class on this machine's own kernel; none where it has no CAT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding: Option<BindingTimes>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding_skipped: Option<String>,
 }
 
 pub(super) fn run(length: &LlcLength, machine: Machine) -> Result<LlcReport, LabError> {
     let rounds = length.rounds.max(1);
     let library = TraceLibrary::open(&length.traces)?;
     let curve_errors = curve_errors(&library)?;
+    let (binding, binding_skipped) = match llc_binding::measure() {
+        Ok(times) => (Some(times), None),
+        Err(reason) => (None, Some(reason)),
+    };
     Ok(LlcReport {
         machine,
         sim_accesses_per_s: simulator(rounds),
@@ -76,6 +87,8 @@ pub(super) fn run(length: &LlcLength, machine: Machine) -> Result<LlcReport, Lab
         curve_errors,
         place_us: placement(&library, rounds)?,
         apply_ms: layout_change()?,
+        binding,
+        binding_skipped,
     })
 }
 
@@ -169,11 +182,16 @@ fn layout_change() -> Result<f64, LabError> {
 /// The report for people.
 pub(super) fn text(report: &LlcReport) -> String {
     let machine = &report.machine;
+    let binding = match (&report.binding, &report.binding_skipped) {
+        (Some(times), _) => times.to_string(),
+        (None, reason) => reason.clone().unwrap_or_default(),
+    };
     format!(
         "simulator            {:>8.1} M accesses/s   (asked: 25 or more)\n\
          sampled curve error  {:>8.4}                (0.01 or less)\n\
          placement            {:>8.2} us             (5 or less)\n\
          layout change        {:>8.3} ms             (2 or less, on the emulated kernel)\n\
+         binding              {binding}\n\
          {} x {}, load {}, Linux {}, {}",
         report.sim_accesses_per_s / 1e6,
         report.curve_error,

@@ -1,7 +1,9 @@
 //! Putting a sandbox into a class, in one of two ways.
 //!
 //! *By CPUs*: the sandbox is pinned by its cpuset, and its class gets those CPUs with one write of `cpus_list`; forks
-//! need no care (CASY, section IV). *By tasks*: every thread is moved, in passes, until a pass finds none to move; if
+//! need no care (CASY, section IV). *By tasks*: every thread is moved, in passes, until two passes a moment apart find
+//! none to move: a task that was being forked while its parent moved has the old class and shows later. (A fork that takes
+//! longer than that moment, on a machine that has no time for it, is left to [`verify`] and another move.) If
 //! the sandbox has a monitoring group of its own, a kernel that can rename it into another class moves all threads
 //! at once (Linux 6.5 on, x86 alone: elsewhere a monitoring id means nothing without its class), and the passes find
 //! only threads that were being forked. Nothing is written for what is already in place.
@@ -11,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -22,6 +25,9 @@ use super::task_view::{Members, StartTime, TaskView, Tid, is_gone};
 
 /// Most passes over a sandbox's threads before it is given up as forking faster than it can be moved.
 pub const PASSES_MAX: usize = 16;
+
+/// How long a task that is being forked has to show before the last pass. A fork takes a tenth of it.
+const FORK_SHOWS_WITHIN: Duration = Duration::from_micros(500);
 
 /// Where a sandbox should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +62,7 @@ fn below(group: &str, file: &str) -> String {
 pub struct Bound {
     /// Threads moved one by one.
     pub moved: usize,
-    /// Passes over the threads, the last of which found none to move.
+    /// Passes over the threads, the last two of which found none to move; one if none was.
     pub passes: usize,
     /// Whether a monitoring group was renamed into the class.
     pub renamed: bool,
@@ -222,12 +228,17 @@ pub(super) fn bind_tasks(
     let mut binding = Binding { fs, tasks, members, target: target.clone(), bound: Bound::default() };
     binding.check_alive()?;
     binding.place_monitor()?;
-    let mut left = 0;
+    let (mut left, mut settled) = (0, false);
     while binding.bound.passes < PASSES_MAX {
         binding.bound.passes += 1;
         left = binding.pass()?;
-        if left == 0 {
+        // Where nothing was moved no parent was either.
+        if left == 0 && (settled || (binding.bound.moved == 0 && !binding.bound.renamed)) {
             return Ok(binding.bound);
+        }
+        settled = left == 0;
+        if settled {
+            std::thread::sleep(FORK_SHOWS_WITHIN);
         }
     }
     Err(BindError::StillForking { members: members.clone(), left })

@@ -27,6 +27,10 @@ impl CoreTiming {
     /// The same with a prefetcher that hides 140 of the 200 cycles of a miss on a neighbour line.
     pub const CASCADE_LAKE_PREFETCHING: Self = Self { neighbour_miss_cycles: Some(60), ..Self::CASCADE_LAKE };
 
+    /// Broadwell-EP at 2.1 GHz without a prefetcher: an instruction in 0.62 cycles, 50 to the last level, 160 (76 ns) more to
+    /// memory.
+    pub const BROADWELL_EP: Self = Self { miss_cycles: 160, ..Self::CASCADE_LAKE };
+
     /// Whether it can only be applied to traces that know neighbours.
     pub const fn needs_neighbours(&self) -> bool {
         self.neighbour_miss_cycles.is_some()

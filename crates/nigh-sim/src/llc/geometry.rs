@@ -87,6 +87,10 @@ impl LlcGeometry {
     pub const XEON_SILVER_4210R: Self =
         Self { slices: 10, sets_per_slice: 2048, ways: Ways(11), sampled: SampleRate::ALL };
 
+    /// An Intel Broadwell-EP of sixteen cores: 20 ways of 2 MiB (40 MiB), sixteen slices.
+    pub const BROADWELL_EP_16: Self =
+        Self { slices: 16, sets_per_slice: 2048, ways: Ways(20), sampled: SampleRate::ALL };
+
     /// `slices` slices of `sets_per_slice` sets (a power of two) of `ways` lines each.
     pub const fn new(slices: u32, sets_per_slice: u32, ways: Ways) -> Result<Self, GeometryError> {
         if slices == 0 || slices > SLICES_MAX {

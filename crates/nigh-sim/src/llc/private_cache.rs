@@ -64,6 +64,11 @@ impl PrivateHierarchy {
         })
     }
 
+    /// A core of Intel Broadwell: the same first level, 256 KiB of 8 ways behind it.
+    pub fn broadwell() -> Result<Self, GeometryError> {
+        Ok(Self { second: Some(PrivateCache::new(256 << 10, Ways(8))?), ..Self::cascade_lake()? })
+    }
+
     /// Asks for a line; whether the request goes on to the last level. What the second level gives up never reaches these
     /// caches, so [`AccessKind::CleanEviction`] and [`AccessKind::DirtyEviction`] always go on.
     pub fn passes_on(&mut self, line: u64, kind: AccessKind) -> bool {
@@ -107,10 +112,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cascade_lake_core_keeps_a_megabyte_to_itself() {
-        let mut caches = PrivateHierarchy::cascade_lake().unwrap();
-        let lines = (1 << 20) / 64;
-        assert_eq!((0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count() as u64, lines);
-        assert_eq!((0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count(), 0);
+    fn a_core_keeps_its_second_level_to_itself_and_no_more() {
+        for (caches, bytes) in [(PrivateHierarchy::cascade_lake(), 1 << 20), (PrivateHierarchy::broadwell(), 256 << 10)]
+        {
+            let mut caches = caches.unwrap();
+            let lines = bytes / 64;
+            let mut passed =
+                |lines: u64| (0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count() as u64;
+            assert_eq!([passed(lines), passed(lines)], [lines, 0]);
+            assert_eq!(passed(2 * lines), 2 * lines, "in order of use, twice as much is never there");
+        }
     }
 }

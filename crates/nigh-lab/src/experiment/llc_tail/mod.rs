@@ -14,6 +14,7 @@ mod page;
 mod recorded_streams;
 mod report;
 pub(crate) mod request_mix;
+mod server_machine;
 mod simulated_server;
 mod sweep;
 pub(crate) mod touch;
@@ -30,6 +31,7 @@ use self::kv_store::{BUCKET_BYTES, Entries, ITEM_BYTES};
 use self::live::LivePlan;
 use self::recorded_streams::{ServiceStream, TrainingStream};
 use self::report::{PAPER, Report, SetReport};
+use self::server_machine::{ServerMachine, ServerName};
 use self::simulated_server::{NETWORK, SimulatedMachine};
 use self::sweep::{Plan, Streams, add_partition, guard, guard_settings, side_by_side, sweep};
 use self::training_job::HIDDEN;
@@ -39,7 +41,9 @@ use crate::machine::Machine;
 /// Digits of the simulated training job: the training set of MNIST.
 const DIGITS: usize = 60_000;
 /// The tail that the second guard may give, over that without contention.
-const NEAR_NO_CONTENTION: f64 = 1.05;
+const NEAR_NO_CONTENTION: f64 = 1.1;
+/// Requests of its windows, over those that its percentile takes: a tenth is less than what a tail of ten requests varies by.
+const NEAR_SAMPLES: f64 = 4.0;
 
 /// What `nigh experiment llc-tail` takes.
 #[derive(Clone, Debug, Args)]
@@ -59,9 +63,12 @@ pub(super) struct LlcTailArgs {
     /// Threads of the real training job; all cores but one if not given
     #[arg(long, value_name = "N", requires = "real")]
     threads: Option<usize>,
-    /// What the simulated memory delivers, in GB/s (90: six channels of DDR4-2400)
-    #[arg(long, default_value_t = 90.0, value_name = "GB/S")]
-    memory: f64,
+    /// The simulated server
+    #[arg(long, value_enum, default_value_t, value_name = "SERVER")]
+    machine: ServerName,
+    /// What the simulated memory delivers, in GB/s; the server's channels of DDR4-2400 if not given
+    #[arg(long, value_name = "GB/S")]
+    memory: Option<f64>,
     /// Decides arrivals, keys, digits and where pages lie
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -82,8 +89,9 @@ struct Recording {
 
 impl LlcTailArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        if !(self.memory.is_finite() && (1.0..=10_000.0).contains(&self.memory)) {
-            let reason = format!("{} GB/s: expected 1 to 10000", self.memory);
+        let memory = self.memory();
+        if !(memory.is_finite() && (1.0..=10_000.0).contains(&memory)) {
+            let reason = format!("{memory} GB/s: expected 1 to 10000");
             return Err(LabError::Request { what: "--memory".to_owned(), reason });
         }
         let begin = Instant::now();
@@ -96,7 +104,7 @@ impl LlcTailArgs {
         let report = Report {
             machine,
             paper: PAPER,
-            simulated: (!self.only_real).then(|| SimulatedMachine::describe(self.memory)),
+            simulated: (!self.only_real).then(|| SimulatedMachine::describe(self.server(), memory)),
             quick: self.quick,
             slo_us: SLO_US,
             seconds: begin.elapsed().as_secs_f64(),
@@ -107,6 +115,14 @@ impl LlcTailArgs {
             super::write_page(path, &page::page(&report)?)?;
         }
         print(&report, json)
+    }
+
+    fn server(&self) -> &'static ServerMachine {
+        self.machine.machine()
+    }
+
+    fn memory(&self) -> f64 {
+        self.memory.unwrap_or(self.server().memory_gb_per_s)
     }
 
     fn live(&self) -> LivePlan {
@@ -123,7 +139,8 @@ impl LlcTailArgs {
     }
 
     fn simulate(&self, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
-        let plan = if self.quick { Plan::quick(self.memory, self.seed) } else { Plan::whole(self.memory, self.seed) };
+        let form = if self.quick { Plan::quick } else { Plan::whole };
+        let plan = form(self.server(), self.memory(), self.seed);
         let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
         let large = WorkingSet { name: "1 GB", entries: Entries::LARGE, paper_ratio: Some(PAPER.large_ratio) };
         // Filling 1 GB takes longer than everything else in the short form; 64 MB are beyond the cache as well.
@@ -144,8 +161,8 @@ impl LlcTailArgs {
     ) -> Result<SetReport, LabError> {
         progress.set_message(format!("{}: recording", set.name));
         let streams = Streams {
-            service: ServiceStream::record(set.entries, recording.requests, self.seed)?,
-            training: TrainingStream::record(recording.steps, HIDDEN, DIGITS, self.seed)?,
+            service: ServiceStream::record(plan.machine, set.entries, recording.requests, self.seed)?,
+            training: TrainingStream::record(plan.machine, recording.steps, HIDDEN, DIGITS, self.seed)?,
         };
         let axis = plan;
         let plan = &plan.with_loads_near_capacity(&streams)?;
@@ -158,12 +175,15 @@ impl LlcTailArgs {
         let best = best(&rows, network_us, |_| true);
         let guards = match &best {
             Some(best) => {
-                let slo = ("the paper's line", guard_settings(Duration::from_secs_f64(SLO_US / 1e6), 0.7)?);
+                let slo = guard_settings(plan.machine, Duration::from_secs_f64(SLO_US / 1e6), 0.7)?;
                 let near = Duration::from_secs_f64(best.no_contention_us / 1e6 * NEAR_NO_CONTENTION);
                 // Any size that meets so tight a limit has all the room there is: smaller ones are tried from there.
-                let near = ("near no contention", guard_settings(near, 1.0)?);
+                let near = guard_settings(plan.machine, near, 1.0)?;
                 let load = best.load_mops * 1e6;
-                side_by_side(&[slo, near], |(name, settings)| Ok((*name, guard(plan, &streams, *settings, load)?)))?
+                let objectives = [("the paper's line", slo, 1.05), ("near no contention", near, NEAR_SAMPLES)];
+                side_by_side(&objectives, |(name, settings, samples)| {
+                    Ok((*name, guard(plan, &streams, *settings, *samples, load)?))
+                })?
             }
             None => Vec::new(),
         };
@@ -172,6 +192,7 @@ impl LlcTailArgs {
         }
         Ok(SetReport {
             working_set: set.name.to_owned(),
+            cache_ways: plan.machine.geometry.ways(),
             items_bytes: u64::from(set.entries.get()) * ITEM_BYTES,
             index_bytes: u64::from(set.entries.buckets()) * BUCKET_BYTES,
             lines_per_request: streams.service.all_lines().len() as f64 / streams.service.len() as f64,

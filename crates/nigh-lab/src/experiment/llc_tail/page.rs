@@ -189,6 +189,7 @@ mod tests {
         let rows = rows();
         let set = SetReport {
             working_set: "2 MB".to_owned(),
+            cache_ways: Ways(11),
             items_bytes: 2,
             index_bytes: 1,
             lines_per_request: 0.8,

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{Table, presets};
+use nigh_terms::Ways;
 use serde::Serialize;
 
 use super::findings::{Best, GuardResult, LargerIsWorse, Reach, SLO_US};
@@ -31,6 +32,8 @@ pub(super) const PAPER: Paper = Paper {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SetReport {
     pub(super) working_set: String,
+    /// Of the whole cache.
+    pub(super) cache_ways: Ways,
     pub(super) items_bytes: u64,
     pub(super) index_bytes: u64,
     /// Lines a request that leave the store's core.
@@ -100,10 +103,11 @@ impl SetReport {
         let mut said = Vec::new();
         match &self.best {
             Some(best) => said.push(format!(
-                "Best point: {:.2} Mops, {} of 11 ways: p99.9 {} us against {} us without CAT, {:.1}x shorter ({:.1}x without \
+                "Best point: {:.2} Mops, {} of {} ways: p99.9 {} us against {} us without CAT, {:.1}x shorter ({:.1}x without \
                  the network's part; no contention: {} us).{}",
                 best.load_mops,
                 best.ways,
+                self.cache_ways,
                 micros(best.partitioned_us),
                 micros(best.no_cat_us),
                 best.ratio,

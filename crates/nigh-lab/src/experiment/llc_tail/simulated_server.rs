@@ -12,25 +12,16 @@ use std::time::Duration;
 
 use nigh_llc::{GuardMasks, LatencyHistogram};
 use nigh_sim::llc::{
-    AddressSpace, CoreTiming, FrameAllocator, LlcGeometry, MemoryQueue, MemoryTiming, OutOfFrames, PAGE_LINES,
-    PagedLine, PhysicalLine, ReplacementPolicy, SimTime, SplitMix64, WayPartitionedCache,
+    AddressSpace, CoreTiming, FrameAllocator, MemoryQueue, MemoryTiming, OutOfFrames, PAGE_LINES, PagedLine,
+    PhysicalLine, ReplacementPolicy, SimTime, SplitMix64, WayPartitionedCache,
 };
 use nigh_terms::{ClosId, WayMask};
 use serde::Serialize;
 
 use super::recorded_streams::{ServiceStream, TrainingRun, TrainingStream};
+use super::server_machine::ServerMachine;
 use crate::LabError;
 
-/// Cycles a second.
-pub(super) const HERTZ: f64 = 2.4e9;
-/// The last level: that of the Xeon Silver 4210R, 11 ways of 1.25 MiB.
-pub(super) const GEOMETRY: LlcGeometry = LlcGeometry::XEON_SILVER_4210R;
-/// Ways that the device writes to: the two highest, as on that processor.
-pub(super) const DEVICE_WAYS: WayMask = WayMask::from_bits(0x600);
-/// Training threads: the other fifteen of sixteen cores.
-pub(super) const BATCH_THREADS: usize = 15;
-
-const TIMING: CoreTiming = CoreTiming::CASCADE_LAKE;
 /// Cycles of a request besides its lines: network stack in user space, hash, compare, reply.
 const REQUEST_CYCLES: u64 = 360;
 /// Cycles for a line that the core's own second level holds.
@@ -60,12 +51,20 @@ const fn paged(line: u32) -> PagedLine {
     PagedLine::new(line / PAGE_LINES, line % PAGE_LINES)
 }
 
-fn of_duration(duration: Duration) -> u64 {
-    (duration.as_secs_f64() * HERTZ * 1e3) as u64
+/// How long cycles last.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    hertz: f64,
 }
 
-fn to_duration(millicycles: u64) -> Duration {
-    Duration::from_secs_f64(SimTime::from_millicycles(millicycles).seconds(HERTZ))
+impl Clock {
+    fn millicycles(self, duration: Duration) -> u64 {
+        (duration.as_secs_f64() * self.hertz * 1e3) as u64
+    }
+
+    fn duration(self, millicycles: u64) -> Duration {
+        Duration::from_secs_f64(SimTime::from_millicycles(millicycles).seconds(self.hertz))
+    }
 }
 
 /// What the experiment states of the simulated machine.
@@ -88,17 +87,17 @@ pub(super) struct SimulatedMachine {
 
 impl SimulatedMachine {
     /// A server with this memory.
-    pub(super) fn describe(memory_gb_per_s: f64) -> Self {
+    pub(super) fn describe(machine: &ServerMachine, memory_gb_per_s: f64) -> Self {
         Self {
-            cores: BATCH_THREADS + 1,
-            gigahertz: HERTZ / 1e9,
-            llc: "Xeon Silver 4210R: 11 ways of 1.25 MiB, shared by all cores",
+            cores: machine.cores,
+            gigahertz: machine.hertz / 1e9,
+            llc: machine.llc,
             policy: "LRU",
-            device_ways: DEVICE_WAYS,
-            second_level: "1 MiB of 16 ways for each core",
+            device_ways: machine.device_ways,
+            second_level: machine.second_level,
             memory_gb_per_s,
-            llc_hit_cycles: TIMING.hit_cycles,
-            memory_cycles_more: TIMING.miss_cycles,
+            llc_hit_cycles: machine.timing.hit_cycles,
+            memory_cycles_more: machine.timing.miss_cycles,
             request_cycles: REQUEST_CYCLES,
             network_us: NETWORK.as_secs_f64() * 1e6,
             ring: RING,
@@ -126,20 +125,22 @@ pub(super) struct Stretch {
     pub(super) service_misses: u64,
     /// The part of the time for which the memory was occupied.
     pub(super) memory_load: f64,
-    /// How long.
-    pub(super) length: Duration,
+    /// What a core could have done meanwhile, in the units of `batch_work`.
+    pub(super) core_work: f64,
 }
 
 impl Stretch {
     /// Training work a thread, as a part of what its core could have done; 0 without threads.
     pub(super) fn batch_progress(&self, threads: usize) -> f64 {
-        if threads == 0 { 0.0 } else { self.batch_work / (threads as f64 * of_duration(self.length) as f64) }
+        if threads == 0 { 0.0 } else { self.batch_work / (threads as f64 * self.core_work) }
     }
 }
 
 /// Everything both sides do, and what the machine is.
 #[derive(Clone, Copy)]
 pub(super) struct Workload<'s> {
+    /// The server.
+    pub(super) machine: &'static ServerMachine,
     /// The store's requests.
     pub(super) service: &'s ServiceStream,
     /// A training thread's steps.
@@ -183,6 +184,9 @@ struct Thread<'s> {
 
 /// The machine.
 pub(super) struct SimulatedServer<'s> {
+    machine: &'static ServerMachine,
+    clock: Clock,
+    timing: CoreTiming,
     cache: WayPartitionedCache,
     memory: MemoryQueue,
     random: SplitMix64,
@@ -202,6 +206,7 @@ impl<'s> SimulatedServer<'s> {
     pub(super) fn new(workload: Workload<'s>, masks: Option<GuardMasks>) -> Result<Self, LabError> {
         let refused =
             |error: OutOfFrames| LabError::Request { what: "simulated memory".to_owned(), reason: error.to_string() };
+        let machine = workload.machine;
         let mut frames = FrameAllocator::new(workload.seed);
         let mut allocate = |pages| frames.allocate(pages).map_err(refused);
         let service = Service {
@@ -230,9 +235,12 @@ impl<'s> SimulatedServer<'s> {
                 })
             })
             .collect::<Result<Vec<_>, LabError>>()?;
-        let memory = MemoryTiming::of_bandwidth(workload.memory_gb_per_s * 1e9, HERTZ);
+        let memory = MemoryTiming::of_bandwidth(workload.memory_gb_per_s * 1e9, machine.hertz);
         let mut server = Self {
-            cache: WayPartitionedCache::new(GEOMETRY, ReplacementPolicy::Lru),
+            machine,
+            clock: Clock { hertz: machine.hertz },
+            timing: machine.timing,
+            cache: WayPartitionedCache::new(machine.geometry, ReplacementPolicy::Lru),
             memory: MemoryQueue::new(memory, 1),
             random: SplitMix64::new(workload.seed),
             now: 0,
@@ -252,9 +260,9 @@ impl<'s> SimulatedServer<'s> {
 
     /// Sets the masks of service and batch side; none for no partition.
     pub(super) fn apply(&mut self, masks: Option<GuardMasks>) -> Result<(), LabError> {
-        let all = WayMask::contiguous(0, GEOMETRY.ways());
+        let all = WayMask::contiguous(0, self.machine.geometry.ways());
         let masks = masks.unwrap_or(GuardMasks { service: all, batch: all });
-        for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, DEVICE_WAYS)] {
+        for (clos, mask) in [(SERVICE, masks.service), (BATCH, masks.batch), (DEVICE, self.machine.device_ways)] {
             let set = self.cache.set_mask(clos, mask);
             set.map_err(|error| LabError::Request { what: "a mask".to_owned(), reason: error.to_string() })?;
         }
@@ -270,10 +278,10 @@ impl<'s> SimulatedServer<'s> {
 
     /// Lets `length` pass with `load` requests a second.
     pub(super) fn run(&mut self, load: f64, length: Duration) -> Stretch {
-        self.mean_gap = HERTZ * 1e3 / load;
+        self.mean_gap = self.machine.hertz * 1e3 / load;
         self.next_arrival = self.now.saturating_add(self.gap());
         let (begin, busy) = (self.now, self.memory.busy());
-        let end = begin + of_duration(length);
+        let end = begin + self.clock.millicycles(length);
         self.stretch = Stretch::default();
         loop {
             let (core, due) = self.earliest();
@@ -289,7 +297,7 @@ impl<'s> SimulatedServer<'s> {
             }
         }
         self.now = end;
-        self.stretch.length = length;
+        self.stretch.core_work = (end - begin) as f64;
         self.stretch.memory_load = self.memory.busy().since(busy).millicycles() as f64 / (end - begin) as f64;
         std::mem::take(&mut self.stretch)
     }
@@ -346,9 +354,9 @@ impl<'s> SimulatedServer<'s> {
     fn finish(&mut self, now: u64, began: u64) {
         self.service.serving = None;
         self.service.request = (self.service.request + 1) % self.service.stream.len();
-        self.stretch.serving += to_duration(now - began);
+        self.stretch.serving += self.clock.duration(now - began);
         if let Some(arrival) = self.service.queue.pop_front() {
-            self.stretch.latency.record(NETWORK + to_duration(now - arrival.at));
+            self.stretch.latency.record(NETWORK + self.clock.duration(now - arrival.at));
         }
     }
 
@@ -356,14 +364,15 @@ impl<'s> SimulatedServer<'s> {
     fn fetch(&mut self, now: u64, line: PhysicalLine) -> u64 {
         self.stretch.service_lines += 1;
         if self.cache.access(SERVICE, line).is_hit() {
-            return TIMING.hit().millicycles();
+            return self.timing.hit().millicycles();
         }
         self.stretch.service_misses += 1;
-        TIMING.miss(false).millicycles() + self.memory.request(SimTime::from_millicycles(now)).millicycles()
+        self.timing.miss(false).millicycles() + self.memory.request(SimTime::from_millicycles(now)).millicycles()
     }
 
     /// A training thread goes on at `now`; when it next does.
     fn train(&mut self, thread: usize, now: u64) -> u64 {
+        let timing = self.timing;
         let thread = &mut self.threads[thread];
         let run = &thread.runs[thread.at];
         if thread.unasked == 0 && thread.ready.is_empty() {
@@ -382,14 +391,14 @@ impl<'s> SimulatedServer<'s> {
             thread.unasked &= thread.unasked - 1;
             let line = if run.own { thread.own.physical(line) } else { self.shared.physical(line) };
             let stall = if self.cache.access(BATCH, line).is_hit() {
-                TIMING.hit().millicycles()
+                timing.hit().millicycles()
             } else {
                 let at = SimTime::from_millicycles(now);
                 let wait = self.memory.request(at).millicycles();
                 if run.store {
                     self.memory.request(at);
                 }
-                TIMING.miss(false).millicycles() + wait
+                timing.miss(false).millicycles() + wait
             };
             thread.ready.push_back(now + stall);
         }

@@ -1,7 +1,8 @@
 //! The sweep: every configuration at every load, and the tail guard at work on the same machine.
 //!
 //! A configuration's loads run on from each other on one machine, lowest first; configurations run side by side on this
-//! host's processors. A point lasts until its 99.9th percentile has ten requests beyond it.
+//! host's processors. A point lasts until its 99.9th percentile has ten requests beyond it, and one close to what the store
+//! can serve, whose queue is slow to come to rest, several times as long.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,19 +13,28 @@ use nigh_terms::Ways;
 use serde::Serialize;
 
 use super::recorded_streams::{ServiceStream, TrainingStream};
-use super::simulated_server::{BATCH_THREADS, DEVICE_WAYS, GEOMETRY, SimulatedServer, Stretch, Workload};
+use super::server_machine::ServerMachine;
+use super::simulated_server::{SimulatedServer, Stretch, Workload};
 use crate::LabError;
 
 /// Further loads, as parts of what the store serves without a partition.
 const NEAR_CAPACITY: [f64; 4] = [0.9, 0.95, 0.98, 0.99];
+/// From this part of it on a queue takes thousands of requests to come to rest ...
+const SLOW_TO_REST: f64 = 0.97;
+/// ... and a point lasts so many times as long.
+const SLOW_POINT: u32 = 5;
 /// Windows without a change after which the guard is at rest.
 const REST_WINDOWS: usize = 20;
 
 /// What one run of the experiment simulates.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
+    /// The server.
+    pub(super) machine: &'static ServerMachine,
     /// Loads in requests a second, lowest first.
     pub(super) loads: Vec<f64>,
+    /// What the store serves beside the batch side without a partition; infinite until it was measured.
+    pub(super) capacity: f64,
     /// The store's partitions.
     pub(super) partitions: Vec<Ways>,
     /// A point counts at least so many requests ...
@@ -47,23 +57,25 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The paper's axis, 0.4 to 4.0 million requests a second, and its 1 to 10 ways.
-    pub(super) fn whole(memory_gb_per_s: f64, seed: u64) -> Self {
+    pub(super) fn whole(machine: &'static ServerMachine, memory_gb_per_s: f64, seed: u64) -> Self {
         Self {
+            machine,
             loads: (1..=10).map(|step| f64::from(step) * 4e5).collect(),
-            partitions: (1..GEOMETRY.ways().0).map(Ways).collect(),
+            capacity: f64::INFINITY,
+            partitions: machine.partitions.to_vec(),
             requests: 11_000,
             point: Duration::from_millis(6),
             warming: Duration::from_millis(6),
             settling: Duration::from_micros(500),
-            guard_windows: 100,
-            batch_threads: BATCH_THREADS,
+            guard_windows: 160,
+            batch_threads: machine.batch_threads(),
             memory_gb_per_s,
             seed,
         }
     }
 
     /// Seconds instead of minutes: three loads, four partitions, points too short for more than their order of size.
-    pub(super) fn quick(memory_gb_per_s: f64, seed: u64) -> Self {
+    pub(super) fn quick(machine: &'static ServerMachine, memory_gb_per_s: f64, seed: u64) -> Self {
         Self {
             loads: vec![1e6, 2e6, 4e6],
             partitions: [1, 2, 5, 9].map(Ways).to_vec(),
@@ -71,7 +83,7 @@ impl Plan {
             point: Duration::from_millis(3),
             warming: Duration::from_millis(3),
             guard_windows: 60,
-            ..Self::whole(memory_gb_per_s, seed)
+            ..Self::whole(machine, memory_gb_per_s, seed)
         }
     }
 
@@ -88,11 +100,12 @@ impl Plan {
             loads.extend(NEAR_CAPACITY.map(|part| (capacity * part / 1e4).round() * 1e4));
         }
         loads.sort_by(f64::total_cmp);
-        Ok(Self { loads, ..self.clone() })
+        Ok(Self { loads, capacity, ..self.clone() })
     }
 
     fn length(&self, load: f64) -> Duration {
-        self.point.max(Duration::from_secs_f64(self.requests as f64 / load))
+        let times = if load >= self.capacity * SLOW_TO_REST { SLOW_POINT } else { 1 };
+        self.point.max(Duration::from_secs_f64(self.requests as f64 / load)) * times
     }
 }
 
@@ -185,6 +198,7 @@ pub(super) struct Streams {
 impl Streams {
     fn workload(&self, plan: &Plan, batch_threads: usize) -> Workload<'_> {
         Workload {
+            machine: plan.machine,
             service: &self.service,
             training: &self.training,
             batch_threads,
@@ -195,8 +209,13 @@ impl Streams {
 }
 
 /// Settings of a guard of the simulated machine.
-pub(super) fn guard_settings(limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
-    let shape = CacheShape { ways: GEOMETRY.ways(), classes: 8, min_ways: Ways(1), shareable: DEVICE_WAYS };
+pub(super) fn guard_settings(machine: &ServerMachine, limit: Duration, slack: f64) -> Result<GuardSettings, LabError> {
+    let shape = CacheShape {
+        ways: machine.geometry.ways(),
+        classes: machine.classes,
+        min_ways: Ways(1),
+        shareable: machine.device_ways,
+    };
     let objective = Objective { percentile: percentile(99.9)?, limit };
     // Windows are milliseconds here, and a partition fills only as fast as requests ask for its lines.
     Ok(GuardSettings {
@@ -212,7 +231,9 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
     let threads = if configuration == Configuration::NoContention { 0 } else { plan.batch_threads };
     let masks = match configuration {
         Configuration::NoContention | Configuration::NoCat => None,
-        Configuration::Partition(ways) => Some(guard_settings(Duration::from_micros(1), 1.0)?.masks(ways)),
+        Configuration::Partition(ways) => {
+            Some(guard_settings(plan.machine, Duration::from_micros(1), 1.0)?.masks(ways))
+        }
     };
     let mut server = SimulatedServer::new(streams.workload(plan, threads), masks)?;
     let mut points = Vec::with_capacity(plan.loads.len());
@@ -298,15 +319,21 @@ pub(super) struct GuardRun {
     pub(super) met: bool,
 }
 
-/// Lets the guard find its partition for one load.
-pub(super) fn guard(plan: &Plan, streams: &Streams, settings: GuardSettings, load: f64) -> Result<GuardRun, LabError> {
+/// Lets the guard find its partition for one load, by windows of `samples` times the requests its percentile takes.
+pub(super) fn guard(
+    plan: &Plan,
+    streams: &Streams,
+    settings: GuardSettings,
+    samples: f64,
+    load: f64,
+) -> Result<GuardRun, LabError> {
     let refused =
         |error: &dyn std::fmt::Display| LabError::Request { what: "the guard".to_owned(), reason: error.to_string() };
     let mut guard = TailGuard::new(settings).map_err(|error| refused(&error))?;
     let mut server =
         SimulatedServer::new(streams.workload(plan, plan.batch_threads), Some(settings.masks(settings.start)))?;
     server.run(load, plan.warming);
-    let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * 1.05 / load);
+    let length = Duration::from_secs_f64(settings.objective.percentile.samples_needed() as f64 * samples / load);
     let (mut ways, mut sizes, mut changed, mut rest) = (settings.start, vec![settings.start], 0, None);
     for window in 1..=plan.guard_windows {
         let stretch = server.run(load, length);
@@ -336,12 +363,15 @@ pub(super) fn guard(plan: &Plan, streams: &Streams, settings: GuardSettings, loa
 #[cfg(test)]
 mod tests {
     use super::super::kv_store::Entries;
+    use super::super::server_machine::ServerName;
     use super::*;
+
+    const MACHINE: ServerName = ServerName::CascadeLake;
 
     fn streams() -> Streams {
         Streams {
-            service: ServiceStream::record(Entries::SMALL, 30_000, 1).unwrap(),
-            training: TrainingStream::record(4, 256, 64, 1).unwrap(),
+            service: ServiceStream::record(MACHINE.machine(), Entries::SMALL, 30_000, 1).unwrap(),
+            training: TrainingStream::record(MACHINE.machine(), 4, 256, 64, 1).unwrap(),
         }
     }
 
@@ -354,7 +384,7 @@ mod tests {
             requests: 0,
             point: Duration::from_micros(1500),
             warming: Duration::from_micros(1500),
-            ..Plan::whole(60.0, 1)
+            ..Plan::whole(MACHINE.machine(), 60.0, 1)
         };
         let rows = sweep(&plan, &streams, |_| ()).unwrap();
         let [alone, shared, three] = [0, 1, 2].map(|row| &rows[row].points[0]);

@@ -1,12 +1,12 @@
 //! What runs inside a virtual machine to compare the kernel's resctrl with the emulator: one JSON report on standard
 //! output. It mounts and unmounts resctrl at will and is of no use on a machine that somebody needs.
 //!
-//! Usage: `nigh-resctrl-guest MACHINE FIRST-SEED SEQUENCES`
+//! Usage: `nigh-resctrl-guest MACHINE FIRST-SEED SEQUENCES`; its cases start it again as other processes.
 
 mod command;
 mod draw;
+mod driver;
 mod lockstep;
-mod pqos;
 mod shrink;
 mod sides;
 mod threads;
@@ -16,14 +16,13 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::process::ExitCode;
 
-use nigh_llc::resctrl::conformance::{self, Extent, Outcome};
+use nigh_llc::resctrl::conformance::{self, Extent, Outcome, Stop};
 use nigh_llc::resctrl::emulator::{Dialect, GuestMachine, MachineConfig};
 use nigh_llc::resctrl::{MountOptions, ProcTasks, Tid};
 use serde::Serialize;
 
 use crate::draw::Draw;
 use crate::lockstep::{Mismatch, Side};
-use crate::pqos::Masks;
 use crate::sides::{Emulated, Kernel};
 use crate::threads::Threads;
 
@@ -47,10 +46,16 @@ struct Report {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ended = compare(&arguments).and_then(|report| {
-        let text = serde_json::to_string(&report)?;
-        writeln!(io::stdout().lock(), "{text}")
-    });
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = match arguments[..] {
+        [driver::RESTLESS, what] => driver::run_restless(what),
+        [driver::HOLDER] => driver::run_holder(),
+        [driver::AS_ANOTHER_USER] => driver::run_as_another_user(),
+        _ => compare(&arguments).and_then(|report| {
+            let text = serde_json::to_string(&report)?;
+            writeln!(io::stdout().lock(), "{text}")
+        }),
+    };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -61,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(arguments: &[String]) -> io::Result<Report> {
+fn compare(arguments: &[&str]) -> io::Result<Report> {
     let usage = || io::Error::other("usage: nigh-resctrl-guest MACHINE FIRST-SEED SEQUENCES");
     let [machine, first_seed, sequences] = arguments else { return Err(usage()) };
     let machine = GuestMachine::named(machine).ok_or_else(usage)?;
@@ -75,7 +80,7 @@ fn compare(arguments: &[String]) -> io::Result<Report> {
     let mut report = Report { release, cases: 0, not_applicable: 0, mismatches: Vec::new() };
 
     check_conformance(&kernel, &machine, &mut report)?;
-    check_by_pqos(&kernel, &mut report)?;
+    check_driver(&kernel, &machine, &mut report)?;
     check_sequences(&kernel, &emulated, &machine, first_seed..first_seed.saturating_add(sequences), &mut report)?;
     Ok(report)
 }
@@ -104,43 +109,47 @@ fn check_conformance(kernel: &Kernel, machine: &MachineConfig, report: &mut Repo
         let threads = Threads::start(1)?;
         let task = threads.tids().next().map(Tid).ok_or_else(|| io::Error::other("no thread to move"))?;
         for case in conformance::run(kernel.fs(), &ProcTasks::default(), task, Extent::WholeMount)? {
-            let applies = !matches!(case.outcome, Outcome::NotApplicable(_));
-            *shown.entry(case.name).or_insert(false) |= applies;
-            report.cases += u64::from(applies);
-            if let Outcome::Failed(reason) = case.outcome {
-                let what = format!("rule {}, mounted with [{options}]: {}", case.rule, case.name);
-                let expected = "as the case says".to_owned();
-                report.mismatches.push(Mismatch { what, commands: Vec::new(), kernel: reason, expected });
-            }
+            let ended = match case.outcome {
+                Outcome::Passed => Ok(()),
+                Outcome::NotApplicable(reason) => Err(Stop::NotApplicable(reason)),
+                Outcome::Failed(reason) => Err(Stop::Failed(reason)),
+            };
+            let what = format!("rule {}, mounted with [{options}]: {}", case.rule, case.name);
+            count(report, &mut shown, case.name, what, ended);
         }
     }
     report.not_applicable += shown.values().filter(|applied| !**applied).count() as u64;
     Ok(())
 }
 
-/// Groups that another tool must see as they were made.
-fn check_by_pqos(kernel: &Kernel, report: &mut Report) -> io::Result<()> {
-    kernel.remount(MountOptions::default())?;
-    let made =
-        Masks::from([((0, 1), 0x3), ((1, 1), 0x3c), ((0, 2), 0x7f), ((1, 2), 0x1), ((0, 3), 0x60), ((1, 3), 0xff)]);
-    for class in [1, 2, 3] {
-        let group = format!("COS{class}");
-        kernel.fs().make_group(&group)?;
-        let schema = format!("L3:0={:x};1={:x}\n", made[&(0, class)], made[&(1, class)]);
-        kernel.fs().write(&format!("{group}/schemata"), &schema)?;
+/// What the driver promises, on every kind of mount that changes what it has to do.
+fn check_driver(kernel: &Kernel, machine: &MachineConfig, report: &mut Report) -> io::Result<()> {
+    let mut shown = BTreeMap::new();
+    for options in mount_options(machine).into_iter().filter(|options| !options.debug) {
+        for (name, ended) in driver::play(kernel, machine, options)? {
+            let what = format!("the driver, mounted with [{options}]: {name}");
+            count(report, &mut shown, name, what, ended);
+        }
     }
-    let mut seen = pqos::masks()?;
-    seen.retain(|place, _| made.contains_key(place));
-    report.cases += made.len() as u64;
-    if seen != made {
-        report.mismatches.push(Mismatch {
-            what: "masks as pqos reads them, by domain and class".to_owned(),
-            commands: Vec::new(),
-            kernel: format!("{seen:x?}"),
-            expected: format!("{made:x?}"),
-        });
-    }
+    report.not_applicable += shown.values().filter(|applied| !**applied).count() as u64;
     Ok(())
+}
+
+/// Counts a case that ended so; `shown` learns whether its machine can show it.
+fn count(
+    report: &mut Report,
+    shown: &mut BTreeMap<&'static str, bool>,
+    name: &'static str,
+    what: String,
+    ended: Result<(), Stop>,
+) {
+    let applies = !matches!(ended, Err(Stop::NotApplicable(_)));
+    *shown.entry(name).or_insert(false) |= applies;
+    report.cases += u64::from(applies);
+    if let Err(Stop::Failed(reason)) = ended {
+        let expected = "as the case says".to_owned();
+        report.mismatches.push(Mismatch { what, commands: Vec::new(), kernel: reason, expected });
+    }
 }
 
 /// Random lists of commands.

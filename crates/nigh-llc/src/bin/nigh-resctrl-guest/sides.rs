@@ -25,17 +25,42 @@ impl Kernel {
         let fs = KernelFs::find(MOUNTINFO)?.ok_or_else(|| io::Error::other(format!("{MOUNT} is not mounted")))?;
         Ok(Self { fs })
     }
+
+    /// The mount, for a driver to own.
+    pub(crate) fn handle(&self) -> KernelFs {
+        self.fs.clone()
+    }
+}
+
+/// How a mount goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Umount {
+    /// Refused while somebody has a file of it open.
+    IfIdle,
+    /// At once for everybody new; for who has a file of it open when that is closed.
+    Lazily,
+}
+
+/// Unmounts resctrl.
+pub(crate) fn umount(how: Umount) -> io::Result<()> {
+    let flags = if how == Umount::Lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    Ok(unmount(MOUNT, flags)?)
+}
+
+/// Mounts resctrl.
+pub(crate) fn mount_resctrl(options: MountOptions) -> io::Result<()> {
+    let options = std::ffi::CString::new(options.to_string()).map_err(io::Error::other)?;
+    Ok(mount("resctrl", MOUNT, "resctrl", MountFlags::empty(), Some(options.as_c_str()))?)
 }
 
 /// Mounts resctrl afresh.
 fn remount(options: MountOptions) -> io::Result<()> {
-    match unmount(MOUNT, UnmountFlags::empty()) {
+    match umount(Umount::IfIdle) {
         // Not mounted yet.
-        Ok(()) | Err(Errno::INVAL) => {}
-        Err(error) => return Err(error.into()),
+        Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
+        _ => {}
     }
-    let options = std::ffi::CString::new(options.to_string()).map_err(io::Error::other)?;
-    Ok(mount("resctrl", MOUNT, "resctrl", MountFlags::empty(), Some(options.as_c_str()))?)
+    mount_resctrl(options)
 }
 
 impl Side for Kernel {
