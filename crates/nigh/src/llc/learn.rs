@@ -33,7 +33,7 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
         return Err(CliError::Usage(format!("{what} holds no row")));
     }
     let count = rows.len();
-    let learned = ModelRows { namespace: globals.namespace()?, function: args.function, rows };
+    let learned = ModelRows { namespace: globals.namespace().await?, function: args.function, rows };
     globals.admin()?.give("/llc/model", &learned).await?;
     output::remark(format!("{} has a model of {count} rows", learned.function));
     Ok(())

@@ -58,7 +58,7 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
         serde_json::from_str(text).map_err(|error| CliError::Usage(format!("the event {text:?} is no JSON: {error}")))
     };
     let request = ProfileRequest {
-        namespace: globals.namespace()?,
+        namespace: globals.namespace().await?,
         function: args.function,
         events: texts.iter().map(parse).collect::<Result<_, _>>()?,
         form: match args.form {
