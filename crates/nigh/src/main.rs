@@ -98,7 +98,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help and the version are no errors.
         Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
-            output::complain_json(error.render().to_string().trim_end(), None, USAGE);
+            output::complain_json(&wrong_usage(&error.render().to_string()), None, USAGE);
             return ExitCode::from(USAGE);
         }
         Err(error) => error.exit(),
@@ -121,6 +121,13 @@ fn main() -> ExitCode {
             ExitCode::from(exit)
         }
     }
+}
+
+/// clap's message without what only people read: its own prefix, the usage and the way to the help.
+fn wrong_usage(rendered: &str) -> String {
+    let paragraphs = rendered.trim_start_matches("error: ").split("\n\n").map(str::trim);
+    let kept = paragraphs.filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));
+    kept.collect::<Vec<_>>().join("; ")
 }
 
 /// The threads that `command` runs on. A node leaves half of the cores to its sandboxes: with a thread for every core
@@ -165,6 +172,14 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn wrong_usage_is_told_to_a_program_without_the_help() {
+        let error = Cli::try_parse_from(["nigh", "stauts"]).err().unwrap();
+        let told = wrong_usage(&error.render().to_string());
+        assert!(told.starts_with("unrecognized subcommand 'stauts'") && told.contains("status"), "{told}");
+        assert!(!told.contains("Usage") && !told.contains("--help"), "{told}");
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_explains_itself() {
