@@ -29,9 +29,11 @@ pub enum Outcome {
     OutOfMemory,
     /// The sandbox's process ended before it answered.
     Crashed {
-        /// How.
+        /// How, as a sentence without its subject: `exited with status 3`.
         reason: String,
     },
+    /// The node ended it: it was stopping, and the time to drain was over.
+    Stopped,
 }
 
 /// One S3 call of an invocation.

@@ -30,6 +30,7 @@ const fn outcome_name(outcome: &Outcome) -> &'static str {
         Outcome::TimedOut => "timed_out",
         Outcome::OutOfMemory => "out_of_memory",
         Outcome::Crashed { .. } => "crashed",
+        Outcome::Stopped => "stopped",
     }
 }
 
@@ -47,6 +48,7 @@ mod tests {
             Outcome::TimedOut,
             Outcome::OutOfMemory,
             Outcome::Crashed { reason: failed().1 },
+            Outcome::Stopped,
         ];
         let names: std::collections::BTreeSet<_> = ends.iter().map(outcome_name).collect();
         assert_eq!(names.len(), ends.len());

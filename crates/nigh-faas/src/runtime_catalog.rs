@@ -13,22 +13,33 @@ const PROVIDED: [&str; 3] = ["provided", "provided.al2", "provided.al2023"];
 
 /// Why a runtime cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the runtime {asked:?} is not on this node; it has {}", .available.join(", "))]
+#[error(
+    "the runtime {asked:?} is not on this node; it has {}{}", .available.join(", "),
+    .why.as_ref().map(|why| format!(". Python functions cannot run: {why}")).unwrap_or_default()
+)]
 pub struct NoSuchRuntime {
     asked: String,
     available: Vec<String>,
+    why: Option<String>,
 }
 
 /// What is installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeCatalog {
     python_minors: BTreeSet<u8>,
+    why_no_python: Option<String>,
 }
 
 impl RuntimeCatalog {
     /// Beside `provided`, a Python 3 of each of these minor versions.
     pub fn new(python_minors: impl IntoIterator<Item = u8>) -> Self {
-        Self { python_minors: python_minors.into_iter().collect() }
+        Self { python_minors: python_minors.into_iter().collect(), why_no_python: None }
+    }
+
+    /// The same; who asks for a Python hears `why` there is none, and what mends it.
+    #[must_use]
+    pub fn without_python_because(self, why: String) -> Self {
+        Self { why_no_python: Some(why), ..self }
     }
 
     /// All names that `find` knows.
@@ -47,9 +58,11 @@ impl RuntimeCatalog {
             return Ok(Runtime::Provided);
         }
         let minor = self.python_minors.iter().find(|minor| name == format!("python3.{minor}"));
-        minor
-            .map(|&minor| Runtime::Python { minor })
-            .ok_or_else(|| NoSuchRuntime { asked: name.chars().take(64).collect(), available: self.names() })
+        minor.map(|&minor| Runtime::Python { minor }).ok_or_else(|| NoSuchRuntime {
+            asked: name.chars().take(64).collect(),
+            available: self.names(),
+            why: self.why_no_python.clone().filter(|_| name.starts_with("python")),
+        })
     }
 }
 
@@ -64,7 +77,15 @@ mod tests {
         assert_eq!(catalog.find("provided.al2023"), Ok(Runtime::Provided));
         for absent in ["python3.12", "python3.011", "python3.", "nodejs22.x", ""] {
             let said = catalog.find(absent).unwrap_err().to_string();
-            assert!(said.contains("it has python3.11, provided, provided.al2, provided.al2023"), "{said}");
+            assert!(said.ends_with("it has python3.11, provided, provided.al2, provided.al2023"), "{said}");
         }
+    }
+
+    #[test]
+    fn who_asks_for_a_python_hears_why_there_is_none() {
+        let catalog = RuntimeCatalog::default().without_python_because("it has no awslambdaric".to_owned());
+        let said = catalog.find("python3.11").unwrap_err().to_string();
+        assert!(said.ends_with("Python functions cannot run: it has no awslambdaric"), "{said}");
+        assert!(!catalog.find("nodejs22.x").unwrap_err().to_string().contains("awslambdaric"));
     }
 }

@@ -52,7 +52,13 @@ impl Verdict {
                 let payload = exit_object(id, &end);
                 let outcome = match end {
                     SandboxEnd::OutOfMemory => Outcome::OutOfMemory,
-                    other => Outcome::Crashed { reason: exit_reason(&other) },
+                    SandboxEnd::Destroyed => Outcome::Stopped,
+                    SandboxEnd::Exited(0) => Outcome::Crashed { reason: "exited without an answer".to_owned() },
+                    SandboxEnd::Exited(code) => Outcome::Crashed { reason: format!("exited with status {code}") },
+                    SandboxEnd::Signalled(signal) => {
+                        let name = signal_name(signal).map(|name| format!(" ({name})")).unwrap_or_default();
+                        Outcome::Crashed { reason: format!("was ended by signal {signal}{name}") }
+                    }
                 };
                 Self::failed(outcome, payload)
             }
@@ -71,6 +77,7 @@ impl Verdict {
     pub fn of_init_end(id: InvocationId, end: &SandboxEnd) -> Self {
         let outcome = match end {
             SandboxEnd::OutOfMemory => Outcome::OutOfMemory,
+            SandboxEnd::Destroyed => Outcome::Stopped,
             other => Outcome::InitError {
                 error_type: "Runtime.ExitError".to_owned(),
                 message: format!("Runtime exited {}", exit_reason(other)),
@@ -131,25 +138,28 @@ fn exit_reason(end: &SandboxEnd) -> String {
     match end {
         SandboxEnd::Exited(0) => "without providing a reason".to_owned(),
         SandboxEnd::Exited(code) => format!("with error: exit status {code}"),
-        SandboxEnd::Signalled(signal) => format!("with error: signal: {}", signal_name(*signal)),
+        SandboxEnd::Signalled(signal) => {
+            let name = signal_name(*signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+            format!("with error: signal: {name}")
+        }
         SandboxEnd::OutOfMemory => "with error: signal: killed".to_owned(),
         SandboxEnd::Destroyed => "because the node is shutting down".to_owned(),
     }
 }
 
-/// A signal as Lambda names it.
-fn signal_name(signal: i32) -> String {
-    match signal {
-        4 => "illegal instruction".to_owned(),
-        6 => "aborted".to_owned(),
-        7 => "bus error".to_owned(),
-        8 => "floating point exception".to_owned(),
-        9 => "killed".to_owned(),
-        11 => "segmentation fault".to_owned(),
-        15 => "terminated".to_owned(),
-        31 => "bad system call".to_owned(),
-        other => format!("signal {other}"),
-    }
+/// A signal as Lambda names it, if it does.
+const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        4 => "illegal instruction",
+        6 => "aborted",
+        7 => "bus error",
+        8 => "floating point exception",
+        9 => "killed",
+        11 => "segmentation fault",
+        15 => "terminated",
+        31 => "bad system call",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -213,5 +223,25 @@ mod tests {
         let verdict = Verdict::of_init_end(id, &SandboxEnd::Exited(2));
         assert!(matches!(verdict.outcome, Outcome::InitError { error_type, .. } if error_type == "Runtime.ExitError"));
         assert_eq!(Verdict::of_init_end(id, &SandboxEnd::OutOfMemory).outcome, Outcome::OutOfMemory);
+    }
+
+    #[test]
+    fn what_the_node_ended_has_not_crashed() {
+        let id = InvocationId::now();
+        let stopped = Verdict::of_reply(id, Reply::Ended { end: SandboxEnd::Destroyed, taken: true });
+        assert_eq!(stopped.outcome, Outcome::Stopped);
+        assert!(object(&stopped)["errorMessage"].as_str().unwrap().ends_with("because the node is shutting down"));
+        assert_eq!(Verdict::of_init_end(id, &SandboxEnd::Destroyed).outcome, Outcome::Stopped);
+    }
+
+    #[test]
+    fn a_record_says_how_a_process_went_with_the_signals_number() {
+        let reason = |end| match Verdict::of_reply(InvocationId::now(), Reply::Ended { end, taken: true }).outcome {
+            Outcome::Crashed { reason } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason(SandboxEnd::Exited(3)), "exited with status 3");
+        assert_eq!(reason(SandboxEnd::Signalled(6)), "was ended by signal 6 (aborted)");
+        assert_eq!(reason(SandboxEnd::Signalled(40)), "was ended by signal 40");
     }
 }

@@ -12,7 +12,7 @@
 //! | `GET /activations/{id}` | `Activation` |
 //! | `GET /explain/{id}` | `Explanation` |
 //! | `GET /logs?namespace&function&limit&follow` | lines of `LogEntry`, oldest first; endless with `follow=true` |
-//! | `POST /shutdown` | 202; the node drains and ends |
+//! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -40,7 +40,7 @@ use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
 use crate::llc::LlcStatus;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
-use crate::status::Status;
+use crate::status::{Draining, Status};
 
 /// Records of one answer, whatever is asked.
 const RECORDS_MAX: usize = 1000;
@@ -67,7 +67,9 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn config(&self) -> &[Shown];
     /// The records.
     fn activations(&self) -> &ActivationLog;
-    /// Cancelled when the node shall end.
+    /// Has the node drain and end; what it will await.
+    fn shut_down(&self) -> Draining;
+    /// Cancelled when the node has drained, and this API shall end.
     fn stop(&self) -> &CancellationToken;
 }
 
@@ -220,10 +222,9 @@ async fn explanation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String
     json(&explain(find(&*node, &id).await?))
 }
 
-async fn shutdown<N: Shows>(State(node): State<Arc<N>>) -> StatusCode {
+async fn shutdown<N: Shows>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {
     tracing::info!("asked to shut down through the admin API");
-    node.stop().cancel();
-    StatusCode::ACCEPTED
+    Ok((StatusCode::ACCEPTED, json(&node.shut_down())?).into_response())
 }
 
 async fn logs<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<Asked>) -> Result<Response, Refusal> {

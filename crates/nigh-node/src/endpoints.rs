@@ -1,6 +1,6 @@
 //! Where a running node listens, as it tells the command and scripts: `endpoints.json` in the state folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nigh_terms::Namespace;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub enum EndpointsError {
     /// None runs.
     #[error("no Nigh is running at {0}; start one with `nigh up`")]
     NotRunning(PathBuf),
+    /// One runs that has begun to end: its doors are closed, its admin API still answers.
+    #[error("Nigh at {0} is draining: it takes nothing new; `nigh status` says what it awaits")]
+    Draining(PathBuf),
     /// The file cannot be read.
     #[error("{path}: {reason}")]
     Unreadable {
@@ -57,25 +60,32 @@ impl Endpoints {
     /// Where the node at `paths` listens, if its process lives.
     ///
     /// # Errors
-    /// If none runs there.
+    /// If none runs there, or one that takes nothing new.
     pub fn read(paths: &StatePaths) -> Result<Self, EndpointsError> {
         let path = paths.endpoints();
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(EndpointsError::NotRunning(paths.root().to_owned()));
+                let root = paths.root().to_owned();
+                let answers = answers(&paths.admin_socket());
+                return Err(if answers { EndpointsError::Draining(root) } else { EndpointsError::NotRunning(root) });
             }
             Err(error) => return Err(EndpointsError::Unreadable { path, reason: error.to_string() }),
         };
         let endpoints: Self = serde_json::from_slice(&text)
             .map_err(|error| EndpointsError::Unreadable { path, reason: error.to_string() })?;
-        if endpoints.lives() { Ok(endpoints) } else { Err(EndpointsError::NotRunning(paths.root().to_owned())) }
+        // A killed node leaves its file behind, but nobody listens on its admin socket.
+        if answers(&endpoints.admin_socket) {
+            Ok(endpoints)
+        } else {
+            Err(EndpointsError::NotRunning(paths.root().to_owned()))
+        }
     }
+}
 
-    /// A killed node leaves its file behind, but nobody listens on its admin socket.
-    fn lives(&self) -> bool {
-        std::os::unix::net::UnixStream::connect(&self.admin_socket).is_ok()
-    }
+/// True if a node listens on `admin_socket`: the first thing it opens to others, and the last that it closes.
+fn answers(admin_socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(admin_socket).is_ok()
 }
 
 #[cfg(test)]
@@ -99,6 +109,10 @@ mod tests {
         };
         endpoints.write(&paths).unwrap();
         assert_eq!(Endpoints::read(&paths).unwrap(), endpoints);
+        // It takes its file away when it begins to end.
+        std::fs::remove_file(paths.endpoints()).unwrap();
+        assert!(matches!(Endpoints::read(&paths), Err(EndpointsError::Draining(_))));
+        endpoints.write(&paths).unwrap();
         drop(listener);
         // Gone as after a restart of the machine. (That the socket file alone is not enough cannot be shown here: a
         // process that another test starts just now may hold a copy of the listener until it runs its program.)

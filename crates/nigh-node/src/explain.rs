@@ -3,7 +3,10 @@
 //! Time counts from when the invocation was asked for: waiting for a place, initialising a new sandbox, then the
 //! handler with each of its data calls. Phases are OFC's extract, transform and load (section 2.1).
 
+use std::borrow::Cow;
+
 use nigh_faas::activation::{Activation, DataCallRecord, Outcome, Phases};
+use nigh_faas::cache_ways::NOT_BOUND_HERE;
 use serde::{Deserialize, Serialize};
 
 /// What an interval of time was spent on.
@@ -112,7 +115,8 @@ pub fn outcome_words(outcome: &Outcome) -> String {
         Outcome::InitError { error_type, message } => format!("could not initialise: {error_type}: {message}"),
         Outcome::TimedOut => "timed out".to_owned(),
         Outcome::OutOfMemory => "out of memory".to_owned(),
-        Outcome::Crashed { reason } => format!("crashed: {reason}"),
+        Outcome::Crashed { reason } => reason.clone(),
+        Outcome::Stopped => "stopped: the node was ending".to_owned(),
     }
 }
 
@@ -124,6 +128,18 @@ fn words(call: &DataCallRecord) -> String {
     match &call.key {
         Some(key) => format!("{} {}/{key}", call.served, call.bucket),
         None => format!("{} {}", call.served, call.bucket),
+    }
+}
+
+/// `note` as a line of an explanation: of a decision on cache ways that this machine cannot carry out, the need alone.
+#[must_use]
+pub fn note_words(note: &str) -> Cow<'_, str> {
+    match note.strip_suffix(NOT_BOUND_HERE) {
+        Some(decided) => {
+            let need = decided.split_once("; ").map_or(decided, |(need, _)| need);
+            Cow::Owned(format!("{need}; this machine cannot give ways (`nigh llc explain`)"))
+        }
+        None => Cow::Borrowed(note),
     }
 }
 
@@ -209,6 +225,22 @@ pub(crate) mod tests {
         assert_eq!(explained.shares, Shares { extract: 25.0, transform: 50.0, load: 25.0 });
         assert_eq!(explained.hit_percent, Some(100.0));
         assert_eq!(explained.memory_percent, Some(25.0));
+    }
+
+    #[test]
+    fn a_decision_that_cannot_be_carried_out_is_told_in_short() {
+        let need = "cache ways: 97.7 KiB of data need 2 ways (sensitive)";
+        let decided = format!("{need}; class 3 (mask 0x3): the least load");
+        assert_eq!(note_words(&decided), decided);
+        let short = note_words(&format!("{decided}{NOT_BOUND_HERE}")).into_owned();
+        assert!(short.starts_with(need) && !short.contains("mask"), "{short}");
+    }
+
+    #[test]
+    fn a_run_that_the_node_ended_reads_as_stopped_and_a_crash_as_what_the_process_did() {
+        assert!(outcome_words(&Outcome::Stopped).starts_with("stopped"));
+        let crashed = Outcome::Crashed { reason: "exited with status 3".to_owned() };
+        assert_eq!(outcome_words(&crashed), "exited with status 3");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! One node: everything wired together, started in order, ended in order.
 //!
-//! Start: state folder (locked), registry, a new incarnation, keys, sandbox engine (what an earlier life left is swept
-//! away), store, object memory, functions, doors. `endpoints.json` is written last: whoever reads it finds open doors.
-//! End: the doors take nothing new, running invocations and requests get `drain` to finish, records are flushed.
+//! Start: state folder (locked), registry, a new incarnation, sandbox engine (what an earlier life left is swept away),
+//! store, object memory, functions, doors; then the first namespace's key, which is shown once: not before all that may
+//! fail. `endpoints.json` is written last: whoever reads it finds open doors.
+//! End: the doors take nothing new, running invocations and requests get `drain` to finish, records are flushed. The
+//! admin API answers until what ran has ended.
 //! A kill at any point needs nothing but a restart: what was acknowledged is in the store and the registry.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use nigh_engine::{
     AccessKeys, LocalMembership, LocalRegistry, Membership, RecordLog, Registry, RegistryError, Retention, StateError,
@@ -48,7 +51,7 @@ use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
-use crate::status::{CacheStatus, Level, SandboxStatus, Status};
+use crate::status::{CacheStatus, Draining, Level, SandboxStatus, Status};
 use crate::store::{self, StoreOpenError};
 use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 
@@ -102,6 +105,11 @@ struct Running {
     invoker: Arc<Invoker>,
     llc: Arc<Llc>,
     profiling: Arc<Profiling>,
+    /// Somebody asked for the end through the admin API.
+    asked_to_stop: CancellationToken,
+    /// When the end began.
+    draining: OnceLock<Instant>,
+    /// What ran has ended.
     stop: CancellationToken,
 }
 
@@ -142,7 +150,6 @@ impl Node {
         let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(database.clone()));
         let membership = LocalMembership::join(NodeId(settings.node.clone()), &*registry).await?;
         let keys = AccessKeys::load(&*registry).await?;
-        let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
 
         let engine = sandbox_engine(&settings, state.instance()).await?;
         let swept = engine.sweep().await?;
@@ -151,6 +158,7 @@ impl Node {
         }
         let mut levels = vec![Level { name: "isolation".to_owned(), on: true, detail: engine.isolation() }];
         let (python_level, pythons) = pythons(&settings).await;
+        let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
 
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
@@ -206,6 +214,10 @@ impl Node {
         let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits)
             .map_err(|source| NodeError::Io { what: "starting the threads of the S3 door", source })?;
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
+        let catalog = match no_python {
+            Some(why) => catalog.without_python_because(why),
+            None => catalog,
+        };
         let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
         let invoker_settings = invoker_settings(&settings, runtime);
         let profiling = Profiling(ProfilingParts {
@@ -239,7 +251,7 @@ impl Node {
             LambdaDoorParts {
                 functions: functions.clone(),
                 invoke: Arc::clone(&invoker) as Arc<dyn nigh_faas::invocation::Invoke>,
-                keys,
+                keys: keys.clone(),
                 objects: Arc::new(memory.clone()),
                 catalog,
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -249,6 +261,7 @@ impl Node {
 
         let listeners = Listeners::bind(&settings, &paths.admin_socket()).await?;
         let endpoints = listeners.endpoints(&settings, &paths.admin_socket())?;
+        let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
         let (stop, doors, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let running = Arc::new(Running {
             settings,
@@ -266,18 +279,20 @@ impl Node {
             invoker,
             llc: Arc::new(llc),
             profiling: Arc::new(profiling),
+            asked_to_stop: CancellationToken::new(),
+            draining: OnceLock::new(),
             stop,
         });
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
         tasks.spawn(s3.serve_unix(listeners.s3_unix, doors.clone()));
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
-        tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
         tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
         tasks.spawn(background::sample_cache_use(Arc::clone(&running.llc), Arc::clone(&running.clock), doors.clone()));
-        tasks.close();
         running.endpoints.write(&paths)?;
+        tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
+        tasks.close();
         Ok(Self { running, doors, tasks, first_key, state })
     }
 
@@ -302,12 +317,14 @@ impl Node {
     /// Cancelled when the node was asked to end through its admin API.
     #[must_use]
     pub fn stop_requested(&self) -> &CancellationToken {
-        &self.running.stop
+        &self.running.asked_to_stop
     }
 
     /// Takes nothing new, lets what runs finish for the time set, ends what then still runs, and writes what waits.
     pub async fn stop(self) {
         let drain = self.running.settings.drain.duration();
+        self.running.draining.get_or_init(Instant::now);
+        tracing::info!("draining: nothing new is taken; {}", self.running.awaits());
         if let Err(error) = remove_if_there(&self.state.paths().endpoints()) {
             tracing::warn!(%error, "the doors are closing and their file still stands");
         }
@@ -324,6 +341,19 @@ impl Node {
             if let Err(error) = remove_if_there(socket) {
                 tracing::warn!(%error, "a socket is left behind; the next start replaces it");
             }
+        }
+        tracing::info!("drained");
+    }
+}
+
+impl Running {
+    /// What it awaits before it ends, if it ends now or has begun to.
+    fn awaits(&self) -> Draining {
+        let pool = self.invoker.in_use();
+        let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
+        Draining {
+            invocations: pool.running + pool.waiting,
+            left_s: self.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
         }
     }
 }
@@ -397,6 +427,7 @@ impl admin::Shows for Running {
             started: self.started.rfc3339(),
             uptime_s: self.clock.wall().millis().saturating_sub(self.started.millis()) / 1000,
             endpoints: self.endpoints.clone(),
+            draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels.clone(),
             functions: self.functions.totals(&self.settings.namespace).0,
             cache: CacheStatus {
@@ -439,6 +470,11 @@ impl admin::Shows for Running {
 
     fn activations(&self) -> &ActivationLog {
         &self.activations
+    }
+
+    fn shut_down(&self) -> Draining {
+        self.asked_to_stop.cancel();
+        self.awaits()
     }
 
     fn stop(&self) -> &CancellationToken {

@@ -26,7 +26,10 @@ print(json.dumps({
 #[derive(Debug, Error)]
 pub enum PythonError {
     /// The interpreter does not start or does not answer.
-    #[error("{interpreter}: {reason}; set functions.python to a Python 3 that has awslambdaric")]
+    #[error(
+        "{interpreter}: {reason}; start `nigh up --python PROGRAM` with a Python 3 that has awslambdaric, or set \
+         functions.python in the configuration file"
+    )]
     NotAsked {
         /// The interpreter.
         interpreter: PathBuf,
@@ -35,7 +38,8 @@ pub enum PythonError {
     },
     /// The vendor's client is missing.
     #[error(
-        "{interpreter} has no awslambdaric; install it there, or set functions.python to an interpreter that has it"
+        "{interpreter} has no awslambdaric; install it there, or start `nigh up --python PROGRAM` with an interpreter \
+         that has it (in the configuration file: functions.python)"
     )]
     NoClient {
         /// The interpreter.

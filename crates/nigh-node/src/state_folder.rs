@@ -83,6 +83,12 @@ impl StatePaths {
         &self.0
     }
 
+    /// Held by the running node.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
     /// Registry and records.
     #[must_use]
     pub fn database(&self) -> PathBuf {
@@ -159,7 +165,7 @@ impl StateFolder {
         std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).map_err(failed(root))?;
 
         let paths = StatePaths::new(root);
-        let lock_path = root.join("lock");
+        let lock_path = paths.lock();
         let lock = std::fs::OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -189,6 +195,26 @@ impl StateFolder {
     #[must_use]
     pub fn instance(&self) -> &str {
         &self.instance
+    }
+}
+
+/// True while a node holds the state folder of `paths`, also when its doors and sockets are closed already.
+///
+/// # Errors
+/// If the system does not say.
+pub fn is_held(paths: &StatePaths) -> Result<bool, StateFolderError> {
+    let path = paths.lock();
+    let failed = |source| StateFolderError::Io { path: path.clone(), source };
+    let lock = match std::fs::File::open(&path) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed(error)),
+    };
+    // Shared, and let go at once: two that ask at a time do not take each other for a node.
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(errno) => Err(failed(errno.into())),
     }
 }
 
@@ -242,11 +268,14 @@ mod tests {
     fn the_folder_is_private_and_held_by_one_at_a_time() {
         let parent = tempfile::tempdir().unwrap();
         let root = parent.path().join("a/state");
+        assert!(!is_held(&StatePaths::new(&root)).unwrap());
         let held = StateFolder::take(&root).unwrap();
+        assert!(is_held(held.paths()).unwrap());
         assert_eq!(root.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert!(matches!(StateFolder::take(&root), Err(StateFolderError::Held(path)) if path == root));
         let instance = held.instance().to_owned();
         drop(held);
+        assert!(!is_held(&StatePaths::new(&root)).unwrap());
         let again = StateFolder::take(&root).unwrap();
         assert_eq!(again.instance(), instance, "what a crash left is found again");
     }

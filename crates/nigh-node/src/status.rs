@@ -56,6 +56,26 @@ pub struct SandboxStatus {
     pub waiting: usize,
 }
 
+/// A node that takes nothing new, and ends when what it awaits has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draining {
+    /// Invocations that still run or wait.
+    pub invocations: usize,
+    /// Seconds until those that still run are ended.
+    pub left_s: u64,
+}
+
+impl std::fmt::Display for Draining {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { invocations, left_s } = self;
+        match invocations {
+            0 => write!(f, "no invocation runs; open requests have {left_s} s to end"),
+            1 => write!(f, "awaits 1 invocation for at most {left_s} s"),
+            more => write!(f, "awaits {more} invocations for at most {left_s} s"),
+        }
+    }
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -73,6 +93,9 @@ pub struct Status {
     pub uptime_s: u64,
     /// Where it listens.
     pub endpoints: Endpoints,
+    /// What it still awaits, if it has begun to end.
+    #[serde(default)]
+    pub draining: Option<Draining>,
     /// What works here, and what does not.
     pub levels: Vec<Level>,
     /// Functions of the namespace made at the first start.

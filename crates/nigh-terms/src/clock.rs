@@ -5,7 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+/// RFC 3339 with three digits of the second; `time`'s own form leaves out those that are zero.
+const RFC3339_MILLIS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// A point on a clock that never goes back: nanoseconds since the clock was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -50,10 +55,10 @@ impl Timestamp {
         OffsetDateTime::UNIX_EPOCH + Duration::from_millis(self.0)
     }
 
-    /// As RFC 3339 text.
+    /// As RFC 3339 text in UTC, always with milliseconds: texts of one length, in the order of time.
     #[must_use]
     pub fn rfc3339(self) -> String {
-        self.date().format(&Rfc3339).unwrap_or_default()
+        self.date().format(RFC3339_MILLIS).unwrap_or_default()
     }
 }
 
@@ -116,5 +121,16 @@ impl Clock for ManualClock {
 
     fn wall(&self) -> Timestamp {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_one_form_whatever_their_milliseconds_are() {
+        let texts = [1_700_000_000_000, 1_700_000_000_120, 1_700_000_001_007].map(|ms| Timestamp(ms).rfc3339());
+        assert_eq!(texts, ["2023-11-14T22:13:20.000Z", "2023-11-14T22:13:20.120Z", "2023-11-14T22:13:21.007Z"]);
     }
 }

@@ -3,12 +3,13 @@
 use clap::Args;
 use nigh_node::explain::{outcome_words, shares};
 use nigh_node::{Activation, Outcome};
-use nigh_terms::FunctionName;
+use nigh_terms::{FunctionName, Timestamp};
 use serde_json::Value;
 
-use crate::context::Globals;
+use crate::context::{Globals, invocation};
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured, duration};
+use crate::printable;
 
 /// Characters of an error that a row shows.
 const OUTCOME_MAX: usize = 60;
@@ -39,20 +40,18 @@ pub(crate) struct ActivationsArgs {
 /// Lists them.
 pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), CliError> {
     let mut path =
-        format!("/activations?namespace={}&limit={}&errors={}", globals.namespace()?, args.limit, args.errors);
+        format!("/activations?namespace={}&limit={}&errors={}", globals.namespace().await?, args.limit, args.errors);
     if let Some(function) = &args.function {
         path.push_str(&format!("&function={function}"));
     }
     if let Some(before) = &args.before {
-        // It goes into a URL; an id has nothing that needs encoding.
-        if !before.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err(CliError::Usage(format!("--before {before}: this is no invocation id")));
-        }
-        path.push_str(&format!("&before={before}"));
+        path.push_str(&format!("&before={}", invocation(before)?));
     }
     let admin = globals.admin()?;
     if globals.json {
-        return output::json(&admin.get::<Value>(&path).await?);
+        let mut found: Vec<Value> = admin.get(&path).await?;
+        found.iter_mut().for_each(date_start);
+        return output::json(&found);
     }
     let found: Vec<Activation> = admin.get(&path).await?;
     let mut table = output::table(&[
@@ -64,11 +63,21 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     output::print_table(&table)
 }
 
+/// A record's start as all times are told: RFC 3339.
+pub(crate) fn date_start(record: &mut Value) {
+    if let Some(start) = record.get_mut("start")
+        && let Some(millis) = start.as_u64()
+    {
+        *start = Timestamp(millis).rfc3339().into();
+    }
+}
+
 fn row(one: &Activation) -> [String; 11] {
     let shares = shares(&one.phases);
     let colour = if one.outcome == Outcome::Answered { Colour::Green } else { Colour::Red };
-    let mut outcome: String = outcome_words(&one.outcome).chars().take(OUTCOME_MAX).collect();
-    outcome = outcome.replace('\n', " ");
+    let outcome = outcome_words(&one.outcome).replace('\n', " ");
+    let outcome = printable::shortened(&outcome, OUTCOME_MAX);
+    let outcome = printable::shown(&std::io::stdout(), &outcome);
     [
         one.id.to_string(),
         one.function.to_string(),
@@ -82,4 +91,20 @@ fn row(one: &Activation) -> [String; 11] {
         one.peak_memory.map_or_else(|| "-".to_owned(), |peak| peak.to_string()),
         coloured(colour, &outcome),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_records_start_is_a_date() {
+        let mut record = json!({ "id": "x", "start": 1_700_000_000_120_u64 });
+        date_start(&mut record);
+        assert_eq!(record, json!({ "id": "x", "start": "2023-11-14T22:13:20.120Z" }));
+        date_start(&mut record);
+        assert_eq!(record["start"], "2023-11-14T22:13:20.120Z");
+    }
 }

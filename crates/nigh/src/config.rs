@@ -1,6 +1,7 @@
 //! `nigh config`.
 
 use clap::Subcommand;
+use nigh_node::config::Shown;
 
 use crate::context::Globals;
 use crate::error::CliError;
@@ -28,9 +29,24 @@ pub(crate) async fn run(command: ConfigCommand, globals: &Globals) -> Result<(),
     if globals.json {
         return output::json(&shown);
     }
+    if !running && let Ok(node) = globals.admin() {
+        let others = others(&shown, &node.get::<Vec<Shown>>("/config").await?);
+        if !others.is_empty() {
+            output::remark(format_args!(
+                "nigh: the node that runs here has other values of {}; `nigh config show --running` shows its own",
+                others.join(", ")
+            ));
+        }
+    }
     let mut table = output::table(&["SETTING", "VALUE", "FROM"]);
     for one in shown {
         table.add_row([one.key, one.value, one.origin]);
     }
     output::print_table(&table)
+}
+
+/// The settings of which `node` has another value.
+fn others<'a>(shown: &'a [Shown], node: &[Shown]) -> Vec<&'a str> {
+    let same = |one: &Shown| node.iter().any(|other| other.key == one.key && other.value == one.value);
+    shown.iter().filter(|one| !same(one)).map(|one| one.key.as_str()).collect()
 }

@@ -6,10 +6,11 @@ use clap::Args;
 use nigh_node::client::{AdminClient, LambdaClient, S3Client};
 use nigh_node::config::{Configuration, Flag, Layers};
 use nigh_node::credentials::{self, Credentials};
-use nigh_node::endpoints::Endpoints;
+use nigh_node::endpoints::{Endpoints, EndpointsError};
 use nigh_node::machine::Machine;
 use nigh_node::state_folder::StatePaths;
-use nigh_terms::Namespace;
+use nigh_node::status::Status;
+use nigh_terms::{InvocationId, Namespace};
 use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
@@ -51,18 +52,21 @@ impl Globals {
         Ok(Layers::of_process(self.config.clone(), flags).resolve(&Machine::probe())?)
     }
 
-    fn paths(&self) -> Result<StatePaths, CliError> {
+    pub(crate) fn paths(&self) -> Result<StatePaths, CliError> {
         Ok(StatePaths::new(&self.configuration(Vec::new())?.settings.state))
     }
 
     /// The door to talk to: the one named, else the running node's. A named one need not be of a node that runs here.
-    fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
+    async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
         let settings = self.configuration(Vec::new())?.settings;
         let paths = StatePaths::new(&settings.state);
         let (url, region, namespace) = match &self.endpoint {
             Some(url) => (url.clone(), settings.region, settings.namespace),
             None => {
-                let endpoints = Endpoints::read(&paths)?;
+                let endpoints = match Endpoints::read(&paths) {
+                    Err(EndpointsError::Draining(root)) => return Err(self.draining(root).await),
+                    read => read?,
+                };
                 let (region, namespace) = (endpoints.region.clone(), endpoints.namespace.clone());
                 (door(endpoints), region, namespace)
             }
@@ -72,35 +76,51 @@ impl Globals {
     }
 
     /// A client of the S3 door.
-    pub(crate) fn s3(&self) -> Result<S3Client, CliError> {
-        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.s3)?;
+    pub(crate) async fn s3(&self) -> Result<S3Client, CliError> {
+        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.s3).await?;
         Ok(S3Client::new(&url, &region, &credentials)?)
     }
 
     /// A client of the Lambda door.
-    pub(crate) fn lambda(&self) -> Result<LambdaClient, CliError> {
-        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.lambda)?;
+    pub(crate) async fn lambda(&self) -> Result<LambdaClient, CliError> {
+        let Reached { url, region, credentials } = self.reach(|endpoints| endpoints.lambda).await?;
         Ok(LambdaClient::new(&url, &region, &credentials)?)
     }
 
-    /// A client of the admin API.
+    /// A client of the admin API, which answers while the node drains, too.
     pub(crate) fn admin(&self) -> Result<AdminClient, CliError> {
-        Ok(AdminClient::new(&Endpoints::read(&self.paths()?)?.admin_socket))
+        let paths = self.paths()?;
+        match Endpoints::read(&paths) {
+            Ok(_) | Err(EndpointsError::Draining(_)) => Ok(AdminClient::new(&paths.admin_socket())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Why the doors of the node at `root`, which drains, are closed.
+    async fn draining(&self, root: PathBuf) -> CliError {
+        let admin = AdminClient::new(&StatePaths::new(&root).admin_socket());
+        match admin.get::<Status>("/status").await {
+            Ok(Status { draining: Some(draining), .. }) => CliError::Draining { root, draining },
+            // Without an answer it has ended in this moment.
+            Ok(_) | Err(_) => EndpointsError::Draining(root).into(),
+        }
     }
 
     /// One invocation, explained, as whatever `T` reads of it.
     pub(crate) async fn explain<T: DeserializeOwned>(&self, id: &str) -> Result<T, CliError> {
-        if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err(CliError::Usage(format!("{id:?} is no invocation id")));
-        }
-        Ok(self.admin()?.get(&format!("/explain/{id}")).await?)
+        Ok(self.admin()?.get(&format!("/explain/{}", invocation(id)?)).await?)
     }
 
     /// The namespace asked for, or the node's first.
-    pub(crate) fn namespace(&self) -> Result<Namespace, CliError> {
+    pub(crate) async fn namespace(&self) -> Result<Namespace, CliError> {
         match &self.profile {
             Some(name) => Namespace::new(name).map_err(|error| CliError::Usage(error.to_string())),
-            None => Ok(Endpoints::read(&self.paths()?)?.namespace),
+            None => Ok(self.admin()?.get::<Status>("/status").await?.endpoints.namespace),
         }
     }
+}
+
+/// An invocation's id as it was given; it goes into a URL.
+pub(crate) fn invocation(id: &str) -> Result<InvocationId, CliError> {
+    id.parse().map_err(|_| CliError::Usage(format!("{id:?} is no invocation id; `nigh activations` lists them")))
 }

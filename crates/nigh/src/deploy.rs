@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nigh_node::client::{CodeUpload, FunctionChange};
 use nigh_node::config::Span;
-use nigh_terms::{ByteSize, FunctionName};
+use nigh_terms::{ByteSize, FunctionName, ParseByteSizeError};
 use serde_json::Value;
 
 use crate::archive;
@@ -20,14 +20,15 @@ use crate::output;
 Examples:
   nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11 --memory 512MiB --timeout 30s
   nigh deploy tool --zip tool.zip --runtime provided --env LEVEL=2 --env MODE=fast
+  nigh deploy blur --timeout 2min                 an existing function: only this setting changes
 
 A folder is packed without .git, __pycache__ and the like. For `provided`, the archive's `bootstrap` is run.
-If the function exists its code is replaced, and those of its settings that are given.")]
+If the function exists, what is given is replaced: its code, its settings, or both.")]
 pub(crate) struct DeployArgs {
     /// The function's name
     name: FunctionName,
     /// The folder of its code
-    #[arg(long, conflicts_with = "zip", required_unless_present = "zip")]
+    #[arg(long, conflicts_with = "zip")]
     folder: Option<PathBuf>,
     /// The archive of its code
     #[arg(long)]
@@ -39,13 +40,13 @@ pub(crate) struct DeployArgs {
     #[arg(long)]
     runtime: Option<String>,
     /// Its memory, for example 512MiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How long one invocation may run, for example 30s
     #[arg(long, value_name = "TIME")]
     timeout: Option<Span>,
     /// The size of its /tmp, for example 1GiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     tmp: Option<ByteSize>,
     /// A variable of its environment; may be given often, and replaces all there were
     #[arg(long = "env", value_name = "NAME=VALUE")]
@@ -78,13 +79,22 @@ impl DeployArgs {
         })
     }
 
-    fn code(&self) -> Result<CodeUpload, CliError> {
-        match (&self.folder, &self.zip) {
-            (Some(folder), _) => archive::pack(folder).map(CodeUpload).map_err(|e| CliError::Usage(e.to_string())),
-            (None, Some(zip)) => std::fs::read(zip).map(CodeUpload).map_err(CliError::local(zip.display())),
-            (None, None) => Err(CliError::Usage("name the code with --folder or --zip".to_owned())),
-        }
+    fn code(&self) -> Result<Option<CodeUpload>, CliError> {
+        let code = match (&self.folder, &self.zip) {
+            (Some(folder), _) => archive::pack(folder).map_err(|e| CliError::Usage(e.to_string()))?,
+            (None, Some(zip)) => std::fs::read(zip).map_err(CliError::local(zip.display()))?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(CodeUpload(code)))
     }
+}
+
+/// A size with its unit: of a bare number nobody knows whether bytes are meant or, as Lambda takes it, MiB.
+fn size(text: &str) -> Result<ByteSize, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("which unit? write {text}MiB, as Lambda counts, or {text}GiB"));
+    }
+    text.parse().map_err(|error: ParseByteSizeError| error.to_string())
 }
 
 fn environment(given: &[String]) -> Result<Option<BTreeMap<String, String>>, CliError> {
@@ -100,8 +110,20 @@ fn environment(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Cli
 
 /// Deploys.
 pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliError> {
-    let (change, lambda) = (args.change()?, globals.lambda()?);
-    let (function, is_new) = lambda.deploy(&args.name, &change, args.code()?).await?;
+    let (change, code) = (args.change()?, args.code()?);
+    if code.is_none() && change.is_empty() {
+        let nothing = "nothing to deploy: name the code with --folder or --zip, or a setting to change";
+        return Err(CliError::Usage(nothing.to_owned()));
+    }
+    let is_without_code = code.is_none();
+    let (function, is_new) = globals.lambda().await?.deploy(&args.name, &change, code).await.map_err(|error| {
+        if is_without_code && error.is_not_found() {
+            let name = &args.name;
+            CliError::Usage(format!("there is no function {name} yet: name its code with --folder or --zip"))
+        } else {
+            error.into()
+        }
+    })?;
     if globals.json {
         return output::json(&function);
     }
@@ -144,11 +166,21 @@ mod tests {
     }
 
     #[test]
+    fn a_size_without_a_unit_is_refused_with_the_way_to_write_it() {
+        for flag in ["--memory", "--tmp"] {
+            let refused = Deploy::try_parse_from(["deploy", "f", flag, "512"]).err().unwrap().to_string();
+            assert!(refused.contains("write 512MiB"), "{refused}");
+        }
+        assert_eq!(size("512 MiB"), Ok(ByteSize::mib(512)));
+        assert!(size("").is_err());
+    }
+
+    #[test]
     fn a_provided_function_needs_no_handler_and_a_bad_variable_is_refused() {
         assert_eq!(change(&["--runtime", "provided.al2023"]).unwrap().handler.as_deref(), Some("bootstrap"));
         assert!(change(&["--env", "=x"]).is_err());
         assert!(change(&["--timeout", "1500 ms"]).is_err());
-        assert!(Deploy::try_parse_from(["deploy", "f"]).is_err());
+        assert!(Deploy::parse_from(["deploy", "f"]).args.change().unwrap().is_empty());
         assert!(Deploy::try_parse_from(["deploy", "../f", "--folder", "."]).is_err());
     }
 }

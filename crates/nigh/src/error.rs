@@ -1,20 +1,22 @@
 //! Why a command fails: one line for people, one exit code for scripts.
 
 use std::io;
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use nigh_node::client::ClientError;
 use nigh_node::config::ConfigError;
 use nigh_node::credentials::CredentialsError;
 use nigh_node::endpoints::EndpointsError;
 use nigh_node::node::NodeError;
+use nigh_node::state_folder::StateFolderError;
+use nigh_node::status::Draining;
 use thiserror::Error;
 
 /// Refused, or failed.
 const FAILED: u8 = 1;
 /// The command line is wrong; clap's own code.
-const USAGE: u8 = 2;
-/// No node runs.
+pub(crate) const USAGE: u8 = 2;
+/// No node runs, or it takes nothing new.
 const NOT_RUNNING: u8 = 3;
 
 /// Why a command fails.
@@ -30,9 +32,14 @@ pub(crate) enum CliError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Node(#[from] Box<NodeError>),
+    #[error(transparent)]
+    StateFolder(#[from] StateFolderError),
     #[cfg(feature = "lab")]
     #[error(transparent)]
     Lab(#[from] nigh_lab::LabError),
+    /// The node takes nothing new.
+    #[error("Nigh at {} is draining and takes nothing new: {draining}", .root.display())]
+    Draining { root: PathBuf, draining: Draining },
     /// An argument that clap cannot know to be wrong.
     #[error("{0}")]
     Usage(String),
@@ -58,11 +65,21 @@ impl CliError {
     }
 
     /// For scripts; documented in `nigh --help`.
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
             Self::Usage(_) => USAGE,
-            Self::Endpoints(EndpointsError::NotRunning(_)) | Self::Client(ClientError::Connect { .. }) => NOT_RUNNING,
+            Self::Endpoints(EndpointsError::NotRunning(_) | EndpointsError::Draining(_))
+            | Self::Draining { .. }
+            | Self::Client(ClientError::Connect { .. }) => NOT_RUNNING,
             _ => FAILED,
-        })
+        }
+    }
+
+    /// What a door calls it, for programs.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Client(ClientError::Refused { code, .. }) => Some(code),
+            _ => None,
+        }
     }
 }

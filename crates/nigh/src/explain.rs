@@ -1,12 +1,14 @@
 //! `nigh explain`: one invocation on a line of time.
 
 use clap::Args;
-use nigh_node::explain::{Explanation, Shares, Step, StepKind, outcome_words};
+use nigh_node::explain::{Explanation, Shares, Step, StepKind, note_words, outcome_words};
 use serde_json::Value;
 
+use crate::activations::date_start;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured, duration};
+use crate::printable;
 
 /// Columns of the line of time.
 const WIDTH: usize = 48;
@@ -24,17 +26,22 @@ pub(crate) struct ExplainArgs {
 /// Explains.
 pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliError> {
     if globals.json {
-        return output::json(&globals.explain::<Value>(&args.id).await?);
+        let mut explained: Value = globals.explain(&args.id).await?;
+        if let Some(record) = explained.get_mut("activation") {
+            date_start(record);
+        }
+        return output::json(&explained);
     }
     let explained: Explanation = globals.explain(&args.id).await?;
     output::line(render(&explained))
 }
 
 fn render(explained: &Explanation) -> String {
+    let shown = |text: &str| printable::shown(&std::io::stdout(), text).into_owned();
     let one = &explained.activation;
     let mut lines = vec![
         format!("{} of {} at {}", one.id, one.function, one.start.rfc3339()),
-        format!("  {}", outcome_words(&one.outcome)),
+        format!("  {}", shown(&outcome_words(&one.outcome))),
         format!(
             "  {} in all: waited {}, {}, ran {}",
             duration(explained.total_us),
@@ -49,7 +56,7 @@ fn render(explained: &Explanation) -> String {
             "  {} {:>9}  {}{}",
             bar(step, explained.total_us),
             duration(step.took_us),
-            step.what,
+            shown(&step.what),
             if step.bytes > 0 { format!(", {}", nigh_terms::ByteSize(step.bytes)) } else { String::new() }
         ));
     }
@@ -57,6 +64,7 @@ fn render(explained: &Explanation) -> String {
     if unseen > 0 {
         lines.push(format!("  ... and {unseen} more data calls"));
     }
+    lines.push(legend(&explained.steps));
     lines.push(String::new());
     lines.push(format!("  {}", shares_bar(&explained.shares)));
     if let Some(hits) = explained.hit_percent {
@@ -71,9 +79,9 @@ fn render(explained: &Explanation) -> String {
     if !one.placement.is_empty() {
         lines.push(format!("  placed: {}", one.placement));
     }
-    lines.extend(one.notes.iter().map(|note| format!("  note: {note}")));
+    lines.extend(one.notes.iter().map(|note| format!("  note: {}", shown(&note_words(note)))));
     if !one.log.is_empty() {
-        lines.push(format!("  log: `nigh logs {}` has {} bytes of it", one.function, one.log.len()));
+        lines.push(format!("  log: `nigh logs {} --id {}` has {} bytes of it", one.function, one.id, one.log.len()));
     }
     lines.join("\n")
 }
@@ -83,14 +91,38 @@ fn bar(step: &Step, total_us: u64) -> String {
     let column = |us: u64| (us as u128 * WIDTH as u128 / u128::from(total_us.max(1))) as usize;
     let from = column(step.at_us).min(WIDTH - 1);
     let to = column(step.at_us + step.took_us).clamp(from + 1, WIDTH);
-    let (glyph, colour) = match step.kind {
-        StepKind::Wait => ("·", Colour::Dim),
-        StepKind::Init => ("░", Colour::Yellow),
-        StepKind::Run => ("─", Colour::Dim),
-        StepKind::Read => ("█", Colour::Blue),
-        StepKind::Write => ("▓", Colour::Green),
-    };
+    let (glyph, colour, _) = drawn(step.kind);
     format!("{}{}{}", " ".repeat(from), coloured(colour, &glyph.repeat(to - from)), " ".repeat(WIDTH - to))
+}
+
+/// How a kind of step is drawn, and what it is.
+const fn drawn(kind: StepKind) -> (&'static str, Colour, &'static str) {
+    match kind {
+        StepKind::Wait => ("·", Colour::Dim, "waiting"),
+        StepKind::Init => ("░", Colour::Yellow, "starting a sandbox"),
+        StepKind::Run => ("─", Colour::Dim, "the handler"),
+        StepKind::Read => ("█", Colour::Blue, "reading"),
+        StepKind::Write => ("▓", Colour::Green, "writing"),
+    }
+}
+
+/// What the characters of the bars and the words of the reads mean, as far as they occur.
+fn legend(steps: &[Step]) -> String {
+    let kinds = [StepKind::Wait, StepKind::Init, StepKind::Run, StepKind::Read, StepKind::Write];
+    let there = kinds.into_iter().filter(|kind| steps.iter().any(|step| step.kind == *kind));
+    let bars = there.map(drawn).map(|(glyph, colour, what)| format!("{} {what}", coloured(colour, glyph)));
+    let mut words = Vec::new();
+    for (served, meaning) in [
+        ("hit ", "hit: read from memory"),
+        ("miss ", "miss: read from the store, in memory from then on"),
+        ("past ", "past: read from the store past the memory, as too large for it or a part only"),
+    ] {
+        if steps.iter().any(|step| step.kind == StepKind::Read && step.what.starts_with(served)) {
+            words.push(meaning);
+        }
+    }
+    let bars = bars.collect::<Vec<_>>().join("   ");
+    if words.is_empty() { format!("  {bars}") } else { format!("  {bars}\n  {}", words.join("\n  ")) }
 }
 
 /// Extract, transform and load on one line.
@@ -130,6 +162,16 @@ mod tests {
         assert_eq!(places(99, 0, 100), (WIDTH - 1, 1));
         assert_eq!(places(100, 0, 100), (WIDTH - 1, 1));
         assert_eq!(places(0, 0, 0), (0, 1));
+    }
+
+    #[test]
+    fn the_legend_explains_what_is_drawn_and_nothing_else() {
+        let past = Step { what: "past data/in".to_owned(), ..step(0, 1) };
+        let text = legend(&[past, Step { kind: StepKind::Run, ..step(0, 1) }]);
+        for word in ["─ the handler", "█ reading", "past: "] {
+            assert!(text.contains(word), "{text}");
+        }
+        assert!(!text.contains("writing") && !text.contains("miss: "), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output;
+use crate::printable;
 
 /// Subcommands of `nigh functions`.
 #[derive(Subcommand)]
@@ -28,7 +29,7 @@ pub(crate) enum FunctionsCommand {
 
 /// Runs it.
 pub(crate) async fn run(command: FunctionsCommand, globals: &Globals) -> Result<(), CliError> {
-    let lambda = globals.lambda()?;
+    let lambda = globals.lambda().await?;
     match command {
         FunctionsCommand::List => list(&lambda.list().await?, globals.json),
         FunctionsCommand::Show { name } => {
@@ -77,7 +78,7 @@ fn show(function: &Value) -> Result<(), CliError> {
     let mut table = output::table(&["SETTING", "VALUE"]);
     for (field, value) in function.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        table.add_row([field.clone(), value]);
+        table.add_row([field.clone(), printable::shown(&std::io::stdout(), &value).into_owned()]);
     }
     output::print_table(&table)
 }

@@ -1,6 +1,6 @@
 //! `nigh invoke`.
 
-use std::io::Read;
+use std::io::{IsTerminal, Read, stderr, stdout};
 use std::process::ExitCode;
 
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::context::Globals;
 use crate::error::CliError;
-use crate::output::{self, Colour, coloured};
+use crate::output::{self, Colour, coloured_for};
+use crate::printable;
 
 /// Lambda's limit of an input: 6 MiB.
 const PAYLOAD_MAX: u64 = 6 << 20;
@@ -39,7 +40,7 @@ pub(crate) struct InvokeArgs {
 /// Invokes.
 pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let payload = payload(&args.payload)?;
-    let reply = globals.lambda()?.invoke(&args.name, payload, args.log).await?;
+    let reply = globals.lambda().await?.invoke(&args.name, payload, args.log).await?;
     let log = reply.log_tail.as_deref().map(String::from_utf8_lossy);
     if globals.json {
         // What is no JSON, as of a runtime of one's own, is shown as text.
@@ -50,18 +51,41 @@ pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode,
         }))?;
     } else {
         if let Some(log) = log {
-            output::remark(log.trim_end());
+            print_log(&log);
         }
-        output::bytes(&reply.payload)?;
-        if !reply.payload.ends_with(b"\n") {
-            output::bytes(b"\n")?;
-        }
-        if let Some(error) = &reply.function_error {
-            let failed = coloured(Colour::Red, "the function failed");
-            output::remark(format_args!("nigh: {failed} ({error}); see `nigh explain {}`", reply.id));
+        print_answer(&reply.payload)?;
+        match &reply.function_error {
+            Some(error) => {
+                let failed = coloured_for(&stderr(), Colour::Red, "the function failed");
+                let (id, name) = (&reply.id, &args.name);
+                output::remark(format_args!(
+                    "nigh: {failed} ({error}); see `nigh logs {name} --id {id}` and `nigh explain {id}`"
+                ));
+            }
+            None => output::remark(format_args!("nigh: invocation {}", reply.id)),
         }
     }
     Ok(if reply.function_error.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The log as it is, or in lines that do a terminal no harm.
+fn print_log(log: &str) {
+    if !stderr().is_terminal() {
+        return output::remark(log.trim_end());
+    }
+    for line in printable::lines(log.trim_end()) {
+        output::remark(printable::shown(&stderr(), line));
+    }
+}
+
+fn print_answer(answer: &[u8]) -> Result<(), CliError> {
+    if stdout().is_terminal() {
+        return String::from_utf8_lossy(answer)
+            .lines()
+            .try_for_each(|line| output::line(printable::shown(&stdout(), line)));
+    }
+    output::bytes(answer)?;
+    if answer.ends_with(b"\n") { Ok(()) } else { output::bytes(b"\n") }
 }
 
 fn payload(given: &str) -> Result<Bytes, CliError> {

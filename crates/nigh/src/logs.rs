@@ -1,24 +1,33 @@
 //! `nigh logs`.
 
 use clap::Args;
+use nigh_node::Activation;
 use nigh_node::admin::LogEntry;
-use nigh_terms::FunctionName;
+use nigh_node::client::AdminClient;
+use nigh_terms::{FunctionName, Namespace};
+use serde::de::IgnoredAny;
 
-use crate::context::Globals;
+use crate::context::{Globals, invocation};
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
+use crate::printable;
 
 /// Options of `nigh logs`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   nigh logs blur --limit 3
+  nigh logs blur --id ID          the one that `nigh invoke` or `nigh activations` named
   nigh logs --follow
 
-A log comes when its invocation has ended.")]
+A log comes when its invocation has ended. On a terminal, control characters are written out; --json has them as
+they were printed.")]
 pub(crate) struct LogsArgs {
     /// Only of this function
     function: Option<FunctionName>,
+    /// Only of this invocation
+    #[arg(long, value_name = "ID", conflicts_with_all = ["limit", "follow"])]
+    id: Option<String>,
     /// Of how many invocations that have ended already
     #[arg(long, default_value_t = 10)]
     limit: usize,
@@ -29,24 +38,61 @@ pub(crate) struct LogsArgs {
 
 /// Prints them.
 pub(crate) async fn run(args: LogsArgs, globals: &Globals) -> Result<(), CliError> {
-    let mut path = format!("/logs?namespace={}&limit={}&follow={}", globals.namespace()?, args.limit, args.follow);
+    let (admin, namespace) = (globals.admin()?, globals.namespace().await?);
+    if let Some(id) = &args.id {
+        let one: Activation = admin.get(&format!("/activations/{}", invocation(id)?)).await?;
+        if one.namespace != namespace || args.function.as_ref().is_some_and(|function| *function != one.function) {
+            return Err(CliError::Failed(format!(
+                "{} is an invocation of {} in {}",
+                one.id, one.function, one.namespace
+            )));
+        }
+        return print(&LogEntry::from(&one), globals.json);
+    }
+    let mut path = format!("/logs?namespace={namespace}&limit={}&follow={}", args.limit, args.follow);
     if let Some(function) = &args.function {
+        must_be_known(function, &namespace, &admin, globals).await?;
         path.push_str(&format!("&function={function}"));
     }
-    let mut lines = globals.admin()?.lines(&path).await?;
+    let mut lines = admin.lines(&path).await?;
     while let Some(entry) = lines.next::<LogEntry>().await? {
-        if globals.json {
-            output::line(serde_json::to_string(&entry)?)?;
-            continue;
+        print(&entry, globals.json)?;
+    }
+    Ok(())
+}
+
+/// Refuses a name that neither a function has nor a record: a removed function's logs are still there.
+async fn must_be_known(
+    function: &FunctionName,
+    namespace: &Namespace,
+    admin: &AdminClient,
+    globals: &Globals,
+) -> Result<(), CliError> {
+    let records = format!("/activations?namespace={namespace}&function={function}&limit=1");
+    if !admin.get::<Vec<IgnoredAny>>(&records).await?.is_empty() {
+        return Ok(());
+    }
+    match globals.lambda().await?.get(function).await {
+        Err(error) if error.is_not_found() => {
+            Err(CliError::Failed(format!("there is no function {function}; `nigh functions list` lists them")))
         }
-        let head = format!("{} {} {} {}", entry.start, entry.function, entry.id, entry.outcome.replace('\n', " "));
-        output::line(coloured(Colour::Dim, &head))?;
-        for line in entry.log.lines() {
-            output::line(format_args!("  {line}"))?;
-        }
-        if entry.log_omitted > 0 {
-            output::line(format_args!("  ... {} bytes more were printed and not kept", entry.log_omitted))?;
-        }
+        found => Ok(found.map(drop)?),
+    }
+}
+
+fn print(entry: &LogEntry, json: bool) -> Result<(), CliError> {
+    if json {
+        return output::line(serde_json::to_string(entry)?);
+    }
+    let shown = |text| printable::shown(&std::io::stdout(), text);
+    let outcome = entry.outcome.replace('\n', " ");
+    let head = format!("{} {} {} {}", entry.start, entry.function, entry.id, shown(&outcome));
+    output::line(coloured(Colour::Dim, &head))?;
+    for line in printable::lines(&entry.log) {
+        output::line(format_args!("  {}", shown(line)))?;
+    }
+    if entry.log_omitted > 0 {
+        output::line(format_args!("  ... {} bytes more were printed and not kept", entry.log_omitted))?;
     }
     Ok(())
 }

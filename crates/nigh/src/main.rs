@@ -17,6 +17,7 @@ mod metrics;
 mod object_address;
 mod objects;
 mod output;
+mod printable;
 mod status;
 mod up;
 
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::context::Globals;
-use crate::error::CliError;
+use crate::error::{CliError, USAGE};
 
 /// Runs Lambda functions near their data: objects stay in memory, functions do not change.
 #[derive(Parser)]
@@ -47,14 +48,15 @@ Examples:
   nigh activations; nigh explain ID                         where the time went
 
 Exit codes: 0 done, 1 refused or failed (`invoke`: also if the function failed), 2 wrong usage,
-3 no Nigh is running, 130 interrupted.";
+3 no Nigh is running or it is draining, 130 interrupted.
+With --json, errors are JSON objects on standard error: error, code, exit.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Start a node: S3 and Lambda doors, functions, cache, all in one process
     Up(up::UpArgs),
-    /// Ask the running node to drain and end
-    Down,
+    /// Have the running node drain and end, and wait until it has
+    Down(down::DownArgs),
     /// Make a function of a folder or archive, or replace its code and settings
     Deploy(deploy::DeployArgs),
     /// Run a function and print its answer
@@ -70,15 +72,15 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show the running node
     Status,
-    /// Print the running node's meters as Prometheus text
+    /// Print the running node's meters, as Prometheus text or JSON
     Metrics,
-    /// List, copy and remove objects and buckets
+    /// List, copy and remove objects; make and remove buckets
     #[command(subcommand)]
     Objects(objects::ObjectsCommand),
     /// Show the settings, each with its origin
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Last-level cache ways: check the kernel's interface
+    /// Last-level cache ways: what each function needs and gets
     #[command(subcommand)]
     Llc(llc::LlcCommand),
     /// Print a shell's completions
@@ -92,7 +94,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and the version are no errors.
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
+            output::complain_json(&wrong_usage(&error.render().to_string()), None, USAGE);
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
+    let json = cli.globals.json;
     let ended = match threads(&cli.command).enable_all().build() {
         Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
         Err(error) => Err(CliError::Local { what: "starting threads".to_owned(), source: error }),
@@ -101,10 +112,22 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&error);
-            error.exit_code()
+            let exit = error.exit_code();
+            if json {
+                output::complain_json(&error.to_string(), error.code(), exit);
+            } else {
+                output::complain(&error);
+            }
+            ExitCode::from(exit)
         }
     }
+}
+
+/// clap's message without what only people read: its own prefix, the usage and the way to the help.
+fn wrong_usage(rendered: &str) -> String {
+    let paragraphs = rendered.trim_start_matches("error: ").split("\n\n").map(str::trim);
+    let kept = paragraphs.filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));
+    kept.collect::<Vec<_>>().join("; ")
 }
 
 /// The threads that `command` runs on. A node leaves half of the cores to its sandboxes: with a thread for every core
@@ -125,7 +148,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Up(args) => return Box::pin(up::run(args, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
         Command::Llc(command) => return llc::run(command, &globals).await,
-        Command::Down => down::run(&globals).await?,
+        Command::Down(args) => down::run(&args, &globals).await?,
         Command::Deploy(args) => deploy::run(args, &globals).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
@@ -149,6 +172,14 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn wrong_usage_is_told_to_a_program_without_the_help() {
+        let error = Cli::try_parse_from(["nigh", "stauts"]).err().unwrap();
+        let told = wrong_usage(&error.render().to_string());
+        assert!(told.starts_with("unrecognized subcommand 'stauts'") && told.contains("status"), "{told}");
+        assert!(!told.contains("Usage") && !told.contains("--help"), "{told}");
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_explains_itself() {

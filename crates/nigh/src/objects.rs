@@ -1,5 +1,6 @@
 //! `nigh objects`: buckets and objects through the S3 door, streamed in bounded memory.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -11,6 +12,7 @@ use crate::context::Globals;
 use crate::error::CliError;
 use crate::object_address::{ObjectAddress, Place, local_name};
 use crate::output;
+use crate::printable;
 
 /// Subcommands of `nigh objects`.
 #[derive(Subcommand)]
@@ -20,7 +22,10 @@ Examples:
   nigh objects cp -r ./pictures nigh://pictures/2026/
   nigh objects ls nigh://pictures/2026/
   nigh objects cp nigh://pictures/cat.png -            print an object
-  nigh objects rm -r nigh://pictures/2026/")]
+  nigh objects rm -r nigh://pictures/2026/
+  nigh objects rb nigh://pictures                      remove the bucket, which must be empty
+
+With --json each command prints one object a line for each thing that it names.")]
 pub(crate) enum ObjectsCommand {
     /// List buckets, or what is in one
     Ls {
@@ -65,7 +70,7 @@ pub(crate) enum ObjectsCommand {
 
 /// Runs it.
 pub(crate) async fn run(command: ObjectsCommand, globals: &Globals) -> Result<(), CliError> {
-    let s3 = globals.s3()?;
+    let s3 = globals.s3().await?;
     match command {
         ObjectsCommand::Ls { address: None, .. } => buckets(&s3, globals.json).await,
         ObjectsCommand::Ls { address: Some(address), recursive } => list(&s3, &address, recursive, globals.json).await,
@@ -91,8 +96,13 @@ fn usage(why: impl Into<String>) -> CliError {
     CliError::Usage(why.into())
 }
 
+/// A key or a path, on its way to standard output.
+fn shown(name: &str) -> Cow<'_, str> {
+    printable::shown(&std::io::stdout(), name)
+}
+
 fn done(json: bool, what: &str, name: &str) -> Result<(), CliError> {
-    if json { output::line(json!({ what: name })) } else { output::line(format_args!("{what} {name}")) }
+    if json { output::line(json!({ what: name })) } else { output::line(format_args!("{what} {}", shown(name))) }
 }
 
 fn bucket_only(address: &ObjectAddress) -> Result<&BucketName, CliError> {
@@ -102,7 +112,7 @@ fn bucket_only(address: &ObjectAddress) -> Result<&BucketName, CliError> {
 async fn buckets(s3: &S3Client, json: bool) -> Result<(), CliError> {
     let buckets = s3.list_buckets().await?;
     if json {
-        return output::json(&buckets);
+        return buckets.iter().try_for_each(|bucket| output::line(serde_json::to_string(bucket)?));
     }
     let mut table = output::table(&["BUCKET", "MADE"]);
     for bucket in buckets {
@@ -121,7 +131,7 @@ async fn list(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: boo
             if json {
                 output::line(json!({ "prefix": prefix }))?;
             } else {
-                output::line(format_args!("{:>12}  {:24}  {prefix}", "", ""))?;
+                output::line(format_args!("{:>12}  {:24}  {}", "", "", shown(prefix)))?;
             }
         }
         for object in &page.objects {
@@ -132,7 +142,7 @@ async fn list(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: boo
                     "{:>12}  {:24}  {}",
                     ByteSize(object.size).to_string(),
                     object.modified,
-                    object.key
+                    shown(&object.key)
                 ))?;
             }
         }
@@ -172,8 +182,15 @@ async fn remove(s3: &S3Client, address: &ObjectAddress, recursive: bool, json: b
     let bucket = &address.bucket;
     if !recursive {
         let key = address.key().map_err(|why| usage(format!("{why}; with -r all below is removed")))?;
+        let was_there = s3.exists(bucket, &key).await?;
         s3.delete(bucket, &key).await?;
-        return done(json, "removed", &format!("nigh://{bucket}/{key}"));
+        let name = format!("nigh://{bucket}/{key}");
+        let what = match (was_there, json) {
+            (true, _) => "removed",
+            (false, true) => "missing",
+            (false, false) => "there was no",
+        };
+        return done(json, what, &name);
     }
     let count = for_each(s3, bucket, &address.rest, async |object| {
         s3.delete(bucket, &key_of(object)?).await?;
@@ -330,14 +347,14 @@ impl Copier<'_> {
         if self.json {
             return output::line(json!({ "from": from, "to": to }));
         }
-        output::line(format_args!("{from} -> {to}"))
+        output::line(format_args!("{} -> {}", shown(&from), shown(&to)))
     }
 
     fn copied(&self, from: &str, to: &str, bytes: u64) -> Result<(), CliError> {
         if self.json {
             return output::line(json!({ "from": from, "to": to, "bytes": bytes }));
         }
-        output::line(format_args!("{from} -> {to}  {}", ByteSize(bytes)))
+        output::line(format_args!("{} -> {}  {}", shown(from), shown(to), ByteSize(bytes)))
     }
 }
 

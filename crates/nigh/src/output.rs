@@ -6,6 +6,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::printable;
 
 /// Prints `value` as one JSON document.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<(), CliError> {
@@ -48,8 +49,15 @@ fn flush_left(table: &Table) -> String {
 /// Says why a command failed.
 pub(crate) fn complain(error: &CliError) {
     let text = error.to_string();
+    let text = text.replace('\n', "; ");
     // One line, whatever came from below; and if standard error is gone there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "nigh: {}", text.replace('\n', "; "));
+    let _ = writeln!(io::stderr().lock(), "nigh: {}", printable::shown(&io::stderr(), &text));
+}
+
+/// Says to a program why a command failed: the message, a door's name for it, and the exit code.
+pub(crate) fn complain_json(error: &str, code: Option<&str>, exit: u8) {
+    // If standard error is gone there is nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{}", serde_json::json!({ "error": error, "code": code, "exit": exit }));
 }
 
 /// Says something beside the output proper.
@@ -68,8 +76,18 @@ pub(crate) enum Colour {
     Dim,
 }
 
-/// `text` in `colour`, if standard output is a terminal and `NO_COLOR` is not set.
+/// True if `stream` is a terminal and `NO_COLOR` is not set.
+pub(crate) fn wants_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// `text` in `colour`, if standard output wants one.
 pub(crate) fn coloured(colour: Colour, text: &str) -> String {
+    coloured_for(&io::stdout(), colour, text)
+}
+
+/// `text` in `colour`, if `stream`, where it goes to, wants one.
+pub(crate) fn coloured_for(stream: &impl IsTerminal, colour: Colour, text: &str) -> String {
     let code = match colour {
         Colour::Red => 31,
         Colour::Green => 32,
@@ -77,8 +95,7 @@ pub(crate) fn coloured(colour: Colour, text: &str) -> String {
         Colour::Blue => 34,
         Colour::Dim => 2,
     };
-    let wanted = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if wanted { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    if wants_colour(stream) { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
 /// Microseconds as people read them: `850 us`, `1.2 ms`, `3.40 s`.

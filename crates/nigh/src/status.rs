@@ -19,6 +19,9 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     row("node", format!("{}, incarnation {}, process {}", status.node, status.incarnation, status.pid));
     row("version", status.version.clone());
     row("up", format!("{} s, since {}", status.uptime_s, status.started));
+    if let Some(draining) = &status.draining {
+        row("draining", coloured(Colour::Yellow, &format!("takes nothing new; {draining}")));
+    }
     row("s3", status.endpoints.s3.clone());
     row("lambda", status.endpoints.lambda.clone());
     for level in &status.levels {
@@ -36,7 +39,8 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     } else {
         String::new()
     };
-    row("cached", format!("{} of {} in {} objects{share}", cache.kept, cache.budget, cache.objects));
+    let past = if cache.past > 0 { format!(" ({} past it: too large or in parts)", cache.past) } else { String::new() };
+    row("cached", format!("{} of {} in {} objects{share}{past}", cache.kept, cache.budget, cache.objects));
     let pool = &status.sandboxes;
     row(
         "sandboxes",

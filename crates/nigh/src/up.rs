@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use nigh_node::config::{Flag, LogFormat, LogSettings};
+use nigh_node::credentials::Credentials;
+use nigh_node::endpoints::Endpoints;
 use nigh_node::node::Node;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -125,8 +127,8 @@ fn log_to_stderr(settings: &LogSettings) -> Result<(), CliError> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let set = match settings.format {
         LogFormat::Text => {
-            let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            builder.with_ansi(terminal).with_target(false).try_init()
+            let colours = output::wants_colour(&std::io::stderr());
+            builder.with_ansi(colours).with_target(false).try_init()
         }
         LogFormat::Json => builder.json().try_init(),
     };
@@ -154,17 +156,27 @@ fn announce(node: &Node, state: &std::path::Path, json: bool) -> Result<(), CliE
     }
     if let Some(key) = key {
         output::line(format_args!(
-            "First start: namespace {:?} and its key were made; shown here once, kept in",
-            key.profile
+            "First start: namespace {:?} and its key were made; shown here once, kept in {}",
+            key.profile,
+            state.join("credentials").display()
         ))?;
-        output::line(format_args!("  {}", state.join("credentials").display()))?;
-        output::line(format_args!("  AWS_ACCESS_KEY_ID={}", key.access_key))?;
-        output::line(format_args!("  AWS_SECRET_ACCESS_KEY={}", key.secret_key.reveal()))?;
-        output::line(format_args!("  AWS_ENDPOINT_URL_S3={}", endpoints.s3))?;
-        output::line(format_args!("  AWS_ENDPOINT_URL_LAMBDA={}", endpoints.lambda))?;
-        output::line(format_args!("  AWS_REGION={}", endpoints.region))?;
+        for (name, value) in sdk_environment(key, endpoints) {
+            output::line(format_args!("export {name}={value}"))?;
+        }
     }
     output::line("Ready. Ctrl-C drains and ends.")
+}
+
+/// What aws-cli and the SDKs need to find this node. Older ones and boto3 read the region under its second name.
+fn sdk_environment<'a>(key: &'a Credentials, endpoints: &'a Endpoints) -> [(&'static str, &'a str); 6] {
+    [
+        ("AWS_ACCESS_KEY_ID", key.access_key.as_str()),
+        ("AWS_SECRET_ACCESS_KEY", key.secret_key.reveal()),
+        ("AWS_ENDPOINT_URL_S3", &endpoints.s3),
+        ("AWS_ENDPOINT_URL_LAMBDA", &endpoints.lambda),
+        ("AWS_REGION", &endpoints.region),
+        ("AWS_DEFAULT_REGION", &endpoints.region),
+    ]
 }
 
 #[cfg(test)]

@@ -329,7 +329,10 @@ impl CacheWays {
     }
 }
 
-/// The decision in words, as `nigh explain` shows it.
+/// How the decision ends in words where the machine has no classes: all of it is what would have been done.
+pub const NOT_BOUND_HERE: &str = "; not bound, this machine cannot";
+
+/// The decision in words, as `nigh llc explain` shows it.
 fn words(prediction: &Result<(ByteSize, Prediction), &'static str>, placed: &Placed, binding: &Binding) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
@@ -347,7 +350,7 @@ fn words(prediction: &Result<(ByteSize, Prediction), &'static str>, placed: &Pla
     let _ = write!(text, "class {} (mask {}): {}", placed.clos, placed.mask, placed.because);
     let _ = match binding {
         Binding::Bound | Binding::Unchanged => Ok(()),
-        Binding::Absent => write!(text, "; not bound, this machine cannot"),
+        Binding::Absent => write!(text, "{NOT_BOUND_HERE}"),
         Binding::Suspended => write!(text, "; not bound, a profile has the cache to itself"),
         Binding::Failed(reason) => write!(text, "; not bound: {reason}"),
     };

@@ -1,9 +1,11 @@
 //! Splits what a sandbox prints into lines, in bounded memory.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::time::{sleep, timeout};
 
@@ -16,28 +18,28 @@ const READ_BYTES: usize = 64 << 10;
 const DRAIN_PATIENCE: Duration = Duration::from_millis(100);
 const DRAIN_POLL: Duration = Duration::from_micros(100);
 
-/// The pipe that a sandbox prints into.
-#[derive(Debug)]
+/// The pipe that a sandbox prints into, and the sink that its lines go to.
 pub(super) struct Output {
     pipe: pipe::Receiver,
+    log: Arc<dyn LogSink>,
+    lines: Mutex<Lines>,
     /// From before bytes leave the pipe until their lines have come to the sink.
     is_passing_on: AtomicBool,
 }
 
 impl Output {
-    pub(super) const fn new(pipe: pipe::Receiver) -> Self {
-        Self { pipe, is_passing_on: AtomicBool::new(false) }
+    pub(super) fn new(pipe: pipe::Receiver, log: Arc<dyn LogSink>) -> Self {
+        Self { pipe, log, lines: Mutex::default(), is_passing_on: AtomicBool::new(false) }
     }
 
-    /// Reads to the end and gives each line to `sink`.
-    pub(super) async fn pass_on(&self, sink: &dyn LogSink) {
-        let mut lines = Lines::default();
+    /// Reads to the end and gives each line to the sink.
+    pub(super) async fn pass_on(&self) {
         let mut buffer = vec![0; READ_BYTES];
         while self.pipe.readable().await.is_ok() {
             self.is_passing_on.store(true, Ordering::SeqCst);
             let read = self.pipe.try_read(&mut buffer);
             if let Ok(length @ 1..) = read {
-                lines.push(&buffer[..length], &mut |line| sink.line(line));
+                self.lines.lock().push(&buffer[..length], &mut |line| self.log.line(line));
             }
             self.is_passing_on.store(false, Ordering::SeqCst);
             match read {
@@ -47,10 +49,11 @@ impl Output {
                 Ok(0) | Err(_) => break,
             }
         }
-        lines.finish(&mut |line| sink.line(line));
+        self.finish_line();
     }
 
-    /// Returns when the lines that were in the pipe have come to the sink, or after a short time.
+    /// Returns when what was in the pipe has come to the sink, or after a short time. A line without its end comes as
+    /// one: what is printed from here on belongs to somebody else and must not be joined to it.
     pub(super) async fn drained(&self) {
         let drained = async {
             // In this order: bytes leave the pipe only while they are said to be passed on.
@@ -61,6 +64,11 @@ impl Output {
             }
         };
         let _prints_without_end = timeout(DRAIN_PATIENCE, drained).await;
+        self.finish_line();
+    }
+
+    fn finish_line(&self) {
+        self.lines.lock().finish(&mut |line| self.log.line(line));
     }
 }
 
@@ -92,9 +100,10 @@ impl Lines {
         }
     }
 
-    fn finish(self, line: &mut dyn FnMut(&[u8])) {
+    fn finish(&mut self, line: &mut dyn FnMut(&[u8])) {
         if !self.begun.is_empty() {
             line(&self.begun);
+            self.begun.clear();
         }
     }
 }
@@ -120,7 +129,7 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Sink(parking_lot::Mutex<Vec<Vec<u8>>>);
+    struct Sink(Mutex<Vec<Vec<u8>>>);
 
     impl LogSink for Sink {
         fn line(&self, line: &[u8]) {
@@ -128,15 +137,20 @@ mod tests {
         }
     }
 
+    /// What is written into the pipe comes to the sink by the task.
+    fn output() -> (io::PipeWriter, Arc<Output>, Arc<Sink>, tokio::task::JoinHandle<()>) {
+        let (ours, theirs) = io::pipe().unwrap();
+        let sink = Arc::new(Sink::default());
+        let pipe = pipe::Receiver::from_owned_fd(ours.into()).unwrap();
+        let output = Arc::new(Output::new(pipe, Arc::clone(&sink) as Arc<dyn LogSink>));
+        let reader = Arc::clone(&output);
+        let task = tokio::spawn(async move { reader.pass_on().await });
+        (theirs, output, sink, task)
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_was_printed_before_has_come_when_the_pipe_is_drained() {
-        let (ours, theirs) = io::pipe().unwrap();
-        let (output, sink) = (
-            std::sync::Arc::new(Output::new(pipe::Receiver::from_owned_fd(ours.into()).unwrap())),
-            std::sync::Arc::new(Sink::default()),
-        );
-        let (reader, lines) = (std::sync::Arc::clone(&output), std::sync::Arc::clone(&sink));
-        let reader = tokio::spawn(async move { reader.pass_on(&*lines).await });
+        let (theirs, output, sink, reader) = output();
         for n in 1..=200 {
             io::Write::write_all(&mut &theirs, b"line\n").unwrap();
             output.drained().await;
@@ -144,6 +158,19 @@ mod tests {
         }
         drop(theirs);
         reader.await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_line_that_has_no_end_when_the_pipe_is_drained_is_not_joined_to_the_next() {
+        let (theirs, output, sink, reader) = output();
+        io::Write::write_all(&mut &theirs, b"whole\nhalf").unwrap();
+        output.drained().await;
+        assert_eq!(*sink.0.lock(), [&b"whole"[..], b"half"]);
+        output.drained().await;
+        io::Write::write_all(&mut &theirs, b"other\n").unwrap();
+        drop(theirs);
+        reader.await.unwrap();
+        assert_eq!(*sink.0.lock(), [&b"whole"[..], b"half", b"other"]);
     }
 
     #[test]

@@ -131,8 +131,8 @@ impl SandboxEngine for ProcessEngine {
         self.maker.restock();
         let (begun, group, lease) = outcome.map_err(|failed| failed.into_error(id))?;
         let Begun { keeper, control, output, listeners: [runtime, data] } = begun;
-        let output = Output::new(output);
-        let running = Running { id, control, keeper, output, log: spec.log, group, lease };
+        let output = Output::new(output, spec.log);
+        let running = Running { id, control, keeper, output, group, lease };
         Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
     }
 

@@ -16,7 +16,7 @@ use super::blank::Lease;
 use super::control::Control;
 use super::launch::{CONTINUE, Report, STOP};
 use super::log_lines::Output;
-use super::{LogSink, Sandbox, SandboxEnd, SandboxError};
+use super::{Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 use crate::grant::SandboxMemory;
 
@@ -36,7 +36,6 @@ pub(super) struct Running {
     pub(super) control: Control,
     pub(super) keeper: Child,
     pub(super) output: Output,
-    pub(super) log: Arc<dyn LogSink>,
     pub(super) group: Group,
     pub(super) lease: Lease,
 }
@@ -58,10 +57,10 @@ pub(super) struct ProcessSandbox {
 impl ProcessSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, output, log, group, lease } = running;
+        let Running { id, control, keeper, output, group, lease } = running;
         let output = Arc::new(output);
         let printed = Arc::clone(&output);
-        let passed_on = tokio::spawn(async move { printed.pass_on(&*log).await });
+        let passed_on = tokio::spawn(async move { printed.pass_on().await });
         let group = Arc::new(group);
         let stop = CancellationToken::new();
         let (words, to_say) = mpsc::channel(WORDS_MAX);

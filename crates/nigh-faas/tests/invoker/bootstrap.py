@@ -94,6 +94,9 @@ def handle(event, request_id, headers):
             print(f"line {number}")
         sys.stdout.flush()
         return "printed"
+    if what == "print unfinished":
+        print(event["text"], end="", flush=True)
+        return "printed"
     if what == "data":
         return [data(word) for word in event["words"]]
     if what == "run on":

@@ -31,6 +31,18 @@ async fn an_answer_is_the_handlers_and_its_record_tells_how_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_a_handler_does_not_finish_stays_in_its_own_log() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |_| {});
+    let first = node.invoke("f", json!({"do": "print unfinished", "text": "of the first"})).await;
+    assert!(first.tail.contains("\nof the first\nEND"), "{}", first.tail);
+    let second = node.invoke("f", json!({"do": "print unfinished", "text": "of the second"})).await;
+    assert!(second.tail.contains("$LATEST\nof the second\nEND"), "{}", second.tail);
+    assert!(!second.tail.contains("of the first"), "{}", second.tail);
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_function_sees_lambdas_headers_and_environment_and_no_reserved_name_of_its_own() {
     let node = Node::start(settings()).await;
     node.deploy("f", |function| {
@@ -122,18 +134,26 @@ async fn an_invocation_over_its_time_ends_with_its_sandbox() {
 async fn a_process_that_goes_without_an_answer_is_told_with_how_it_went() {
     let node = Node::start(settings()).await;
     node.deploy("f", |_| {});
-    for (event, expected) in [
-        (json!({"do": "exit", "code": 3}), "Runtime exited with error: exit status 3"),
-        (json!({"do": "exit", "code": 0}), "Runtime exited without providing a reason"),
-        (json!({"do": "kill", "signal": 9}), "Runtime exited with error: signal: killed"),
-        (json!({"do": "kill", "signal": 11}), "Runtime exited with error: signal: segmentation fault"),
+    for (event, expected, recorded) in [
+        (json!({"do": "exit", "code": 3}), "Runtime exited with error: exit status 3", "exited with status 3"),
+        (json!({"do": "exit", "code": 0}), "Runtime exited without providing a reason", "exited without an answer"),
+        (
+            json!({"do": "kill", "signal": 9}),
+            "Runtime exited with error: signal: killed",
+            "was ended by signal 9 (killed)",
+        ),
+        (
+            json!({"do": "kill", "signal": 11}),
+            "Runtime exited with error: signal: segmentation fault",
+            "was ended by signal 11 (segmentation fault)",
+        ),
     ] {
         let prints = event["do"] == "exit";
         let outcome = node.invoke("f", event).await;
         assert_eq!(outcome.error_type(), "Runtime.ExitError");
         assert_eq!(outcome.payload["errorMessage"], format!("RequestId: {} Error: {expected}", outcome.id));
         let record = node.record(outcome.id).await;
-        assert!(matches!(record.outcome, Recorded::Crashed { .. }));
+        assert_eq!(record.outcome, Recorded::Crashed { reason: recorded.to_owned() });
         assert_eq!(outcome.tail.contains("last words\nEND"), prints, "{}", outcome.tail);
     }
     assert!(!node.invoke("f", json!({})).await.is_error);

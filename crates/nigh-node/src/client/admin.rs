@@ -36,8 +36,11 @@ impl AdminClient {
     /// # Errors
     /// As the node refuses, or answers what is no `T`.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        let body = self.text(path).await?;
-        serde_json::from_slice(&body)
+        self.document(&self.text(path).await?)
+    }
+
+    fn document<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body)
             .map_err(|error| ClientError::Answer { endpoint: self.target.name(), reason: error.to_string() })
     }
 
@@ -50,13 +53,13 @@ impl AdminClient {
         self.target.collect(body).await
     }
 
-    /// Asks for `path` to be done.
+    /// Asks for `path` to be done; what the node says of it.
     ///
     /// # Errors
-    /// As the node refuses.
-    pub async fn post(&self, path: &str) -> Result<(), ClientError> {
+    /// As the node refuses, or answers what is no `T`.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         let body = self.call(Method::POST, path, Bytes::new()).await?;
-        self.target.collect(body).await.map(drop)
+        self.document(&self.target.collect(body).await?)
     }
 
     /// Gives `path` a document.

@@ -61,6 +61,12 @@ pub struct LambdaClient {
 }
 
 impl FunctionChange {
+    /// True if nothing shall be set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     fn fields(&self) -> serde_json::Map<String, Value> {
         let mut fields = serde_json::Map::new();
         let mut set = |name: &str, value: Option<Value>| {
@@ -119,34 +125,37 @@ impl LambdaClient {
         }
     }
 
-    /// Makes the function, or changes the one that is there; returns its configuration and if it is new.
+    /// Makes the function, or changes the one that is there, whose code stays if none is given; returns its
+    /// configuration and if it is new.
     ///
     /// # Errors
-    /// As the door refuses.
+    /// As the door refuses; without code also that there is no such function.
     pub async fn deploy(
         &self,
         name: &FunctionName,
         change: &FunctionChange,
-        code: CodeUpload,
+        code: Option<CodeUpload>,
     ) -> Result<(Value, bool), ClientError> {
-        let zip = BASE64.encode(&code.0);
-        match self.get(name).await {
-            Ok(_) => {
-                if !change.fields().is_empty() {
+        let code = code.map(|code| json!({ "ZipFile": BASE64.encode(&code.0) }));
+        match (self.get(name).await, code) {
+            (Ok(mut function), code) => {
+                if !change.is_empty() {
                     let body = Value::Object(change.fields());
-                    self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await?;
+                    function = self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await?;
                 }
-                let body = json!({ "ZipFile": zip });
-                Ok((self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/code"), Some(body)).await?, false))
+                if code.is_some() {
+                    function = self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/code"), code).await?;
+                }
+                Ok((function, false))
             }
-            Err(error) if error.is_not_found() => {
+            (Err(error), Some(code)) if error.is_not_found() => {
                 let mut body = change.fields();
                 body.insert("FunctionName".to_owned(), name.as_str().into());
                 body.insert("Role".to_owned(), ROLE.into());
-                body.insert("Code".to_owned(), json!({ "ZipFile": zip }));
+                body.insert("Code".to_owned(), code);
                 Ok((self.call(Method::POST, FUNCTIONS, Some(Value::Object(body))).await?, true))
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 

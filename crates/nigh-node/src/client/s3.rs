@@ -234,6 +234,18 @@ impl S3Client {
         }
     }
 
+    /// True if the object is there.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn exists(&self, bucket: &BucketName, key: &ObjectKey) -> Result<bool, ClientError> {
+        match self.call(Method::HEAD, &path(bucket, Some(key)), "", full("")).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Deletes an object; also one that is not there.
     ///
     /// # Errors

@@ -26,6 +26,9 @@ const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 const ALIKE: f64 = 0.8;
 /// Never shown.
 const SECRETS: [&str; 1] = ["store.secret_key"];
+/// What holds where a setting has no value and that does not mean that there is none.
+const ABSENT: [(&str, &str); 2] =
+    [("llc.insensitive_ways", "3 of 11"), ("functions.sandbox_program", "nigh-sandbox beside nigh")];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
 const SIZES: [&str; 4] = ["cache.bytes", "cache.object_max", "functions.memory", "s3.object_max"];
 
@@ -308,7 +311,10 @@ fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>)
         }
         let origin = figment.get_metadata(value.tag()).map_or_else(|| "default".to_owned(), |m| m.name.to_string());
         let value = match value {
-            Value::Empty(..) => "(none)".to_owned(),
+            Value::Empty(..) => {
+                let meant = ABSENT.iter().find(|(absent, _)| *absent == key).map_or("none", |(_, meant)| meant);
+                format!("({meant})")
+            }
             _ if SECRETS.contains(&key.as_str()) => "***".to_owned(),
             Value::Num(_, number) if SIZES.contains(&key.as_str()) => match number.to_u128().map(u64::try_from) {
                 Some(Ok(bytes)) => ByteSize(bytes).to_string(),
@@ -388,6 +394,7 @@ mod tests {
         assert_eq!(origin_of(&configuration, "functions.keep_alive"), ("5 s", "flag --functions.keep_alive"));
         assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
         assert_eq!(origin_of(&configuration, "functions.memory"), ("4 GiB", "default"));
+        assert_eq!(origin_of(&configuration, "llc.insensitive_ways"), ("(3 of 11)", "default"));
     }
 
     #[test]
@@ -409,6 +416,15 @@ mod tests {
         let message = refused.resolve(&machine()).unwrap_err().to_string();
         assert!(message.contains("NIGH_CACHE__BYTES") && message.contains("cache.bytes"), "{message}");
         assert!(message.contains("MiB"), "{message}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        for (written, hint) in [("60", "write \"60 s\""), ("-1", "for example \"600 s\""), ("true", "\"600 s\"")] {
+            std::fs::write(&file, format!("[functions]\nkeep_alive = {written}\n")).unwrap();
+            let refused = layers(Some(file.clone()), &[("NIGH_STATE", "/s")], &[]).resolve(&machine()).unwrap_err();
+            let message = refused.to_string();
+            assert!(message.contains("functions.keep_alive") && message.contains(hint), "{message}");
+        }
     }
 
     #[test]

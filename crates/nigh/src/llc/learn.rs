@@ -72,7 +72,7 @@ pub(super) async fn run(args: LearnArgs, globals: &Globals) -> Result<(), CliErr
         }
     }
     let learned: Vec<_> = rows.iter().map(Learned::from).collect();
-    let given = ModelRows { namespace: globals.namespace()?, function: args.function, rows };
+    let given = ModelRows { namespace: globals.namespace().await?, function: args.function, rows };
     globals.admin()?.give("/llc/model", &given).await?;
     if globals.json {
         return output::json(&learned);

@@ -76,7 +76,7 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
         serde_json::from_str(text).map_err(|error| CliError::Usage(format!("the event {text:?} is no JSON: {error}")))
     };
     let mut request = ProfileRequest {
-        namespace: globals.namespace()?,
+        namespace: globals.namespace().await?,
         function: args.function,
         events: texts.iter().map(parse).collect::<Result<Vec<Value>, _>>()?,
         form: match args.form {
@@ -87,7 +87,7 @@ pub(super) async fn run(args: ProfileArgs, globals: &Globals) -> Result<(), CliE
         force: args.force,
     };
     let Some(kind) = args.generate else { return profile(&request, globals).await };
-    let objects = SampleObjects::put(globals.s3()?, args.bucket, kind, &args.sizes).await?;
+    let objects = SampleObjects::put(globals.s3().await?, args.bucket, kind, &args.sizes).await?;
     let profiled = async {
         request.events = objects.events(&request.events)?;
         profile(&request, globals).await

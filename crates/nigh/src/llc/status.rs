@@ -19,8 +19,10 @@ pub(super) async fn status(globals: &Globals) -> Result<(), CliError> {
     if let (Some(shape), Some(policy)) = (&status.shape, &status.policy) {
         let devices = shape.shareable.count();
         output::line(format!(
-            "{} ways ({devices} shared with devices), {} classes, policy {policy}",
-            shape.ways, shape.classes
+            "{} ways ({devices} shared with devices), {} classes{}, policy {policy}",
+            shape.ways,
+            shape.classes,
+            if status.level.on { "" } else { " assumed" }
         ))?;
     }
     match &status.uses {
@@ -82,6 +84,9 @@ pub(super) async fn layout(globals: &Globals) -> Result<(), CliError> {
     let Some(shape) = status.shape else {
         return output::line(format!("there is no layout: {}", status.level.detail));
     };
+    if !status.level.on {
+        output::line("hypothetical: this machine has no such classes; so Nigh would place what runs if it had")?;
+    }
     let mut table = output::table(&["class", "for", "ways, the last first", "running", "load"]);
     for class in &status.classes {
         table.add_row([

@@ -67,6 +67,47 @@ fn a_signal_lets_running_invocations_answer_and_leaves_nothing() {
 }
 
 #[test]
+fn a_draining_node_says_what_it_awaits_and_another_starts_when_down_returns() {
+    let Some(python) = python("a_draining_node_says_what_it_awaits_and_another_starts_when_down_returns") else {
+        return;
+    };
+    let mut node = Node::start(&python);
+    node.deploy("sleeper");
+    let running = node.begin(["invoke", "sleeper", r#"{"sleep": 5}"#]);
+    wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    assert_eq!(node.json(["down", "--no-wait"])["draining"]["invocations"], 1);
+    wait_for("the drain to begin", || !node.state.join("endpoints.json").exists());
+    assert_eq!(node.json(["status"])["draining"]["invocations"], 1);
+    assert!(node.ok(["status"]).contains("awaits 1 invocation"));
+    for refused in [["invoke", "sleeper"], ["objects", "ls"]] {
+        let output = node.nigh(refused);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{words}");
+        assert!(words.contains("draining") && words.contains("awaits 1 invocation"), "{words}");
+    }
+    assert_eq!(node.json(["down"]), serde_json::json!({ "ended": true }));
+    let answered = running.wait_with_output().unwrap();
+    assert!(answered.status.success(), "{answered:?}");
+    node.restart();
+    let log = std::fs::read_to_string(node.state.with_extension("log")).unwrap();
+    assert!(log.contains("awaits 1 invocation") && log.contains("drained"), "{log}");
+}
+
+#[test]
+fn a_run_that_a_drain_ends_is_recorded_as_stopped() {
+    let Some(python) = python("a_run_that_a_drain_ends_is_recorded_as_stopped") else { return };
+    let mut node = Node::start_with(&python, &["--set", "drain=1 s"]);
+    node.deploy("sleeper");
+    let mut running = node.begin(["invoke", "sleeper", r#"{"sleep": 600}"#]);
+    wait_for("the invocation to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    node.ok(["down"]);
+    assert!(!running.wait().unwrap().success());
+    node.restart();
+    assert_eq!(node.last_activation()["outcome"]["kind"], "stopped");
+    assert!(node.ok(["activations"]).contains("stopped"));
+}
+
+#[test]
 fn a_second_signal_ends_a_drain_at_once() {
     let Some(python) = python("a_second_signal_ends_a_drain_at_once") else { return };
     let mut node = Node::start(&python);

@@ -75,8 +75,15 @@ fn a_failing_function_says_so_by_exit_code_record_and_log() {
     assert_eq!(errors.as_array().unwrap().len(), 1);
     assert_eq!(errors[0]["outcome"]["kind"], "handler_error");
     assert_eq!(errors[0]["id"], reply["id"]);
+    let plain = node.nigh(["invoke", "fails", r#"{"raise": "again"}"#]);
+    let hint = String::from_utf8(plain.stderr).unwrap();
+    let id = node.last_activation()["id"].as_str().unwrap().to_owned();
+    assert!(hint.contains(&format!("nigh logs fails --id {id}")), "{hint}");
+    let one = node.ok(["logs", "fails", "--id", &id]);
+    assert!(one.contains("again") && one.matches("START").count() == 1, "{one}");
+    assert!(String::from_utf8_lossy(&node.nigh(["invoke", "fails"]).stderr).contains("nigh: invocation "));
     let logs = node.ok(["logs", "fails"]);
-    assert_eq!(logs.matches("a line of the log").count(), 2, "{logs}");
+    assert_eq!(logs.matches("a line of the log").count(), 4, "{logs}");
     // What cannot be invoked is refused, which is another matter.
     let missing = node.nigh(["invoke", "missing"]);
     assert_eq!(missing.status.code(), Some(1));
@@ -123,12 +130,25 @@ fn objects_and_functions_are_listed_copied_and_removed_by_the_command() {
     assert_eq!(std::fs::read(back.join("a/one & two.txt")).unwrap(), b"1");
     assert!(back.join("ü").exists());
     assert_eq!(node.nigh(["objects", "rb", "nigh://tree"]).status.code(), Some(1));
+    assert_eq!(node.json(["objects", "rm", "nigh://tree/absent"]), json!({ "missing": "nigh://tree/absent" }));
+    assert!(node.ok(["objects", "rm", "nigh://tree/absent"]).contains("there was no"));
+    assert_eq!(node.json(["objects", "rm", "nigh://tree/x/ü"]), json!({ "removed": "nigh://tree/x/ü" }));
     node.ok(["objects", "rm", "-r", "nigh://tree/"]);
     node.ok(["objects", "rb", "nigh://tree"]);
+
+    let gone = node.ok(["objects", "ls"]);
+    assert!(!gone.contains("tree"), "{gone}");
 
     node.deploy("f");
     assert_eq!(node.json(["functions", "list"])[0]["FunctionName"], "f");
     node.deploy("f");
+    let before = node.json(["functions", "show", "f"]);
+    node.ok(["deploy", "f", "--timeout", "7s"]);
+    let after = node.json(["functions", "show", "f"]);
+    assert_eq!((&after["Timeout"], &after["CodeSha256"]), (&json!(7), &before["CodeSha256"]));
+    assert_eq!(after["MemorySize"], before["MemorySize"]);
+    let unknown = node.nigh(["deploy", "unknown", "--timeout", "7s"]);
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("--folder or --zip"), "{unknown:?}");
     node.ok(["functions", "rm", "f"]);
     assert_eq!(node.json(["functions", "list"]), json!([]));
 }

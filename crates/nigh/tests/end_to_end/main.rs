@@ -11,3 +11,4 @@ mod functions;
 mod platform;
 mod sdks;
 mod sessions;
+mod terminal;

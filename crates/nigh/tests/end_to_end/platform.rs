@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// How long anything may take here; the machine is shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
+pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
 
 /// A handler that knows nothing of Nigh.
 pub(crate) const HANDLER: &str = r#"
@@ -53,7 +53,7 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
 }
 
 /// `nigh-sandbox` stands beside `nigh`; `cargo test -p nigh` alone leaves it out, or as it was.
-fn sandbox_program() {
+pub(crate) fn sandbox_program() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
@@ -65,6 +65,7 @@ fn sandbox_program() {
 pub(crate) struct Node {
     pub(crate) state: PathBuf,
     python: PathBuf,
+    flags: Vec<String>,
     child: Child,
     _folder: TempDir,
 }
@@ -72,18 +73,24 @@ pub(crate) struct Node {
 impl Node {
     /// A node with a state of its own.
     pub(crate) fn start(python: &Path) -> Self {
+        Self::start_with(python, &[])
+    }
+
+    /// The same, with further flags of `nigh up`.
+    pub(crate) fn start_with(python: &Path, flags: &[&str]) -> Self {
         sandbox_program();
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let child = up(&state, python);
-        let mut node = Self { state, python: python.to_owned(), child, _folder: folder };
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let child = up(&state, python, &flags);
+        let mut node = Self { state, python: python.to_owned(), flags, child, _folder: folder };
         node.await_ready();
         node
     }
 
     /// Starts it again, on the same state.
     pub(crate) fn restart(&mut self) {
-        self.child = up(&self.state, &self.python);
+        self.child = up(&self.state, &self.python, &self.flags);
         self.await_ready();
     }
 
@@ -243,24 +250,31 @@ impl Drop for Node {
     }
 }
 
-/// `nigh`, on this state, deaf to the environment of whoever runs the tests.
+/// `nigh`, on this state.
 pub(crate) fn command(state: &Path) -> Command {
-    let mut command = Command::new(NIGH);
+    let mut command = quiet(Path::new(NIGH));
+    command.env("NIGH_STATE", state).stdin(Stdio::null());
+    command
+}
+
+/// `program`, deaf to the settings of whoever runs the tests.
+pub(crate) fn quiet(program: &Path) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("NIGH_") {
             command.env_remove(name);
         }
     }
-    command.env("NIGH_STATE", state).stdin(Stdio::null());
     command
 }
 
-fn up(state: &Path, python: &Path) -> Child {
+fn up(state: &Path, python: &Path, flags: &[String]) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(state.with_extension("log")).unwrap();
     command(state)
         .args(["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--cache", "256 MiB"])
         .arg("--python")
         .arg(python)
+        .args(flags)
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::platform::{Node, command, python};
+use crate::platform::{Node, command, python, sandbox_program};
 
 #[test]
 fn without_a_node_the_command_says_how_to_start_one() {
@@ -29,6 +29,60 @@ fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
     assert!(String::from_utf8(open.stderr).unwrap().contains("allow_remote"));
     assert_eq!(run(&["up", "--set", "nothing"]).status.code(), Some(2));
     assert_eq!(run(&["no-such-command"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_key_that_nobody_has_seen() {
+    let Some(python) = python("a_start_that_fails_leaves_no_key_that_nobody_has_seen") else { return };
+    sandbox_program();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let up = ["up", "--s3-listen", &address, "--python", python.to_str().unwrap()];
+    let failed = command(folder.path()).args(up).output().unwrap();
+    let words = String::from_utf8(failed.stderr).unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{words}");
+    assert!(words.contains("--s3-listen"), "{words}");
+    assert!(!folder.path().join("credentials").exists());
+}
+
+#[test]
+fn a_node_without_a_python_says_so_to_who_deploys_a_python_function() {
+    if python("a_node_without_a_python_says_so_to_who_deploys_a_python_function").is_none() {
+        return;
+    }
+    let node = Node::start(std::path::Path::new("/bin/false"));
+    let code = node.state.with_file_name("code");
+    std::fs::create_dir_all(&code).unwrap();
+    std::fs::write(code.join("app.py"), "").unwrap();
+    let code = code.to_str().unwrap();
+    let refused = node.nigh(["deploy", "f", "--folder", code, "--handler", "app.handler", "--runtime", "python3.11"]);
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{words}");
+    for word in ["Python functions cannot run", "/bin/false", "nigh up --python", "functions.python"] {
+        assert!(words.contains(word), "{word}: {words}");
+    }
+}
+
+#[test]
+fn errors_are_json_objects_where_json_is_asked_for() {
+    let Some(python) = python("errors_are_json_objects_where_json_is_asked_for") else { return };
+    let node = Node::start(&python);
+    let failed = |arguments: &[&str]| {
+        let output = node.nigh([&["--json"], arguments].concat());
+        let error: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(error["exit"].as_i64().map(|code| code as i32), output.status.code(), "{error}");
+        error
+    };
+    let missing = failed(&["invoke", "missing"]);
+    assert_eq!((&missing["exit"], &missing["code"]), (&1.into(), &"ResourceNotFoundException".into()));
+    let usage = failed(&["invoke"]);
+    assert_eq!((&usage["exit"], usage["error"].as_str().unwrap().contains("<NAME>")), (&2.into(), true));
+    assert!(failed(&["logs", "nope"])["error"].as_str().unwrap().contains("no function nope"));
+
+    let meters = node.json(["metrics"]);
+    let resident = meters.as_array().unwrap().iter().find(|one| one["name"] == "process_resident_memory_bytes");
+    assert!(resident.unwrap()["value"].as_f64().unwrap() > 1e6, "{meters}");
 }
 
 #[test]
@@ -67,6 +121,10 @@ fn settings_meters_and_levels_are_shown() {
     let shown = node.json(["config", "show", "--running"]);
     let cache = shown.as_array().unwrap().iter().find(|one| one["key"] == "cache.bytes").unwrap();
     assert_eq!((cache["value"].as_str(), cache["origin"].as_str()), (Some("256 MiB"), Some("flag --cache")));
+    // What `up` would use now differs from what this node was started with, and that is said.
+    let unlike = node.nigh(["config", "show"]);
+    let words = String::from_utf8(unlike.stderr).unwrap();
+    assert!(words.contains("cache.bytes") && words.contains("--running"), "{words}");
     let status = node.json(["status"]);
     let names: Vec<&str> = status["levels"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
     for level in ["isolation", "python", "store", "cache"] {

@@ -55,8 +55,8 @@ impl LatencySource {
         globals: &Globals,
     ) -> Result<Self, CliError> {
         // A name that is none would have no latencies for ever.
-        globals.lambda()?.get(function).await?;
-        let namespace = globals.namespace()?;
+        globals.lambda().await?.get(function).await?;
+        let namespace = globals.namespace().await?;
         let path = format!("/logs?namespace={namespace}&function={function}&limit=0&follow=true");
         Ok(Self::Function { ends: globals.admin()?.lines(&path).await?, window })
     }
