@@ -5,7 +5,6 @@ import sys
 import urllib.error
 import urllib.request
 
-import botocore.exceptions
 import s3fs
 
 BUCKET = "s3fs-checks"
@@ -92,13 +91,14 @@ def read_conditions():
     key = {"Bucket": BUCKET, "Key": "conditional"}
     fs.call_s3("get_object", **key, IfNoneMatch=etag)
     etag = fs.info(at("conditional"))["ETag"]
-    error = refused(botocore.exceptions.ClientError, fs.call_s3, "get_object", **key, IfNoneMatch=etag)
-    assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 304, error
+    error = refused(OSError, fs.call_s3, "get_object", **key, IfNoneMatch=etag)
+    assert "(304)" in str(error), error
 
 
 def write_conditions():
     fs.pipe_file(at("once"), b"first", mode="create")
-    refused(FileExistsError, fs.pipe_file, at("once"), b"second", mode="create")
+    error = refused(OSError, fs.pipe_file, at("once"), b"second", mode="create")
+    assert "If-None-Match" in str(error), error
     assert fs.cat_file(at("once")) == b"first"
 
 
@@ -138,13 +138,11 @@ def delete_many():
 
 
 def multipart():
-    body = b"a" * 5 * MIB + b"z"
+    large = os.urandom(11 * MIB)
     with fs.open(at("parts"), "wb", block_size=5 * MIB) as file:
-        file.write(body[: 5 * MIB])
-        file.flush()
-        file.write(body[5 * MIB :])
-    # The library cuts two parts of equal size where the last would be small.
-    assert fs.info(at("parts"))["ETag"].endswith('"') and fs.cat_file(at("parts")) == body
+        file.write(large)
+    assert "-" in fs.info(at("parts"))["ETag"] and fs.cat_file(at("parts")) == large
+    body = b"a" * 5 * MIB + b"z"
     upload = fs.call_s3("create_multipart_upload", Bucket=BUCKET, Key="parts")["UploadId"]
     named = {"Bucket": BUCKET, "Key": "parts", "UploadId": upload}
     parts = [
@@ -156,10 +154,8 @@ def multipart():
 
 
 def aborted_multipart():
-    file = fs.open(at("aborted"), "wb", block_size=5 * MIB)
-    file.autocommit = False
-    file.write(b"a" * 11 * MIB)
-    file.flush()
+    with fs.open(at("aborted"), "wb", block_size=5 * MIB, autocommit=False) as file:
+        file.write(b"a" * 11 * MIB)
     assert len(fs.list_multipart_uploads(BUCKET)) == 1
     file.discard()
     assert not fs.list_multipart_uploads(BUCKET)
@@ -221,7 +217,7 @@ def credentials():
 
 def bucket_delete():
     refused(OSError, fs.rmdir, BUCKET)
-    fs.bulk_delete([at(key) for key in keys()])
+    fs.call_s3("delete_objects", Bucket=BUCKET, Delete={"Objects": [{"Key": key} for key in keys()]})
     fs.rmdir(BUCKET)
     assert not fs.exists(BUCKET)
 

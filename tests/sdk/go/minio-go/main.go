@@ -254,14 +254,21 @@ func oddKeys() {
 	OK("odd-keys")
 }
 
-// checksums: the SDK sends CRC32C in a trailer once it is told that the server takes trailers.
+// checksums: the SDK sends them in trailers, once it is told that the server takes these.
 func checksums() {
 	trailing := connect(credentials.NewEnvAWS(), true)
-	Must(trailing.PutObject(ctx, bucket, "summed", strings.NewReader(Hello), int64(len(Hello)), minio.PutObjectOptions{}))
+	Must(trailing.PutObject(ctx, bucket, "summed", strings.NewReader(Hello), int64(len(Hello)),
+		minio.PutObjectOptions{Checksum: minio.ChecksumCRC32C}))
 	head := Must(trailing.StatObject(ctx, bucket, "summed", minio.StatObjectOptions{Checksum: true}))
 	Equal(head.ChecksumCRC32C, HelloCRC32C)
+	content := bytes.Join(TwoParts(), nil)
+	Must(trailing.PutObject(ctx, bucket, "summed parts", bytes.NewReader(content), int64(len(content)),
+		minio.PutObjectOptions{PartSize: PartBytes}))
+	head = Must(trailing.StatObject(ctx, bucket, "summed parts", minio.StatObjectOptions{Checksum: true}))
+	That(strings.HasSuffix(head.ChecksumCRC32C, "-2"), "found %q", head.ChecksumCRC32C)
+	That(body("summed parts") == string(content), "other bytes came back")
 	wrong := minio.PutObjectOptions{UserMetadata: map[string]string{"x-amz-checksum-crc32c": ZeroCRC32}}
-	_, err := client.PutObject(ctx, bucket, "summed", strings.NewReader(Hello), int64(len(Hello)), wrong)
+	_, err := trailing.PutObject(ctx, bucket, "summed", strings.NewReader(Hello), int64(len(Hello)), wrong)
 	refused(err, 400, "BadDigest")
 	OK("checksums")
 }
