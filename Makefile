@@ -13,8 +13,9 @@ deps:            ## Install the Python runtime, ImageMagick, the functions' pack
 	@scripts/install-imagemagick.sh || echo "deps: the wand_ functions need ImageMagick and will not run"
 	@$(PYTHON_DEPS) scripts/fetch_inputs.py
 
-peers:           ## Install the servers that experiments compare with (Swift)
+peers:           ## Install the servers that experiments compare with (Swift), and the larger SDKs that tests use
 	@scripts/install-swift.sh
+	@scripts/install-sdks.sh
 
 traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)
 	@scripts/install-trace-tools.sh

@@ -1,21 +1,54 @@
 #!/bin/sh
-# Makes .deps/test: boto3 and aws-cli, exactly as pinned in tests/requirements.txt. Does nothing when it is up to date.
-set -eu
+# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, and .deps/node (@aws-sdk/client-s3), exactly as pinned, all at once.
+# Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
+set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-venv="$root/.deps/test"
-requirements="$root/tests/requirements.txt"
 python=${NIGH_PYTHON:-python3}
 
-if cmp -s "$requirements" "$venv/.requirements" && "$venv/bin/aws" --version >/dev/null 2>&1; then
-    echo "install-test-tools: $venv is up to date"
-    exit 0
-fi
-rm -rf "$venv"
-"$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --requirement "$requirements" || {
-    echo "install-test-tools: pip could not install $requirements; is a package index reachable?" >&2
-    exit 1
+# venv FOLDER REQUIREMENTS: a virtual environment of them.
+venv() {
+    if cmp -s "$2" "$1/.requirements" && "$1/bin/python" --version >/dev/null 2>&1; then
+        echo "install-test-tools: $1 is up to date"
+        return
+    fi
+    rm -rf "$1"
+    "$python" -m venv "$1" &&
+        "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --requirement "$2" || {
+        echo "install-test-tools: pip could not install $2; is a package index reachable?" >&2
+        return 1
+    }
+    cp "$2" "$1/.requirements"
+    echo "install-test-tools: $1: done"
 }
-cp "$requirements" "$venv/.requirements"
-echo "install-test-tools: done"
+
+# modules FOLDER: the packages of tests/sdk/node.
+modules() {
+    lock="$root/tests/sdk/node/package-lock.json"
+    if cmp -s "$lock" "$1/.installed"; then
+        echo "install-test-tools: $1 is up to date"
+        return
+    fi
+    command -v npm >/dev/null 2>&1 || {
+        echo "install-test-tools: there is no npm here, so @aws-sdk/client-s3 is left out"
+        return
+    }
+    rm -rf "$1"
+    mkdir -p "$1" && cp "$root/tests/sdk/node/package.json" "$lock" "$1" &&
+        npm ci --prefix "$1" --silent --ignore-scripts --no-audit --no-fund || {
+        echo "install-test-tools: npm could not install $lock; is a package registry reachable?" >&2
+        return 1
+    }
+    cp "$lock" "$1/.installed"
+    echo "install-test-tools: $1: done"
+}
+
+venv "$root/.deps/s3fs" "$root/tests/requirements-s3fs.txt" &
+s3fs=$!
+modules "$root/.deps/node" &
+node=$!
+venv "$root/.deps/test" "$root/tests/requirements.txt"
+required=$?
+wait $s3fs
+wait $node
+exit $required

@@ -1,7 +1,8 @@
 """S3 as boto3 with its default settings uses it.
 
 Needs AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and a server without the buckets that it makes.
-Prints one line a check, `ok <what>` or `FAILED <what>: <why>`; exits with 1 if one failed.
+Prints one line a check, `ok <what>` or `FAILED <what>: <why>`; exits with 1 if one failed. What stands before a colon are
+operations of README.md.
 """
 
 import concurrent.futures
@@ -64,7 +65,7 @@ def fetch(url, method="GET", data=None, headers=None):
 
 @check
 def bucket_create():
-    """create_bucket, head_bucket, list_buckets, get_bucket_location"""
+    """buckets: create_bucket, head_bucket, list_buckets, get_bucket_location"""
     made = s3.create_bucket(Bucket=BUCKET)
     assert made["Location"] == f"/{BUCKET}"
     assert s3.head_bucket(Bucket=BUCKET)["ResponseMetadata"]["HTTPStatusCode"] == 200
@@ -104,7 +105,7 @@ def waiters():
 
 @check
 def put_get():
-    """put_object and get_object of bytes, text, a file and nothing"""
+    """objects: put_object and get_object of bytes, text, a file and nothing"""
     for name, body, expected in [
         ("bytes", b"\0\1\2" * 1000, b"\0\1\2" * 1000),
         ("text", "grün", "grün".encode()),
@@ -122,7 +123,7 @@ def put_get():
 
 @check
 def default_checksum():
-    """the checksum that boto3 adds by default is verified, kept and given back"""
+    """checksums: the one that boto3 adds by default is verified, kept and given back"""
     done = put("checked", b"hello")
     assert done["ChecksumCRC32"] == "NhCmhg=="
     assert s3.head_object(Bucket=BUCKET, Key="checked", ChecksumMode="ENABLED")["ChecksumCRC32"] == "NhCmhg=="
@@ -131,7 +132,7 @@ def default_checksum():
 
 @check
 def other_checksums():
-    """SHA1 and SHA256 on demand; a wrong one is refused"""
+    """checksums: SHA1 and SHA256 on demand; a wrong one is refused"""
     for algorithm in ["SHA1", "SHA256"]:
         assert put("checked", ChecksumAlgorithm=algorithm)[f"Checksum{algorithm}"]
     refused("BadDigest", 400, put, key="checked", ChecksumSHA256="A" * 43 + "=")
@@ -157,7 +158,7 @@ def unsigned_payload():
 
 @check
 def odd_keys():
-    """keys of any characters come back as they were, read and listed"""
+    """odd-keys: keys of any characters come back as they were, read and listed"""
     keys = ["a b", "a+b", "a%20b", "a//b", "ü/日本/😀", "&<>'\"", "q?x=1#y", "..", "a/../b", "*'();:@&=+$,", "tab\tkey", "k" * 1024]
     for key in keys:
         put(f"odd/{key}"[:1024], key.encode())
@@ -167,6 +168,12 @@ def odd_keys():
     assert listed == {f"odd/{key}"[:1024] for key in keys}
     listed = {entry["Key"] for entry in s3.list_objects(Bucket=BUCKET, Prefix="odd/")["Contents"]}
     assert listed == {f"odd/{key}"[:1024] for key in keys}
+    bare = ["a b", "grün/日本/😀", "a//b", "/leading", "a+b", "100%", "a%20b"]
+    for key in bare:
+        put(key, key.encode())
+    listed = [entry["Key"] for entry in s3.list_objects_v2(Bucket=BUCKET)["Contents"]]
+    for key in bare:
+        assert read(key) == key.encode() and listed.count(key) == 1, key
 
 
 @check
@@ -177,7 +184,7 @@ def key_too_long():
 
 @check
 def metadata():
-    """user metadata and system headers, with a key of other scripts"""
+    """metadata: user metadata and system headers, with a key of other scripts"""
     given = {
         "ContentType": "text/plain; charset=utf-8",
         "CacheControl": "max-age=60",
@@ -202,7 +209,7 @@ def metadata_too_large():
 
 @check
 def ranges():
-    """ranges: from-to, from, suffix, past the end"""
+    """range: from-to, from, suffix, past the end"""
     put("ranged", b"0123456789")
     for header, expected in [("bytes=2-4", b"234"), ("bytes=7-", b"789"), ("bytes=-2", b"89"), ("bytes=8-100", b"89")]:
         got = s3.get_object(Bucket=BUCKET, Key="ranged", Range=header)
@@ -213,7 +220,7 @@ def ranges():
 
 @check
 def conditions_on_reads():
-    """If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since on reads"""
+    """read-conditions: If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since on reads"""
     etag = put("conditional")["ETag"]
     past, future = "1970-01-02T00:00:00Z", "2100-01-01T00:00:00Z"
     for method in [s3.get_object, s3.head_object]:
@@ -231,7 +238,7 @@ def conditions_on_reads():
 
 @check
 def conditions_on_writes():
-    """If-None-Match: * and If-Match on writes"""
+    """write-conditions: If-None-Match * and If-Match"""
     put("once", IfNoneMatch="*")
     refused("PreconditionFailed", 412, put, key="once", IfNoneMatch="*")
     etag = s3.head_object(Bucket=BUCKET, Key="once")["ETag"]
@@ -250,7 +257,7 @@ def overrides():
 
 @check
 def missing():
-    """what is not there: key and bucket, read and head"""
+    """missing: what is not there, key and bucket, read and head"""
     refused("NoSuchKey", 404, read, key="none")
     refused("404", 404, s3.head_object, Bucket=BUCKET, Key="none")
     refused("NoSuchBucket", 404, s3.get_object, Bucket="no-such-bucket", Key="none")
@@ -264,7 +271,7 @@ def missing():
 
 @check
 def delete():
-    """delete_object, also of what is not there"""
+    """objects: delete_object, also of what is not there"""
     put("deleted")
     for _ in range(2):
         assert s3.delete_object(Bucket=BUCKET, Key="deleted")["ResponseMetadata"]["HTTPStatusCode"] == 204
@@ -273,7 +280,7 @@ def delete():
 
 @check
 def delete_many():
-    """delete_objects of odd keys"""
+    """delete-many: delete_objects of odd keys"""
     keys = ["many/a b", "many/ü", "many/<&>", "many/none"]
     for key in keys[:3]:
         put(key)
@@ -286,7 +293,7 @@ def delete_many():
 
 @check
 def copy():
-    """copy_object: kept and replaced metadata, conditions, itself"""
+    """copy: kept and replaced metadata, conditions, itself"""
     put("from ü", ContentType="text/plain", Metadata={"a": "1"}, Tagging="t=1")
     source = {"Bucket": BUCKET, "Key": "from ü"}
     done = s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source)
@@ -305,7 +312,7 @@ def copy():
 
 @check
 def tagging():
-    """object tags: put, get, delete, with the object, too many"""
+    """tagging: put, get, delete, with the object, too many"""
     put("tagged", Tagging="a=1&b=x%20y")
     tags = s3.get_object_tagging(Bucket=BUCKET, Key="tagged")["TagSet"]
     assert sorted((tag["Key"], tag["Value"]) for tag in tags) == [("a", "1"), ("b", "x y")]
@@ -336,7 +343,7 @@ def make_pages():
 
 @check
 def pages():
-    """2,500 keys come page by page, in order, by both versions of the listing"""
+    """pages: 2,500 keys come page by page, in order, by both versions of the listing"""
     keys = make_pages()
     first = s3.list_objects_v2(Bucket="pages")
     assert (first["KeyCount"], first["IsTruncated"], first["MaxKeys"]) == (1000, True, 1000)
@@ -347,7 +354,7 @@ def pages():
 
 @check
 def prefixes():
-    """prefix, delimiter, start-after, max-keys 0"""
+    """listing: prefix, delimiter, start-after, max-keys 0"""
     for operation in ["list_objects_v2", "list_objects"]:
         pages = s3.get_paginator(operation).paginate(Bucket="pages", Prefix="p/", Delimiter="/", PaginationConfig={"PageSize": 2})
         found = [entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", [])]
@@ -362,7 +369,7 @@ def prefixes():
 
 @check
 def empty_bucket():
-    """resources empty a bucket with delete_objects, then delete it"""
+    """bucket-delete, delete-many: resources empty a bucket with delete_objects, then delete it"""
     bucket = boto3.resource("s3").Bucket("pages")
     refused("BucketNotEmpty", 409, s3.delete_bucket, Bucket="pages")
     bucket.objects.all().delete()
@@ -414,7 +421,7 @@ def upload_stream():
 
 @check
 def multipart():
-    """multipart by hand: create, part, part copy, list parts, list uploads, complete"""
+    """multipart: by hand, create, part, part copy, list parts, list uploads, complete"""
     put("source", b"s" * (5 * MIB))
     upload = s3.create_multipart_upload(Bucket=BUCKET, Key="multi", ContentType="a/b", Tagging="a=1")["UploadId"]
     at = {"Bucket": BUCKET, "Key": "multi", "UploadId": upload}
@@ -461,7 +468,7 @@ def multipart_checksums():
 
 @check
 def multipart_rules():
-    """multipart: small parts, order, unknown parts and uploads, part numbers, abort"""
+    """aborted-multipart: small parts, order, unknown parts and uploads, part numbers, abort"""
     upload = s3.create_multipart_upload(Bucket=BUCKET, Key="rules")["UploadId"]
     at = {"Bucket": BUCKET, "Key": "rules", "UploadId": upload}
     etags = {number: s3.upload_part(**at, PartNumber=number, Body=b"x")["ETag"] for number in [1, 2]}
@@ -480,6 +487,7 @@ def multipart_rules():
     refused("NoSuchUpload", 404, s3.upload_part, **at, PartNumber=1, Body=b"x")
     refused("NoSuchUpload", 404, s3.list_parts, **at)
     refused("NoSuchKey", 404, read, key="rules")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=BUCKET)
 
 
 @check
@@ -495,7 +503,7 @@ def attributes():
 
 @check
 def presigned():
-    """presigned get, head, put and delete; expired, changed and unsigned ones are refused"""
+    """presigned-get, presigned-put: get, head, put and delete; expired, changed and unsigned ones are refused"""
     at = {"Bucket": BUCKET, "Key": "signed"}
     # The default for URLs in us-east-1 is version 2 of the signature, which is refused.
     put("signed", b"hello")
@@ -524,7 +532,7 @@ def presigned():
 
 @check
 def wrong_credentials():
-    """a wrong secret, a wrong key"""
+    """credentials: a wrong secret, a wrong key"""
     for arguments, code in [
         ({"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"], "aws_secret_access_key": "wrong"}, "SignatureDoesNotMatch"),
         ({"aws_access_key_id": "WRONG", "aws_secret_access_key": "wrong"}, "InvalidAccessKeyId"),

@@ -27,7 +27,11 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::BucketNotEmpty(_) => S3Error::with_message(Code::BucketNotEmpty, message),
         ObjectError::NoSuchKey(_) => S3Error::with_message(Code::NoSuchKey, message),
         ObjectError::NoSuchUpload(_) => S3Error::with_message(Code::NoSuchUpload, message),
-        ObjectError::PreconditionFailed(_) => S3Error::with_message(Code::PreconditionFailed, message),
+        // s3fs tells a file that was replaced while it was read from other faults by AWS's word for it.
+        ObjectError::PreconditionFailed(condition) => S3Error::with_message(
+            Code::PreconditionFailed,
+            format!("one of the pre-conditions given does not hold: {condition}"),
+        ),
         ObjectError::NotModified { etag, modified } => {
             let mut error = S3Error::with_message(Code::NotModified, message);
             error.set_status_code(StatusCode::NOT_MODIFIED);
@@ -144,6 +148,13 @@ mod tests {
     fn code_and_status(error: ObjectError) -> (String, u16) {
         let error = s3_error(error);
         (error.code().as_str().to_owned(), error.status_code().map_or(0, |status| status.as_u16()))
+    }
+
+    #[test]
+    fn a_failed_condition_is_named_with_the_word_that_clients_look_for() {
+        let error = s3_error(ObjectError::PreconditionFailed("If-Match"));
+        let message = error.message().unwrap();
+        assert!(message.contains("pre-conditions") && message.contains("If-Match"), "{message}");
     }
 
     #[test]

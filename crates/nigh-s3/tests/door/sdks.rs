@@ -1,4 +1,4 @@
-//! boto3 and aws-cli with their default settings, against the running door.
+//! boto3 with its default settings, against the running door. `nigh`'s own tests drive a whole node with the other SDKs.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -50,17 +50,4 @@ async fn boto3_works_with_its_default_settings() {
     let mut command = command(&python, &door);
     command.arg(script("boto3_s3.py"));
     report(&run(command).await, 35);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn aws_cli_works_with_its_default_settings() {
-    let has_aws = Command::new("aws").arg("--version").output().is_ok_and(|ran| ran.status.success());
-    if !has_aws {
-        println!("SKIPPED: aws_cli_works_with_its_default_settings: there is no aws-cli");
-        return;
-    }
-    let door = Running::start().await;
-    let mut command = command("bash", &door);
-    command.arg(script("aws_cli_s3.sh"));
-    report(&run(command).await, 30);
 }

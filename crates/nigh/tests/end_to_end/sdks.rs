@@ -1,9 +1,14 @@
-//! The SDK scripts of both doors against a whole node: handlers really run.
+//! The SDKs against a whole node: handlers really run, and each S3 SDK does every operation of `tests/sdk/README.md`.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::platform::{Node, python};
+
+/// The exit status with which `run.sh` says that an SDK is not on this machine.
+const NOT_HERE: i32 = 77;
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdk").join(name)
@@ -23,22 +28,87 @@ fn passes(node: &Node, program: &Path, name: &str) {
     assert!(text.lines().filter(|line| line.starts_with("ok ")).count() > 5, "{text}");
 }
 
+/// The operations that the list of all SDKs names.
+fn operations() -> BTreeSet<String> {
+    let list = fs::read_to_string(script("README.md")).unwrap();
+    let named = list.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()));
+    let named: BTreeSet<_> = named.collect();
+    assert!(named.len() >= 20, "the list is not found: {named:?}");
+    named
+}
+
+/// The SDK does every operation but the absent ones; false if it is not on this machine, which is said.
+fn does_every_operation(test: &str, node: &Node, sdk: &str, absent: &[&str]) -> bool {
+    let output = Command::new(script("run.sh")).arg(sdk).envs(node.sdk_environment()).output().unwrap();
+    let (said, why) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(NOT_HERE) {
+        println!("SKIPPED: {test}: {}", why.trim());
+        return false;
+    }
+    assert!(output.status.success(), "{sdk}: {}\n{said}\n{why}", output.status);
+    let expected: BTreeSet<_> = operations().into_iter().filter(|one| !absent.contains(&one.as_str())).collect();
+    let done: BTreeSet<_> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("ok ")?.split(": ").next())
+        .flat_map(|named| named.split(", "))
+        .map(str::to_owned)
+        .collect();
+    let left_out: Vec<_> = expected.difference(&done).collect();
+    assert!(left_out.is_empty(), "{sdk} leaves out {left_out:?}:\n{said}");
+    true
+}
+
+/// The same on a node of its own.
+fn drives_a_whole_node(test: &str, sdk: &str) {
+    let Some(python) = python(test) else { return };
+    does_every_operation(test, &Node::start(&python), sdk, &[]);
+}
+
 #[test]
 fn boto3_drives_a_whole_node() {
-    let Some(python) = python("boto3_drives_a_whole_node") else { return };
+    let test = "boto3_drives_a_whole_node";
+    let Some(python) = python(test) else { return };
     let node = Node::start(&python);
-    passes(&node, &python, "boto3_s3.py");
+    assert!(does_every_operation(test, &node, "boto3", &[]));
     passes(&node, &python, "boto3_lambda.py");
 }
 
 #[test]
 fn aws_cli_drives_a_whole_node() {
-    let Some(python) = python("aws_cli_drives_a_whole_node") else { return };
-    if !Command::new("aws").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("SKIPPED: aws_cli_drives_a_whole_node: aws-cli is not installed");
-        return;
-    }
+    let test = "aws_cli_drives_a_whole_node";
+    let Some(python) = python(test) else { return };
     let node = Node::start(&python);
-    passes(&node, Path::new("bash"), "aws_cli_s3.sh");
-    passes(&node, Path::new("bash"), "aws_cli_lambda.sh");
+    if does_every_operation(test, &node, "aws-cli", &["presigned-put"]) {
+        passes(&node, Path::new("bash"), "aws_cli_lambda.sh");
+    }
+}
+
+#[test]
+fn s3fs_drives_a_whole_node() {
+    drives_a_whole_node("s3fs_drives_a_whole_node", "s3fs");
+}
+
+#[test]
+fn the_javascript_sdk_drives_a_whole_node() {
+    drives_a_whole_node("the_javascript_sdk_drives_a_whole_node", "client-s3");
+}
+
+#[test]
+fn the_go_sdk_drives_a_whole_node() {
+    drives_a_whole_node("the_go_sdk_drives_a_whole_node", "aws-sdk-go-v2");
+}
+
+#[test]
+fn minio_go_drives_a_whole_node() {
+    drives_a_whole_node("minio_go_drives_a_whole_node", "minio-go");
+}
+
+#[test]
+fn the_java_sdk_drives_a_whole_node() {
+    drives_a_whole_node("the_java_sdk_drives_a_whole_node", "java");
+}
+
+#[test]
+fn the_rust_sdk_drives_a_whole_node() {
+    drives_a_whole_node("the_rust_sdk_drives_a_whole_node", "rust");
 }
