@@ -348,7 +348,7 @@ fn spinner() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-fn bar() -> ProgressStyle {
+pub(super) fn bar() -> ProgressStyle {
     ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

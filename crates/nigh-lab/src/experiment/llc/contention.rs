@@ -1,26 +1,33 @@
 //! `nigh experiment llc-contention`: CASY's figure 1. Its four functions alone, and each while the three others run beside it
-//! without end, on the simulated machine with no partitioning.
+//! without end, on the simulated machine with no partitioning; and with `--real` on this one too (`real_contention`).
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Table, presets};
+use indicatif::ProgressBar;
 use nigh_sim::llc::{Classes, Job, JobId, MachineConfig, Passes, ReplayTrace, SampleRate, SimTime, simulate};
 use nigh_terms::ClosId;
 use serde::Serialize;
 
 use super::chart::{self, Series};
 use super::paper;
+use super::real_contention::{self, RealRuns};
 use super::sizing::HERTZ;
 use super::trace_library::TraceLibrary;
 use crate::LabError;
+use crate::experiment::demo::bar;
 use crate::experiment::write_page;
 use crate::machine::Machine;
 use crate::stats::{Estimate, Sample};
 
 /// One line in so many is simulated: what the sampled recordings hold.
 const SAMPLING: u32 = 32;
+
+/// Rounds on this machine: one run alone, one together.
+const REAL_ROUNDS: usize = 11;
+const REAL_ROUNDS_QUICK: usize = 3;
 
 /// The recordings that stand for the four; the paper does not say which sizes its figure 1 has.
 const INPUTS: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"];
@@ -37,6 +44,9 @@ pub(crate) struct ContentionArgs {
     /// The first tenth of each recording, twice
     #[arg(long)]
     quick: bool,
+    /// Run the four on this machine too, on real inputs (`make deps`); takes about two minutes
+    #[arg(long)]
+    real: bool,
     /// Writes the report as a page
     #[arg(long)]
     html: Option<PathBuf>,
@@ -53,6 +63,8 @@ struct Row {
     ratio: f64,
     /// What section III has in words.
     paper: Option<f64>,
+    /// On this machine, where that was asked for.
+    real: Option<RealRuns>,
 }
 
 #[derive(Debug, Serialize)]
@@ -81,6 +93,7 @@ impl ContentionArgs {
         }
         let repetitions = if self.quick { 2 } else { self.repetitions.max(1) } as u64;
         let all: Vec<usize> = (0..INPUTS.len()).collect();
+        let real = if self.real { real_runs(self.quick)? } else { Vec::new() };
         let rows = super::in_parallel(&all, |&at| {
             let measure = |others: &[&ReplayTrace]| {
                 let runs = (0..repetitions).map(|seed| seconds(INPUTS[at], &traces[at], others, seed));
@@ -91,10 +104,21 @@ impl ContentionArgs {
             let function = library.input(INPUTS[at])?.function.clone();
             let paper = paper::CONTENTION.iter().find(|(name, _)| *name == function).and_then(|(_, ratio)| *ratio);
             let ratio = together.value / alone.value;
-            Ok(Row { function, input: INPUTS[at].to_owned(), alone, together, ratio, paper })
+            let real = real.iter().find(|runs| runs.function == function).cloned();
+            Ok(Row { function, input: INPUTS[at].to_owned(), alone, together, ratio, paper, real })
         })?;
         Ok(Report { machine, rows })
     }
+}
+
+/// The four on this machine.
+fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
+    let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+    let progress = ProgressBar::new(0).with_style(bar());
+    let rounds = if quick { REAL_ROUNDS_QUICK } else { REAL_ROUNDS };
+    let runs = real_contention::measure(&project, rounds, &progress);
+    progress.finish_and_clear();
+    runs
 }
 
 /// Seconds of a run of `trace`, the mean of two one after the other, while the others run.
@@ -112,7 +136,7 @@ fn seconds(name: &str, trace: &ReplayTrace, others: &[&ReplayTrace], seed: u64) 
     Ok(report.jobs[0].time().seconds(HERTZ) / f64::from(twice.get()))
 }
 
-const HEAD: [&str; 5] = ["input", "alone s", "together s", "together / alone", "paper"];
+const HEAD: [&str; 6] = ["input", "alone s", "together s", "together / alone", "paper", "this machine"];
 
 fn cells(row: &Row) -> Vec<String> {
     vec![
@@ -121,6 +145,7 @@ fn cells(row: &Row) -> Vec<String> {
         format!("{:.3}", row.together.value),
         format!("{:.2}", row.ratio),
         row.paper.map_or_else(|| "less impacted".to_owned(), |ratio| format!("{ratio:.2}")),
+        row.real.as_ref().map_or_else(String::new, |real| format!("{:.2} ({})", real.ratio, real.input)),
     ]
 }
 
@@ -138,6 +163,10 @@ fn page(report: &Report) -> Result<String, LabError> {
     let series = [
         Series::of_groups("alone", report.rows.iter().map(|_| 1.0)),
         Series::of_groups("together", report.rows.iter().map(|row| row.ratio)),
+        Series::of_groups(
+            "together, this machine",
+            report.rows.iter().map(|row| row.real.as_ref().map_or(f64::NAN, |real| real.ratio)),
+        ),
         Series::of_groups("together, paper", report.rows.iter().map(|row| row.paper.unwrap_or(f64::NAN))),
     ];
     let mut body = chart::figure("Time over time alone", &chart::bars(&groups, &series, "time over time alone")?);
@@ -156,7 +185,7 @@ mod tests {
     #[test]
     fn speech_suffers_most_from_the_others_and_effect_least() {
         let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/llc-traces");
-        let arguments = ContentionArgs { traces, repetitions: 1, quick: true, html: None };
+        let arguments = ContentionArgs { traces, repetitions: 1, quick: true, real: false, html: None };
         let report = arguments.report(Machine::read("llc-contention --quick".to_owned())).unwrap();
         let ratio = |function: &str| report.rows.iter().find(|row| row.function == function).unwrap().ratio;
         assert!(report.rows.iter().all(|row| row.ratio > 0.99), "{report:?}");

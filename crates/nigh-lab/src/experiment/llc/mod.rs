@@ -7,6 +7,7 @@ mod chart;
 mod contention;
 mod paper;
 mod prediction;
+mod real_contention;
 mod scenarios;
 mod sensitivity;
 pub(crate) mod sizing;
