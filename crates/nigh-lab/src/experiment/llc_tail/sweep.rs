@@ -104,7 +104,8 @@ impl Plan {
     }
 
     fn length(&self, load: f64) -> Duration {
-        let times = if load >= self.capacity * SLOW_TO_REST { SLOW_POINT } else { 1 };
+        // Beyond its capacity the queue is as long as the ring at once.
+        let times = if (SLOW_TO_REST..1.0).contains(&(load / self.capacity)) { SLOW_POINT } else { 1 };
         self.point.max(Duration::from_secs_f64(self.requests as f64 / load)) * times
     }
 }
