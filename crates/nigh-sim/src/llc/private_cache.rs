@@ -120,7 +120,11 @@ mod tests {
             let mut passed =
                 |lines: u64| (0..lines).filter(|&line| caches.passes_on(line, AccessKind::Load)).count() as u64;
             assert_eq!([passed(lines), passed(lines)], [lines, 0]);
-            assert_eq!(passed(2 * lines), 2 * lines, "in order of use, twice as much is never there");
+            assert_eq!(
+                [passed(2 * lines), passed(2 * lines)],
+                [lines, 2 * lines],
+                "in order, twice as much is never there"
+            );
         }
     }
 }

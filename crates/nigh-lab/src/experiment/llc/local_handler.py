@@ -9,6 +9,8 @@ import os
 import resource
 import time
 
+from botocore.response import StreamingBody
+
 os.sched_setaffinity(0, {int(core) for core in os.environ["LAB_CORES"].split(",")})
 with open(os.environ["LAB_INPUT"], "rb") as file:
     DATA = file.read()
@@ -18,7 +20,7 @@ class LocalObject:
     """The store's client, as far as the sample functions use it."""
 
     def get_object(self, **_):
-        return {"Body": io.BytesIO(DATA), "ContentLength": len(DATA)}
+        return {"Body": StreamingBody(io.BytesIO(DATA), len(DATA)), "ContentLength": len(DATA)}
 
     def put_object(self, Body=b"", **_):
         if hasattr(Body, "read"):

@@ -68,7 +68,7 @@ pub(crate) struct ScenariosArgs {
     html: Option<PathBuf>,
     /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
     #[arg(long, value_name = "FILE")]
-    state: Option<PathBuf>,
+    progress: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -115,7 +115,7 @@ impl ScenariosArgs {
         }
         plan.load.repetitions = self.repetitions.unwrap_or(plan.load.repetitions).max(1);
         plan.draw_others(self.other_draw);
-        let kept = self.state.or_else(|| Some(self.html?.with_extension("state")));
+        let kept = self.progress.or_else(|| Some(self.html?.with_extension("state")));
         let kept = kept.map(|path| {
             let (traces, program) = (self.traces.clone(), this_program()?);
             let asked = Asked { plan: plan.clone(), traces, guard: self.guard, search: steps, program };
@@ -347,7 +347,7 @@ mod tests {
             guard: NIGH_GUARD_PERCENT,
             other_draw: 0,
             html: None,
-            state: Some(state.clone()),
+            progress: Some(state.clone()),
         };
         let again = arguments.clone();
         let (report, kept) =
