@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::chart::{self, Series};
 use super::paper;
-use super::real_contention::{self, RealRuns};
+use super::real_contention::{self, Inputs, RealRuns};
 use super::sizing::HERTZ;
 use super::trace_library::TraceLibrary;
 use crate::LabError;
@@ -115,8 +115,8 @@ impl ContentionArgs {
 fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
     let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
     let progress = ProgressBar::new(0).with_style(bar());
-    let rounds = if quick { REAL_ROUNDS_QUICK } else { REAL_ROUNDS };
-    let runs = real_contention::measure(&project, rounds, &progress);
+    let (which, rounds) = if quick { (Inputs::Smallest, REAL_ROUNDS_QUICK) } else { (Inputs::Largest, REAL_ROUNDS) };
+    let runs = real_contention::measure(&project, which, rounds, &progress);
     progress.finish_and_clear();
     runs
 }

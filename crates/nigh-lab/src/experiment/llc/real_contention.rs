@@ -29,6 +29,13 @@ const HANDLER: &str = include_str!("local_handler.py");
 /// How long the others run before a run beside them counts.
 const LEAD: Duration = Duration::from_millis(200);
 
+/// Which of its inputs each function gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inputs {
+    Smallest,
+    Largest,
+}
+
 /// One function's runs on this machine.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct RealRuns {
@@ -56,7 +63,12 @@ struct Ready {
 }
 
 /// Runs them all on this machine, so many rounds each.
-pub(super) fn measure(project: &Path, rounds: usize, progress: &ProgressBar) -> Result<Vec<RealRuns>, LabError> {
+pub(super) fn measure(
+    project: &Path,
+    which: Inputs,
+    rounds: usize,
+    progress: &ProgressBar,
+) -> Result<Vec<RealRuns>, LabError> {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if processors < 2 {
         return Err(LabError::Missing {
@@ -78,7 +90,7 @@ pub(super) fn measure(project: &Path, rounds: usize, progress: &ProgressBar) -> 
             missing: format!("the sample function {name}"),
             hint: "run this in the project's folder",
         })?;
-        stage.push(Part::of(function, &inputs, codes.path(), &python)?);
+        stage.push(Part::of(function, which, &inputs, codes.path(), &python)?);
     }
     progress.set_length((stage.len() * rounds) as u64);
     let mut found = Vec::new();
@@ -100,8 +112,18 @@ struct Part {
 }
 
 impl Part {
-    fn of(function: &SampleFunction, inputs: &Path, codes: &Path, python: &Path) -> Result<Self, LabError> {
-        let input = function.demo.inputs.last().cloned().unwrap_or_default();
+    fn of(
+        function: &SampleFunction,
+        which: Inputs,
+        inputs: &Path,
+        codes: &Path,
+        python: &Path,
+    ) -> Result<Self, LabError> {
+        let input = match which {
+            Inputs::Smallest => function.demo.inputs.first(),
+            Inputs::Largest => function.demo.inputs.last(),
+        };
+        let input = input.cloned().unwrap_or_default();
         let file = inputs.join(&input);
         if !file.is_file() {
             return Err(LabError::Missing {
@@ -280,7 +302,7 @@ mod tests {
     fn the_four_run_on_this_machine_alone_and_together() {
         let test = "the_four_run_on_this_machine_alone_and_together";
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        match measure(&project, 1, &ProgressBar::hidden()) {
+        match measure(&project, Inputs::Smallest, 1, &ProgressBar::hidden()) {
             Ok(rows) => {
                 assert_eq!(rows.iter().map(|row| row.function.as_str()).collect::<Vec<_>>(), paper::FUNCTIONS);
                 assert!(rows.iter().all(|row| row.alone.value > 0.0 && row.together.value > 0.0), "{rows:?}");
