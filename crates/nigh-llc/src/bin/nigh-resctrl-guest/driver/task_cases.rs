@@ -18,8 +18,10 @@ use super::{Case, DOMAINS, Stage, THEIRS, expect, expect_said, failed, layout, n
 const MOVES: usize = 4;
 /// What a tree does between a move and the second look.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(30);
-/// Moves after the first that a tree may need on a processor that is emulated on a busy machine.
-const MENDED_MAX: usize = 3;
+/// Looks until a tree is taken to be where it belongs, or not to get there;
+const LOOKS_MAX: usize = 12;
+/// and so many in a row must find it there.
+const CLEAN_LOOKS: usize = 3;
 /// Two processes that start further apart than this differ in their start time.
 const CLOCK_TICKS: Duration = Duration::from_millis(30);
 /// Tries to have the kernel give an id again: others may take it first.
@@ -57,13 +59,18 @@ fn all_are_there(members: &Members, target: &TaskTarget) -> Result<usize, Stop> 
 /// Moves a tree and looks at every task of it, at once and a while later.
 fn moved(driver: &Resctrl, members: &Members, target: &TaskTarget) -> Result<Bound, Stop> {
     let bound = driver.bind_tasks(members, target).map_err(failed)?;
-    // An emulated processor may take longer for a fork than the driver waits; it finds that out, and mends it.
-    for _ in 0..MENDED_MAX {
+    // An emulated processor may take longer for a fork than the driver waits, and longer than until one look; it finds
+    // that out, and mends it.
+    let (mut looks, mut clean) = (0, 0);
+    while looks < LOOKS_MAX && clean < CLEAN_LOOKS {
         thread::sleep(BETWEEN_LOOKS);
+        looks += 1;
         if driver.verify(members, target).map_err(failed)?.astray.is_empty() {
-            break;
+            clean += 1;
+        } else {
+            clean = 0;
+            driver.bind_tasks(members, target).map_err(failed)?;
         }
-        driver.bind_tasks(members, target).map_err(failed)?;
     }
     for look in 0..2 {
         if look > 0 {
