@@ -171,8 +171,10 @@ impl LlcTailArgs {
         progress.set_message(format!("{}: the guard", set.name));
         let network_us = NETWORK.as_secs_f64() * 1e6;
         let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
-        let best_on_axis = best(&rows, network_us, on_axis);
-        let best = best(&rows, network_us, |_| true);
+        // Beyond its capacity no CAT has no tail of its own: its ring is full, or on the way there.
+        let served = |mops: f64| mops * 1e6 < plan.capacity;
+        let best_on_axis = best(&rows, network_us, |mops| on_axis(mops) && served(mops));
+        let best = best(&rows, network_us, served);
         let guards = match &best {
             Some(best) => {
                 let slo = guard_settings(plan.machine, Duration::from_secs_f64(SLO_US / 1e6), 0.7)?;
