@@ -11,6 +11,8 @@ pub mod cgroup;
 pub mod code_archive;
 pub mod code_store;
 pub mod data_door;
+pub mod event_config;
+pub mod event_queue;
 mod execution;
 pub mod function;
 pub mod function_arn;
