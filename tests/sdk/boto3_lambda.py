@@ -123,8 +123,10 @@ def main():
           == (200, "Unhandled", "ValueError", "asked to fail"), (failed, said))
     dry = door.invoke(FunctionName=NAME, InvocationType="DryRun")
     check("dry run answers 204", dry["StatusCode"] == 204, dry)
-    refused("event is refused in words", "InvalidParameterValueException", 400,
-            lambda: door.invoke(FunctionName=NAME, InvocationType="Event"))
+    later = door.invoke(FunctionName=NAME, InvocationType="Event", Payload=b'{"later": true}')
+    check("an event answers 202 and nothing", (later["StatusCode"], later["Payload"].read()) == (202, b""), later)
+    refused("another type is refused in words", "InvalidParameterValueException", 400,
+            lambda: door.invoke(FunctionName=NAME, InvocationType="Never"))
     big = json.dumps({"x": "y" * (6 << 20)})
     refused("a payload above 6 MB is too large", "RequestTooLargeException", 413,
             lambda: door.invoke(FunctionName=NAME, Payload=big))

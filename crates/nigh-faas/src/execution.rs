@@ -44,6 +44,8 @@ pub(crate) struct Executor {
 /// An invocation on its way.
 pub(crate) struct Call {
     pub(crate) id: InvocationId,
+    /// Which attempt of an event, from 1.
+    pub(crate) attempt: u32,
     pub(crate) function: Arc<Function>,
     pub(crate) payload: Bytes,
     pub(crate) client_context: Option<HeaderValue>,
@@ -287,6 +289,7 @@ impl Executor {
         let duration_us = duration.as_micros() as u64;
         let activation = Activation {
             id: call.id,
+            attempt: call.attempt,
             namespace: call.function.namespace.clone(),
             function: call.function.name.clone(),
             code_sha256: call.function.code_sha256.clone(),

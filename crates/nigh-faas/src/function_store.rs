@@ -5,6 +5,7 @@
 //! Lambda's `ResourceConflictException`. Code that was replaced stays until no invocation can run it any more.
 //! Reads come from memory. What a document means to clients is the door's.
 
+mod attached;
 mod changes;
 mod document;
 mod retired;
@@ -20,10 +21,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError, Revision};
-use nigh_terms::{ByteSize, Clock, FunctionName, Namespace};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
+pub use self::attached::{Attached, FunctionUrl, UrlAuth};
 use self::document::decode;
 use self::retired::Retired;
 pub use self::settings::{FunctionSettings, NewFunction};
@@ -75,6 +77,11 @@ pub enum FunctionStoreError {
     Registry(#[from] RegistryError),
     #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
     Document(String, String),
+    #[error(
+        "Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its \
+         minimum value of [{unreserved_min}]."
+    )]
+    TooMuchReserved { unreserved_min: usize },
     #[error("the change was cut short: {0}")]
     Aborted(String),
 }
@@ -86,6 +93,8 @@ pub struct Deployed {
     pub function: Arc<Function>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
+    /// What is attached to it.
+    pub attached: Attached,
     unpacked: ByteSize,
     revision: Revision,
 }
@@ -103,6 +112,8 @@ struct Inner {
     limits: FunctionLimits,
     index: RwLock<Index>,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
+    /// Held while a reserve is weighed against the others'.
+    reserving: tokio::sync::Mutex<()>,
     retired: Mutex<Vec<Retired>>,
 }
 
@@ -143,6 +154,7 @@ impl FunctionStore {
             limits,
             index: RwLock::new(index),
             changing: Mutex::default(),
+            reserving: tokio::sync::Mutex::default(),
             retired: Mutex::default(),
         };
         Ok(Self(Arc::new(inner)))
@@ -251,6 +263,57 @@ impl FunctionStore {
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
+    }
+
+    /// Changes what is attached to a function, as `change` says of what is there and the date. Of two changes of a
+    /// function at once, one is refused.
+    ///
+    /// # Errors
+    /// `change`'s own; if it is not there, or the registry refuses.
+    pub async fn attach<E: From<FunctionStoreError> + Send + 'static>(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        change: impl FnOnce(&mut Attached, Timestamp) -> Result<(), E> + Send + 'static,
+    ) -> Result<Arc<Deployed>, E> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        let changed = tokio::spawn(async move { store.attach(&namespace, &name, change).await });
+        changed.await.unwrap_or_else(|join| Err(FunctionStoreError::Aborted(join.to_string()).into()))
+    }
+
+    /// Reserves so much concurrency for a function, of the node's `limit`; `None` gives it back.
+    ///
+    /// # Errors
+    /// If less than `unreserved_min` would be left to those that have none of their own; as `attach`.
+    pub async fn reserve(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        reserved: Option<usize>,
+        limit: usize,
+        unreserved_min: usize,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let _reserving = self.0.reserving.lock().await;
+        let others = self.0.reserved_by_others(namespace, name);
+        if reserved.is_some_and(|own| own > 0 && others + own + unreserved_min > limit) {
+            return Err(FunctionStoreError::TooMuchReserved { unreserved_min });
+        }
+        self.attach(namespace, name, move |attached, _| {
+            attached.reserved = reserved;
+            Ok(())
+        })
+        .await
+    }
+
+    /// All reserved concurrency.
+    #[must_use]
+    pub fn reserves(&self) -> Vec<(Namespace, FunctionName, usize)> {
+        let index = self.0.index.read();
+        let all = index.values().flat_map(BTreeMap::values);
+        let reserved = all.filter_map(|one| {
+            Some((one.function.namespace.clone(), one.function.name.clone(), one.attached.reserved?))
+        });
+        reserved.collect()
     }
 
     /// Removes a function. Invocations that run go on to their end.

@@ -10,7 +10,9 @@ use nigh_terms::{ByteSize, FunctionName, Namespace};
 use uuid::Uuid;
 
 use super::document::{Document, decode, key};
-use super::{Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking};
+use super::{
+    Attached, Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking,
+};
 use crate::code_store::CodeVersion;
 use crate::function::Function;
 
@@ -63,7 +65,7 @@ impl Inner {
             revision_id: Uuid::new_v4().to_string(),
         };
         new.settings.apply(&mut function);
-        self.commit(Document::new(function, new.tags, unpacked), None).await
+        self.commit(Document::new(function, new.tags, unpacked, Attached::default()), None).await
     }
 
     pub(super) async fn update_code(
@@ -175,7 +177,7 @@ impl Inner {
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let function = Function { modified: self.clock.wall(), revision_id: Uuid::new_v4().to_string(), ..function };
         let changed = function.code_sha256 != current.function.code_sha256;
-        let document = Document::new(function, current.tags.clone(), unpacked);
+        let document = Document::new(function, current.tags.clone(), unpacked, current.attached.clone());
         let deployed = self.commit(document, Some(current.revision)).await?;
         if changed {
             self.retire_code_of(&current);
@@ -184,7 +186,7 @@ impl Inner {
     }
 
     /// Makes the document the truth, then shows it.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         document: Document,
         expected: Option<Revision>,
@@ -201,8 +203,8 @@ impl Inner {
             return Err(put.err().unwrap_or(FunctionStoreError::Busy(name)));
         }
         // Any other failure may have been written all the same: the next open decides, and sweeps.
-        let Document { function, tags, unpacked, .. } = document;
-        let deployed = Arc::new(Deployed { function: Arc::new(function), tags, unpacked, revision: put? });
+        let Document { function, tags, unpacked, attached, .. } = document;
+        let deployed = Arc::new(Deployed { function: Arc::new(function), tags, attached, unpacked, revision: put? });
         self.index.write().entry(namespace).or_default().insert(name, Arc::clone(&deployed));
         Ok(deployed)
     }

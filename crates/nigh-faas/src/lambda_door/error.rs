@@ -22,6 +22,8 @@ pub struct LambdaError {
     pub kind: &'static str,
     /// What was wrong and what helps.
     pub message: Cow<'static, str>,
+    /// Lambda's `Reason` of a throttle.
+    pub reason: Option<&'static str>,
 }
 
 macro_rules! kinds {
@@ -29,7 +31,7 @@ macro_rules! kinds {
         impl LambdaError {
             $($(#[$doc])*
             pub(crate) fn $name(message: impl Into<Cow<'static, str>>) -> Self {
-                Self { status: StatusCode::$status, kind: $kind, message: message.into() }
+                Self { status: StatusCode::$status, kind: $kind, message: message.into(), reason: None }
             })*
         }
     };
@@ -81,11 +83,19 @@ kinds! {
 }
 
 impl LambdaError {
+    /// The same, with Lambda's `Reason`.
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
     /// The body, as the SDKs read it.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let user = self.status.is_client_error();
-        let body = json!({ "Type": if user { "User" } else { "Service" }, "Message": self.message });
+        let mut body = json!({ "Type": if user { "User" } else { "Service" }, "Message": self.message });
+        if let Some(reason) = self.reason {
+            body["Reason"] = reason.into();
+        }
         Bytes::from(body.to_string())
     }
 }
@@ -133,6 +143,7 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
                 Self::invalid_parameter(message)
             }
+            FunctionStoreError::TooMuchReserved { .. } => Self::invalid_parameter(message),
             FunctionStoreError::Code(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
@@ -149,7 +160,12 @@ impl From<InvokeError> for LambdaError {
         let message = error.to_string();
         match error {
             InvokeError::NotFound(_) => Self::not_found(message),
-            InvokeError::TooManyRequests(_) => Self::too_many_requests(message),
+            InvokeError::TooManyRequests(_) => {
+                Self::too_many_requests(message).because("ConcurrentInvocationLimitExceeded")
+            }
+            InvokeError::ReservedConcurrency { .. } => {
+                Self::too_many_requests(message).because("ReservedFunctionConcurrentInvocationLimitExceeded")
+            }
             InvokeError::InvalidRequest(_) => Self::invalid_content(message),
             InvokeError::PayloadTooLarge { .. } => Self::too_large(message),
             InvokeError::ShuttingDown => Self::unavailable(message),

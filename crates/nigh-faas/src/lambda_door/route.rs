@@ -34,6 +34,20 @@ pub enum Operation<'a> {
     GetPolicy(&'a str),
     /// `GetFunctionConcurrency`.
     GetConcurrency(&'a str),
+    /// `PutFunctionConcurrency`.
+    PutConcurrency(&'a str),
+    /// `DeleteFunctionConcurrency`.
+    DeleteConcurrency(&'a str),
+    /// `PutFunctionEventInvokeConfig`.
+    PutEventConfig(&'a str),
+    /// `UpdateFunctionEventInvokeConfig`.
+    UpdateEventConfig(&'a str),
+    /// `GetFunctionEventInvokeConfig`.
+    GetEventConfig(&'a str),
+    /// `DeleteFunctionEventInvokeConfig`.
+    DeleteEventConfig(&'a str),
+    /// `ListFunctionEventInvokeConfigs`.
+    ListEventConfigs(&'a str),
     /// `ListTags`.
     ListTags(&'a str),
     /// `GetAccountSettings`.
@@ -61,6 +75,13 @@ impl<'a> Operation<'a> {
             ("GET", ["2015-03-31", "functions", name, "aliases"]) => Self::ListAliases(name),
             ("GET", ["2015-03-31", "functions", name, "policy"]) => Self::GetPolicy(name),
             ("GET", ["2019-09-30", "functions", name, "concurrency"]) => Self::GetConcurrency(name),
+            ("PUT", ["2017-10-31", "functions", name, "concurrency"]) => Self::PutConcurrency(name),
+            ("DELETE", ["2017-10-31", "functions", name, "concurrency"]) => Self::DeleteConcurrency(name),
+            ("PUT", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::PutEventConfig(name),
+            ("POST", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::UpdateEventConfig(name),
+            ("GET", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::GetEventConfig(name),
+            ("DELETE", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::DeleteEventConfig(name),
+            ("GET", ["2019-09-25", "functions", name, "event-invoke-config", "list"]) => Self::ListEventConfigs(name),
             ("GET", ["2017-03-31", "tags", arn]) => Self::ListTags(arn),
             ("GET", ["2016-08-19", "account-settings"]) => Self::GetAccountSettings,
             (_, [version, ..]) if is_api_version(version) => {
@@ -87,6 +108,13 @@ impl<'a> Operation<'a> {
             Self::ListAliases(_) => "ListAliases",
             Self::GetPolicy(_) => "GetPolicy",
             Self::GetConcurrency(_) => "GetFunctionConcurrency",
+            Self::PutConcurrency(_) => "PutFunctionConcurrency",
+            Self::DeleteConcurrency(_) => "DeleteFunctionConcurrency",
+            Self::PutEventConfig(_) => "PutFunctionEventInvokeConfig",
+            Self::UpdateEventConfig(_) => "UpdateFunctionEventInvokeConfig",
+            Self::GetEventConfig(_) => "GetFunctionEventInvokeConfig",
+            Self::DeleteEventConfig(_) => "DeleteFunctionEventInvokeConfig",
+            Self::ListEventConfigs(_) => "ListFunctionEventInvokeConfigs",
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
         }

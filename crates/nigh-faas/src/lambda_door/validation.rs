@@ -46,7 +46,7 @@ pub(super) struct CodeChange {
 }
 
 /// Reads a body as `T`; an empty one as `{}`.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => LambdaError::serialization(error.to_string()),

@@ -213,6 +213,7 @@ impl Node {
             payload: Bytes::from(payload.to_string()),
             client_context: None,
             token: Token::empty(),
+            event: None,
         };
         self.invoker.invoke(&Principal::outside(self.tenant.clone()), request).await
     }

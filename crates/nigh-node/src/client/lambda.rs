@@ -191,6 +191,17 @@ impl LambdaClient {
         })
     }
 
+    /// Leaves `payload` to be run by the function, at least once: the request id.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
+        let request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "Event");
+        let (_, headers, _) = self.send(request, &format!("{FUNCTIONS}/{name}/invocations"), payload).await?;
+        let id = headers.get("x-amzn-requestid").and_then(|value| value.to_str().ok());
+        Ok(id.unwrap_or_default().to_owned())
+    }
+
     async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, ClientError> {
         let mut request = Request::builder().method(method);
         let mut bytes = Bytes::new();

@@ -30,7 +30,7 @@ const SECRETS: [&str; 1] = ["store.secret_key"];
 const ABSENT: [(&str, &str); 2] =
     [("llc.insensitive_ways", "3 of 11"), ("functions.sandbox_program", "nigh-sandbox beside nigh")];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 4] = ["cache.bytes", "cache.object_max", "functions.memory", "s3.object_max"];
+const SIZES: [&str; 5] = ["cache.bytes", "cache.object_max", "events.queue_bytes", "functions.memory", "s3.object_max"];
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]

@@ -1,0 +1,123 @@
+//! Events: what was answered 202 runs, whatever happens to the node; what failed for good is shown and can be retried.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::platform::{Node, python, wait_for};
+use crate::sdks::passes;
+
+/// Waits of milliseconds where Lambda waits minutes.
+pub(crate) const QUICK: [&str; 4] = ["--set", "events.retry_wait=100 ms", "--set", "events.back_off=100 ms"];
+
+/// The attempts of each request, as the records have them.
+fn attempts(node: &Node) -> BTreeMap<String, Vec<u64>> {
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for record in node.json(["activations", "--limit", "1000"]).as_array().unwrap() {
+        found.entry(record["id"].as_str().unwrap().to_owned()).or_default().push(record["attempt"].as_u64().unwrap());
+    }
+    found
+}
+
+fn later(node: &Node, name: &str, event: &Value) -> String {
+    let event = event.to_string();
+    node.json(["invoke", name, &event, "--event"])["id"].as_str().unwrap().to_owned()
+}
+
+fn pending(node: &Node) -> u64 {
+    node.json(["events", "list"])["pending"].as_u64().unwrap()
+}
+
+#[test]
+fn boto3_drives_events_destinations_and_reserved_concurrency() {
+    let Some(python) = python("boto3_drives_events_destinations_and_reserved_concurrency") else { return };
+    let node = Node::start_with(&python, &QUICK);
+    passes(&node, &python, "boto3_events.py");
+}
+
+#[test]
+fn an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again() {
+    let Some(python) = python("an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again") else {
+        return;
+    };
+    let mut node = Node::start_with(&python, &QUICK);
+    node.deploy("worker");
+    let mut accepted = Vec::new();
+    for round in 0..3 {
+        for n in 0..4 {
+            accepted.push(later(&node, "worker", &json!({ "n": n })));
+        }
+        if round == 0 {
+            // One in the midst of its run: its attempt counts, and another follows.
+            accepted.push(later(&node, "worker", &json!({ "sleep": 3 })));
+            wait_for("the event to run", || node.json(["status"])["sandboxes"]["running"] != 0);
+        }
+        node.kill();
+        node.restart();
+    }
+    wait_for("all events to be done", || pending(&node) == 0);
+    assert_eq!(node.json(["events", "list"])["dead"], 0);
+    // A crash may lose records of the last moments, not the last run of an event: the node has lived since.
+    let ran = attempts(&node);
+    let repeated = &ran[&accepted[4]];
+    assert_eq!(repeated, &[2], "the attempt that was cut off did not count");
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
+}
+
+#[test]
+fn what_failed_for_good_is_listed_shown_retried_and_dropped() {
+    let Some(python) = python("what_failed_for_good_is_listed_shown_retried_and_dropped") else { return };
+    let mut node = Node::start_with(&python, &QUICK);
+    node.deploy("worker");
+    let (first, second) = (
+        later(&node, "worker", &json!({ "raise": "asked to" })),
+        later(&node, "worker", &json!({ "raise": "as well" })),
+    );
+    wait_for("both to fail for good", || node.json(["events", "list"])["dead"] == 2);
+    assert_eq!(attempts(&node)[&first], [3, 2, 1], "two retries, each with its record");
+    assert_eq!(node.json(["explain", &first])["activation"]["attempt"], 3);
+    // Dead letters are on the disk.
+    node.kill();
+    node.restart();
+    let listed = node.json(["events", "list"]);
+    assert_eq!(listed["events"][0]["id"], json!(second));
+    assert!(listed["events"][1]["reason"].as_str().unwrap().contains("ValueError: asked to"), "{listed}");
+    let shown = node.json(["events", "show", &first]);
+    assert_eq!((&shown["payload"], &shown["attempts"]), (&json!({ "raise": "asked to" }), &json!(3)));
+    assert!(node.ok(["events", "list"]).contains("dead"));
+
+    node.ok(["events", "drop", &second]);
+    assert_eq!(node.nigh(["events", "show", &second]).status.code(), Some(1));
+    node.ok(["events", "retry", "--all"]);
+    wait_for("it to fail again", || {
+        let listed = node.json(["events", "list"]);
+        listed["dead"] == 1 && listed["pending"] == 0
+    });
+    node.ok(["events", "drop", "--all"]);
+    assert_eq!(node.json(["events", "list", "--all"])["events"], json!([]));
+}
+
+#[test]
+fn a_full_queue_answers_429_and_loses_nothing_that_it_accepted() {
+    let Some(python) = python("a_full_queue_answers_429_and_loses_nothing_that_it_accepted") else { return };
+    let node = Node::start_with(&python, &[&QUICK[..], &["--set", "events.queue_max=5"]].concat());
+    node.deploy("worker");
+    let mut accepted = Vec::new();
+    let mut refused = 0;
+    while refused < 3 {
+        let output = node.nigh(["--json", "invoke", "worker", r#"{"sleep": 5}"#, "--event"]);
+        if output.status.success() {
+            let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+            accepted.push(reply["id"].as_str().unwrap().to_owned());
+        } else {
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(words.contains("TooManyRequestsException") && words.contains("nigh events drop"), "{words}");
+            refused += 1;
+        }
+    }
+    assert!(accepted.len() >= 5, "{accepted:?}");
+    wait_for("all events to be done", || pending(&node) == 0);
+    let ran = attempts(&node);
+    assert!(accepted.iter().all(|id| ran.contains_key(id)), "{ran:?}");
+}
