@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asynchronous invocations, their destinations and reserved concurrency by boto3, and prints a line a check.
+"""Asynchronous invocations, their destinations, bucket notifications and reserved concurrency by boto3, and prints a line a check.
 
 Environment: as boto3_lambda.py, and AWS_ENDPOINT_URL_S3. The node waits milliseconds where Lambda waits minutes:
   events.retry_wait = 100 ms, events.back_off = 100 ms
@@ -64,6 +64,8 @@ def archive(files):
 
 config = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=60, max_pool_connections=64)
 door = boto3.client("lambda", config=config)
+# Sends what boto3 itself would refuse.
+unchecked = boto3.client("lambda", config=config.merge(Config(parameter_validation=False)))
 s3 = boto3.client("s3", config=config)
 
 
@@ -125,8 +127,8 @@ def configuration():
     check("it is listed and found", len(listed) == 1 and listed[0]["MaximumRetryAttempts"] == 0
           and abs(time.time() - got["LastModified"].timestamp()) < 60, (listed, got))
     for value in (-1, 3):
-        refused(f"{value} retries", "ValidationException", 400, lambda: door._make_api_call(
-            "PutFunctionEventInvokeConfig", {"FunctionName": "worker", "MaximumRetryAttempts": value}))
+        refused(f"{value} retries", "ValidationException", 400, lambda: unchecked.put_function_event_invoke_config(
+            FunctionName="worker", MaximumRetryAttempts=value))
 
 
 def invocations():
@@ -193,13 +195,83 @@ def concurrency():
     check("without a reserve it runs again", call(0) == 200)
 
 
+def notify(events, prefix=None, suffix=None, function="told", name="rule"):
+    rules = [{"Name": n, "Value": v} for n, v in (("prefix", prefix), ("suffix", suffix)) if v]
+    rule = {"Id": name, "LambdaFunctionArn": ARN + function, "Events": events}
+    return {**rule, **({"Filter": {"Key": {"FilterRules": rules}}} if rules else {})}
+
+
+def put_rules(*rules, **more):
+    return s3.put_bucket_notification_configuration(
+        Bucket="inbox", NotificationConfiguration={**({"LambdaFunctionConfigurations": list(rules)} if rules else {}),
+                                                   **more})
+
+
+def notifications():
+    created, removed = "s3:ObjectCreated:*", "s3:ObjectRemoved:*"
+    got = s3.get_bucket_notification_configuration(Bucket="inbox")
+    check("no notifications at first", "LambdaFunctionConfigurations" not in got, got)
+    invalid = "InvalidArgument"
+    refused("two rules for the same", invalid, 400,
+            lambda: put_rules(notify([created], "in/"), notify(["s3:ObjectCreated:Put"], "in/a", name="2")), "overlap")
+    refused("a function that is not there", invalid, 400, lambda: put_rules(notify([created], function="absent")),
+            "Unable to validate the following destination configurations")
+    refused("an event that is not here", invalid, 400, lambda: put_rules(notify(["s3:ObjectTagging:*"])), "not supported")
+    refused("a queue", invalid, 400, lambda: put_rules(QueueConfigurations=[
+        {"QueueArn": "arn:aws:sqs:us-east-1:000000000000:q", "Events": [created]}]), "SQS")
+    refused("EventBridge", invalid, 400, lambda: put_rules(EventBridgeConfiguration={}), "EventBridge")
+    refused("a bucket that is not there", "NoSuchBucket", 404, lambda: s3.put_bucket_notification_configuration(
+        Bucket="nowhere", NotificationConfiguration={}))
+
+    rules = [notify([created], "in/", ".txt", name="made"), notify([removed], name="gone")]
+    put_rules(*rules)
+    got = s3.get_bucket_notification_configuration(Bucket="inbox")["LambdaFunctionConfigurations"]
+    check("the rules are kept", sorted(got, key=lambda r: r["Id"]) == sorted(rules, key=lambda r: r["Id"])
+          or [{**r, "Filter": None} for r in got] == [{**r, "Filter": None} for r in rules], got)
+
+    key = "in/red & gr\u00fcn+1.txt"
+    etag = s3.put_object(Bucket="inbox", Key=key, Body=b"seven b")["ETag"].strip('"')
+    s3.put_object(Bucket="inbox", Key="in/a.png", Body=b"not told")
+    s3.put_object(Bucket="inbox", Key="out/a.txt", Body=b"not told")
+    s3.copy_object(Bucket="inbox", Key="in/copy.txt", CopySource={"Bucket": "inbox", "Key": key})
+    upload = s3.create_multipart_upload(Bucket="inbox", Key="in/parts.txt")["UploadId"]
+    part = s3.upload_part(Bucket="inbox", Key="in/parts.txt", UploadId=upload, PartNumber=1, Body=b"part")
+    s3.complete_multipart_upload(Bucket="inbox", Key="in/parts.txt", UploadId=upload,
+                                 MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]})
+    s3.delete_object(Bucket="inbox", Key="in/copy.txt")
+    s3.delete_object(Bucket="inbox", Key="in/never.txt")
+    s3.delete_objects(Bucket="inbox", Delete={"Objects": [{"Key": "out/a.txt"}]})
+    told = wait_for("five changes are told of", lambda: len(seen("told")) >= 5 and seen("told")) or []
+    records = [record for event in told for record in event["Records"]]
+    from urllib.parse import unquote_plus
+    names = sorted((r["eventName"], unquote_plus(r["s3"]["object"]["key"])) for r in records)
+    check("each change once, and no other", names == sorted([
+        ("ObjectCreated:Put", key), ("ObjectCreated:Copy", "in/copy.txt"),
+        ("ObjectCreated:CompleteMultipartUpload", "in/parts.txt"), ("ObjectRemoved:Delete", "in/copy.txt"),
+        ("ObjectRemoved:Delete", "out/a.txt")]), names)
+    put = [r for r in records if r["eventName"] == "ObjectCreated:Put"]
+    if put:
+        put = put[0]
+        check("a record is S3's", (put["eventVersion"], put["eventSource"], put["s3"]["bucket"]["name"],
+              put["s3"]["object"]["size"], put["s3"]["object"]["eTag"], put["s3"]["configurationId"])
+              == ("2.1", "aws:s3", "inbox", 7, etag, "made"), put)
+    of_copy = {r["eventName"]: r["s3"]["object"]["sequencer"] for r in records
+               if r["s3"]["object"]["key"] == "in/copy.txt"}
+    check("the sequencer orders changes of a key", len(of_copy) == 2
+          and of_copy["ObjectCreated:Copy"] < of_copy["ObjectRemoved:Delete"], of_copy)
+    put_rules()
+    got = s3.get_bucket_notification_configuration(Bucket="inbox")
+    check("an empty configuration ends it", "LambdaFunctionConfigurations" not in got, got)
+
+
 def main():
-    for bucket in ("seen", "failures"):
+    for bucket in ("seen", "failures", "inbox"):
         s3.create_bucket(Bucket=bucket)
-    for name in ("worker", "next", "plain"):
+    for name in ("worker", "next", "plain", "told"):
         create(name)
     configuration()
     invocations()
+    notifications()
     concurrency()
     print("all checks hold" if not failures else f"{failures} checks failed")
     return 1 if failures else 0

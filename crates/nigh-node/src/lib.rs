@@ -14,6 +14,7 @@ pub mod instance;
 pub mod llc;
 pub mod machine;
 pub mod node;
+mod notifications;
 pub mod one_run;
 pub mod profiling;
 pub mod python;

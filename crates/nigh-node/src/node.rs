@@ -34,7 +34,7 @@ use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
 use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
-use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver};
+use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -51,6 +51,7 @@ use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
 use crate::llc::{Llc, LlcError, LlcStatus};
+use crate::notifications::FunctionTargets;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
@@ -270,6 +271,8 @@ impl Node {
             queue_limits(&settings),
         )
         .await?;
+        let targets = FunctionTargets { functions: functions.clone(), events: events.clone() };
+        memory.notify_by(Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?);
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
                 functions: functions.clone(),

@@ -1,6 +1,8 @@
 //! Events: what was answered 202 runs, whatever happens to the node; what failed for good is shown and can be retried.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -24,6 +26,18 @@ fn later(node: &Node, name: &str, event: &Value) -> String {
     node.json(["invoke", name, &event, "--event"])["id"].as_str().unwrap().to_owned()
 }
 
+/// Deploys a handler that starts fast and writes nothing.
+fn deploy_light(node: &Node, name: &str) {
+    let code = node.state.with_file_name("light");
+    std::fs::create_dir_all(&code).unwrap();
+    let handler =
+        "import time\n\ndef handler(event, context):\n    time.sleep(event.get('sleep', 0))\n    return event\n";
+    std::fs::write(code.join("app.py"), handler).unwrap();
+    let runtime = node.python_runtime();
+    let code = code.to_str().unwrap();
+    node.ok(["deploy", name, "--folder", code, "--handler", "app.handler", "--runtime", &runtime, "--timeout", "60s"]);
+}
+
 fn pending(node: &Node) -> u64 {
     node.json(["events", "list"])["pending"].as_u64().unwrap()
 }
@@ -41,9 +55,10 @@ fn an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again() {
         return;
     };
     let mut node = Node::start_with(&python, &QUICK);
-    node.deploy("worker");
+    deploy_light(&node, "worker");
     let mut accepted = Vec::new();
-    for round in 0..3 {
+    // Not more often than an event is tried.
+    for round in 0..2 {
         for n in 0..4 {
             accepted.push(later(&node, "worker", &json!({ "n": n })));
         }
@@ -57,10 +72,11 @@ fn an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again() {
     }
     wait_for("all events to be done", || pending(&node) == 0);
     assert_eq!(node.json(["events", "list"])["dead"], 0);
-    // A crash may lose records of the last moments, not the last run of an event: the node has lived since.
+    // What ran to its end in this life has its record; what ended just before a kill may have lost it.
     let ran = attempts(&node);
+    assert!(accepted[5..].iter().all(|id| ran.contains_key(id)), "{ran:?}");
     let repeated = &ran[&accepted[4]];
-    assert_eq!(repeated, &[2], "the attempt that was cut off did not count");
+    assert!(*repeated == [2] || *repeated == [3], "the attempts that were cut off did not count: {repeated:?}");
     node.terminate();
     assert_eq!(node.exit_code(), Some(0));
 }
@@ -102,7 +118,7 @@ fn what_failed_for_good_is_listed_shown_retried_and_dropped() {
 fn a_full_queue_answers_429_and_loses_nothing_that_it_accepted() {
     let Some(python) = python("a_full_queue_answers_429_and_loses_nothing_that_it_accepted") else { return };
     let node = Node::start_with(&python, &[&QUICK[..], &["--set", "events.queue_max=5"]].concat());
-    node.deploy("worker");
+    deploy_light(&node, "worker");
     let mut accepted = Vec::new();
     let mut refused = 0;
     while refused < 3 {
@@ -120,4 +136,61 @@ fn a_full_queue_answers_429_and_loses_nothing_that_it_accepted() {
     wait_for("all events to be done", || pending(&node) == 0);
     let ran = attempts(&node);
     assert!(accepted.iter().all(|id| ran.contains_key(id)), "{ran:?}");
+}
+
+/// Puts objects one after the other until the node is gone, and prints each that was acknowledged.
+const WRITER: &str = r#"
+import itertools, boto3
+from botocore.config import Config
+s3 = boto3.client("s3", config=Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=10))
+lam = boto3.client("lambda")
+s3.create_bucket(Bucket="inbox")
+s3.put_bucket_notification_configuration(Bucket="inbox", NotificationConfiguration={"LambdaFunctionConfigurations": [
+    {"LambdaFunctionArn": "arn:aws:lambda:us-east-1:000000000000:function:told", "Events": ["s3:ObjectCreated:*"]}]})
+for n in itertools.count():
+    s3.put_object(Bucket="inbox", Key=f"{n}", Body=b"x")
+    print(n, flush=True)
+"#;
+
+#[test]
+fn an_acknowledged_put_s_event_is_not_lost_by_kill_9() {
+    let Some(python) = python("an_acknowledged_put_s_event_is_not_lost_by_kill_9") else { return };
+    // Nothing runs before the restart: what is told then was on the disk.
+    let mut node = Node::start_with(&python, &QUICK);
+    deploy_light(&node, "told");
+    node.ok(["deploy", "told", "--reserved", "1"]);
+    let mut writer = Command::new(&python)
+        .args(["-c", WRITER])
+        .envs(node.sdk_environment())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+    for _ in 0..20 {
+        lines.next().unwrap().unwrap();
+    }
+    node.kill();
+    let acknowledged = 20 + lines.map_while(Result::ok).count();
+    writer.wait().unwrap();
+    node.restart();
+    wait_for("all events to be done", || pending(&node) == 0);
+    let told: BTreeSet<String> = node
+        .json(["logs", "told", "--limit", "1000"])
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|entry| {
+            let log = entry["log"].as_str().unwrap();
+            Some(log.lines().find_map(|line| line.strip_prefix("key "))?.to_owned())
+        })
+        .collect();
+    // Records of the last moments before the kill may be lost; what was told there is told in the objects.
+    let listed = node.json(["objects", "ls", "nigh://told"]);
+    let seen: BTreeSet<&str> =
+        listed.as_array().unwrap().iter().map(|object| object["key"].as_str().unwrap()).collect();
+    for n in 0..acknowledged {
+        let key = n.to_string();
+        assert!(told.contains(&key) || seen.contains(key.as_str()), "{n} of {acknowledged} was never told of");
+    }
 }
