@@ -13,7 +13,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,6 +111,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     limits: FunctionLimits,
     index: RwLock<Index>,
+    /// Whose a URL's id is.
+    urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
     /// Held while a reserve is weighed against the others'.
     reserving: tokio::sync::Mutex<()>,
@@ -152,6 +154,7 @@ impl FunctionStore {
             code,
             clock,
             limits,
+            urls: RwLock::new(urls(&index)),
             index: RwLock::new(index),
             changing: Mutex::default(),
             reserving: tokio::sync::Mutex::default(),
@@ -305,6 +308,14 @@ impl FunctionStore {
         .await
     }
 
+    /// Whose URL has this id, and who may call it.
+    #[must_use]
+    pub fn by_url(&self, id: &str) -> Option<(Namespace, FunctionName, UrlAuth)> {
+        let (namespace, name) = self.0.urls.read().get(id).cloned()?;
+        let url = self.get(&namespace, &name)?.attached.url.clone().filter(|url| url.id == id)?;
+        Some((namespace, name, url.auth))
+    }
+
     /// All reserved concurrency.
     #[must_use]
     pub fn reserves(&self) -> Vec<(Namespace, FunctionName, usize)> {
@@ -335,6 +346,15 @@ impl FunctionSource for FunctionStore {
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.0.code.task_folder(&CodeVersion::of_function(function))
     }
+}
+
+fn urls(index: &Index) -> HashMap<String, (Namespace, FunctionName)> {
+    let all = index.values().flat_map(BTreeMap::values);
+    let with_url = all.filter_map(|one| {
+        let function = &one.function;
+        Some((one.attached.url.as_ref()?.id.clone(), (function.namespace.clone(), function.name.clone())))
+    });
+    with_url.collect()
 }
 
 fn functions(index: &Index) -> impl Iterator<Item = &Function> {

@@ -73,7 +73,24 @@ impl Inner {
             return Ok(current);
         }
         let document = Document::new((*current.function).clone(), current.tags.clone(), current.unpacked, attached);
-        Ok(self.commit(document, Some(current.revision)).await?)
+        let now = self.commit(document, Some(current.revision)).await?;
+        self.show_url(current.attached.url.as_ref(), Some(&now));
+        Ok(now)
+    }
+
+    /// A function had the URL `before`, and is `now` so, or gone.
+    pub(super) fn show_url(&self, before: Option<&FunctionUrl>, now: Option<&Deployed>) {
+        let url = now.and_then(|now| now.attached.url.as_ref().map(|url| (url, &now.function)));
+        if before.map(|url| &url.id) == url.map(|(url, _)| &url.id) {
+            return;
+        }
+        let mut urls = self.urls.write();
+        if let Some(before) = before {
+            urls.remove(&before.id);
+        }
+        if let Some((url, function)) = url {
+            urls.insert(url.id.clone(), (function.namespace.clone(), function.name.clone()));
+        }
     }
 
     /// What is reserved of the node's concurrency by all functions but this one.

@@ -105,6 +105,7 @@ impl Inner {
         if let Some(functions) = self.index.write().get_mut(namespace) {
             functions.remove(name);
         }
+        self.show_url(current.attached.url.as_ref(), None);
         self.retire_code_of(&current);
         self.remove_due_code().await;
         Ok(())

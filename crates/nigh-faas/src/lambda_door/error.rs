@@ -76,6 +76,12 @@ kinds! {
     too_many_requests = TOO_MANY_REQUESTS, "TooManyRequestsException";
     /// Our fault.
     service = INTERNAL_SERVER_ERROR, "ServiceException";
+    /// The function's answer cannot be passed on.
+    bad_gateway = BAD_GATEWAY, "BadGatewayException";
+    /// Another method than the path takes.
+    method_not_allowed = METHOD_NOT_ALLOWED, "MethodNotAllowedException";
+    /// A body of a type that is not taken.
+    unsupported_media = UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeException";
     /// Part of the Lambda API, not of this door.
     not_implemented = NOT_IMPLEMENTED, "NotImplementedException";
     /// Not now.

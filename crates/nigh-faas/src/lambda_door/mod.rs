@@ -13,6 +13,7 @@ mod operations;
 mod route;
 mod server;
 mod shape;
+mod urls;
 mod validation;
 
 use std::sync::Arc;

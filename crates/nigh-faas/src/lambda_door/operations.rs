@@ -133,6 +133,11 @@ impl LambdaDoor {
             Operation::DeleteEventConfig(name) => {
                 self.delete_event_config(&self.function_name(name, &request)?, &request).await
             }
+            Operation::CreateUrl(name) => self.create_url(&self.function_name(name, &request)?, &request).await,
+            Operation::GetUrl(name) => self.get_url(&self.function_name(name, &request)?, &request),
+            Operation::UpdateUrl(name) => self.update_url(&self.function_name(name, &request)?, &request).await,
+            Operation::DeleteUrl(name) => self.delete_url(&self.function_name(name, &request)?, &request).await,
+            Operation::ListUrls(name) => self.list_urls(&self.function_name(name, &request)?, &request),
             Operation::ListTags(arn) => {
                 let deployed = self.deployed(&self.function_name(arn, &request)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))

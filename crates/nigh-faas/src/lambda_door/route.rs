@@ -48,6 +48,16 @@ pub enum Operation<'a> {
     DeleteEventConfig(&'a str),
     /// `ListFunctionEventInvokeConfigs`.
     ListEventConfigs(&'a str),
+    /// `CreateFunctionUrlConfig`.
+    CreateUrl(&'a str),
+    /// `GetFunctionUrlConfig`.
+    GetUrl(&'a str),
+    /// `UpdateFunctionUrlConfig`.
+    UpdateUrl(&'a str),
+    /// `DeleteFunctionUrlConfig`.
+    DeleteUrl(&'a str),
+    /// `ListFunctionUrlConfigs`.
+    ListUrls(&'a str),
     /// `ListTags`.
     ListTags(&'a str),
     /// `GetAccountSettings`.
@@ -82,6 +92,11 @@ impl<'a> Operation<'a> {
             ("GET", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::GetEventConfig(name),
             ("DELETE", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::DeleteEventConfig(name),
             ("GET", ["2019-09-25", "functions", name, "event-invoke-config", "list"]) => Self::ListEventConfigs(name),
+            ("POST", ["2021-10-31", "functions", name, "url"]) => Self::CreateUrl(name),
+            ("GET", ["2021-10-31", "functions", name, "url"]) => Self::GetUrl(name),
+            ("PUT", ["2021-10-31", "functions", name, "url"]) => Self::UpdateUrl(name),
+            ("DELETE", ["2021-10-31", "functions", name, "url"]) => Self::DeleteUrl(name),
+            ("GET", ["2021-10-31", "functions", name, "urls"]) => Self::ListUrls(name),
             ("GET", ["2017-03-31", "tags", arn]) => Self::ListTags(arn),
             ("GET", ["2016-08-19", "account-settings"]) => Self::GetAccountSettings,
             (_, [version, ..]) if is_api_version(version) => {
@@ -115,6 +130,11 @@ impl<'a> Operation<'a> {
             Self::GetEventConfig(_) => "GetFunctionEventInvokeConfig",
             Self::DeleteEventConfig(_) => "DeleteFunctionEventInvokeConfig",
             Self::ListEventConfigs(_) => "ListFunctionEventInvokeConfigs",
+            Self::CreateUrl(_) => "CreateFunctionUrlConfig",
+            Self::GetUrl(_) => "GetFunctionUrlConfig",
+            Self::UpdateUrl(_) => "UpdateFunctionUrlConfig",
+            Self::DeleteUrl(_) => "DeleteFunctionUrlConfig",
+            Self::ListUrls(_) => "ListFunctionUrlConfigs",
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
         }
