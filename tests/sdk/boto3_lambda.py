@@ -172,7 +172,7 @@ def main():
     refused("an image", invalid, 400, lambda: create(Code={"ImageUri": "image"}))
     refused("a reserved variable", invalid, 400, lambda: create(Environment={"Variables": {"AWS_REGION": "x"}}))
     refused("too large an environment", invalid, 400, lambda: create(Environment={"Variables": {"BIG": "x" * 5000}}))
-    refused("a layer", invalid, 400, lambda: create(Layers=["arn:aws:lambda:us-east-1:1:layer:x:1"]))
+    refused("a layer that is not there", invalid, 400, lambda: create(Layers=["arn:aws:lambda:us-east-1:1:layer:x:1"]))
     refused("too much memory", "ValidationException", 400, lambda: create(MemorySize=20_000))
     refused("too long a time", "ValidationException", 400, lambda: create(Timeout=901))
     refused("nothing of it was made", "ResourceNotFoundException", 404, lambda: door.get_function(FunctionName=NAME + "-bad"))
@@ -182,7 +182,7 @@ def main():
     refused("an unknown key", "UnrecognizedClientException", 403,
             lambda: client(aws_secret_access_key="wrong", aws_access_key_id="AKIANOBODY").list_functions())
     refused("an operation that is not here", "NotImplementedException", 501,
-            lambda: door.publish_layer_version(LayerName="x", Content={"ZipFile": code}))
+            lambda: door.publish_version(FunctionName=NAME))
 
     began = time.monotonic()
     for _ in range(20):

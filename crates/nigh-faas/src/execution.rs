@@ -159,6 +159,7 @@ impl Executor {
             command: command.command,
             environment: command.environment,
             code: self.functions.code_folder(function).await,
+            layers: self.functions.layers_folder(function).await.map_err(internal)?,
             runtime_folders: command.folders,
             grant: Grant::full(function.memory),
             tmp: function.ephemeral_storage,

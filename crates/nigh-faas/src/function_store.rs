@@ -32,8 +32,11 @@ pub use self::settings::{FunctionSettings, NewFunction};
 use crate::code_archive::ArchiveLimits;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, FunctionSource};
+use crate::layer_store::{LayerError, LayerStore};
 
 const TABLE: &str = "functions";
+/// The folder of layers, below that of functions.
+const LAYERS: &str = "layers";
 /// Functions of one namespace.
 pub const FUNCTIONS_MAX: usize = 10_000;
 
@@ -74,6 +77,8 @@ pub enum FunctionStoreError {
     #[error(transparent)]
     Code(#[from] CodeStoreError),
     #[error(transparent)]
+    Layers(#[from] LayerError),
+    #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
     Document(String, String),
@@ -82,6 +87,10 @@ pub enum FunctionStoreError {
          minimum value of [{unreserved_min}]."
     )]
     TooMuchReserved { unreserved_min: usize },
+    #[error(
+        "Function code combined with layers exceeds the maximum allowed size of {limit}. The actual size is {size}."
+    )]
+    WithLayers { size: ByteSize, limit: ByteSize },
     #[error("the change was cut short: {0}")]
     Aborted(String),
 }
@@ -113,6 +122,7 @@ struct Inner {
     index: RwLock<Index>,
     /// Whose a URL's id is.
     urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
+    layers: LayerStore,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
     /// Held while a reserve is weighed against the others'.
     reserving: tokio::sync::Mutex<()>,
@@ -137,6 +147,9 @@ impl FunctionStore {
             let (namespace, name) = (function.namespace.clone(), function.name.clone());
             index.entry(namespace).or_default().insert(name, Arc::new(deployed));
         }
+        let deployed: Vec<Arc<Function>> =
+            index.values().flat_map(BTreeMap::values).map(|deployed| Arc::clone(&deployed.function)).collect();
+        let layers = LayerStore::open(Arc::clone(&registry), &root.join(LAYERS), Arc::clone(&clock), &deployed).await?;
         let root = root.to_owned();
         let versions: Vec<CodeVersion> = functions(&index).map(CodeVersion::of_function).collect();
         let code = blocking(move || {
@@ -155,6 +168,7 @@ impl FunctionStore {
             clock,
             limits,
             urls: RwLock::new(urls(&index)),
+            layers,
             index: RwLock::new(index),
             changing: Mutex::default(),
             reserving: tokio::sync::Mutex::default(),
@@ -199,6 +213,12 @@ impl FunctionStore {
     #[must_use]
     pub fn limits(&self) -> FunctionLimits {
         self.0.limits
+    }
+
+    /// The layers that functions may have.
+    #[must_use]
+    pub fn layers(&self) -> &LayerStore {
+        &self.0.layers
     }
 
     /// The archive of `function`, as it was uploaded.
@@ -345,6 +365,14 @@ impl FunctionSource for FunctionStore {
 
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.0.code.task_folder(&CodeVersion::of_function(function))
+    }
+
+    async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String> {
+        if function.layers.is_empty() {
+            return Ok(None);
+        }
+        let folder = self.0.layers.folder(&function.namespace, &function.layers).await;
+        folder.map(Some).map_err(|error| error.to_string())
     }
 }
 

@@ -22,7 +22,7 @@ const HOST_LABEL: &str = "lambda-url";
 /// Letters and digits of an id.
 pub const URL_ID_CHARS: usize = 32;
 /// Headers that belong to one connection (RFC 9110, 7.6.1), and the length, which is made anew.
-const OF_THE_CONNECTION: [&str; 8] =
+pub(crate) const OF_THE_CONNECTION: [&str; 8] =
     ["connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Whose URL a request came to, and the path below it.

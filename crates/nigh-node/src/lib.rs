@@ -10,6 +10,7 @@ pub mod credentials;
 mod data_door;
 pub mod endpoints;
 pub mod explain;
+mod http_adapter;
 pub mod instance;
 pub mod llc;
 pub mod machine;

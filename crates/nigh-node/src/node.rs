@@ -50,6 +50,7 @@ use crate::config::{Configuration, LlcBind, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
+use crate::http_adapter;
 use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::notifications::FunctionTargets;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
@@ -230,7 +231,10 @@ impl Node {
             Some(why) => catalog.without_python_because(why),
             None => catalog,
         };
-        let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
+        let (http_level, http_adapter) = http_adapter::install(&paths.functions().join("runtime-http"));
+        levels.push(http_level);
+        let catalog = if http_adapter.is_some() { catalog.with_http_adapter() } else { catalog };
+        let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter };
         let invoker_settings = invoker_settings(&settings, runtime);
         let profiling = Profiling(ProfilingParts {
             store,

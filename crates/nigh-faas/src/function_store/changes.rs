@@ -58,6 +58,7 @@ impl Inner {
             timeout: Duration::from_secs(3),
             ephemeral_storage: ByteSize::mib(512),
             environment: BTreeMap::new(),
+            layers: Vec::new(),
             role: String::new(),
             code_sha256: version.sha256,
             code_size,
@@ -65,6 +66,7 @@ impl Inner {
             revision_id: Uuid::new_v4().to_string(),
         };
         new.settings.apply(&mut function);
+        check_size(&function, unpacked, self.limits.archive.unpacked)?;
         self.commit(Document::new(function, new.tags, unpacked, Attached::default()), None).await
     }
 
@@ -177,6 +179,7 @@ impl Inner {
         unpacked: ByteSize,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let function = Function { modified: self.clock.wall(), revision_id: Uuid::new_v4().to_string(), ..function };
+        check_size(&function, unpacked, self.limits.archive.unpacked)?;
         let changed = function.code_sha256 != current.function.code_sha256;
         let document = Document::new(function, current.tags.clone(), unpacked, current.attached.clone());
         let deployed = self.commit(document, Some(current.revision)).await?;
@@ -229,4 +232,13 @@ impl Inner {
         };
         Err(FunctionStoreError::Busy(name.clone()))
     }
+}
+
+/// Code and layers have one limit together (Lambda quotas: 250 MB unpacked).
+fn check_size(function: &Function, unpacked: ByteSize, limit: ByteSize) -> Result<(), FunctionStoreError> {
+    let size = unpacked + function.layers.iter().map(|layer| layer.unpacked).sum();
+    if size > limit && !function.layers.is_empty() {
+        return Err(FunctionStoreError::WithLayers { size, limit });
+    }
+    Ok(())
 }

@@ -11,6 +11,7 @@ use crate::code_store::CodeStoreError;
 use crate::function_arn::FunctionReferenceError;
 use crate::function_store::FunctionStoreError;
 use crate::invocation::InvokeError;
+use crate::layer_store::LayerError;
 use crate::sigv4::SignatureError;
 
 /// A refusal, as clients see it.
@@ -149,12 +150,37 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
                 Self::invalid_parameter(message)
             }
-            FunctionStoreError::TooMuchReserved { .. } => Self::invalid_parameter(message),
+            FunctionStoreError::TooMuchReserved { .. } | FunctionStoreError::WithLayers { .. } => {
+                Self::invalid_parameter(message)
+            }
+            FunctionStoreError::Layers(error) => error.into(),
             FunctionStoreError::Code(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
             | FunctionStoreError::Aborted(_) => {
                 tracing::error!(error = %message, "a function could not be changed");
+                Self::service(message)
+            }
+        }
+    }
+}
+
+impl From<LayerError> for LambdaError {
+    fn from(error: LayerError) -> Self {
+        let message = error.to_string();
+        match error {
+            LayerError::NotFound(_) | LayerError::Arn(_) => Self::invalid_parameter(message),
+            LayerError::TooMany => Self::code_storage(message),
+            LayerError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
+                Self::invalid_parameter(message)
+            }
+            LayerError::Registry(nigh_engine::RegistryError::Conflict { .. }) => Self::conflict(message),
+            LayerError::Code(_)
+            | LayerError::Registry(_)
+            | LayerError::Document(..)
+            | LayerError::Merge { .. }
+            | LayerError::Aborted(_) => {
+                tracing::error!(error = %message, "a layer could not be changed");
                 Self::service(message)
             }
         }

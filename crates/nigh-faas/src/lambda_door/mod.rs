@@ -9,6 +9,7 @@ mod code_objects;
 mod concurrency;
 mod error;
 mod events;
+mod layers;
 mod operations;
 mod route;
 mod server;

@@ -55,7 +55,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn parameter(&self, name: &str) -> Option<String> {
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let value = pairs.into_iter().find(|(found, _)| *found == name)?.1;
         Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
@@ -138,6 +138,11 @@ impl LambdaDoor {
             Operation::UpdateUrl(name) => self.update_url(&self.function_name(name, &request)?, &request).await,
             Operation::DeleteUrl(name) => self.delete_url(&self.function_name(name, &request)?, &request).await,
             Operation::ListUrls(name) => self.list_urls(&self.function_name(name, &request)?, &request),
+            Operation::PublishLayer(name) => self.publish_layer(name, request).await,
+            Operation::ListLayers => self.list_layers(&request),
+            Operation::ListLayerVersions(name) => self.list_layer_versions(name, &request),
+            Operation::GetLayer(name, version) => self.get_layer(name, version, &request),
+            Operation::DeleteLayer(name, version) => self.delete_layer(name, version, &request).await,
             Operation::ListTags(arn) => {
                 let deployed = self.deployed(&self.function_name(arn, &request)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
@@ -180,7 +185,9 @@ impl LambdaDoor {
 
     async fn create(&self, request: Request<'_>) -> Result<Answer, LambdaError> {
         let (body, catalog) = (request.body, self.parts.catalog.clone());
-        let (new, code) = off_the_path(move || validation::create(&body, &catalog)).await?;
+        let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
+        let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
+        let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;
@@ -202,7 +209,9 @@ impl LambdaDoor {
     }
 
     async fn update_configuration(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
-        let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog)?;
+        let layers = self.parts.functions.layers();
+        let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
+        let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
         let updated = self.parts.functions.update_settings(&request.who.namespace, &name, settings, revision).await;
         let updated = updated.map_err(|error| self.refused(error))?;
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
@@ -291,7 +300,7 @@ impl LambdaDoor {
         }
     }
 
-    async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
+    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
         let (bucket, key) = match location {
             CodeLocation::Inline(archive) => return Ok(archive),
             CodeLocation::Object(bucket, key) => (bucket, key),
@@ -307,7 +316,7 @@ impl LambdaDoor {
 }
 
 /// Parses a body that may be an archive's, away from the threads that serve others.
-async fn off_the_path<T: Send + 'static>(
+pub(super) async fn off_the_path<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LambdaError> + Send + 'static,
 ) -> Result<T, LambdaError> {
     let done = tokio::task::spawn_blocking(work).await;

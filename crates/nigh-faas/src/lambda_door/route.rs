@@ -58,6 +58,16 @@ pub enum Operation<'a> {
     DeleteUrl(&'a str),
     /// `ListFunctionUrlConfigs`.
     ListUrls(&'a str),
+    /// `PublishLayerVersion`.
+    PublishLayer(&'a str),
+    /// `ListLayers`, and `GetLayerVersionByArn`.
+    ListLayers,
+    /// `ListLayerVersions`.
+    ListLayerVersions(&'a str),
+    /// `GetLayerVersion`.
+    GetLayer(&'a str, &'a str),
+    /// `DeleteLayerVersion`.
+    DeleteLayer(&'a str, &'a str),
     /// `ListTags`.
     ListTags(&'a str),
     /// `GetAccountSettings`.
@@ -97,6 +107,11 @@ impl<'a> Operation<'a> {
             ("PUT", ["2021-10-31", "functions", name, "url"]) => Self::UpdateUrl(name),
             ("DELETE", ["2021-10-31", "functions", name, "url"]) => Self::DeleteUrl(name),
             ("GET", ["2021-10-31", "functions", name, "urls"]) => Self::ListUrls(name),
+            ("GET", ["2018-10-31", "layers"]) => Self::ListLayers,
+            ("POST", ["2018-10-31", "layers", name, "versions"]) => Self::PublishLayer(name),
+            ("GET", ["2018-10-31", "layers", name, "versions"]) => Self::ListLayerVersions(name),
+            ("GET", ["2018-10-31", "layers", name, "versions", version]) => Self::GetLayer(name, version),
+            ("DELETE", ["2018-10-31", "layers", name, "versions", version]) => Self::DeleteLayer(name, version),
             ("GET", ["2017-03-31", "tags", arn]) => Self::ListTags(arn),
             ("GET", ["2016-08-19", "account-settings"]) => Self::GetAccountSettings,
             (_, [version, ..]) if is_api_version(version) => {
@@ -135,6 +150,11 @@ impl<'a> Operation<'a> {
             Self::UpdateUrl(_) => "UpdateFunctionUrlConfig",
             Self::DeleteUrl(_) => "DeleteFunctionUrlConfig",
             Self::ListUrls(_) => "ListFunctionUrlConfigs",
+            Self::PublishLayer(_) => "PublishLayerVersion",
+            Self::ListLayers => "ListLayers",
+            Self::ListLayerVersions(_) => "ListLayerVersions",
+            Self::GetLayer(..) => "GetLayerVersion",
+            Self::DeleteLayer(..) => "DeleteLayerVersion",
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
         }
@@ -143,7 +163,7 @@ impl<'a> Operation<'a> {
     /// True if its body may carry an archive.
     #[must_use]
     pub const fn carries_code(&self) -> bool {
-        matches!(self, Self::Create | Self::UpdateCode(_))
+        matches!(self, Self::Create | Self::UpdateCode(_) | Self::PublishLayer(_))
     }
 }
 

@@ -142,24 +142,28 @@ impl LambdaDoor {
     }
 
     async fn signed(&self, operation: Operation<'_>, head: &Parts, body: Incoming) -> Result<Answer, LambdaError> {
-        let (who, _, body) = self.signed_body(operation, head, body).await?;
+        let Signed { who, body, room: _room, .. } = self.signed_body(operation, head, body).await?;
         let query = head.uri.query().unwrap_or("");
         self.perform(operation, Request { who, query, headers: &head.headers, body }).await
     }
 
     /// Reads a body that nobody signed, within the limits of `operation`.
-    pub(super) async fn unsigned_body(&self, operation: Operation<'_>, body: Incoming) -> Result<Bytes, LambdaError> {
-        let _room = self.room_for(operation, &body).await?;
-        read_body(operation, body).await
+    pub(super) async fn unsigned_body(
+        &self,
+        operation: Operation<'_>,
+        body: Incoming,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
+        let room = self.room_for(operation, &body).await?;
+        Ok((read_body(operation, body).await?, room))
     }
 
-    /// Who signed a request, with which key, and its body, within the limits of `operation`.
+    /// A request whose signature holds, within the limits of `operation`.
     pub(super) async fn signed_body(
         &self,
         operation: Operation<'_>,
         head: &Parts,
         body: Incoming,
-    ) -> Result<(Principal, String, Bytes), LambdaError> {
+    ) -> Result<Signed, LambdaError> {
         let authorization = Authorization::of(&head.headers)?;
         authorization.check_claims(&head.headers, SERVICE, self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
@@ -168,7 +172,7 @@ impl LambdaDoor {
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
-        let _room = self.room_for(operation, &body).await?;
+        let room = self.room_for(operation, &body).await?;
         let body = read_body(operation, body).await?;
         let digest = digest(&body).await?;
         let signed = RequestHead {
@@ -179,7 +183,7 @@ impl LambdaDoor {
         };
         authorization.check_signature(&signed, &digest, &secret)?;
         // Once more, for what has become of the key and its sandbox while the body came.
-        Ok((self.principal(&key)?, key.to_string(), body))
+        Ok(Signed { who: self.principal(&key)?, key: key.to_string(), body, room })
     }
 
     fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {
@@ -206,10 +210,19 @@ impl LambdaDoor {
     }
 }
 
+/// A request whose signature was checked.
+pub(super) struct Signed {
+    pub(super) who: Principal,
+    pub(super) key: String,
+    pub(super) body: Bytes,
+    /// To be held while the body is.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
 const fn body_limit(operation: Operation<'_>) -> u64 {
     match operation {
         Operation::Invoke(_) => PAYLOAD_BYTES_MAX,
-        Operation::Create | Operation::UpdateCode(_) => CODE_BYTES_MAX,
+        Operation::Create | Operation::UpdateCode(_) | Operation::PublishLayer(_) => CODE_BYTES_MAX,
         _ => BODY_BYTES_MAX,
     }
 }

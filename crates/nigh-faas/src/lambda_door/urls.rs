@@ -12,9 +12,11 @@ use nigh_terms::{FunctionName, Namespace, Principal, Timestamp, Token};
 use rand::Rng as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use super::operations::{Answer, Request, empty_answer, header, json_answer, set};
+use super::server::Signed;
 use super::validation::read;
 use super::{LambdaDoor, LambdaError, Operation};
 use crate::cloud_event::{self, CloudEventError, ContentMode};
@@ -152,7 +154,7 @@ impl LambdaDoor {
         from: IpAddr,
     ) -> Result<Answer, LambdaError> {
         let (namespace, function, auth) = self.url_owner(target.id)?;
-        let (who, key, body) = self.let_in(namespace, auth, head, body).await?;
+        let (who, key, body, _room) = self.let_in(namespace, auth, head, body).await?;
         let request_id = Uuid::new_v4().to_string();
         let payload = event_of_request(&UrlRequest {
             target,
@@ -179,14 +181,14 @@ impl LambdaDoor {
         if head.method != http::Method::POST {
             return Err(LambdaError::method_not_allowed("CloudEvents are sent by POST"));
         }
-        let (who, function, body) = match self.url_owner(to) {
+        let (who, function, body, _room) = match self.url_owner(to) {
             Ok((namespace, function, auth)) => {
-                let (who, _, body) = self.let_in(namespace, auth, head, body).await?;
-                (who, function, body)
+                let (who, _, body, room) = self.let_in(namespace, auth, head, body).await?;
+                (who, function, body, room)
             }
             Err(_) => {
-                let (who, _, body) = self.signed_body(Operation::Invoke(to), head, body).await?;
-                (who, parse_function_reference(to)?, body)
+                let signed = self.signed_body(Operation::Invoke(to), head, body).await?;
+                (signed.who, parse_function_reference(to)?, signed.body, signed.room)
             }
         };
         let (mode, event) = cloud_event::read(&head.headers, &body).map_err(|error| match error {
@@ -209,19 +211,19 @@ impl LambdaDoor {
         auth: UrlAuth,
         head: &Parts,
         body: Incoming,
-    ) -> Result<(Principal, Option<String>, Bytes), LambdaError> {
+    ) -> Result<(Principal, Option<String>, Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
         let operation = Operation::Invoke("");
         match auth {
             UrlAuth::Nobody => {
-                let body = self.unsigned_body(operation, body).await?;
-                Ok((Principal::outside(namespace), None, body))
+                let (body, room) = self.unsigned_body(operation, body).await?;
+                Ok((Principal::outside(namespace), None, body, room))
             }
             UrlAuth::Iam => {
-                let (who, key, body) = self.signed_body(operation, head, body).await?;
+                let Signed { who, key, body, room } = self.signed_body(operation, head, body).await?;
                 if who.namespace != namespace {
                     return Err(LambdaError::access_denied("Forbidden"));
                 }
-                Ok((who, Some(key), body))
+                Ok((who, Some(key), body, room))
             }
         }
     }
