@@ -93,7 +93,7 @@ def archive(files):
         for name, content in files.items():
             info = zipfile.ZipInfo(name)
             info.external_attr = 0o755 << 16
-            bundle.writestr(info, content)
+            bundle.writestr(info, content, compress_type=zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 

@@ -205,3 +205,61 @@ fn boto3_drives_urls_layers_cloud_events_and_http_servers() {
     let node = Node::start_with(&python, &QUICK);
     passes(&node, &python, "boto3_urls.py");
 }
+
+/// A thousand synchronous invocations at once, each on a connection of its own; prints how each ended.
+const FLOOD: &str = r#"
+import http.client, os, threading
+from urllib.parse import urlsplit
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+threading.stack_size(128 * 1024)
+door = urlsplit(os.environ["AWS_ENDPOINT_URL_LAMBDA"]).netloc
+path = "/2015-03-31/functions/worker/invocations"
+credentials = boto3.Session().get_credentials()
+start = threading.Event()
+ends = []
+
+def invoke(n):
+    body = b'{"sleep": 0.05, "n": %d}' % n
+    request = AWSRequest(method="POST", url=f"http://{door}{path}", data=body, headers={"Host": door})
+    SigV4Auth(credentials, "lambda", "us-east-1").add_auth(request)
+    connection = http.client.HTTPConnection(door, timeout=120)
+    start.wait()
+    try:
+        connection.request("POST", path, body, dict(request.headers))
+        answer = connection.getresponse()
+        text = answer.read()
+        is_own = answer.status != 200 or b'"n": %d' % n in text
+        ends.append(f"{answer.status} {answer.headers['retry-after']} {is_own}")
+    except OSError as error:
+        ends.append(f"broken {error!r}")
+
+threads = [threading.Thread(target=invoke, args=(n,)) for n in range(1000)]
+for thread in threads: thread.start()
+start.set()
+for thread in threads: thread.join()
+for end in ends: print(end)
+"#;
+
+#[test]
+fn of_a_thousand_invocations_at_once_each_is_answered_or_refused_and_none_is_lost() {
+    let Some(python) = python("of_a_thousand_invocations_at_once_each_is_answered_or_refused_and_none_is_lost") else {
+        return;
+    };
+    let node = Node::start_with(&python, &["--set", "functions.sandboxes_max=4", "--set", "functions.queue_max=100"]);
+    deploy_light(&node, "worker");
+    let flood = Command::new(&python).args(["-c", FLOOD]).envs(node.sdk_environment()).output().unwrap();
+    assert!(flood.status.success(), "{}", String::from_utf8_lossy(&flood.stderr));
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
+    for line in String::from_utf8(flood.stdout).unwrap().lines() {
+        *ends.entry(line.to_owned()).or_default() += 1;
+    }
+    let answered = ends.remove("200 None True").unwrap_or_default();
+    let refused = ends.remove("429 1 True").unwrap_or_default();
+    assert!(ends.is_empty() && answered + refused == 1000 && answered >= 100, "{answered} {refused} {ends:?}");
+    let records = node.json(["activations", "--limit", "1000"]);
+    let records = records.as_array().unwrap();
+    let ran = records.iter().filter(|record| record["outcome"]["kind"] == "answered").count();
+    assert_eq!(ran, answered, "an accepted invocation was lost, or one ran that was refused");
+}
