@@ -195,11 +195,14 @@ mod tests {
             outbox.apply(vec![later, OutboxChange::Remove { id: [1; 16] }]).await.unwrap();
         }
         // The writer holds the file until it has seen that nobody is left.
+        let mut tries = 0;
         let state = loop {
             match StateFile::open(&path) {
                 Ok(state) => break state,
-                Err(_) => tokio::task::yield_now().await,
+                Err(error) => assert!(tries < 2000, "{error}"),
             }
+            tries += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         };
         let outbox = Outbox::open(state).unwrap();
         let heads = outbox.heads().await.unwrap();

@@ -192,7 +192,8 @@ mod tests {
             (&passed.method, passed.target.as_str(), passed.body.as_ref()),
             (&Method::POST, "/", &b"{\"n\":1}"[..])
         );
-        assert_eq!((&passed.headers["ce-type"], &passed.headers["x-request-id"]), ("t", "request"));
+        assert_eq!(passed.headers["ce-type"], "t");
+        assert_eq!(passed.headers["x-request-id"], "request");
         let mut answer = response(200, "application/json", b"{\"m\":2}");
         for (name, value) in [("ce-specversion", "1.0"), ("ce-id", "2"), ("ce-source", "/f"), ("ce-type", "u")] {
             answer.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -213,7 +214,8 @@ mod tests {
         });
         let passed = pass(&Bytes::from(event.to_string()), "r");
         assert_eq!((&passed.method, passed.target.as_str()), (&Method::PUT, "/a%20b?q=1"));
-        assert_eq!((passed.body.as_ref(), &passed.headers[COOKIE]), (&b"\x89PNG"[..], "a=1; b=2"));
+        assert_eq!(passed.body.as_ref(), b"\x89PNG");
+        assert_eq!(passed.headers[COOKIE], "a=1; b=2");
         assert!(!passed.headers.contains_key("host") && !passed.headers.contains_key("content-length"));
         let mut missing = response(404, "text/plain", b"no such page");
         missing.headers_mut().insert(SET_COOKIE, HeaderValue::from_static("c=3"));

@@ -432,7 +432,7 @@ fn add_tree(tree: &Path, to: &Path) -> Result<(), LayerError> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Cursor, Write as _};
 
     use nigh_engine::{LocalRegistry, StateFile};
     use nigh_terms::ManualClock;
@@ -443,7 +443,7 @@ mod tests {
     use crate::function::tests::function;
 
     fn archive(files: &[(&str, &str)]) -> Bytes {
-        let mut zip = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, content) in files {
             zip.start_file(*name, SimpleFileOptions::default()).unwrap();
             zip.write_all(content.as_bytes()).unwrap();

@@ -415,6 +415,7 @@ mod tests {
         pool.release(ByteSize::mib(64));
         assert_eq!(pool.serve_waiting(), [(waits, Admission::Cold)]);
         pool.finished(&own);
+        pool.release(ByteSize::mib(64));
         assert!(matches!(ask(&mut pool, &other), Answer::Waiting(..)), "another ran on the reserve");
         reserve(&mut pool, &own, Some(0));
         assert_eq!(ask(&mut pool, &own), Answer::OverReserved(0));

@@ -93,7 +93,7 @@ impl EventInvoker {
             attempts: one.attempts,
             bytes: one.facts.bytes.bytes(),
             accepted: one.facts.accepted.rfc3339(),
-            due_in_s: (one.state == "waiting").then(|| one.due_in.as_secs_f64()),
+            due_in_s: (one.state == "waiting").then_some(one.due_in.as_secs_f64()),
             reason: None,
             died: None,
         });

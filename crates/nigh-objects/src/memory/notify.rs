@@ -55,13 +55,16 @@ struct Stored {
     config: NotificationConfig,
 }
 
+/// A configuration, and the revision of its document.
+type Kept = (Arc<NotificationConfig>, Revision);
+
 /// The notification configurations of a node's buckets.
 pub struct Notifications {
     registry: Arc<dyn Registry>,
     targets: Arc<dyn NotificationTargets>,
     region: String,
     configured: AtomicUsize,
-    configs: RwLock<HashMap<(Namespace, BucketName), (Arc<NotificationConfig>, Revision)>>,
+    configs: RwLock<HashMap<(Namespace, BucketName), Kept>>,
 }
 
 fn key(namespace: &Namespace, bucket: &BucketName) -> String {
@@ -95,7 +98,7 @@ impl Notifications {
         Ok(Self { registry, targets, region, configured, configs: RwLock::new(configs) })
     }
 
-    fn of(&self, namespace: &Namespace, bucket: &BucketName) -> Option<(Arc<NotificationConfig>, Revision)> {
+    fn of(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept> {
         if self.configured.load(Ordering::Relaxed) == 0 {
             return None;
         }
