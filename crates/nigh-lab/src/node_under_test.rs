@@ -13,6 +13,7 @@ use nigh_node::state_folder::StatePaths;
 use rustix::process::{Pid, Signal};
 
 use crate::LabError;
+use crate::peer::S3Access;
 use crate::sign::Signer;
 
 /// How long it may take to start, and to stop.
@@ -110,12 +111,44 @@ impl NodeUnderTest {
         socket_address(&self.endpoints.lambda)
     }
 
+    /// Its S3 door, for a client.
+    #[must_use]
+    pub fn s3_access(&self) -> S3Access {
+        S3Access {
+            endpoint: self.endpoints.s3.clone(),
+            access_key: self.credentials.access_key.as_str().to_owned(),
+            secret_key: self.credentials.secret_key.clone(),
+            region: self.endpoints.region.clone(),
+        }
+    }
+
     /// Signs for one of its doors: `s3` or `lambda`.
     #[must_use]
     pub fn signer(&self, service: &'static str) -> Signer {
         let keys = &self.credentials;
         Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
     }
+}
+
+/// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.
+#[must_use]
+pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
+    let mut settings = toml::Table::new();
+    let mut functions = toml::Table::new();
+    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    settings.insert("functions".to_owned(), functions.into());
+    if let Some(s3) = s3 {
+        let entries = [
+            ("kind", "s3"),
+            ("endpoint", &s3.endpoint),
+            ("region", &s3.region),
+            ("access_key", &s3.access_key),
+            ("secret_key", s3.secret_key.reveal()),
+        ];
+        let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        settings.insert("store".to_owned(), table.into());
+    }
+    settings
 }
 
 /// The address in `http://address`.
