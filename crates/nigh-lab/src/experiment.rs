@@ -1,5 +1,6 @@
 //! `nigh experiment`: tables and figures beside the papers', each by one command.
 
+mod all;
 mod demo;
 mod demo_page;
 mod demo_report;
@@ -44,6 +45,10 @@ enum What {
     LlcSensitivity(llc::SensitivityArgs),
     /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
     LlcTail(llc_tail::LlcTailArgs),
+    /// Every experiment and bench, each result into its folder; a run that is cut off goes on
+    All(all::AllArgs),
+    /// One page of all stored results
+    Report(all::ReportArgs),
     /// End the peers' servers that a run which crashed has left, and delete their files
     Clean,
 }
@@ -64,6 +69,8 @@ impl ExperimentArgs {
             What::LlcPrediction(prediction) => prediction.run(machine, json),
             What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
             What::LlcTail(tail) => tail.run(machine, json),
+            What::All(all) => all.run(json),
+            What::Report(report) => report.run(json),
             What::Clean => {
                 let ended = StartedProcesses::of_this_user().end_left_over();
                 let line = |one: &Ended| format!("ended {} ({}, process {})", one.peer, one.program, one.pid);

@@ -94,7 +94,7 @@ impl Report {
 
     pub(super) fn text(&self) -> String {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
+        table.load_style(presets::NOTHING).set_header(HEAD);
         for row in &self.rows {
             table.add_row(row.cells());
         }
