@@ -1,4 +1,6 @@
 //! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
+//!
+//! It is recorded as the peers are: should a run be killed, the next one ends it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,6 +16,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::LabError;
 use crate::peer::S3Access;
+use crate::peer::started::{StartedProcesses, TOKEN, new_token};
 use crate::sign::Signer;
 
 /// How long it may take to start, and to stop.
@@ -24,6 +27,8 @@ const STOP: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct NodeUnderTest {
     child: Child,
+    /// By which the record knows it.
+    token: String,
     /// Where it listens.
     pub endpoints: Endpoints,
     credentials: Credentials,
@@ -54,7 +59,9 @@ impl NodeUnderTest {
         let log_path = folder.join("nigh.log");
         let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
         let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;
-        let child = Command::new(program)
+        let token = new_token();
+        let mut child = Command::new(program)
+            .env(TOKEN, &token)
             .arg("up")
             .arg("--config")
             .arg(&config)
@@ -63,16 +70,21 @@ impl NodeUnderTest {
             .stderr(log)
             .spawn()
             .map_err(|error| LabError::Node(error.to_string()))?;
-        Self::wait_for(child, &StatePaths::new(&state), &log_path)
+        if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(LabError::Node(format!("it cannot be recorded: {error}")));
+        }
+        Self::wait_for(child, token, &StatePaths::new(&state), &log_path)
     }
 
-    fn wait_for(mut child: Child, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
+    fn wait_for(mut child: Child, token: String, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
         let begin = Instant::now();
         let reason = loop {
             if let Ok(endpoints) = Endpoints::read(paths)
                 && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
             {
-                return Ok(Self { child, endpoints, credentials });
+                return Ok(Self { child, token, endpoints, credentials });
             }
             if let Ok(Some(status)) = child.try_wait() {
                 break format!("it ended with {status}");
@@ -179,13 +191,12 @@ impl Drop for NodeUnderTest {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let begin = Instant::now();
-        while begin.elapsed() < STOP {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
+        while begin.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
+        // Both fail only if it has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        StartedProcesses::of_this_user().remove(&self.token, self.child.id());
     }
 }

@@ -1,4 +1,5 @@
-//! The record of the peers' processes that this user's runs have started, so that none outlives its run.
+//! The record of the servers' processes, peers' and Nigh's own, that this user's runs have started, so that none outlives
+//! its run.
 //!
 //! One file a process, in the cache folder: its id and start time, its run's, and a token that is in its environment
 //! and so in its children's. Where a run has ended without ending its processes, the next run ends them. A process is
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::installed::cache_folder;
 
 /// The variable that carries the token.
-pub(super) const TOKEN: &str = "NIGH_PEER_TOKEN";
+pub(crate) const TOKEN: &str = "NIGH_PEER_TOKEN";
 /// How long processes may take to end when asked, before they are killed.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const POLL: Duration = Duration::from_millis(50);
@@ -89,7 +90,7 @@ impl StartedProcesses {
     }
 
     /// Notes a process just started for `peer` with `token` in its environment and its files in `data`.
-    pub(super) fn add(&self, peer: &str, program: &str, pid: u32, token: &str, data: &Path) -> std::io::Result<()> {
+    pub(crate) fn add(&self, peer: &str, program: &str, pid: u32, token: &str, data: &Path) -> std::io::Result<()> {
         let gone = || std::io::Error::other(format!("{program} ended before it was recorded"));
         let record = Record {
             peer: peer.to_owned(),
@@ -106,7 +107,7 @@ impl StartedProcesses {
     }
 
     /// Forgets a process that has ended.
-    pub(super) fn remove(&self, token: &str, pid: u32) {
+    pub(crate) fn remove(&self, token: &str, pid: u32) {
         // A record that stays is found to be out of date by the next run.
         let _ = fs::remove_file(self.file(token, pid));
     }
@@ -143,7 +144,7 @@ impl StartedProcesses {
 }
 
 /// A token for one start of one peer.
-pub(super) fn new_token() -> String {
+pub(crate) fn new_token() -> String {
     SecretKey::random().reveal().to_owned()
 }
 
