@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::installed::cache_folder;
 
-/// The variable that carries the token.
-pub(crate) const TOKEN: &str = "NIGH_PEER_TOKEN";
+/// The variable that carries the token. Its name does not begin as settings of Nigh do: a node would refuse it.
+pub(crate) const TOKEN: &str = "LAB_PEER_TOKEN";
 /// How long processes may take to end when asked, before they are killed.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const POLL: Duration = Duration::from_millis(50);
@@ -53,7 +53,6 @@ impl Identity {
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     peer: String,
-    program: String,
     process: Identity,
     run: Identity,
     boot: String,
@@ -66,7 +65,7 @@ struct Record {
 pub struct Ended {
     /// Whose server it was.
     pub peer: String,
-    /// The program.
+    /// What the kernel calls it.
     pub program: String,
     /// Its process.
     pub pid: u32,
@@ -94,7 +93,6 @@ impl StartedProcesses {
         let gone = || std::io::Error::other(format!("{program} ended before it was recorded"));
         let record = Record {
             peer: peer.to_owned(),
-            program: program.to_owned(),
             process: Identity::of(pid).ok_or_else(gone)?,
             run: Identity::of(std::process::id()).ok_or_else(gone)?,
             boot: boot(),
@@ -126,11 +124,8 @@ impl StartedProcesses {
             }
             if same_boot {
                 let left = left_of(&record);
-                ended.extend(left.iter().map(|(pid, _)| Ended {
-                    peer: record.peer.clone(),
-                    program: record.program.clone(),
-                    pid: *pid,
-                }));
+                let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
+                ended.extend(left.iter().map(|&(pid, _)| Ended { peer: record.peer.clone(), program: name(pid), pid }));
                 end(&left);
             }
             if fs::read(record.folder.join(MARK)).is_ok_and(|mark| mark == record.token.as_bytes()) {
