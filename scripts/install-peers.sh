@@ -44,7 +44,7 @@ go_program() {
     elif ! command -v go >/dev/null 2>&1; then
         leave_out "$name: there is no go here to build it with"
     else
-        say "$name $version: building (minutes the first time; in the background of everything else)"
+        say "$name $version: building, at the lowest priority"
         local partial=$folder.partial.$$
         mkdir -p "$partial"
         if GOBIN=$partial GOTOOLCHAIN=local nice -n 19 go install "$module@$version"; then
@@ -81,7 +81,7 @@ python_clients() {
     fi
 }
 
-say "into $cache: MinIO takes ten minutes and 3 GB of Go's own cache on two cores the first time, the others one or two"
+say "into $cache: MinIO takes a quarter of an hour on two busy cores the first time, the others a minute or two each"
 if wanted redis; then redis; fi
 if wanted clients; then python_clients; fi
 while read -r name version module; do

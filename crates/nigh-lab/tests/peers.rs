@@ -43,7 +43,7 @@ fn ends_with_all_its_processes(peer: impl Peer) {
 
 async fn keeps_objects(s3: &S3Access) {
     let address = s3.endpoint.trim_start_matches("http://").parse().unwrap();
-    let right = Signer::new("s3", s3.region, s3.access_key, s3.secret_key.reveal());
+    let right = s3.signer();
     let body = vec![7; 100_000];
     // A connection each: versitygw closes the one that made a bucket.
     for (path, body) in [("/bucket", &[][..]), ("/bucket/a/b", &body)] {
@@ -52,7 +52,7 @@ async fn keeps_objects(s3: &S3Access) {
     }
     let request = right.signed(Method::GET, address, "/bucket/a/b", &[], b"").await.unwrap();
     assert_eq!(Connection::open(address).unwrap().fetch(&request).unwrap().1, body);
-    let wrong = Signer::new("s3", s3.region, s3.access_key, "another");
+    let wrong = Signer::new("s3", &s3.region, &s3.access_key, "another");
     let request = wrong.signed(Method::GET, address, "/bucket/a/b", &[], b"").await.unwrap();
     assert!(Connection::open(address).unwrap().fetch(&request).unwrap_err().to_string().contains("403"));
 }
@@ -94,6 +94,9 @@ fn redis_keeps_values_for_who_knows_the_password_and_leaves_no_process_behind() 
     let expected = "+OK\r\n+OK\r\n$1\r\nb\r\n";
     assert_eq!(ask(redis.port(), &request, expected.len()), expected);
     assert_eq!(ask(redis.port(), "GET a\r\n", 7), "-NOAUTH");
+    redis.set("c/d", b"e\r\nf").unwrap();
+    let request = format!("AUTH {}\r\nGET c/d\r\n", redis.password().reveal());
+    assert_eq!(ask(redis.port(), &request, 15), "+OK\r\n$4\r\ne\r\nf\r\n");
     ends_with_all_its_processes(redis);
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It keeps objects in memory alone and acknowledges before anything is durable: the floor of what a store costs.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -60,6 +62,31 @@ impl Redis {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// If the connection breaks or Redis refuses.
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), PeerError> {
+        let failed = |reason: String| PeerError::Failed { peer: PEER, reason: format!("SET {key}: {reason}") };
+        let mut request = format!(
+            "AUTH {}\r\n*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n",
+            self.password.reveal(),
+            key.len(),
+            value.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+        let mut answer = [0; 10];
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
+            .and_then(|mut stream| {
+                stream.write_all(&request)?;
+                stream.read_exact(&mut answer)
+            })
+            .map_err(|error| failed(error.to_string()))?;
+        if &answer == b"+OK\r\n+OK\r\n" { Ok(()) } else { Err(failed(String::from_utf8_lossy(&answer).into_owned())) }
     }
 
     /// What a client has to say first.

@@ -1,4 +1,5 @@
-//! The record of the peers' processes that this user's runs have started, so that none outlives its run.
+//! The record of the servers' processes, peers' and Nigh's own, that this user's runs have started, so that none outlives
+//! its run.
 //!
 //! One file a process, in the cache folder: its id and start time, its run's, and a token that is in its environment
 //! and so in its children's. Where a run has ended without ending its processes, the next run ends them. A process is
@@ -17,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::installed::cache_folder;
 
-/// The variable that carries the token.
-pub(super) const TOKEN: &str = "NIGH_PEER_TOKEN";
+/// The variable that carries the token. Its name does not begin as settings of Nigh do: a node would refuse it.
+pub(crate) const TOKEN: &str = "LAB_PEER_TOKEN";
 /// How long processes may take to end when asked, before they are killed.
 pub(super) const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) const POLL: Duration = Duration::from_millis(50);
@@ -52,7 +53,6 @@ impl Identity {
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     peer: String,
-    program: String,
     process: Identity,
     run: Identity,
     boot: String,
@@ -65,7 +65,7 @@ struct Record {
 pub struct Ended {
     /// Whose server it was.
     pub peer: String,
-    /// The program.
+    /// What the kernel calls it.
     pub program: String,
     /// Its process.
     pub pid: u32,
@@ -89,11 +89,10 @@ impl StartedProcesses {
     }
 
     /// Notes a process just started for `peer` with `token` in its environment and its files in `data`.
-    pub(super) fn add(&self, peer: &str, program: &str, pid: u32, token: &str, data: &Path) -> std::io::Result<()> {
+    pub(crate) fn add(&self, peer: &str, program: &str, pid: u32, token: &str, data: &Path) -> std::io::Result<()> {
         let gone = || std::io::Error::other(format!("{program} ended before it was recorded"));
         let record = Record {
             peer: peer.to_owned(),
-            program: program.to_owned(),
             process: Identity::of(pid).ok_or_else(gone)?,
             run: Identity::of(std::process::id()).ok_or_else(gone)?,
             boot: boot(),
@@ -106,7 +105,7 @@ impl StartedProcesses {
     }
 
     /// Forgets a process that has ended.
-    pub(super) fn remove(&self, token: &str, pid: u32) {
+    pub(crate) fn remove(&self, token: &str, pid: u32) {
         // A record that stays is found to be out of date by the next run.
         let _ = fs::remove_file(self.file(token, pid));
     }
@@ -125,11 +124,8 @@ impl StartedProcesses {
             }
             if same_boot {
                 let left = left_of(&record);
-                ended.extend(left.iter().map(|(pid, _)| Ended {
-                    peer: record.peer.clone(),
-                    program: record.program.clone(),
-                    pid: *pid,
-                }));
+                let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
+                ended.extend(left.iter().map(|&(pid, _)| Ended { peer: record.peer.clone(), program: name(pid), pid }));
                 end(&left);
             }
             if fs::read(record.folder.join(MARK)).is_ok_and(|mark| mark == record.token.as_bytes()) {
@@ -143,7 +139,7 @@ impl StartedProcesses {
 }
 
 /// A token for one start of one peer.
-pub(super) fn new_token() -> String {
+pub(crate) fn new_token() -> String {
     SecretKey::random().reveal().to_owned()
 }
 

@@ -14,7 +14,7 @@ use nigh_terms::SecretKey;
 use self::config::{Layout, Ports};
 use super::installed::on_path;
 use super::servers::{Program, Servers, file_error, free_ports, http_health, last_of, private_folder};
-use super::{Peer, PeerError};
+use super::{Peer, PeerError, S3Access};
 
 const PEER: &str = "Swift";
 const HINT: &str = "run scripts/install-swift.sh as root (Debian: swift-proxy swift-account swift-container swift-object \
@@ -71,6 +71,25 @@ impl Swift {
     #[must_use]
     pub const fn region(&self) -> &'static str {
         config::REGION
+    }
+}
+
+impl Swift {
+    /// Its S3 API, for a client.
+    #[must_use]
+    pub fn s3(&self) -> S3Access {
+        S3Access {
+            endpoint: self.endpoint.clone(),
+            access_key: self.access_key().to_owned(),
+            secret_key: self.secret_key.clone(),
+            region: self.region().to_owned(),
+        }
+    }
+
+    /// Where clients of its own API log in (tempauth).
+    #[must_use]
+    pub fn auth_url(&self) -> String {
+        format!("{}/auth/v1.0", self.endpoint)
     }
 }
 

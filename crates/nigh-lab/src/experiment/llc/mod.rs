@@ -3,7 +3,7 @@
 //! The simulator knows neither a prefetcher nor the kernel; what it and the recordings leave out is said beside each
 //! figure.
 
-mod chart;
+pub(crate) mod chart;
 mod contention;
 mod paper;
 mod prediction;
