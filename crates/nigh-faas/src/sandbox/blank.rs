@@ -469,7 +469,7 @@ impl Begun<()> {
     /// Has the init go as far as it can without a command, and ends it.
     pub(super) async fn probe(mut self, launch: &Launch) -> Result<(), Failed> {
         self.run(launch).await?;
-        drop(self.control);
+        self.control.end();
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
     }
 
