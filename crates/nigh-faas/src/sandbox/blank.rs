@@ -346,10 +346,17 @@ impl Maker {
         };
         let begun = timeout(START_PATIENCE, Begun::prepare(&self.init, &prepare))
             .await
-            .map_err(|_| Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}")))??;
+            .unwrap_or_else(|_| Err(Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}"))))
+            .inspect_err(|_| self.forget(&name))?;
         let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
         let inside = inside.map_err(|error| Failed::at("find its files", error))?;
         Ok(Blank { begun, held, inside })
+    }
+
+    fn forget(&self, name: &str) {
+        if let Raising::ByRuntime(bundles) = &self.raising {
+            bundles.forget(name);
+        }
     }
 
     fn lease(&self) -> Result<Lease, Failed> {

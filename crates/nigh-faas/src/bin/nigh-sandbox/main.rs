@@ -126,7 +126,10 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let init = match &prepare.container {
         Some(container) => {
             let begun = container::begin(container, control, &keeper_lives);
-            let init = begun.inspect_err(|_| container::delete(container))?;
+            let init = begun.inspect_err(|_| {
+                container::delete(container);
+                clear_up(&prepare, control, engine);
+            })?;
             let process = init.as_raw_nonzero().get().unsigned_abs();
             // If the engine is gone, `watch` sees that next.
             let _engine_gone = init::send(control, &Report::Contained { process });
@@ -198,11 +201,16 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
         let _impatient = poll(&mut fds, Some(&LEAVE_PATIENCE));
         container::delete(container);
     }
+    clear_up(prepare, control, engine);
+    Ok(())
+}
+
+/// Removes what is the engine's to remove, if there is no engine any more.
+fn clear_up(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>) {
     if engine_is_gone(control) {
         remove(prepare);
         remove_parents(prepare, engine);
     }
-    Ok(())
 }
 
 fn engine_is_gone(control: &UnixStream) -> bool {
