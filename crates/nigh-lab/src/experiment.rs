@@ -4,6 +4,7 @@ mod demo;
 mod demo_page;
 mod demo_report;
 mod demo_side;
+mod escape;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
 mod phase_log;
@@ -27,6 +28,8 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(demo::DemoArgs),
+    /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
+    Escape(escape::EscapeArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
     /// CASY's four functions alone and together, simulated (CASY figure 1)
@@ -50,6 +53,7 @@ impl ExperimentArgs {
         let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
+            What::Escape(escape) => escape.run(machine, json).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),
             What::LlcWays(ways) => ways.run(machine, json),
