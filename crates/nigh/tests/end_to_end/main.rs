@@ -8,6 +8,7 @@
 mod cache_ways;
 mod crashes;
 mod functions;
+mod isolation;
 mod platform;
 mod sdks;
 mod sessions;
