@@ -1,5 +1,6 @@
-//! Prints how long the process engine takes: to start a sandbox around `true`, to change its memory limit, to freeze
-//! and thaw it, to destroy it. `cargo build -p nigh-faas --bins && cargo run -p nigh-faas --example sandbox_latency`
+//! Prints how long an engine takes: to start a sandbox around `true` from a blank and without one, to change its memory
+//! limit, to freeze and thaw it, to destroy it; and what a frozen one costs.
+//! `cargo build -p nigh-faas --bins && cargo run -p nigh-faas --example sandbox_latency -- [runc|process] [FROZEN]`
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -9,11 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
+use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{LogSink, SandboxEngine as _, SandboxSpec};
 use nigh_terms::{ByteSize, SandboxId};
 
-const ROUNDS: usize = 100;
+const ROUNDS: usize = 40;
+const PLAIN_ROUNDS: usize = 20;
+/// Long enough for the stock of blanks to fill again.
+const REST: Duration = Duration::from_millis(250);
 const WRITES: u32 = 1000;
 
 struct Silent;
@@ -46,11 +50,28 @@ fn print(what: &str, mut times: Vec<Duration>) {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let init = std::env::current_exe()?.ancestors().nth(2).map(|folder| folder.join("nigh-sandbox"));
-    let engine = LocalEngine::open(EngineSettings { init, ..EngineSettings::new("latency", "/") }).await?;
-    println!("{}", engine.isolation());
+    let choice = match std::env::args().nth(1).as_deref() {
+        Some("runc") => EngineChoice::Runc,
+        Some("process") => EngineChoice::Process,
+        _ => EngineChoice::Auto,
+    };
+    let settings = EngineSettings { choice, init, ..EngineSettings::new("latency", "/") };
+    let plain = LocalEngine::open(EngineSettings { blanks: 0, ..settings.clone() }).await?;
+    println!("{}: {}", plain.kind(), plain.isolation());
+    let mut started = Vec::new();
+    for _ in 0..PLAIN_ROUNDS {
+        let begin = Instant::now();
+        let sandbox = plain.start(spec(&["/usr/bin/true"])).await?.sandbox;
+        started.push(begin.elapsed());
+        sandbox.destroy().await;
+    }
+    print("start without a blank", started);
+    drop(plain);
 
+    let engine = LocalEngine::open(settings).await?;
     let (mut started, mut ended, mut destroyed) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        tokio::time::sleep(REST).await;
         let begin = Instant::now();
         let sandbox = engine.start(spec(&["/usr/bin/true"])).await?.sandbox;
         started.push(begin.elapsed());
@@ -60,7 +81,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         sandbox.destroy().await;
         destroyed.push(begin.elapsed());
     }
-    print("start, until it runs", started);
+    print("start from a blank", started);
     print("start, until it has ended", ended);
     print("clear up", destroyed);
 
@@ -91,5 +112,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     sandbox.destroy().await;
     print("destroy, running", vec![begin.elapsed()]);
+    if let Some(count) = std::env::args().nth(2) {
+        freeze_many(&engine, count.parse()?).await?;
+    }
     Ok(())
+}
+
+/// Starts so many sandboxes one after another, freezes each, and prints what one costs.
+async fn freeze_many(engine: &LocalEngine, count: usize) -> Result<(), Box<dyn Error>> {
+    let (begin, before) = (Instant::now(), available_kib()?);
+    let mut frozen = Vec::with_capacity(count);
+    for _ in 0..count {
+        let sandbox = engine.start(spec(&["/usr/bin/sleep", "100000"])).await?.sandbox;
+        sandbox.freeze().await?;
+        frozen.push(sandbox);
+    }
+    let (took, after) = (begin.elapsed(), available_kib()?);
+    let kib = before.saturating_sub(after) / count.max(1) as u64;
+    println!("{count} frozen in {took:.1?}, {kib} KiB of memory each");
+    let begin = Instant::now();
+    for sandbox in &frozen {
+        sandbox.destroy().await;
+    }
+    println!("destroyed in {:.1?}", begin.elapsed());
+    Ok(())
+}
+
+/// What the kernel says that new programs could have.
+fn available_kib() -> Result<u64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).ok_or("no MemAvailable")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

@@ -53,6 +53,14 @@ pub enum LabError {
         /// What it said.
         reason: String,
     },
+    /// Functions are not kept apart.
+    #[error("{succeeded} escape attempts succeeded, and {broken} went wrong themselves; the report names them")]
+    Escaped {
+        /// Attempts that got something.
+        succeeded: usize,
+        /// Attempts that show nothing.
+        broken: usize,
+    },
     /// A simulation cannot be run.
     #[error("simulating {what}: {reason}")]
     Simulation {

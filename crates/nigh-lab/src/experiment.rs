@@ -5,6 +5,7 @@ mod demo;
 mod demo_page;
 mod demo_report;
 mod demo_side;
+mod escape;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
 mod phase_log;
@@ -33,6 +34,8 @@ enum What {
     Demo(demo::DemoArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
     Single(single::SingleArgs),
+    /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
+    Escape(escape::EscapeArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
     /// CASY's four functions alone and together, simulated (CASY figure 1)
@@ -63,6 +66,7 @@ impl ExperimentArgs {
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
             What::Single(single) => Box::pin(single.run(machine, json)).await,
+            What::Escape(escape) => escape.run(machine, json).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),
             What::LlcWays(ways) => ways.run(machine, json),

@@ -348,10 +348,17 @@ impl Maker {
         };
         let begun = timeout(START_PATIENCE, Begun::prepare(&self.init, &prepare))
             .await
-            .map_err(|_| Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}")))??;
+            .unwrap_or_else(|_| Err(Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}"))))
+            .inspect_err(|_| self.forget(&name))?;
         let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
         let inside = inside.map_err(|error| Failed::at("find its files", error))?;
         Ok(Blank { begun, held, inside })
+    }
+
+    fn forget(&self, name: &str) {
+        if let Raising::ByRuntime(bundles) = &self.raising {
+            bundles.forget(name);
+        }
     }
 
     fn lease(&self) -> Result<Lease, Failed> {
@@ -473,7 +480,7 @@ impl Begun<()> {
     /// Has the init go as far as it can without a command, and ends it.
     pub(super) async fn probe(mut self, launch: &Launch) -> Result<(), Failed> {
         self.run(launch).await?;
-        drop(self.control);
+        self.control.end();
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
     }
 

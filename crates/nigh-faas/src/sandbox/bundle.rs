@@ -132,6 +132,11 @@ impl Bundles {
         })
     }
 
+    /// Removes the bundle of a blank that did not come to be: its keeper may never have heard of it.
+    pub(super) fn forget(&self, name: &str) {
+        let _keeper_was_first = fs::remove_dir_all(self.life.join(BUNDLES).join(name));
+    }
+
     /// Why the runtime cannot be run, if its program is not there.
     pub(super) fn runtime_missing(&self) -> Option<String> {
         let error = fs::metadata(&self.runtime).err()?;

@@ -37,9 +37,10 @@ impl Control {
         self.stream.write_all(message).await
     }
 
-    /// True if the other end is closed, though nobody asked for it.
+    /// True if the other end is closed or says something, though nobody asked it: a sandbox that awaits its launch has
+    /// nothing to say but its end.
     pub(super) fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut fds, Some(&now)).is_ok_and(|raised| raised > 0)
     }

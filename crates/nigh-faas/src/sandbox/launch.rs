@@ -8,7 +8,8 @@
 //! sandbox ends.
 //!
 //! With a `Container` in `Prepare` the keeper has a container runtime raise the walls and start the init inside them,
-//! and says `Contained` beside the init's `Ready`; before `Launch` the engine moves the function's folders in.
+//! and says `Contained` beside the init's `Ready`; before `Launch` the engine moves the function's folders in. At the
+//! end the keeper says `Over`, and has the runtime delete the container when the engine has hung up.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -197,6 +198,8 @@ pub enum Report {
     Exited(i32),
     /// The command was ended by this signal.
     Signalled(i32),
+    /// From the keeper of a container: no process is left.
+    Over,
 }
 
 /// A message as it goes over the socket.

@@ -79,7 +79,7 @@ impl LocalSandbox {
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
             let (end, mut keeper, control) = watcher.watch(keeper).await;
-            // The keeper of a container has waited for this word, and has the runtime delete it now.
+            // The keeper of a container has waited for this, and has the runtime delete it now.
             control.end();
             let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
             says_end.send_replace(Some(end));
@@ -204,7 +204,7 @@ impl Watcher {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
                     // The init is gone and with it all processes; the keeper has nothing more to say.
-                    Ok(None) | Err(_) => break,
+                    Ok(Some(Report::Over) | None) | Err(_) => break,
                 },
                 () = self.stop.cancelled(), if !stopping => {
                     stopping = true;

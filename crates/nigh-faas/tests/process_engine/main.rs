@@ -1,7 +1,7 @@
-//! The process engine against the real kernel: real sandboxes, real cgroups, real processes.
+//! The engines against the real kernel: real sandboxes, real cgroups, real processes.
 //!
-//! As root every test runs. `elsewhere` runs the same tests again as a user without rights, and where the kernel
-//! refuses namespaces.
+//! As root every test runs under Nigh's own engine. `elsewhere` runs the same tests again under runc, as a user without
+//! rights, and where the kernel refuses namespaces.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "all of this is tests")]
 
@@ -9,4 +9,5 @@ mod elsewhere;
 mod harness;
 mod life;
 mod limits;
+mod runc;
 mod walls;

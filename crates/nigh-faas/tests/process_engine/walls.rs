@@ -120,6 +120,9 @@ async fn a_function_has_no_privilege_and_can_win_none() {
     if engine.probe().walls == Walls::None {
         return skip("a_function_has_no_privilege_and_can_win_none", "functions are trusted here");
     }
+    if engine.probe().filter.is_ok() {
+        assert_eq!(output(&engine, "grep '^Seccomp:' /proc/self/status").await, "Seccomp:\t2");
+    }
     let status = output(&engine, "grep -E '^(Cap|NoNewPrivs)' /proc/self/status").await;
     for line in status.lines() {
         let (name, value) = line.split_once(":\t").unwrap();

@@ -9,6 +9,7 @@ mod cache_ways;
 mod crashes;
 mod events;
 mod functions;
+mod isolation;
 mod platform;
 mod sdks;
 mod sessions;

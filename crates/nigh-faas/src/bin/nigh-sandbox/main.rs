@@ -17,7 +17,6 @@ mod sys;
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -45,8 +44,8 @@ const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a dying engine may take from closing its sockets to its end.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(2);
-/// How long the engine may take to hang up when it has been told of the end.
-const HANG_UP_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+/// How long the engine may take to ask how a sandbox ended.
+const LEAVE_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// How often a frozen sandbox that shall end is thawed.
 const THAW_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -127,7 +126,10 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     let init = match &prepare.container {
         Some(container) => {
             let begun = container::begin(container, control, &keeper_lives);
-            let init = begun.inspect_err(|_| container::delete(container))?;
+            let init = begun.inspect_err(|_| {
+                container::delete(container);
+                clear_up(&prepare, control, engine);
+            })?;
             let process = init.as_raw_nonzero().get().unsigned_abs();
             // If the engine is gone, `watch` sees that next.
             let _engine_gone = init::send(control, &Report::Contained { process });
@@ -165,10 +167,10 @@ fn own_user_namespace() -> Result<(), Failure> {
 }
 
 /// Waits until the engine or the init ends, and ends the rest. `engine` is the process that started this one.
-fn watch(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
+fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init: Pid) -> Result<(), Failure> {
     let process = pidfd_open(init, PidfdFlags::empty()).step("watch the init")?;
     loop {
-        let mut fds = [PollFd::new(&process, PollFlags::IN), PollFd::new(control, PollFlags::RDHUP)];
+        let mut fds = [PollFd::new(&process, PollFlags::IN), PollFd::new(&*control, PollFlags::RDHUP)];
         match poll(&mut fds, None) {
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
@@ -192,18 +194,23 @@ fn watch(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>, init: Pid
         descendants::end_all();
     }
     if let Some(container) = &prepare.container {
-        // The engine hears of the end now, and need not wait for the runtime; before that takes the cgroup away the
-        // engine asks the cgroup how it ended, and hangs up.
-        let _engine_gone = control.shutdown(Shutdown::Write);
-        let mut fds = [PollFd::new(control, PollFlags::RDHUP)];
-        let _impatient = poll(&mut fds, Some(&HANG_UP_PATIENCE));
+        // The engine need not wait for the container runtime; but that takes the cgroup away, and the engine first asks
+        // the cgroup how the end came.
+        let _engine_gone = init::send(control, &Report::Over);
+        let mut fds = [PollFd::new(&*control, PollFlags::RDHUP)];
+        let _impatient = poll(&mut fds, Some(&LEAVE_PATIENCE));
         container::delete(container);
     }
+    clear_up(prepare, control, engine);
+    Ok(())
+}
+
+/// Removes what is the engine's to remove, if there is no engine any more.
+fn clear_up(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>) {
     if engine_is_gone(control) {
         remove(prepare);
         remove_parents(prepare, engine);
     }
-    Ok(())
 }
 
 fn engine_is_gone(control: &UnixStream) -> bool {

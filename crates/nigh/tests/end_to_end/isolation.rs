@@ -1,0 +1,137 @@
+//! What keeps functions apart in a whole node: hostile functions, a runc that comes and goes, more starts than there is
+//! room for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::platform::{NIGH, Node, python, sandbox_program, wait_for};
+
+/// Asks for so many invocations at once as boto3 does, and prints how they were answered: a JSON object of counts.
+const BURST: &str = r#"
+import collections, concurrent.futures, json, sys
+import boto3, botocore
+count, function = int(sys.argv[1]), sys.argv[2]
+config = botocore.config.Config(retries={"total_max_attempts": 1}, max_pool_connections=count, read_timeout=120)
+client = boto3.client("lambda", config=config)
+def one(number):
+    try:
+        answer = client.invoke(FunctionName=function, Payload=json.dumps({"sleep": 0.5}))
+        return "failed" if "FunctionError" in answer else "answered"
+    except botocore.exceptions.ClientError as error:
+        return str(error.response["ResponseMetadata"]["HTTPStatusCode"])
+with concurrent.futures.ThreadPoolExecutor(count) as pool:
+    print(json.dumps(collections.Counter(pool.map(one, range(count)))))
+"#;
+
+fn runc() -> Option<PathBuf> {
+    ["/usr/sbin", "/usr/bin", "/usr/local/sbin"]
+        .map(|folder| Path::new(folder).join("runc"))
+        .into_iter()
+        .find(|it| it.is_file() && rustix::process::geteuid().is_root())
+}
+
+#[test]
+fn no_escape_attempt_succeeds_behind_walls_and_each_does_without_them() {
+    let test = "no_escape_attempt_succeeds_behind_walls_and_each_does_without_them";
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !project.join(".deps/python/bin/python3").exists() {
+        return println!("SKIPPED: {test}: `make deps` has not been run");
+    }
+    sandbox_program();
+    let output = Command::new(NIGH).args(["experiment", "escape", "--json"]).current_dir(&project).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let rows = |name: &str| report[name].as_array().unwrap().clone();
+    for row in rows("rows") {
+        assert_eq!(row["outcome"], "refused", "{row}");
+    }
+    assert_eq!(report["succeeded"], 0);
+    assert!(output.status.success(), "{said}");
+    let engines: BTreeSet<String> = rows("rows").iter().map(|row| row["engine"].as_str().unwrap().to_owned()).collect();
+    let control = rows("control");
+    assert!(control.len() > 50 && report["attempts"].as_u64() == Some((control.len() * engines.len()) as u64));
+    assert!(engines.contains("process"), "{report}");
+    assert_eq!(engines.contains("runc"), runc().is_some(), "{:?}", report["absent"]);
+    if rustix::process::geteuid().is_root() {
+        let not_run = control.iter().filter(|row| row["outcome"] == "not run").count();
+        assert!(not_run <= 1, "{control:?}");
+        for row in control.iter().filter(|row| row["outcome"] != "not run") {
+            assert_eq!(row["outcome"], "succeeded", "{row}");
+        }
+    }
+}
+
+#[test]
+fn a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_again_when_it_is_back() {
+    let test = "a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_again_when_it_is_back";
+    let Some(python) = python(test) else { return };
+    let Some(installed) = runc() else {
+        return println!("SKIPPED: {test}: it needs root and runc");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (there, away) = (folder.path().join("runc"), folder.path().join("away"));
+    fs::copy(installed, &there).unwrap();
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
+    let own = format!("functions.runc={}", there.display());
+    let node = Node::start_with(&python, &["--set", "functions.engine=runc", "--set", &own]);
+    let isolation = || {
+        let status = node.json(["status"]);
+        let levels = status["levels"].as_array().unwrap().clone();
+        levels.into_iter().find(|level| level["name"] == "isolation").unwrap()
+    };
+    assert_eq!(isolation()["on"], true);
+    for name in ["first", "second", "third", "fourth"] {
+        node.deploy(name);
+    }
+    node.ok(["invoke", "first"]);
+    fs::rename(&there, &away).unwrap();
+    // Those that stand ready serve until they are used up.
+    let refusals: Vec<String> = ["second", "third", "fourth"]
+        .into_iter()
+        .map(|name| node.nigh(["--json", "invoke", name]))
+        .filter(|output| !output.status.success())
+        .map(|output| String::from_utf8_lossy(&output.stderr).into_owned())
+        .collect();
+    assert!(!refusals.is_empty() && refusals.iter().all(|said| said.contains("runc")), "{refusals:?}");
+    assert!(refusals.iter().all(|said| said.contains("ServiceException")), "{refusals:?}");
+    let level = isolation();
+    assert_eq!(level["on"], false);
+    assert!(level["detail"].as_str().unwrap().contains("missing"), "{level}");
+    node.ok(["invoke", "first"]);
+    fs::rename(&away, &there).unwrap();
+    node.ok(["invoke", "fourth"]);
+    wait_for("the status to be well again", || isolation()["on"] == true);
+}
+
+#[test]
+fn two_hundred_starts_at_once_are_answered_or_told_to_come_back_and_leave_nothing() {
+    let test = "two_hundred_starts_at_once_are_answered_or_told_to_come_back_and_leave_nothing";
+    let Some(python) = python(test) else { return };
+    let limits = ["functions.sandboxes_max=12", "functions.queue_max=30", "functions.queue=30 s"];
+    let flags: Vec<&str> = limits.iter().flat_map(|limit| ["--set", limit]).collect();
+    let mut node = Node::start_with(&python, &flags);
+    node.deploy("sleeper");
+    let script = node.state.with_file_name("burst.py");
+    fs::write(&script, BURST).unwrap();
+    let output =
+        Command::new(&python).arg(&script).args(["200", "sleeper"]).envs(node.sdk_environment()).output().unwrap();
+    let counts: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let count = |what: &str| counts[what].as_u64().unwrap_or_default();
+    println!("of 200: {counts}");
+    assert_eq!(count("answered") + count("429"), 200, "{counts}");
+    // What is accepted is answered: those that run at once and those that wait.
+    assert!(count("answered") >= 42 && count("429") > 0, "{counts}");
+    let status = node.json(["status"]);
+    assert_eq!((&status["sandboxes"]["running"], &status["sandboxes"]["waiting"]), (&0.into(), &0.into()));
+    let sandboxes = node.descendants();
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
+    wait_for("all processes to end", || !sandboxes.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()));
+    wait_for("all cgroups to go", || node.sandbox_groups().is_empty());
+}
