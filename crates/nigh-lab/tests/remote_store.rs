@@ -1,58 +1,163 @@
-//! The remote store against real Swift, by the suite that every store must pass.
+//! The stores on the network against real Swift, by S3 and by Swift's own API, and by the suite that every store must
+//! pass.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
 #[path = "../../nigh-objects/tests/conformance/mod.rs"]
 mod conformance;
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
+use futures::TryStreamExt;
 use nigh_lab::peer::PeerError;
 use nigh_lab::peer::swift::Swift;
 use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
-use nigh_terms::{AccessKeyId, Namespace, SecretKey};
+use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_objects::store::swift::{SwiftConfig, SwiftStore};
+use nigh_objects::store::{NetworkLimits, Payload, Store};
+use nigh_objects::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
+use nigh_terms::{
+    AccessKeyId, BucketName, Epoch, Namespace, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version,
+};
 
-fn config(swift: &Swift) -> RemoteConfig {
-    let mut config = RemoteConfig::of_one_namespace(
-        Namespace::new("tenant").unwrap(),
-        swift.endpoint(),
-        swift.region(),
-        AccessKeyId::new(swift.access_key()),
-        swift.secret_key().clone(),
-    );
-    config.bucket_prefixes =
-        [("tenant", "t1-"), ("other", "t2-")].map(|(name, p)| (Namespace::new(name).unwrap(), p.to_owned())).into();
-    config
+fn namespace(name: &str) -> Namespace {
+    Namespace::new(name).unwrap()
+}
+
+fn prefixes() -> BTreeMap<Namespace, String> {
+    [("tenant", "t1-"), ("other", "t2-")].map(|(name, prefix)| (namespace(name), prefix.to_owned())).into()
+}
+
+fn by_s3(swift: &Swift) -> RemoteConfig {
+    RemoteConfig {
+        endpoint: swift.endpoint().to_owned(),
+        region: swift.region().to_owned(),
+        access_key: AccessKeyId::new(swift.access_key()),
+        secret_key: swift.secret_key().clone(),
+        bucket_prefixes: prefixes(),
+        limits: NetworkLimits::default(),
+    }
+}
+
+fn natively(swift: &Swift) -> SwiftConfig {
+    SwiftConfig {
+        auth_url: swift.auth_url(),
+        login: SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: swift.secret_key().clone() },
+        endpoint: EndpointChoice { region: None, interface: "public".to_owned() },
+        bucket_prefixes: prefixes(),
+        limits: NetworkLimits::default(),
+    }
+}
+
+fn start(test: &str, folder: &Path) -> Option<Swift> {
+    let began = Instant::now();
+    match Swift::start(folder) {
+        Ok(swift) => {
+            println!("Swift started in {} ms", began.elapsed().as_millis());
+            Some(swift)
+        }
+        Err(missing @ PeerError::NotInstalled { .. }) => {
+            println!("SKIPPED: {test}: {missing}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn check(store: &dyn Store, scratch: &Path) {
+    let began = Instant::now();
+    for name in ["tenant", "other"] {
+        let subject =
+            conformance::Subject { store, namespace: namespace(name), scratch: scratch.to_owned(), takes_nul: false };
+        conformance::check(&subject).await;
+    }
+    println!("conformance in {} ms", began.elapsed().as_millis());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_remote_store_conforms_on_swift() {
     let folder = tempfile::tempdir().unwrap();
-    let began = Instant::now();
-    let swift = match Swift::start(folder.path()) {
-        Ok(swift) => swift,
-        Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: the_remote_store_conforms_on_swift: {missing}");
-            return;
-        }
-        Err(error) => panic!("{error}"),
-    };
-    println!("Swift started in {} ms", began.elapsed().as_millis());
-    let began = Instant::now();
-    let store = RemoteStore::new(&config(&swift)).unwrap();
-    for name in ["tenant", "other"] {
-        let subject = conformance::Subject {
-            store: &store,
-            namespace: Namespace::new(name).unwrap(),
-            scratch: folder.path().to_owned(),
-            takes_nul: false,
-        };
-        conformance::check(&subject).await;
-    }
-    println!("conformance in {} ms", began.elapsed().as_millis());
+    let Some(swift) = start("the_remote_store_conforms_on_swift", folder.path()) else { return };
+    check(&RemoteStore::new(&by_s3(&swift)).unwrap(), folder.path()).await;
 
-    let wrong = RemoteConfig { secret_key: SecretKey::new("wrong"), ..config(&swift) };
-    let store = RemoteStore::new(&wrong).unwrap();
-    let error = nigh_objects::store::Store::list_buckets(&store, &Namespace::new("tenant").unwrap()).await.unwrap_err();
+    let wrong = RemoteConfig { secret_key: SecretKey::new("wrong"), ..by_s3(&swift) };
+    let error = RemoteStore::new(&wrong).unwrap().list_buckets(&namespace("tenant")).await.unwrap_err();
     assert!(error.to_string().contains("access key"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_swift_store_conforms_on_swift() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(swift) = start("the_swift_store_conforms_on_swift", folder.path()) else { return };
+    let store = SwiftStore::new(&natively(&swift)).unwrap();
+    check(&store, folder.path()).await;
+    // Nothing is left of it: no bucket, no container of segments.
+    assert_eq!(listing_of(&swift, ""), "");
+
+    segments_go_with_their_object(&store, &swift, folder.path()).await;
+
+    let wrong = SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: SecretKey::new("wrong") };
+    let wrong = SwiftStore::new(&SwiftConfig { login: wrong, ..natively(&swift) }).unwrap();
+    let error = wrong.list_buckets(&namespace("tenant")).await.unwrap_err();
+    assert!(error.to_string().contains("store.secret_key"), "{error}");
+}
+
+/// The names of all that is in the account, or in one container of it.
+fn listing_of(swift: &Swift, container: &str) -> String {
+    let (url, user, key) = (swift.auth_url(), swift.access_key(), swift.secret_key().reveal());
+    let script = format!(
+        "import sys, urllib.request as r\n\
+         a = r.urlopen(r.Request('{url}', headers={{'X-Auth-User': '{user}', 'X-Auth-Key': sys.argv[1]}})).headers\n\
+         q = r.Request(a['X-Storage-Url'] + '{container}', headers={{'X-Auth-Token': a['X-Auth-Token']}})\n\
+         print(r.urlopen(q).read().decode(), end='')"
+    );
+    let run = std::process::Command::new("python3").args(["-c", &script, key]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// Writes an object of `count` parts, each filled with its number.
+async fn put_parts(store: &SwiftStore, object: &ObjectId, count: u8, scratch: &Path) -> Vec<u8> {
+    let parts: Vec<Vec<u8>> = (1..=count).map(|number| vec![number; 5 << 20]).collect();
+    let files = (1..).zip(&parts).map(|(number, part): (u32, _)| {
+        let path = scratch.join(format!("part-{number}"));
+        std::fs::write(&path, part).unwrap();
+        path
+    });
+    let meta = ObjectMeta {
+        size: parts.iter().map(|part| part.len() as u64).sum(),
+        etag: ETag(format!("{}-{count}", "0".repeat(32))),
+        modified: Timestamp(5),
+        attributes: Attributes::default(),
+        tags: Tags::new(),
+        checksums: Vec::new(),
+        parts: parts.iter().map(|part| part.len() as u64).collect(),
+        version: Version { epoch: Epoch(1), sequence: Sequence(1) },
+        token: Token::empty(),
+    };
+    store.put(object, &Payload::Files(files.collect()), &meta).await.unwrap();
+    parts.concat()
+}
+
+async fn segments_go_with_their_object(store: &SwiftStore, swift: &Swift, scratch: &Path) {
+    let (tenant, bucket) = (namespace("tenant"), BucketName::new("large").unwrap());
+    store.create_bucket(&tenant, &bucket).await.unwrap();
+    let object = ObjectId { namespace: tenant.clone(), bucket: bucket.clone(), key: ObjectKey::new("a//b").unwrap() };
+    let segments = || listing_of(swift, "/t1-large+segments").lines().count();
+    put_parts(store, &object, 3, scratch).await;
+    assert_eq!(segments(), 3);
+    let bytes = put_parts(store, &object, 2, scratch).await;
+    assert_eq!(segments(), 2);
+    let (_, stream) = store.get(&object, None, None).await.unwrap();
+    let read: Vec<bytes::Bytes> = stream.try_collect().await.unwrap();
+    assert!(read.concat() == bytes);
+    put_parts(store, &object, 1, scratch).await;
+    assert_eq!(segments(), 0);
+    put_parts(store, &object, 2, scratch).await;
+    store.delete(&object).await.unwrap();
+    assert_eq!(segments(), 0);
+    store.delete_bucket(&tenant, &bucket).await.unwrap();
+    assert_eq!(listing_of(swift, ""), "");
 }

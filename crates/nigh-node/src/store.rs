@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
 use nigh_objects::store::remote::{RemoteConfig, RemoteError, RemoteStore};
+use nigh_objects::store::{NetworkLimits, Store};
 use nigh_terms::{AccessKeyId, Clock};
 use thiserror::Error;
 
@@ -63,8 +63,12 @@ fn remote(settings: &Settings) -> Result<RemoteConfig, StoreOpenError> {
         access_key: AccessKeyId::new(access_key.clone()),
         secret_key: secret_key.clone(),
         bucket_prefixes: [(settings.namespace.clone(), store.bucket_prefix.clone())].into(),
-        concurrency: store.concurrency,
-        timeout: store.timeout.duration(),
+        limits: NetworkLimits {
+            concurrency: store.concurrency,
+            answer: store.timeout.duration(),
+            idle: store.timeout.duration(),
+            ..NetworkLimits::default()
+        },
     })
 }
 

@@ -99,6 +99,12 @@ impl Swift {
         &self.endpoint
     }
 
+    /// Where its own API is logged in to (TempAuth), with the access key as the user.
+    #[must_use]
+    pub fn auth_url(&self) -> String {
+        format!("{}/auth/v1.0", self.endpoint)
+    }
+
     /// The account's access key.
     #[must_use]
     pub const fn access_key(&self) -> &'static str {
