@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cpu_time;
 mod error;
 pub mod experiment;
+pub mod fault_proxy;
 pub mod http_load;
 pub mod machine;
 pub mod node_under_test;

@@ -5,66 +5,21 @@
 
 #[path = "../../nigh-objects/tests/conformance/mod.rs"]
 mod conformance;
+mod on_swift;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
 use futures::TryStreamExt;
-use nigh_lab::peer::PeerError;
 use nigh_lab::peer::swift::Swift;
 use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
-use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_objects::store::swift::auth::SwiftLogin;
 use nigh_objects::store::swift::{SwiftConfig, SwiftStore};
 use nigh_objects::store::{NetworkLimits, Payload, Store};
 use nigh_objects::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
-use nigh_terms::{
-    AccessKeyId, BucketName, Epoch, Namespace, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version,
-};
+use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
-fn namespace(name: &str) -> Namespace {
-    Namespace::new(name).unwrap()
-}
-
-fn prefixes() -> BTreeMap<Namespace, String> {
-    [("tenant", "t1-"), ("other", "t2-")].map(|(name, prefix)| (namespace(name), prefix.to_owned())).into()
-}
-
-fn by_s3(swift: &Swift) -> RemoteConfig {
-    RemoteConfig {
-        endpoint: swift.endpoint().to_owned(),
-        region: swift.region().to_owned(),
-        access_key: AccessKeyId::new(swift.access_key()),
-        secret_key: swift.secret_key().clone(),
-        bucket_prefixes: prefixes(),
-        limits: NetworkLimits::default(),
-    }
-}
-
-fn natively(swift: &Swift) -> SwiftConfig {
-    SwiftConfig {
-        auth_url: swift.auth_url(),
-        login: SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: swift.secret_key().clone() },
-        endpoint: EndpointChoice { region: None, interface: "public".to_owned() },
-        bucket_prefixes: prefixes(),
-        limits: NetworkLimits::default(),
-    }
-}
-
-fn start(test: &str, folder: &Path) -> Option<Swift> {
-    let began = Instant::now();
-    match Swift::start(folder) {
-        Ok(swift) => {
-            println!("Swift started in {} ms", began.elapsed().as_millis());
-            Some(swift)
-        }
-        Err(missing @ PeerError::NotInstalled { .. }) => {
-            println!("SKIPPED: {test}: {missing}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
+use self::on_swift::{by_s3, namespace, natively, start};
 
 async fn check(store: &dyn Store, scratch: &Path) {
     let began = Instant::now();
@@ -80,9 +35,12 @@ async fn check(store: &dyn Store, scratch: &Path) {
 async fn the_remote_store_conforms_on_swift() {
     let folder = tempfile::tempdir().unwrap();
     let Some(swift) = start("the_remote_store_conforms_on_swift", folder.path()) else { return };
-    check(&RemoteStore::new(&by_s3(&swift)).unwrap(), folder.path()).await;
+    check(&RemoteStore::new(&by_s3(&swift, swift.endpoint(), NetworkLimits::default())).unwrap(), folder.path()).await;
 
-    let wrong = RemoteConfig { secret_key: SecretKey::new("wrong"), ..by_s3(&swift) };
+    let wrong = RemoteConfig {
+        secret_key: SecretKey::new("wrong"),
+        ..by_s3(&swift, swift.endpoint(), NetworkLimits::default())
+    };
     let error = RemoteStore::new(&wrong).unwrap().list_buckets(&namespace("tenant")).await.unwrap_err();
     assert!(error.to_string().contains("access key"), "{error}");
 }
@@ -91,7 +49,7 @@ async fn the_remote_store_conforms_on_swift() {
 async fn the_swift_store_conforms_on_swift() {
     let folder = tempfile::tempdir().unwrap();
     let Some(swift) = start("the_swift_store_conforms_on_swift", folder.path()) else { return };
-    let store = SwiftStore::new(&natively(&swift)).unwrap();
+    let store = SwiftStore::new(&natively(&swift, swift.endpoint(), NetworkLimits::default())).unwrap();
     check(&store, folder.path()).await;
     // Nothing is left of it: no bucket, no container of segments.
     assert_eq!(listing_of(&swift, ""), "");
@@ -99,7 +57,9 @@ async fn the_swift_store_conforms_on_swift() {
     segments_go_with_their_object(&store, &swift, folder.path()).await;
 
     let wrong = SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: SecretKey::new("wrong") };
-    let wrong = SwiftStore::new(&SwiftConfig { login: wrong, ..natively(&swift) }).unwrap();
+    let wrong =
+        SwiftStore::new(&SwiftConfig { login: wrong, ..natively(&swift, swift.endpoint(), NetworkLimits::default()) })
+            .unwrap();
     let error = wrong.list_buckets(&namespace("tenant")).await.unwrap_err();
     assert!(error.to_string().contains("store.secret_key"), "{error}");
 }

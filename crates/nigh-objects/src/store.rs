@@ -7,6 +7,7 @@ pub mod overlay;
 mod payload;
 pub mod remote;
 mod retry;
+pub mod routed;
 pub mod swift;
 mod wire;
 
