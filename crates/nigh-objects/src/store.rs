@@ -2,6 +2,8 @@
 
 mod bucket_names;
 mod carried;
+#[cfg(feature = "cloud-stores")]
+pub mod cloud;
 pub mod directory;
 pub mod overlay;
 mod payload;

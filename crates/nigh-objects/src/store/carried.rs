@@ -28,10 +28,35 @@ pub(super) struct Dialect {
     pub(super) store: &'static str,
     /// What stands before the name of user metadata in a header.
     pub(super) meta: &'static str,
+    /// What its names may have between letters and digits: `-` or `_`.
+    pub(super) joint: char,
+    /// The attributes that have a header of their own.
+    pub(super) system: fn(&HeaderName) -> bool,
 }
 
-/// The names Nigh keeps for itself within user metadata.
-const OURS: &str = "nigh-";
+impl Dialect {
+    /// Of a store whose user metadata are headers: S3, Swift.
+    pub(super) const fn of_headers(store: &'static str, meta: &'static str) -> Self {
+        Self { store, meta, joint: '-', system: |_| true }
+    }
+
+    /// The names Nigh keeps for itself within user metadata begin so.
+    fn ours(self) -> String {
+        format!("nigh{}", self.joint)
+    }
+
+    fn is_plain_name(self, name: &str) -> bool {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == self.joint;
+        // A name with `_` is an identifier of C#'s: Azure's rule.
+        let begins = self.joint == '-' || !name.starts_with(|c: char| c.is_ascii_digit());
+        !name.is_empty()
+            && name.len() <= NAME_MAX
+            && !name.starts_with(&self.ours())
+            && begins
+            && name.chars().all(plain)
+    }
+}
+
 /// The bytes of one value: Swift's limit is 256.
 const VALUE_MAX: usize = 250;
 /// The longest name sent as it is: Swift's limit is 128.
@@ -88,13 +113,6 @@ fn is_plain(text: &str) -> bool {
     text.len() <= VALUE_MAX && text.trim() == text && !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'))
 }
 
-fn is_plain_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !name.starts_with(OURS)
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-}
-
 fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<String>); 6] {
     [
         (CONTENT_TYPE, &mut attributes.content_type),
@@ -119,14 +137,15 @@ pub(super) fn to_headers(
     let mut headers = Vec::new();
     let mut rest = meta.attributes.clone();
     for (name, value) in system_headers(&mut rest) {
-        if let Some(text) = value.take_if(|text| is_plain(text))
+        if let Some(text) = value.take_if(|text| is_plain(text) && (dialect.system)(&name))
             && let Ok(text) = HeaderValue::from_str(&text)
         {
             headers.push((name, text));
         }
     }
     for (name, value) in std::mem::take(&mut rest.user) {
-        let header = HeaderName::try_from(format!("{}{name}", dialect.meta)).ok().filter(|_| is_plain_name(&name));
+        let header =
+            HeaderName::try_from(format!("{}{name}", dialect.meta)).ok().filter(|_| dialect.is_plain_name(&name));
         match (header, HeaderValue::from_str(&value).ok().filter(|_| is_plain(&value))) {
             (Some(header), Some(text)) => headers.push((header, text)),
             _ => {
@@ -156,7 +175,7 @@ pub(super) fn to_headers(
     }
     // The text is ASCII, so that any cut falls between characters.
     for (index, piece) in text.as_bytes().chunks(VALUE_MAX).enumerate() {
-        let name = HeaderName::try_from(format!("{}{OURS}{index}", dialect.meta));
+        let name = HeaderName::try_from(format!("{}{}{index}", dialect.meta, dialect.ours()));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(piece)) {
             headers.push((name, value));
         }
@@ -177,7 +196,7 @@ impl Carried {
     fn from_headers(dialect: Dialect, headers: &HeaderMap, key: &ObjectKey) -> Option<Self> {
         let mut text = String::new();
         for index in 0.. {
-            let Some(piece) = headers.get(format!("{}{OURS}{index}", dialect.meta)) else { break };
+            let Some(piece) = headers.get(format!("{}{}{index}", dialect.meta, dialect.ours())) else { break };
             text.push_str(piece.to_str().ok()?);
         }
         let json = percent_decode_str(&text).decode_utf8().ok()?;
@@ -200,7 +219,7 @@ pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers
     }
     for (name, value) in headers {
         if let Some(name) = name.as_str().strip_prefix(dialect.meta)
-            && !name.starts_with(OURS)
+            && !name.starts_with(&dialect.ours())
         {
             attributes.user.insert(name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned());
         }
@@ -252,7 +271,7 @@ mod tests {
     use super::*;
     use crate::ChecksumAlgorithm;
 
-    const S3: Dialect = Dialect { store: "s3", meta: "x-amz-meta-" };
+    const S3: Dialect = Dialect::of_headers("s3", "x-amz-meta-");
 
     fn key() -> ObjectKey {
         ObjectKey::new("k").unwrap()

@@ -36,7 +36,7 @@ use super::{Payload, Store, check_pin};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 const STORE: &str = "s3";
-const DIALECT: Dialect = Dialect { store: STORE, meta: "x-amz-meta-" };
+const DIALECT: Dialect = Dialect::of_headers(STORE, "x-amz-meta-");
 /// The entries of a page.
 const PAGE: usize = 1000;
 /// The region that is not named when a bucket is made.

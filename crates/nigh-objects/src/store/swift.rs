@@ -35,7 +35,7 @@ use super::{Payload, Store, check_pin};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 const STORE: &str = "swift";
-const DIALECT: Dialect = Dialect { store: STORE, meta: "x-object-meta-" };
+const DIALECT: Dialect = Dialect::of_headers(STORE, "x-object-meta-");
 /// The entries of a page.
 const PAGE: usize = 1000;
 /// Containers of which it is known that they have no segments.

@@ -171,7 +171,8 @@ pub(super) enum WireError {
 }
 
 impl WireError {
-    fn failure(&self) -> Option<Failure> {
+    /// How `retry` sees it, if it may be sent again at all.
+    pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::Refused { status, code, retry_after, .. } => Some(Failure::Refused {
                 status: *status,
@@ -246,6 +247,11 @@ impl Connections {
             .pool_max_idle_per_host(limits.concurrency)
             .build(connector);
         Ok(Self { client, limits })
+    }
+
+    #[cfg(feature = "cloud-stores")]
+    pub(super) const fn limits(&self) -> &NetworkLimits {
+        &self.limits
     }
 
     /// Sends a whole request once, and gives any answer.
@@ -352,7 +358,7 @@ impl<A: Access> Wire<A> {
         let asked = (self.access.store(), call.operation);
         let answer = self.connections.ask((head, call.body.clone()), asked, call.work).await;
         let mut answer = answer.map_err(|error| (error, Some(pass)))?;
-        answer.permit = Some(permit);
+        answer.hold(permit);
         if answer.status.is_success() {
             return Ok(answer);
         }
@@ -415,6 +421,11 @@ fn total_of(headers: &HeaderMap) -> Option<u64> {
 }
 
 impl Answer {
+    /// Counts against a limit until its body is read or dropped.
+    pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
+        self.permit = Some(permit);
+    }
+
     /// What comes, if it is what was asked for.
     pub(super) fn extent(&self, range: Option<&Range<u64>>) -> Result<Extent, ObjectError> {
         let wrong = |reason: &str| ObjectError::Store {
@@ -452,33 +463,40 @@ impl Answer {
 
     /// The body as it comes; `length` bytes, or an error.
     pub(super) fn into_stream(self, length: u64) -> ByteStream {
-        let store = self.store;
-        let broken = move |operation, reason: String| ObjectError::Store { store, operation, reason };
-        Box::pin(futures::stream::try_unfold((self, length), move |(mut answer, rest)| async move {
-            let operation = answer.operation;
+        let (store, operation) = (self.store, self.operation);
+        Box::pin(self.into_pieces(Some(length), move |reason| ObjectError::Store { store, operation, reason }))
+    }
+
+    /// The body as it comes, `length` bytes if that is known, or what `broken` makes of the reason.
+    pub(super) fn into_pieces<E>(
+        self,
+        length: Option<u64>,
+        broken: impl Fn(String) -> E + Send + Sync,
+    ) -> impl futures::Stream<Item = Result<Bytes, E>> + Send + Sync {
+        let broken = Arc::new(broken);
+        futures::stream::try_unfold((self, length, broken), |(mut answer, rest, broken)| async move {
             loop {
                 let frame = tokio::time::timeout(answer.idle, answer.body.frame())
                     .await
-                    .map_err(|_| broken(operation, format!("nothing came for {} s", answer.idle.as_secs_f32())))?;
+                    .map_err(|_| broken(format!("nothing came for {} s", answer.idle.as_secs_f32())))?;
                 match frame {
                     Some(Ok(frame)) => {
                         let Ok(bytes) = frame.into_data() else { continue };
-                        let rest = rest
-                            .checked_sub(bytes.len() as u64)
-                            .ok_or_else(|| broken(operation, "more bytes came than were announced".to_owned()))?;
-                        return Ok(Some((bytes, (answer, rest))));
+                        let left = rest.map(|rest| rest.checked_sub(bytes.len() as u64));
+                        if left == Some(None) {
+                            return Err(broken("more bytes came than were announced".to_owned()));
+                        }
+                        return Ok(Some((bytes, (answer, left.flatten(), broken))));
                     }
-                    Some(Err(error)) => {
-                        return Err(broken(operation, format!("the body broke off: {}", chain(&error))));
-                    }
-                    None if rest == 0 => {
+                    Some(Err(error)) => return Err(broken(format!("the body broke off: {}", chain(&error)))),
+                    None if rest.is_none_or(|rest| rest == 0) => {
                         drop(answer.permit);
                         return Ok(None);
                     }
-                    None => return Err(broken(operation, format!("the body ended {rest} bytes early"))),
+                    None => return Err(broken(format!("the body ended {} bytes early", rest.unwrap_or(0)))),
                 }
             }
-        }))
+        })
     }
 }
 

@@ -71,9 +71,18 @@ pub enum GrantError {
     },
 }
 
+/// What a login sends.
+pub(super) struct LoginRequest {
+    /// Below the login's address.
+    pub(super) path: &'static str,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Sent by POST, if there is one.
+    pub(super) body: Option<String>,
+}
+
 impl SwiftLogin {
-    /// What is sent: below the address of the login, whether by POST, headers, body.
-    pub(super) fn request(&self) -> Result<(&'static str, Vec<(HeaderName, HeaderValue)>, Option<String>), String> {
+    /// What is sent.
+    pub(super) fn request(&self) -> Result<LoginRequest, String> {
         match self {
             Self::TempAuth { user, key } => {
                 let secret = |text: &str| {
@@ -83,7 +92,8 @@ impl SwiftLogin {
                     Ok::<_, String>(value)
                 };
                 let user = (HeaderName::from_static("x-auth-user"), secret(user)?);
-                Ok(("", vec![user, (HeaderName::from_static("x-auth-key"), secret(key.reveal())?)], None))
+                let key = (HeaderName::from_static("x-auth-key"), secret(key.reveal())?);
+                Ok(LoginRequest { path: "", headers: vec![user, key], body: None })
             }
             Self::Password { user, user_domain, password, project, project_domain } => {
                 let user = json!({"name": user, "domain": {"name": user_domain}, "password": password.reveal()});
@@ -108,9 +118,9 @@ impl SwiftLogin {
     }
 }
 
-fn keystone(body: Value) -> (&'static str, Vec<(HeaderName, HeaderValue)>, Option<String>) {
+fn keystone(body: Value) -> LoginRequest {
     let json = (http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    ("/auth/tokens", vec![json], Some(body.to_string()))
+    LoginRequest { path: "/auth/tokens", headers: vec![json], body: Some(body.to_string()) }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, GrantError> {
@@ -268,16 +278,15 @@ mod tests {
             project: "p".to_owned(),
             project_domain: "Default".to_owned(),
         };
-        let (path, _, body) = login.request().unwrap();
-        let body: Value = serde_json::from_str(&body.unwrap()).unwrap();
-        assert_eq!(path, "/auth/tokens");
+        let asked = login.request().unwrap();
+        let body: Value = serde_json::from_str(&asked.body.unwrap()).unwrap();
+        assert_eq!(asked.path, "/auth/tokens");
         assert_eq!(body["auth"]["identity"]["password"]["user"]["password"], "hush");
         assert_eq!(body["auth"]["scope"]["project"]["name"], "p");
-        let (_, headers, body) =
-            SwiftLogin::TempAuth { user: "a:b".to_owned(), key: secret.clone() }.request().unwrap();
-        assert!(body.is_none() && headers.iter().all(|(_, value)| value.is_sensitive()));
-        let (_, _, body) = SwiftLogin::ApplicationCredential { id: "i".to_owned(), secret }.request().unwrap();
-        let body: Value = serde_json::from_str(&body.unwrap()).unwrap();
+        let asked = SwiftLogin::TempAuth { user: "a:b".to_owned(), key: secret.clone() }.request().unwrap();
+        assert!(asked.body.is_none() && asked.headers.iter().all(|(_, value)| value.is_sensitive()));
+        let asked = SwiftLogin::ApplicationCredential { id: "i".to_owned(), secret }.request().unwrap();
+        let body: Value = serde_json::from_str(&asked.body.unwrap()).unwrap();
         assert_eq!(body["auth"]["identity"]["application_credential"]["id"], "i");
         assert!(body["auth"].get("scope").is_none());
         assert!(!format!("{login:?}").contains("hush"));

@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 use tokio::sync::Mutex;
 
 use super::STORE;
-use super::auth::{EndpointChoice, SwiftLogin};
+use super::auth::{EndpointChoice, LoginRequest, SwiftLogin};
 use crate::store::wire::{Access, Connections, Pass, WireError, head_of};
 
 /// How long a refused login is not tried again.
@@ -53,7 +53,7 @@ impl Session {
     }
 
     async fn log_in(&self) -> Result<Held, WireError> {
-        let (path, headers, body) = self.login.request().map_err(WireError::NotAllowed)?;
+        let LoginRequest { path, headers, body } = self.login.request().map_err(WireError::NotAllowed)?;
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let mut head = head_of(method, &format!("{}{path}", self.auth_url))?;
         head.headers.extend(headers);

@@ -42,7 +42,8 @@ impl Fake {
             self.expired.fetch_add(1, Ordering::SeqCst);
             return format!("HTTP/1.1 401 Unauthorized\r\n{end}");
         }
-        format!("HTTP/1.1 204 No Content\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: close\r\n\r\n")
+        "HTTP/1.1 204 No Content\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: close\r\n\r\n"
+            .to_owned()
     }
 }
 
