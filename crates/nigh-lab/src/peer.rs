@@ -3,6 +3,7 @@
 pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
+pub mod keystone;
 pub mod kv;
 pub mod swift;
 pub mod training;

@@ -8,12 +8,14 @@ mod conformance;
 mod on_swift;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
+use nigh_lab::peer::PeerError;
+use nigh_lab::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
 use nigh_lab::peer::swift::Swift;
 use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
-use nigh_objects::store::swift::auth::SwiftLogin;
+use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_objects::store::swift::{SwiftConfig, SwiftStore};
 use nigh_objects::store::{NetworkLimits, Payload, Store};
 use nigh_objects::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
@@ -120,4 +122,56 @@ async fn segments_go_with_their_object(store: &SwiftStore, swift: &Swift, scratc
     assert_eq!(segments(), 0);
     store.delete_bucket(&tenant, &bucket).await.unwrap();
     assert_eq!(listing_of(swift, ""), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_swift_store_logs_in_by_keystone_and_again_when_its_token_has_ended() {
+    let test = "the_swift_store_logs_in_by_keystone_and_again_when_its_token_has_ended";
+    let folder = tempfile::tempdir().unwrap();
+    let started = Keystone::start(&folder.path().join("keystone"))
+        .and_then(|keystone| Ok((Swift::start_with_keystone(&folder.path().join("swift"), &keystone)?, keystone)));
+    let (swift, keystone) = match started {
+        Ok(both) => both,
+        Err(missing @ PeerError::NotInstalled { .. }) => {
+            println!("SKIPPED: {test}: {missing}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let credential = keystone.register(swift.endpoint()).unwrap();
+    let password = |password: &SecretKey| SwiftLogin::Password {
+        user: ADMIN.to_owned(),
+        user_domain: "Default".to_owned(),
+        password: password.clone(),
+        project: ADMIN.to_owned(),
+        project_domain: "Default".to_owned(),
+    };
+    let store = |login: SwiftLogin, region: &str| {
+        let endpoint = EndpointChoice { region: Some(region.to_owned()), interface: "public".to_owned() };
+        let direct = natively(&swift, swift.endpoint(), NetworkLimits::default());
+        SwiftStore::new(&SwiftConfig { auth_url: keystone.url(), login, endpoint, ..direct }).unwrap()
+    };
+    let tenant = namespace("tenant");
+    let by_password = store(password(keystone.password()), REGION);
+    let by_credential =
+        store(SwiftLogin::ApplicationCredential { id: credential.id, secret: credential.secret }, REGION);
+    let mut written = Vec::new();
+    for (at, one) in [by_password, by_credential].into_iter().enumerate() {
+        let bucket = BucketName::new(&format!("keystone-{at}")).unwrap();
+        one.create_bucket(&tenant, &bucket).await.unwrap();
+        let object = ObjectId { namespace: tenant.clone(), bucket, key: ObjectKey::new("k").unwrap() };
+        let bytes = put_parts(&one, &object, 1, folder.path()).await;
+        written.push((one, object, bytes));
+    }
+    tokio::time::sleep(TOKEN_LIFE + Duration::from_secs(1)).await;
+    for (one, object, bytes) in written {
+        let (_, stream) = one.get(&object, None, None).await.unwrap();
+        assert!(stream.try_collect::<Vec<bytes::Bytes>>().await.unwrap().concat() == bytes);
+        assert!(one.list_buckets(&tenant).await.unwrap().iter().any(|info| info.name == object.bucket));
+    }
+
+    let error = store(password(&SecretKey::new("wrong")), REGION).list_buckets(&tenant).await.unwrap_err();
+    assert!(error.to_string().contains("the login is refused"), "{error}");
+    let error = store(password(keystone.password()), "nowhere").list_buckets(&tenant).await.unwrap_err();
+    assert!(error.to_string().contains("public in here"), "{error}");
 }

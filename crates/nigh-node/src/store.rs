@@ -107,12 +107,14 @@ impl Opening {
     }
 
     async fn directory(&mut self, path: &Path) -> Result<Arc<DirectoryStore>, StoreOpenError> {
-        if let Some(open) = self.directories.get(path) {
+        // By whatever path: a folder that is not there yet is nobody's.
+        let known = path.canonicalize().ok().and_then(|folder| self.directories.get(&folder));
+        if let Some(open) = known {
             return Ok(Arc::clone(open));
         }
         let (clock, folder) = (Arc::clone(&self.clock), path.to_owned());
         let store = Arc::new(tokio::task::spawn_blocking(move || DirectoryStore::open(&folder, clock)).await??);
-        self.directories.insert(path.to_owned(), Arc::clone(&store));
+        self.directories.insert(path.canonicalize().unwrap_or_else(|_| path.to_owned()), Arc::clone(&store));
         Ok(store)
     }
 }
@@ -191,5 +193,62 @@ async fn reach(store: &dyn Store, namespace: Option<&Namespace>) -> (bool, Strin
         Ok(Ok(buckets)) => (true, format!(", {} buckets", buckets.len())),
         Ok(Err(error)) => (false, format!(": {error}; each request asks it again")),
         Err(_) => (false, format!(": no answer in {} s; each request asks it again", FIRST_ANSWER.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_objects::ObjectError;
+    use nigh_terms::{BucketName, ByteSize, SystemClock};
+
+    use super::*;
+    use crate::config::NamespaceSettings;
+    use crate::machine::Machine;
+
+    fn settings(state: &Path) -> Settings {
+        let machine =
+            Machine { hostname: "n".to_owned(), memory: ByteSize::gib(1), cpus: 1, python: "/usr/bin/python3".into() };
+        Settings::defaults(state, &machine)
+    }
+
+    fn name(text: &str) -> Namespace {
+        Namespace::new(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_namespace_gets_the_store_of_its_settings_and_one_that_does_not_answer_stops_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = settings(folder.path());
+        let own = |store| NamespaceSettings { store: Some(store) };
+        let absent = StoreSettings {
+            kind: StoreKind::Swift,
+            endpoint: Some("http://127.0.0.1:1/auth/v1.0".to_owned()),
+            access_key: Some("a:b".to_owned()),
+            secret_key: Some(SecretKey::new("hush")),
+            attempts: 1,
+            ..StoreSettings::directory(Path::new("/unused"))
+        };
+        settings.namespaces = [
+            (name("apart"), own(StoreSettings::directory(&folder.path().join("apart")))),
+            (name("with-the-node"), own(settings.store.clone())),
+            (name("absent"), own(absent)),
+        ]
+        .into();
+        settings.check().unwrap();
+        let (store, levels) = open(&settings, Arc::new(SystemClock::new())).await.unwrap();
+        let said: Vec<_> = levels.iter().map(|level| (level.name.as_str(), level.on)).collect();
+        let expected =
+            [("store", true), ("store of absent", false), ("store of apart", true), ("store of with-the-node", true)];
+        assert_eq!(said, expected);
+        assert!(levels[1].detail.contains("login") && !levels[1].detail.contains("hush"), "{}", levels[1].detail);
+
+        let bucket = BucketName::new("bucket").unwrap();
+        for namespace in ["default", "apart", "with-the-node"] {
+            store.create_bucket(&name(namespace), &bucket).await.unwrap();
+        }
+        assert!(folder.path().join("apart/namespaces/apart/bucket").is_dir());
+        assert!(folder.path().join("objects/namespaces/with-the-node/bucket").is_dir());
+        let unreachable = store.create_bucket(&name("absent"), &bucket).await;
+        assert!(matches!(unreachable, Err(ObjectError::Store { store: "swift", .. })), "{unreachable:?}");
     }
 }

@@ -22,8 +22,9 @@ use std::time::{Duration, Instant};
 use nigh_terms::SecretKey;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use self::config::{Layout, Ports};
+use self::config::{Asks, Layout, Ports};
 use super::PeerError;
+use super::keystone::Keystone;
 
 const PEER: &str = "Swift";
 const HINT: &str = "run scripts/install-swift.sh as root (Debian: swift-proxy swift-account swift-container swift-object \
@@ -64,10 +65,27 @@ impl Swift {
     /// # Errors
     /// `NotInstalled` if its packages are not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
+        Self::start_with(folder, None)
+    }
+
+    /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with_keystone(folder: &Path, keystone: &Keystone) -> Result<Self, PeerError> {
+        let found = Command::new(PYTHON).args(["-c", "import keystonemiddleware.auth_token"]).output();
+        if !found.is_ok_and(|run| run.status.success()) {
+            let (missing, hint) = ("keystonemiddleware".to_owned(), "run scripts/install-keystone.sh".to_owned());
+            return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
+        }
+        Self::start_with(folder, Some(Asks { url: keystone.url(), password: keystone.password().clone() }))
+    }
+
+    fn start_with(folder: &Path, keystone: Option<Asks>) -> Result<Self, PeerError> {
         check_installed()?;
         let ports = Ports::free().map_err(file_error("find free ports for", folder))?;
         let secret_key = SecretKey::random();
-        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone() };
+        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), keystone };
         prepare(&layout)?;
 
         let (stop, stopped) = mpsc::channel();

@@ -26,6 +26,14 @@ impl Default for RetryPolicy {
     }
 }
 
+/// Swift's own status for "too many requests" (`swift.common.middleware.ratelimit`).
+const RATE_LIMITED: u16 = 498;
+
+/// True for a status that says: later.
+pub(crate) fn is_busy(status: StatusCode) -> bool {
+    matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) || status.as_u16() == RATE_LIMITED
+}
+
 /// How an attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -51,9 +59,7 @@ impl Failure {
     pub(crate) fn is_for_now(self) -> bool {
         match self {
             Self::NotSent => true,
-            Self::Refused { status, busy, .. } => {
-                busy || matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
-            }
+            Self::Refused { status, busy, .. } => busy || is_busy(status),
             Self::NoAnswer => false,
         }
     }
@@ -108,7 +114,7 @@ mod tests {
     #[test]
     fn what_did_not_happen_is_sent_again_whatever_it_is() {
         let busy = Failure::Refused { status: StatusCode::BAD_REQUEST, busy: true, retry_after: None };
-        for failure in [Failure::NotSent, refused(503), refused(429), busy] {
+        for failure in [Failure::NotSent, refused(503), refused(429), refused(498), busy] {
             assert!(is_again(failure, false) && is_again(failure, true), "{failure:?}");
         }
     }

@@ -27,7 +27,7 @@ use hyper_util::rt::TokioExecutor;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::retry::{Failure, Next, RetryPolicy, retry_after};
+use super::retry::{Failure, Next, RetryPolicy, is_busy, retry_after};
 use crate::{ByteStream, ObjectError};
 
 /// The slowest transfer that is waited for: a request may take its time-out plus its bytes at this rate.
@@ -200,7 +200,7 @@ impl WireError {
     pub(super) fn into_object_error(self, store: &'static str, operation: &'static str) -> ObjectError {
         let because = |reason| ObjectError::Store { store, operation, reason };
         match self {
-            Self::Refused { status, .. } if matches!(status.as_u16(), 429 | 503) => {
+            Self::Refused { status, .. } if is_busy(status) => {
                 ObjectError::SlowDown("the store behind asks for fewer requests")
             }
             Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),

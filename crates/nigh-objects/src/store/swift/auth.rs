@@ -15,6 +15,8 @@ use time::format_description::well_known::Rfc3339;
 
 /// How long a token is believed to live whose life is not said; one that ends before is refused and renewed.
 const LIFE_ASSUMED: Duration = Duration::from_secs(3600);
+/// The longest that a token is used, whatever its life is said to be.
+const USED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A token is no longer used this long before its end, or a tenth of its life if that is less.
 const MARGIN: Duration = Duration::from_secs(60);
 /// The catalog's word for Swift.
@@ -129,7 +131,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, Grant
 }
 
 fn used_for(life: Duration) -> Duration {
-    life.saturating_sub(MARGIN.min(life / 10))
+    life.saturating_sub(MARGIN.min(life / 10)).min(USED_MAX)
 }
 
 fn account_url(url: &str) -> Result<String, GrantError> {
@@ -266,6 +268,7 @@ mod tests {
     fn a_short_life_keeps_a_short_margin_and_one_that_is_over_none() {
         assert_eq!(used_for(Duration::from_secs(100)), Duration::from_secs(90));
         assert_eq!(used_for(Duration::ZERO), Duration::ZERO);
+        assert_eq!(used_for(Duration::MAX), USED_MAX);
     }
 
     #[test]
