@@ -5,11 +5,19 @@
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
 
 mod blank;
+pub mod bundle;
 mod control;
 pub mod isolation;
+mod late_mount;
 pub mod launch;
+pub mod local;
 pub mod log_lines;
-pub mod process;
+pub mod mounts;
+mod oci_config;
+mod process;
+pub mod root_tree;
+mod runc;
+pub mod seccomp_profile;
 mod slots;
 mod supervise;
 
@@ -115,10 +123,14 @@ pub struct Started {
 /// Makes sandboxes of one kind.
 #[async_trait]
 pub trait SandboxEngine: Send + Sync {
-    /// Its kind: `process`.
+    /// Its kind: `runc`, `process`.
     fn kind(&self) -> &'static str;
     /// How its sandboxes are kept apart, in one line for people: what is on, what is off and why.
     fn isolation(&self) -> String;
+    /// What keeps it from making sandboxes now; nothing, where it can.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;
     /// Ends whatever an earlier process of this Nigh left: sandboxes and their cgroups. Returns how many.

@@ -19,7 +19,7 @@ use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::runtime_command::RuntimeSettings;
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_objects::{DataCall, ObjectObserver, Served};
 use nigh_terms::{
     AccessKeyId, BucketName, ByteSize, Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
@@ -146,8 +146,10 @@ impl Node {
         let folder = tempfile::tempdir().unwrap();
         let instance = format!("test-invoker-{}-{}", std::process::id(), NODES.fetch_add(1, Ordering::Relaxed));
         let init = PathBuf::from(env!("CARGO_BIN_EXE_nigh-sandbox"));
-        let engine = ProcessSettings { init: Some(init), ..ProcessSettings::new(instance, folder.path()) };
-        let engine = ProcessEngine::new(engine).await.unwrap();
+        // What is tested here is the same for all engines; this one starts soonest.
+        let choice = EngineChoice::Process;
+        let engine = EngineSettings { choice, init: Some(init), ..EngineSettings::new(instance, folder.path()) };
+        let engine = LocalEngine::open(engine).await.unwrap();
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
         let activations = ActivationLog::new(RecordLog::open(state, Retention { records_max: 1000 }).unwrap());
         let functions = Arc::new(Functions { folder: folder.path().to_owned(), ..Functions::default() });

@@ -28,9 +28,10 @@ const ALIKE: f64 = 0.8;
 /// Never shown: the node's, and those of namespaces.
 const SECRET: &str = "store.secret_key";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 3] = [
+const ABSENT: [(&str, &str); 4] = [
     ("llc.insensitive_ways", "3 of 11"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
+    ("functions.runc", "runc of PATH"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.

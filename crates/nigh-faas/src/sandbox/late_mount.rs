@@ -1,0 +1,106 @@
+//! Moves a function into a sandbox whose walls stand already and inside which nobody may mount: its code and its
+//! runtime's folders are shown there from outside, read-only, and its /tmp gets its size.
+//!
+//! Each folder is cloned into a mount that stands nowhere, restricted, and then moved to its place by a thread that
+//! has entered the sandbox's mount namespace and ends there. So nothing is ever mounted on the host, whatever crashes.
+//! See mount_namespaces(7), open_tree(2), move_mount(2) and setns(2): an own `fs_struct` is what lets one thread of
+//! many enter a mount namespace.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Gid, Uid};
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount_remount, move_mount, open_tree};
+use rustix::process::{getgid, getuid};
+use rustix::thread::{
+    LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
+};
+use tokio::sync::oneshot;
+
+use super::blank::Failed;
+use super::mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
+use super::root_tree::tmp_options;
+
+/// The mount namespace of a sandbox.
+#[derive(Debug)]
+pub(super) struct MountNamespace(File);
+
+impl MountNamespace {
+    /// That of a process, which must stand in the cgroup called `group`: a number alone may be another's by now.
+    pub(super) fn of(process: u32, group: &str) -> io::Result<Self> {
+        let namespace = File::open(format!("/proc/{process}/ns/mnt"))?;
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+        match groups.lines().any(|line| line.rsplit('/').next() == Some(group)) {
+            true => Ok(Self(namespace)),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, format!("process {process} is not in {group}"))),
+        }
+    }
+}
+
+/// What moves in.
+#[derive(Clone, Debug)]
+pub(super) struct Belongings {
+    /// Folders of the host, and where each shall appear.
+    pub(super) shown: Vec<(PathBuf, PathBuf)>,
+    /// The size of /tmp.
+    pub(super) tmp_bytes: u64,
+    /// The user of the host that the sandbox runs as: owns what must be made below /tmp to mount onto.
+    pub(super) uid: u32,
+}
+
+/// Moves in.
+pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), Failed> {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
+        // The caller may have given up.
+        let _nobody = tell.send(enter_and_mount(&namespace, &belongings));
+    };
+    // A thread of its own, never one of a pool: it does not come back from the namespace.
+    std::thread::Builder::new()
+        .name("move-in".to_owned())
+        .spawn(work)
+        .map_err(|error| Failed::at("start a thread that moves the function in", error))?;
+    told.await.map_err(|_| Failed::at("move the function in", "the thread ended"))?
+}
+
+fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Result<(), Failed> {
+    let clone = |(source, target): &(PathBuf, PathBuf)| -> Result<(OwnedFd, PathBuf), Failed> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, source, flags)
+            .map_err(|error| Failed::at(&format!("take up the folder {}", source.display()), error))?;
+        restrict(tree.as_fd(), Path::new(""), true, READ_ONLY | NO_SET_UID | NO_DEVICES)
+            .map_err(|error| Failed::at(&format!("make {} read-only", source.display()), error))?;
+        Ok((tree, target.clone()))
+    };
+    let trees = belongings.shown.iter().map(clone).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: this thread alone stops sharing its root and current folder with the others; descriptors stay shared.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|error| Failed::at("leave the host's root", error))?;
+    move_into_link_name_space(namespace.0.as_fd(), Some(LinkNameSpaceType::Mount))
+        .map_err(|error| Failed::at("enter the sandbox's files", error))?;
+    for (tree, target) in trees {
+        let step = || format!("show {}", target.display());
+        make_folder(&target, belongings.uid).map_err(|error| Failed::at(&step(), error))?;
+        move_mount(&tree, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(|error| Failed::at(&step(), error))?;
+    }
+    let size =
+        std::ffi::CString::new(tmp_options(belongings.tmp_bytes)).map_err(|error| Failed::at("size /tmp", error))?;
+    mount_remount("/tmp", MountFlags::NOSUID | MountFlags::NODEV, &*size)
+        .map_err(|error| Failed::at("size /tmp", error))
+}
+
+/// Below /tmp nothing of another user can be made: its file system knows the sandbox's users only.
+fn make_folder(path: &Path, uid: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let (user, group) = (getuid(), getgid());
+    set_thread_res_gid(group, Gid::from_raw(uid), group)?;
+    set_thread_res_uid(user, Uid::from_raw(uid), user)?;
+    let made = fs::create_dir_all(path);
+    set_thread_res_uid(user, user, user)?;
+    set_thread_res_gid(group, group, group)?;
+    made
+}
