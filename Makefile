@@ -13,8 +13,9 @@ deps:            ## Install the Python runtime, ImageMagick, the functions' pack
 	@scripts/install-imagemagick.sh || echo "deps: the wand_ functions need ImageMagick and will not run"
 	@$(PYTHON_DEPS) scripts/fetch_inputs.py
 
-peers:           ## Install the servers that experiments compare with (Swift, Redis, MinIO, versitygw, NATS), and the larger SDKs
+peers:           ## Install the servers that experiments and tests use (Swift, Keystone, Redis, MinIO, ...), and the larger SDKs
 	@scripts/install-swift.sh || echo "peers: without Swift, what compares with it is skipped"
+	@scripts/install-keystone.sh || echo "peers: without Keystone its test is skipped"
 	@scripts/install-peers.sh || echo "peers: what compares with those that were left out is skipped"
 	@scripts/install-sdks.sh
 

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cpu_time;
 mod error;
 pub mod experiment;
+pub mod fault_proxy;
 pub mod http_load;
 mod kept_progress;
 pub mod machine;

@@ -7,6 +7,7 @@ pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
 pub mod installed;
+pub mod keystone;
 pub mod kv;
 pub mod minio;
 pub mod nats;

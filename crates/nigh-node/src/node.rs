@@ -36,7 +36,7 @@ use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, S3Door};
-use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timestamp};
+use nigh_terms::{ByteSize, Clock, Epoch, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -173,8 +173,8 @@ impl Node {
         levels.push(python_level);
 
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
-        let (store, store_level) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
-        levels.push(store_level);
+        let (store, store_levels) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
+        levels.extend(store_levels);
         levels.push(Level {
             name: "cache".to_owned(),
             on: settings.cache.bytes > ByteSize::ZERO,
@@ -295,7 +295,7 @@ impl Node {
 
         let listeners = Listeners::bind(&settings, &paths.admin_socket()).await?;
         let endpoints = listeners.endpoints(&settings, &paths.admin_socket())?;
-        let first_key = keep_credentials(&keys, &*registry, &settings.namespace, &paths.credentials()).await?;
+        let first_key = keep_credentials(&keys, &*registry, &settings, &paths.credentials()).await?;
         let (stop, doors, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let running = Arc::new(Running {
             settings,
@@ -552,27 +552,34 @@ fn remove_if_there(path: &Path) -> Result<(), StateFolderError> {
     }
 }
 
-/// The key of the first namespace, made if it has none; the file always holds it, whatever a crash left undone.
+/// The keys of the first namespace and of those in the settings, made where there is none; the file always holds
+/// them, whatever a crash left undone. Gives that of the first namespace, if it was made now.
 async fn keep_credentials(
     keys: &AccessKeys,
     registry: &dyn Registry,
-    namespace: &Namespace,
+    settings: &Settings,
     file: &Path,
 ) -> Result<Option<Credentials>, NodeError> {
-    let held = |id| {
-        let secret_key = keys.secret(&id)?;
-        Some(Credentials { profile: namespace.as_str().to_owned(), access_key: id, secret_key })
-    };
-    if let Some(known) = keys.of_namespace(namespace).into_iter().next().and_then(held) {
-        if credentials::read(file, &known.profile).ok().as_ref() != Some(&known) {
-            credentials::write(file, &[known])?;
+    let first = &settings.namespace;
+    let (mut all, mut made) = (Vec::new(), None);
+    for namespace in std::iter::once(first).chain(settings.namespaces.keys().filter(|name| *name != first)) {
+        let of =
+            |access_key, secret_key| Credentials { profile: namespace.as_str().to_owned(), access_key, secret_key };
+        let known = keys.of_namespace(namespace).into_iter().next();
+        if let Some(known) = known.and_then(|id| Some(of(id.clone(), keys.secret(&id)?))) {
+            all.push(known);
+            continue;
         }
-        return Ok(None);
+        let (access_key, secret_key) = keys.issue(registry, namespace).await?;
+        all.push(of(access_key, secret_key));
+        if namespace == first {
+            made = all.last().cloned();
+        }
     }
-    let (access_key, secret_key) = keys.issue(registry, namespace).await?;
-    let first = Credentials { profile: namespace.as_str().to_owned(), access_key, secret_key };
-    credentials::write(file, std::slice::from_ref(&first))?;
-    Ok(Some(first))
+    if all.iter().any(|known| credentials::read(file, &known.profile).ok().as_ref() != Some(known)) {
+        credentials::write(file, &all)?;
+    }
+    Ok(made)
 }
 
 async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<LocalEngine>, SandboxError> {

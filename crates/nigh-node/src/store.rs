@@ -1,19 +1,28 @@
-//! Which system of record stands behind the object memory, by the settings.
+//! Which systems of record stand behind the object memory, by the settings: the node's, and those of namespaces.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_objects::store::Store;
+#[cfg(feature = "cloud-stores")]
+use nigh_objects::store::cloud::{CloudConfig, CloudError, CloudService, CloudStore, GcsAccount};
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
 use nigh_objects::store::remote::{RemoteConfig, RemoteError, RemoteStore};
-use nigh_terms::{AccessKeyId, Clock};
+use nigh_objects::store::routed::RoutedStore;
+use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_objects::store::swift::{SwiftConfig, SwiftError, SwiftStore};
+use nigh_terms::{AccessKeyId, Clock, Namespace, SecretKey};
 use thiserror::Error;
 
-use crate::config::{Settings, StoreKind};
+use crate::config::{Settings, StoreKind, StoreSettings, SwiftAuth};
 use crate::status::Level;
 
 /// How long a start waits for a remote store's first answer; a node starts without it.
 const FIRST_ANSWER: Duration = Duration::from_secs(5);
+/// The region that requests to an S3 service are signed for where none is set.
+const DEFAULT_REGION: &str = "us-east-1";
 
 /// Why the store is not there.
 #[derive(Debug, Error)]
@@ -23,60 +32,223 @@ pub enum StoreOpenError {
     Directory(#[from] DirectoryError),
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    #[error("store.kind is s3; store.endpoint, store.access_key and store.secret_key are needed")]
-    Incomplete,
+    #[error(transparent)]
+    Swift(#[from] SwiftError),
+    #[error("{kind}: {missing} is needed")]
+    Incomplete { kind: &'static str, missing: &'static str },
+    #[cfg(feature = "cloud-stores")]
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[cfg(not(feature = "cloud-stores"))]
+    #[error("this nigh was built without stores of kind {kind}; build it with `--features cloud-stores`")]
+    NotBuilt { kind: &'static str },
     #[error("opening the store broke off: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
 
-/// Opens the store, and says in one line what it is.
+/// Opens the stores, and says in one line each what they are, the node's first.
 pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
-) -> Result<(Arc<dyn Store>, Level), StoreOpenError> {
-    match settings.store.kind {
-        StoreKind::Directory => {
-            let path = settings.store.path.clone();
-            let store = tokio::task::spawn_blocking(move || DirectoryStore::open(&path, clock)).await??;
-            let detail = format!("directory {}", settings.store.path.display());
-            Ok((Arc::new(store), Level { name: "store".to_owned(), on: true, detail }))
+) -> Result<(Arc<dyn Store>, Vec<Level>), StoreOpenError> {
+    let mut opening = Opening { clock, directories: BTreeMap::new() };
+    // The node's store is its first namespace's, unless that has its own.
+    let has_own = settings.own_stores().any(|(name, _)| *name == settings.namespace);
+    let nodes = (!has_own).then_some(&settings.namespace);
+    let (store, level) = opening.open(&settings.store, nodes).await?;
+    let (mut own, mut levels) = (BTreeMap::new(), vec![Level { name: "store".to_owned(), ..level }]);
+    for (name, store_settings) in settings.own_stores() {
+        let (store, level) = opening.open(store_settings, Some(name)).await?;
+        own.insert(name.clone(), store);
+        levels.push(Level { name: format!("store of {name}"), ..level });
+    }
+    if own.is_empty() {
+        return Ok((store, levels));
+    }
+    Ok((Arc::new(RoutedStore::new(store, own)), levels))
+}
+
+struct Opening {
+    clock: Arc<dyn Clock>,
+    /// One folder is one store, however many namespaces use it.
+    directories: BTreeMap<PathBuf, Arc<DirectoryStore>>,
+}
+
+impl Opening {
+    /// Opens a store that has buckets of `namespace`; of all of them, if it is a directory. The level has no name yet.
+    async fn open(
+        &mut self,
+        settings: &StoreSettings,
+        namespace: Option<&Namespace>,
+    ) -> Result<(Arc<dyn Store>, Level), StoreOpenError> {
+        let level = |on, detail| Level { name: String::new(), on, detail };
+        let store: Arc<dyn Store> = match settings.kind {
+            StoreKind::Directory => {
+                let detail = format!("directory {}", settings.path.display());
+                return Ok((self.directory(&settings.path).await?, level(true, detail)));
+            }
+            StoreKind::S3 => Arc::new(RemoteStore::new(&remote(settings, namespace)?)?),
+            StoreKind::Swift => Arc::new(SwiftStore::new(&swift(settings, namespace)?)?),
+            #[cfg(feature = "cloud-stores")]
+            StoreKind::Gcs | StoreKind::Azure => {
+                let store = Arc::new(CloudStore::new(&cloud(settings, namespace)?)?);
+                let place = settings.endpoint.as_deref().unwrap_or("the service's own address");
+                let detail = format!("{} at {place}, untested on the real service", settings.kind.as_str());
+                return Ok((store, level(true, detail)));
+            }
+            #[cfg(not(feature = "cloud-stores"))]
+            StoreKind::Gcs | StoreKind::Azure => {
+                return Err(StoreOpenError::NotBuilt { kind: settings.kind.as_str() });
+            }
+        };
+        let name = format!("{} at {}", settings.kind.as_str(), endpoint(settings)?);
+        let (on, detail) = reach(&*store, namespace).await;
+        Ok((store, level(on, format!("{name}{detail}"))))
+    }
+
+    async fn directory(&mut self, path: &Path) -> Result<Arc<DirectoryStore>, StoreOpenError> {
+        // By whatever path: a folder that is not there yet is nobody's.
+        let known = path.canonicalize().ok().and_then(|folder| self.directories.get(&folder));
+        if let Some(open) = known {
+            return Ok(Arc::clone(open));
         }
-        StoreKind::S3 => {
-            let config = remote(settings)?;
-            let store = RemoteStore::new(&config)?;
-            let level = reach(&store, settings, &config.endpoint).await;
-            Ok((Arc::new(store), level))
-        }
+        let (clock, folder) = (Arc::clone(&self.clock), path.to_owned());
+        let store = Arc::new(tokio::task::spawn_blocking(move || DirectoryStore::open(&folder, clock)).await??);
+        self.directories.insert(path.canonicalize().unwrap_or_else(|_| path.to_owned()), Arc::clone(&store));
+        Ok(store)
     }
 }
 
-/// The settings of a store that speaks S3; `Settings::check` has seen that they are complete.
-fn remote(settings: &Settings) -> Result<RemoteConfig, StoreOpenError> {
-    let store = &settings.store;
-    let (Some(endpoint), Some(access_key), Some(secret_key)) = (&store.endpoint, &store.access_key, &store.secret_key)
-    else {
-        return Err(StoreOpenError::Incomplete);
-    };
+/// What `Settings::check` has seen to be there.
+fn needed<T: Clone>(value: &Option<T>, kind: StoreKind, missing: &'static str) -> Result<T, StoreOpenError> {
+    value.clone().ok_or(StoreOpenError::Incomplete { kind: kind.as_str(), missing })
+}
+
+fn endpoint(store: &StoreSettings) -> Result<String, StoreOpenError> {
+    needed(&store.endpoint, store.kind, "endpoint")
+}
+
+fn account(store: &StoreSettings) -> Result<(String, SecretKey), StoreOpenError> {
+    Ok((needed(&store.access_key, store.kind, "access_key")?, needed(&store.secret_key, store.kind, "secret_key")?))
+}
+
+fn prefixes(store: &StoreSettings, namespace: Option<&Namespace>) -> BTreeMap<Namespace, String> {
+    namespace.map(|name| (name.clone(), store.bucket_prefix.clone())).into_iter().collect()
+}
+
+fn remote(store: &StoreSettings, namespace: Option<&Namespace>) -> Result<RemoteConfig, StoreOpenError> {
+    let (access_key, secret_key) = account(store)?;
     Ok(RemoteConfig {
-        endpoint: endpoint.clone(),
-        region: store.region.clone(),
-        access_key: AccessKeyId::new(access_key.clone()),
-        secret_key: secret_key.clone(),
-        bucket_prefixes: [(settings.namespace.clone(), store.bucket_prefix.clone())].into(),
-        concurrency: store.concurrency,
-        timeout: store.timeout.duration(),
+        endpoint: endpoint(store)?,
+        region: store.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+        access_key: AccessKeyId::new(access_key),
+        secret_key,
+        bucket_prefixes: prefixes(store, namespace),
+        limits: store.limits(),
     })
 }
 
-/// Asks once, so that a wrong key or address is known at the start and not at a function's first call.
-async fn reach(store: &RemoteStore, settings: &Settings, endpoint: &str) -> Level {
-    let answer = tokio::time::timeout(FIRST_ANSWER, store.list_buckets(&settings.namespace)).await;
-    let (on, detail) = match answer {
-        Ok(Ok(buckets)) => (true, format!("s3 at {endpoint}, {} buckets", buckets.len())),
-        Ok(Err(error)) => (false, format!("s3 at {endpoint}: {error}; each request asks it again")),
-        Err(_) => {
-            (false, format!("s3 at {endpoint}: no answer in {} s; each request asks it again", FIRST_ANSWER.as_secs()))
-        }
+fn swift(store: &StoreSettings, namespace: Option<&Namespace>) -> Result<SwiftConfig, StoreOpenError> {
+    let (who, secret) = account(store)?;
+    let login = match store.auth {
+        SwiftAuth::Tempauth => SwiftLogin::TempAuth { user: who, key: secret },
+        SwiftAuth::ApplicationCredential => SwiftLogin::ApplicationCredential { id: who, secret },
+        SwiftAuth::Password => SwiftLogin::Password {
+            user: who,
+            user_domain: store.user_domain.clone(),
+            password: secret,
+            project: needed(&store.project, store.kind, "project")?,
+            project_domain: store.project_domain.clone(),
+        },
     };
-    Level { name: "store".to_owned(), on, detail }
+    Ok(SwiftConfig {
+        auth_url: endpoint(store)?,
+        login,
+        endpoint: EndpointChoice { region: store.region.clone(), interface: store.interface.clone() },
+        bucket_prefixes: prefixes(store, namespace),
+        limits: store.limits(),
+    })
+}
+
+#[cfg(feature = "cloud-stores")]
+fn cloud(store: &StoreSettings, namespace: Option<&Namespace>) -> Result<CloudConfig, StoreOpenError> {
+    let service = match store.kind {
+        StoreKind::Azure => {
+            let (account, key) = account(store)?;
+            let own = || format!("https://{account}.blob.core.windows.net");
+            CloudService::Azure { endpoint: store.endpoint.clone().unwrap_or_else(own), account, key }
+        }
+        _ => CloudService::Gcs {
+            endpoint: store.endpoint.clone(),
+            account: store.credential_file.clone().map_or(GcsAccount::OfMachine, GcsAccount::File),
+        },
+    };
+    Ok(CloudConfig { service, bucket_prefixes: prefixes(store, namespace), limits: store.limits() })
+}
+
+/// Asks once, so that a wrong key or address is known at the start and not at a function's first call.
+async fn reach(store: &dyn Store, namespace: Option<&Namespace>) -> (bool, String) {
+    let Some(namespace) = namespace else { return (true, ", not used: its namespace has its own".to_owned()) };
+    match tokio::time::timeout(FIRST_ANSWER, store.list_buckets(namespace)).await {
+        Ok(Ok(buckets)) => (true, format!(", {} buckets", buckets.len())),
+        Ok(Err(error)) => (false, format!(": {error}; each request asks it again")),
+        Err(_) => (false, format!(": no answer in {} s; each request asks it again", FIRST_ANSWER.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_objects::ObjectError;
+    use nigh_terms::{BucketName, ByteSize, SystemClock};
+
+    use super::*;
+    use crate::config::NamespaceSettings;
+    use crate::machine::Machine;
+
+    fn settings(state: &Path) -> Settings {
+        let machine =
+            Machine { hostname: "n".to_owned(), memory: ByteSize::gib(1), cpus: 1, python: "/usr/bin/python3".into() };
+        Settings::defaults(state, &machine)
+    }
+
+    fn name(text: &str) -> Namespace {
+        Namespace::new(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_namespace_gets_the_store_of_its_settings_and_one_that_does_not_answer_stops_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = settings(folder.path());
+        let own = |store| NamespaceSettings { store: Some(store) };
+        let absent = StoreSettings {
+            kind: StoreKind::Swift,
+            endpoint: Some("http://127.0.0.1:1/auth/v1.0".to_owned()),
+            access_key: Some("a:b".to_owned()),
+            secret_key: Some(SecretKey::new("hush")),
+            attempts: 1,
+            ..StoreSettings::directory(Path::new("/unused"))
+        };
+        settings.namespaces = [
+            (name("apart"), own(StoreSettings::directory(&folder.path().join("apart")))),
+            (name("with-the-node"), own(settings.store.clone())),
+            (name("absent"), own(absent)),
+        ]
+        .into();
+        settings.check().unwrap();
+        let (store, levels) = open(&settings, Arc::new(SystemClock::new())).await.unwrap();
+        let said: Vec<_> = levels.iter().map(|level| (level.name.as_str(), level.on)).collect();
+        let expected =
+            [("store", true), ("store of absent", false), ("store of apart", true), ("store of with-the-node", true)];
+        assert_eq!(said, expected);
+        assert!(levels[1].detail.contains("login") && !levels[1].detail.contains("hush"), "{}", levels[1].detail);
+
+        let bucket = BucketName::new("bucket").unwrap();
+        for namespace in ["default", "apart", "with-the-node"] {
+            store.create_bucket(&name(namespace), &bucket).await.unwrap();
+        }
+        assert!(folder.path().join("apart/namespaces/apart/bucket").is_dir());
+        assert!(folder.path().join("objects/namespaces/with-the-node/bucket").is_dir());
+        let unreachable = store.create_bucket(&name("absent"), &bucket).await;
+        assert!(matches!(unreachable, Err(ObjectError::Store { store: "swift", .. })), "{unreachable:?}");
+    }
 }

@@ -1,13 +1,26 @@
 //! The system of record behind the object memory: one trait, one file an implementation.
 
+mod bucket_names;
+mod carried;
+#[cfg(feature = "cloud-stores")]
+pub mod cloud;
 pub mod directory;
 pub mod overlay;
+mod payload;
 pub mod remote;
+mod retry;
+pub mod routed;
+pub mod swift;
+mod wire;
 
 use std::path::Path;
 
 use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
+
+pub use bucket_names::PrefixesMeet;
+pub use retry::RetryPolicy;
+pub use wire::NetworkLimits;
 
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 
@@ -65,4 +78,12 @@ pub trait Store: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Listed>, ObjectError>;
+}
+
+/// Refuses another version than the one `pinned`.
+fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError> {
+    match pinned {
+        Some(pinned) if *pinned != meta.etag => Err(ObjectError::PreconditionFailed("If-Match")),
+        _ => Ok(()),
+    }
 }

@@ -1,5 +1,5 @@
 //! The peers of the benches that are our own programs, each in a process of its own: `nigh-peer bare-s3s`,
-//! `nigh-peer kv <entries>`, `nigh-peer train <threads>`.
+//! `nigh-peer kv <entries>`, `nigh-peer train <threads>`, `nigh-peer fault-proxy <upstream> <plan>`.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,11 @@ async fn main() -> ExitCode {
         Some("bare-s3s") => nigh_lab::peer::bare_s3s::serve().await,
         Some("kv") => nigh_lab::peer::kv::serve(argument),
         Some("train") => nigh_lab::peer::training::serve(argument),
-        other => Err(std::io::Error::other(format!("unknown peer {other:?}; there are: bare-s3s, kv, train"))),
+        Some("fault-proxy") => nigh_lab::fault_proxy::run(argument, std::env::args().nth(3)).await,
+        other => {
+            let there_are = "bare-s3s, kv, train, fault-proxy";
+            Err(std::io::Error::other(format!("unknown peer {other:?}; there are: {there_are}")))
+        }
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,8 +11,9 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
 
-use self::config::{Layout, Ports};
+use self::config::{Asks, Layout, Ports};
 use super::installed::on_path;
+use super::keystone::Keystone;
 use super::servers::{Program, Servers, file_error, free_ports, http_health, last_of, private_folder};
 use super::{Peer, PeerError, S3Access};
 
@@ -40,10 +41,27 @@ impl Swift {
     /// # Errors
     /// `NotInstalled` if its packages are not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
+        Self::start_with(folder, None)
+    }
+
+    /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with_keystone(folder: &Path, keystone: &Keystone) -> Result<Self, PeerError> {
+        let found = Command::new(PYTHON).args(["-c", "import keystonemiddleware.auth_token"]).output();
+        if !found.is_ok_and(|run| run.status.success()) {
+            let (missing, hint) = ("keystonemiddleware".to_owned(), "run scripts/install-keystone.sh".to_owned());
+            return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
+        }
+        Self::start_with(folder, Some(Asks { url: keystone.url(), password: keystone.password().clone() }))
+    }
+
+    fn start_with(folder: &Path, keystone: Option<Asks>) -> Result<Self, PeerError> {
         check_installed()?;
         let ports = Ports::free().map_err(file_error(PEER, "find free ports for", folder))?;
         let secret_key = SecretKey::random();
-        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone() };
+        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), keystone };
         prepare(&layout)?;
         let servers = Servers::start(PEER, folder, programs(&layout)?)?;
         Ok(Self { endpoint: format!("http://127.0.0.1:{}", ports.proxy), secret_key, servers })
@@ -53,6 +71,12 @@ impl Swift {
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// Where its own API is logged in to (TempAuth), with the access key as the user.
+    #[must_use]
+    pub fn auth_url(&self) -> String {
+        format!("{}/auth/v1.0", self.endpoint)
     }
 
     /// The account's access key.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Settings;
+use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
 /// Variables that begin with `NIGH_` and are no settings: they select what the command talks to.
@@ -24,13 +25,14 @@ const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 /// Names that are less alike than this (Jaro-Winkler) are not suggested.
 const ALIKE: f64 = 0.8;
-/// Never shown.
-const SECRETS: [&str; 1] = ["store.secret_key"];
+/// Never shown: the node's, and those of namespaces.
+const SECRET: &str = "store.secret_key";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 3] = [
+const ABSENT: [(&str, &str); 4] = [
     ("llc.insensitive_ways", "3 of 11"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
+    ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
 const SIZES: [&str; 5] = ["cache.bytes", "cache.object_max", "events.queue_bytes", "functions.memory", "s3.object_max"];
@@ -153,6 +155,7 @@ impl Layers {
         let state = std::path::absolute(&state).unwrap_or(state);
 
         let figment = Figment::from(Defaults(Settings::defaults(&state, machine))).merge(upper);
+        let figment = complete_namespaces(figment, &state);
         let mut settings: Settings = figment.extract_lossy().map_err(explain)?;
         settings.state = state;
         settings.check()?;
@@ -213,7 +216,7 @@ impl Layers {
             figment = figment.merge(Layer::single(format!("variable {variable}"), &key, value));
         }
         for flag in &self.flags {
-            if SECRETS.contains(&flag.key.as_str()) {
+            if is_secret(&flag.key) {
                 let why =
                     "a secret is not given on the command line, which others can read; use the file or a variable";
                 return Err(ConfigError::Rule { key: flag.key.clone(), why: why.to_owned() });
@@ -226,14 +229,50 @@ impl Layers {
 
 /// A file that holds a secret is read by its owner alone, or not used.
 fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
-    let Some(key) = SECRETS.into_iter().find(|key| layer.contains(key)) else { return Ok(()) };
+    let mut names = Vec::new();
+    for (_, dict) in layer.data().unwrap_or_default() {
+        flatten("", &dict, layer, &mut names);
+    }
+    let Some(Shown { key, .. }) = names.into_iter().find(|shown| is_secret(&shown.key)) else { return Ok(()) };
     let metadata = path.metadata().map_err(|source| ConfigError::File { path: path.to_owned(), source })?;
     let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
     if mode & 0o077 == 0 {
         return Ok(());
     }
     let why = format!("{0} holds it and is open to other users; run `chmod 600 {0}`", path.display());
-    Err(ConfigError::Rule { key: key.to_owned(), why })
+    Err(ConfigError::Rule { key, why })
+}
+
+fn is_secret(key: &str) -> bool {
+    key == SECRET || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
+}
+
+/// Gives each namespace's own store the values that it does not name: the node's if it is of the same kind, else the
+/// defaults. An account of its own takes no part of the node's: no secret goes where it was not meant for.
+fn complete_namespaces(figment: Figment, state: &Path) -> Figment {
+    let dict_of = |value: Option<Value>| value.and_then(Value::into_dict).unwrap_or_default();
+    let nodes = dict_of(figment.find_value("store").ok());
+    let mut whole = figment.clone();
+    for (name, settings) in dict_of(figment.find_value("namespaces").ok()) {
+        let Some(own) = settings.into_dict().and_then(|mut dict| dict.remove("store")) else { continue };
+        let own = dict_of(Some(own));
+        let same_kind = own.get("kind").is_none_or(|kind| kind.as_str() == nodes.get("kind").and_then(Value::as_str));
+        let mut base = if same_kind { nodes.clone() } else { store_defaults(&state.join(format!("objects-{name}"))) };
+        if OTHER_ACCOUNT.iter().any(|key| own.contains_key(*key)) {
+            for key in ACCOUNT {
+                base.remove(key);
+            }
+        }
+        let store = Dict::from([("store".to_owned(), Value::from(base))]);
+        let namespace = Dict::from([(name, Value::from(store))]);
+        let dict = Dict::from([("namespaces".to_owned(), Value::from(namespace))]);
+        whole = whole.join(Layer { metadata: Metadata::named("the node's store"), dict });
+    }
+    whole
+}
+
+fn store_defaults(path: &Path) -> Dict {
+    Value::serialize(StoreSettings::directory(path)).ok().and_then(Value::into_dict).unwrap_or_default()
 }
 
 /// One layer: values of one origin.
@@ -318,7 +357,7 @@ fn flatten(prefix: &str, dict: &Dict, figment: &Figment, shown: &mut Vec<Shown>)
                 let meant = ABSENT.iter().find(|(absent, _)| *absent == key).map_or("none", |(_, meant)| meant);
                 format!("({meant})")
             }
-            _ if SECRETS.contains(&key.as_str()) => "***".to_owned(),
+            _ if is_secret(&key) => "***".to_owned(),
             Value::Num(_, number) if SIZES.contains(&key.as_str()) => match number.to_u128().map(u64::try_from) {
                 Some(Ok(bytes)) => ByteSize(bytes).to_string(),
                 _ => plain(value),
@@ -477,5 +516,47 @@ mod tests {
         assert!(matches!(missing.resolve(&machine()), Err(ConfigError::File { .. })));
         let half = layers(None, &[("NIGH_STATE", "/s"), ("NIGH_STORE__KIND", "s3")], &[]);
         assert!(matches!(half.resolve(&machine()), Err(ConfigError::Rule { key, .. }) if key == "store.endpoint"));
+    }
+
+    #[test]
+    fn a_namespace_s_store_takes_the_node_s_values_but_never_its_account() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        let resolve = |text: &str| {
+            let node = "[store]\nkind = \"s3\"\nendpoint = \"http://h\"\naccess_key = \"a\"\nsecret_key = \"b\"\n\
+                        attempts = 7\nbucket_prefix = \"n-\"\n";
+            std::fs::write(&file, format!("{node}{text}")).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            layers(Some(file.clone()), &[("NIGH_STATE", "/s")], &[]).resolve(&machine())
+        };
+        let store = |configuration: &Configuration| {
+            let (name, store) = configuration.settings.own_stores().next().unwrap();
+            (name.as_str().to_owned(), store.clone())
+        };
+        let own = "[namespaces.t1.store]\naccess_key = \"c\"\nsecret_key = \"d\"\n";
+        let configuration = resolve(own).unwrap();
+        let (name, t1) = store(&configuration);
+        assert_eq!(
+            (&*name, t1.endpoint.as_deref(), t1.attempts, &*t1.bucket_prefix),
+            ("t1", Some("http://h"), 7, "n-")
+        );
+        assert_eq!((t1.access_key.as_deref(), t1.secret_key.unwrap().reveal()), (Some("c"), "d"));
+        assert_eq!(origin_of(&configuration, "namespaces.t1.store.secret_key").0, "***");
+        assert!(!format!("{configuration:?}").contains("\"d\""));
+
+        let refused = |text: &str| resolve(text).unwrap_err().to_string();
+        let message = refused("[namespaces.t1.store]\nendpoint = \"http://other\"\n");
+        assert!(message.contains("namespaces.t1.store.access_key"), "{message}");
+        let message = refused("[namespaces.t1.store]\nbucket_prefix = \"n-1\"\n");
+        assert!(message.contains("could be the same"), "{message}");
+        let message = refused("[namespaces.t1.store]\nbucket_prefx = \"n-1\"\n");
+        assert!(message.contains("did you mean bucket_prefix?"), "{message}");
+
+        let (_, t1) = store(&resolve("[namespaces.t1.store]\nbucket_prefix = \"m-\"\n").unwrap());
+        assert_eq!((t1.access_key.as_deref(), &*t1.bucket_prefix), (Some("a"), "m-"));
+        let (_, t1) = store(&resolve("[namespaces.t1.store]\nkind = \"directory\"\n").unwrap());
+        assert_eq!((t1.path.as_path(), t1.attempts, t1.access_key), (Path::new("/s/objects-t1"), 4, None));
     }
 }

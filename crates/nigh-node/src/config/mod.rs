@@ -5,17 +5,23 @@
 //! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, spans of time `600 s`.
 
 mod layers;
+mod places;
 mod span;
+mod store;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use nigh_faas::sandbox::local::EngineChoice;
-use nigh_terms::{ByteSize, Namespace, SecretKey};
+use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
 pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
 pub use span::{ParseSpanError, Span};
+pub use store::{StoreKind, StoreSettings, SwiftAuth};
+
+use self::places::Place;
 
 use crate::machine::Machine;
 
@@ -43,6 +49,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// The system of record.
     pub store: StoreSettings,
+    /// What namespaces have of their own.
+    pub namespaces: BTreeMap<Namespace, NamespaceSettings>,
     /// Functions and their sandboxes.
     pub functions: FunctionSettings,
     /// Asynchronous invocations.
@@ -87,38 +95,12 @@ pub struct CacheSettings {
     pub object_max: ByteSize,
 }
 
-/// Which system of record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoreKind {
-    /// A folder of this machine.
-    Directory,
-    /// An S3 service: Swift's s3api, MinIO, AWS.
-    S3,
-}
-
-/// The system of record.
+/// What one namespace has of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StoreSettings {
-    /// Which one; the settings below say for which kind they are.
-    pub kind: StoreKind,
-    /// directory: the folder.
-    pub path: PathBuf,
-    /// s3: its URL.
-    pub endpoint: Option<String>,
-    /// s3: its region.
-    pub region: String,
-    /// s3: the public half of the key.
-    pub access_key: Option<String>,
-    /// s3: the secret half; by file or variable only, since other users can read a command line.
-    pub secret_key: Option<SecretKey>,
-    /// s3: stands before each bucket's name there.
-    pub bucket_prefix: String,
-    /// s3: requests under way at a time.
-    pub concurrency: usize,
-    /// s3: how long one request may take without a byte.
-    pub timeout: Span,
+pub struct NamespaceSettings {
+    /// Its system of record: whole, with the node's values where the file has none. The node's if absent.
+    pub store: Option<StoreSettings>,
 }
 
 /// Functions and their sandboxes.
@@ -288,17 +270,8 @@ impl Settings {
             },
             lambda: LambdaSettings { listen: loopback(9401) },
             cache: CacheSettings { bytes: ByteSize(machine.memory.bytes() / 4), object_max: ByteSize::mib(10) },
-            store: StoreSettings {
-                kind: StoreKind::Directory,
-                path: state.join("objects"),
-                endpoint: None,
-                region: "us-east-1".to_owned(),
-                access_key: None,
-                secret_key: None,
-                bucket_prefix: String::new(),
-                concurrency: 64,
-                timeout: Span::seconds(60),
-            },
+            store: StoreSettings::directory(&state.join("objects")),
+            namespaces: BTreeMap::new(),
             functions: FunctionSettings {
                 memory: ByteSize(machine.memory.bytes() / 2),
                 sandboxes_max: 256,
@@ -360,19 +333,33 @@ impl Settings {
         if self.activations.records_max == 0 {
             return broken("activations.records_max", "at least one record is needed".to_owned());
         }
-        if self.store.kind == StoreKind::S3 {
-            if self.store.endpoint.is_none() {
-                return broken("store.endpoint", "store.kind = \"s3\" needs the URL of the service".to_owned());
-            }
-            if self.store.access_key.is_none() || self.store.secret_key.is_none() {
-                return broken(
-                    "store.access_key",
-                    "store.kind = \"s3\" needs access_key, and secret_key in the file or NIGH_STORE__SECRET_KEY"
-                        .to_owned(),
+        self.store.check("store")?;
+        for (name, store) in self.own_stores() {
+            store.check(&format!("namespaces.{name}.store"))?;
+        }
+        self.check_places()
+    }
+
+    /// The namespaces with a store of their own.
+    pub fn own_stores(&self) -> impl Iterator<Item = (&Namespace, &StoreSettings)> {
+        self.namespaces.iter().filter_map(|(name, own)| Some((name, own.store.as_ref()?)))
+    }
+
+    /// Refuses namespaces that could reach each other's buckets. A directory that several use is one store, which
+    /// keeps them apart.
+    fn check_places(&self) -> Result<(), ConfigError> {
+        let own: Vec<_> = self.own_stores().map(|(name, store)| (name.as_str(), Place::of(store))).collect();
+        let nodes = ("the node's own store", Place::of(&self.store));
+        for (at, (name, place)) in own.iter().enumerate() {
+            let mut others = own[..at].iter().chain([&nodes]);
+            let shared = |other: &Place| matches!(other, Place::Folder(_)) && place == other;
+            if let Some((other, _)) = others.find(|(_, other)| place.meets(other) && !shared(other)) {
+                let key = format!("namespaces.{name}.store");
+                let why = format!(
+                    "its buckets and those of {other} could be the same; give both a bucket_prefix of which none \
+                     begins with the other, other accounts, or folders apart"
                 );
-            }
-            if self.store.concurrency == 0 {
-                return broken("store.concurrency", "at least one request must be allowed".to_owned());
+                return Err(ConfigError::Rule { key, why });
             }
         }
         Ok(())

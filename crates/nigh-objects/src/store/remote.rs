@@ -9,32 +9,34 @@
 //! The client is ours and not a storage library's: those fold `//`, `..` and trailing slashes, need a second
 //! request for a get's metadata, and resume broken reads without a pin.
 
-mod carried;
 mod upload;
-mod wire;
 mod xml;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, RANGE};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode};
 use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
 use parking_lot::Mutex;
+use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
+use reqsign_core::Signer;
 use thiserror::Error;
 
-use self::carried::{from_headers, to_headers};
-use self::wire::{Answer, Call, Wire, WireError, encode_path, encode_query};
-use super::{Payload, Store};
+use super::bucket_names::{BucketNames, PrefixesMeet};
+use super::carried::{Dialect, from_headers, to_headers};
+use super::wire::{
+    Access, Answer, Call, Connections, NetworkLimits, Pass, Wire, WireError, chain, check_endpoint, encode_path,
+    encode_query, head_of, length_of,
+};
+use super::{Payload, Store, check_pin};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
-/// Requests at once, unless configured.
-pub const CONCURRENCY: usize = 64;
-/// How long an answer, or the next bytes of one, are waited for, unless configured.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+const STORE: &str = "s3";
+const DIALECT: Dialect = Dialect::of_headers(STORE, "x-amz-meta-");
 /// The entries of a page.
 const PAGE: usize = 1000;
 /// The region that is not named when a bucket is made.
@@ -54,10 +56,8 @@ pub struct RemoteConfig {
     /// For each namespace, what stands before its buckets' names on the remote. Namespaces that are not here have
     /// no buckets.
     pub bucket_prefixes: BTreeMap<Namespace, String>,
-    /// Requests at once; further ones wait.
-    pub concurrency: usize,
-    /// How long an answer, or the next bytes of one, are waited for.
-    pub timeout: Duration,
+    /// How much it is asked, and how patiently.
+    pub limits: NetworkLimits,
 }
 
 impl RemoteConfig {
@@ -76,8 +76,7 @@ impl RemoteConfig {
             access_key,
             secret_key,
             bucket_prefixes: [(namespace, String::new())].into(),
-            concurrency: CONCURRENCY,
-            timeout: TIMEOUT,
+            limits: NetworkLimits::default(),
         }
     }
 }
@@ -88,42 +87,59 @@ impl RemoteConfig {
 pub enum RemoteError {
     #[error("remote store: {0}")]
     Client(String),
-    #[error(
-        "remote store: buckets of {one} ({one_prefix:?}) and of {other} ({other_prefix:?}) could be the same; give \
-         prefixes of which none begins with another"
-    )]
-    PrefixesMeet { one: Namespace, one_prefix: String, other: Namespace, other_prefix: String },
+    #[error("remote store: {0}")]
+    PrefixesMeet(#[from] PrefixesMeet),
 }
 
 /// A store behind an S3 endpoint.
 pub struct RemoteStore {
-    wire: Wire,
+    wire: Wire<Signing>,
     region: String,
-    prefixes: BTreeMap<Namespace, String>,
+    names: BucketNames,
     /// When buckets were made, as far as asked: only the list of all buckets says so.
     created: Mutex<HashMap<String, Timestamp>>,
 }
 
-fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
-    ObjectError::Store { store: "s3", operation, reason: reason.to_string() }
+/// Signature Version 4 over each request.
+struct Signing {
+    signer: Signer<Credential>,
+    endpoint: String,
 }
 
-fn is_missing(error: &WireError) -> bool {
-    matches!(error, WireError::Refused { status: StatusCode::NOT_FOUND, .. })
+#[async_trait]
+impl Access for Signing {
+    fn store(&self) -> &'static str {
+        STORE
+    }
+
+    async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError> {
+        head.uri = head_of(Method::GET, &format!("{}{target}", self.endpoint))?.uri;
+        let signed = self.signer.sign(head, None).await;
+        signed.map_err(|error| WireError::NotSent(format!("signing: {}", chain(&error))))?;
+        Ok(Pass(0))
+    }
+
+    /// The key is what it is.
+    async fn is_renewed(&self, _: Pass) -> bool {
+        false
+    }
+
+    fn explain(&self, body: &[u8]) -> (String, String) {
+        xml::parse_error(body).unwrap_or_default()
+    }
+
+    fn busy_wrote_nothing(&self) -> bool {
+        true
+    }
+}
+
+fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
+    ObjectError::Store { store: STORE, operation, reason: reason.to_string() }
 }
 
 fn header(name: &'static str, value: &str) -> Result<(HeaderName, HeaderValue), ObjectError> {
     let value = HeaderValue::from_str(value).map_err(|error| store_error("request", error))?;
     Ok((HeaderName::from_static(name), value))
-}
-
-fn length_of(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// The object's whole length, out of `bytes 0-9/100`.
-fn total_of(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
 }
 
 impl RemoteStore {
@@ -132,35 +148,23 @@ impl RemoteStore {
     /// # Errors
     /// If the endpoint is no URL, or two namespaces could meet.
     pub fn new(config: &RemoteConfig) -> Result<Self, RemoteError> {
-        let wire = Wire::new(config).map_err(RemoteError::Client)?;
-        for (one, one_prefix) in &config.bucket_prefixes {
-            for (other, other_prefix) in &config.bucket_prefixes {
-                if one != other && other_prefix.starts_with(one_prefix.as_str()) {
-                    return Err(RemoteError::PrefixesMeet {
-                        one: one.clone(),
-                        one_prefix: one_prefix.clone(),
-                        other: other.clone(),
-                        other_prefix: other_prefix.clone(),
-                    });
-                }
-            }
-        }
+        let endpoint = check_endpoint(&config.endpoint, false).map_err(RemoteError::Client)?;
+        let signer = Signer::new(
+            reqsign_core::Context::new(),
+            StaticCredentialProvider::new(config.access_key.as_str(), config.secret_key.reveal()),
+            RequestSigner::new("s3", &config.region),
+        );
+        let connections = Connections::new(config.limits).map_err(RemoteError::Client)?;
         Ok(Self {
-            wire,
+            wire: Wire::new(connections, Signing { signer, endpoint }),
             region: config.region.clone(),
-            prefixes: config.bucket_prefixes.clone(),
+            names: BucketNames::new(&config.bucket_prefixes)?,
             created: Mutex::default(),
         })
     }
 
-    /// The bucket's name on the remote; a namespace without a prefix has no buckets.
     fn remote_name(&self, namespace: &Namespace, bucket: &BucketName) -> Result<String, ObjectError> {
-        let prefix = self.prefixes.get(namespace).ok_or_else(|| ObjectError::NoSuchBucket(bucket.clone()))?;
-        let name = format!("{prefix}{bucket}");
-        BucketName::new(&name).map_err(|error| {
-            ObjectError::InvalidArgument(format!("{error}; the store puts {prefix:?} before each bucket's name"))
-        })?;
-        Ok(name)
+        self.names.on_store(namespace, bucket)
     }
 
     fn target(&self, object: &ObjectId) -> Result<String, ObjectError> {
@@ -180,14 +184,14 @@ impl RemoteStore {
             }
             WireError::Refused { code, .. } if code == "NoSuchKey" => Err(ObjectError::NoSuchKey(object.key.clone())),
             // The answer to a HEAD has no body that could tell.
-            _ if is_missing(&error) => {
+            _ if error.is_missing() => {
                 self.head_remote(&object.namespace, &object.bucket).await?;
                 Err(ObjectError::NoSuchKey(object.key.clone()))
             }
             WireError::Refused { status: StatusCode::PRECONDITION_FAILED, .. } => {
                 Err(ObjectError::PreconditionFailed("If-Match"))
             }
-            _ => Err(error.into_object_error(call.operation)),
+            _ => Err(self.wire.error(error, call)),
         }
     }
 
@@ -196,8 +200,8 @@ impl RemoteStore {
         let call = Call::new("head bucket", Method::HEAD, format!("/{name}"));
         match self.wire.send(&call).await {
             Ok(_) => Ok(()),
-            Err(error) if is_missing(&error) => Err(ObjectError::NoSuchBucket(bucket.clone())),
-            Err(error) => Err(error.into_object_error(call.operation)),
+            Err(error) if error.is_missing() => Err(ObjectError::NoSuchBucket(bucket.clone())),
+            Err(error) => Err(self.wire.error(error, &call)),
         }
     }
 
@@ -205,7 +209,7 @@ impl RemoteStore {
         let call = Call::new("head", Method::HEAD, self.target(object)?);
         let answer = self.send_for(object, &call).await?;
         let size = length_of(&answer.headers).ok_or_else(|| store_error("head", "the answer has no length"))?;
-        Ok(from_headers(&object.key, size, &answer.headers))
+        Ok(from_headers(DIALECT, &object.key, size, &answer.headers))
     }
 }
 
@@ -231,7 +235,7 @@ impl Store for RemoteStore {
             Err(WireError::Refused { code, .. }) if code == "BucketAlreadyOwnedByYou" => {
                 Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone()))
             }
-            Err(error) => Err(error.into_object_error(call.operation)),
+            Err(error) => Err(self.wire.error(error, &call)),
         }
     }
 
@@ -241,11 +245,11 @@ impl Store for RemoteStore {
         self.created.lock().remove(&name);
         match self.wire.send(&call).await {
             Ok(_) => Ok(()),
-            Err(error) if is_missing(&error) => Err(ObjectError::NoSuchBucket(bucket.clone())),
+            Err(error) if error.is_missing() => Err(ObjectError::NoSuchBucket(bucket.clone())),
             Err(WireError::Refused { status: StatusCode::CONFLICT, .. }) => {
                 Err(ObjectError::BucketNotEmpty(bucket.clone()))
             }
-            Err(error) => Err(error.into_object_error(call.operation)),
+            Err(error) => Err(self.wire.error(error, &call)),
         }
     }
 
@@ -266,14 +270,13 @@ impl Store for RemoteStore {
     }
 
     async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError> {
-        let Some(prefix) = self.prefixes.get(namespace) else { return Ok(Vec::new()) };
+        let Some(prefix) = self.names.prefix(namespace) else { return Ok(Vec::new()) };
         let call = Call::new("list buckets", Method::GET, "/".to_owned());
-        let failed = |error: WireError| error.into_object_error("list buckets");
-        let text = self.wire.send(&call).await.map_err(failed)?.read().await.map_err(failed)?;
+        let text = self.wire.send_or_fail(&call).await?.text().await?;
         let mut all = xml::parse_buckets(&text, prefix).map_err(|error| store_error(call.operation, error))?;
         all.sort_by(|a, b| a.name.cmp(&b.name));
         let mut created = self.created.lock();
-        created.retain(|name, _| !name.starts_with(prefix.as_str()));
+        created.retain(|name, _| !name.starts_with(prefix));
         created.extend(all.iter().map(|info| (format!("{prefix}{}", info.name), info.created)));
         Ok(all)
     }
@@ -300,9 +303,7 @@ impl Store for RemoteStore {
         }
         let mut call = Call::new("get", Method::GET, self.target(object)?);
         if let Some(range) = &range {
-            let text = format!("bytes={}-{}", range.start, range.end - 1);
-            let text = HeaderValue::try_from(text).map_err(|error| store_error("get", error))?;
-            call = call.header(RANGE, text);
+            call = call.range(range).map_err(|error| error.into_object_error(STORE, "get"))?;
         }
         let answer = match self.send_for(object, &call).await {
             Err(ObjectError::Store { reason, .. }) if reason.starts_with("416") => {
@@ -310,22 +311,11 @@ impl Store for RemoteStore {
             }
             other => other?,
         };
-        let length = length_of(&answer.headers).ok_or_else(|| store_error("get", "the answer has no length"))?;
-        let size = match &range {
-            None => length,
-            Some(range) => {
-                let size = total_of(&answer.headers).filter(|_| answer.status == StatusCode::PARTIAL_CONTENT);
-                let size = size.ok_or_else(|| store_error("get", "the answer is not the range asked for"))?;
-                if range.end - range.start != length {
-                    return Err(ObjectError::InvalidRange { size });
-                }
-                size
-            }
-        };
-        let (meta, _) = from_headers(&object.key, size, &answer.headers);
+        let extent = answer.extent(range.as_ref())?;
+        let (meta, _) = from_headers(DIALECT, &object.key, extent.size, &answer.headers);
         // Headers and body of one answer are one version's: no second request can fall between them.
         check_pin(&meta, pinned)?;
-        Ok((meta, answer.into_stream(length)))
+        Ok((meta, answer.into_stream(extent.length)))
     }
 
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
@@ -342,12 +332,12 @@ impl Store for RemoteStore {
         meta.tags = tags.clone();
         let target = self.target(object)?;
         let mut call = Call::new("put tags", Method::PUT, target.clone());
-        call.headers = to_headers(&object.key, &meta)?;
+        call.headers = to_headers(DIALECT, &object.key, &meta)?;
         call.headers.push(header("x-amz-copy-source", &target)?);
         call.headers.push(header("x-amz-copy-source-if-match", &format!("\"{remote_etag}\""))?);
         call.headers.push(header("x-amz-metadata-directive", "REPLACE")?);
         let answer = self.send_for(object, &call).await?;
-        let text = answer.read().await.map_err(|error| error.into_object_error(call.operation))?;
+        let text = answer.text().await?;
         match xml::parse_error(&text) {
             Some((code, message)) => Err(store_error(call.operation, format!("{code} {message}"))),
             None => Ok(()),
@@ -374,10 +364,10 @@ impl Store for RemoteStore {
             }
             let call = Call::new("list", Method::GET, target);
             let answer = match self.wire.send(&call).await {
-                Err(error) if is_missing(&error) => return Err(ObjectError::NoSuchBucket(bucket.clone())),
-                other => other.map_err(|error| error.into_object_error(call.operation))?,
+                Err(error) if error.is_missing() => return Err(ObjectError::NoSuchBucket(bucket.clone())),
+                other => other.map_err(|error| self.wire.error(error, &call))?,
             };
-            let text = answer.read().await.map_err(|error| error.into_object_error(call.operation))?;
+            let text = answer.text().await?;
             let (entries, more) = xml::parse_list(&text).map_err(|error| store_error(call.operation, error))?;
             let end = entries.is_empty() || !more;
             listed.extend(entries);
@@ -386,13 +376,6 @@ impl Store for RemoteStore {
             }
         }
         Ok(listed)
-    }
-}
-
-fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError> {
-    match pinned {
-        Some(pinned) if *pinned != meta.etag => Err(ObjectError::PreconditionFailed("If-Match")),
-        _ => Ok(()),
     }
 }
 

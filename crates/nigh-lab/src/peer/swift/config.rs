@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use nigh_terms::SecretKey;
 
+use crate::peer::keystone::ADMIN;
+
 /// tempauth's user `tester` of the account `test`.
 pub(super) const ACCESS_KEY: &str = "test:tester";
 /// s3api's `location`.
@@ -46,6 +48,36 @@ pub(super) struct Layout {
     pub(super) folder: PathBuf,
     pub(super) ports: Ports,
     pub(super) secret_key: SecretKey,
+    /// The Keystone that says who asks; tempauth does if there is none.
+    pub(super) keystone: Option<Asks>,
+}
+
+/// The Keystone that a Swift asks.
+#[derive(Debug)]
+pub(super) struct Asks {
+    pub(super) url: String,
+    pub(super) password: SecretKey,
+}
+
+/// Who says who asks: the filters' names, and their description.
+fn auth(layout: &Layout) -> (&'static str, String) {
+    let Some(Asks { url, password }) = &layout.keystone else {
+        let secret = layout.secret_key.reveal();
+        let filters = format!(
+            "[filter:s3api]\nuse = egg:swift#s3api\nlocation = {REGION}\nmax_upload_part_num = 10000\n\n\
+             [filter:tempauth]\nuse = egg:swift#tempauth\nuser_test_tester = {secret} .admin\n"
+        );
+        return ("s3api tempauth", filters);
+    };
+    let password = password.reveal();
+    let filters = format!(
+        "[filter:authtoken]\npaste.filter_factory = keystonemiddleware.auth_token:filter_factory\n\
+         www_authenticate_uri = {url}\nauth_url = {url}\nauth_type = password\nusername = {ADMIN}\n\
+         password = {password}\nproject_name = {ADMIN}\nuser_domain_name = Default\n\
+         project_domain_name = Default\ndelay_auth_decision = true\n\n\
+         [filter:keystoneauth]\nuse = egg:swift#keystoneauth\noperator_roles = {ADMIN}\n"
+    );
+    ("authtoken keystoneauth", filters)
 }
 
 /// The hash seed, for a machine that has none.
@@ -80,11 +112,12 @@ fn defaults(layout: &Layout, port: u16, workers: u32) -> String {
 
 fn proxy_conf(layout: &Layout, port: u16) -> String {
     let defaults = defaults(layout, port, WORKERS);
-    let (secret, memcached) = (layout.secret_key.reveal(), layout.ports.memcached);
+    let memcached = layout.ports.memcached;
+    let (auth, filters) = auth(layout);
     format!(
         "{defaults}
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk s3api tempauth copy slo dlo proxy-server
+pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk {auth} copy slo dlo proxy-server
 
 [app:proxy-server]
 use = egg:swift#proxy
@@ -109,15 +142,7 @@ use = egg:swift#listing_formats
 [filter:bulk]
 use = egg:swift#bulk
 
-[filter:s3api]
-use = egg:swift#s3api
-location = {REGION}
-max_upload_part_num = 10000
-
-[filter:tempauth]
-use = egg:swift#tempauth
-user_test_tester = {secret} .admin
-
+{filters}
 [filter:copy]
 use = egg:swift#copy
 
@@ -180,12 +205,14 @@ mod tests {
 
     fn layout() -> Layout {
         let ports = Ports { proxy: 1, account: 2, container: 3, object: 4, memcached: 5 };
-        Layout { folder: PathBuf::from("/tmp/s"), ports, secret_key: SecretKey::new("hush") }
+        Layout { folder: PathBuf::from("/tmp/s"), ports, secret_key: SecretKey::new("hush"), keystone: None }
     }
 
     #[test]
     fn every_filter_of_a_pipeline_is_described() {
-        for (name, text) in files(&layout()) {
+        let asks = Asks { url: "http://127.0.0.1:6/v3".to_owned(), password: SecretKey::new("hush") };
+        let by_keystone = Layout { keystone: Some(asks), ..layout() };
+        for (name, text) in files(&layout()).into_iter().chain(files(&by_keystone)) {
             let pipeline = text.lines().find_map(|line| line.strip_prefix("pipeline = ")).unwrap();
             for part in pipeline.split(' ') {
                 let described = text.contains(&format!("[filter:{part}]")) || text.contains(&format!("[app:{part}]"));

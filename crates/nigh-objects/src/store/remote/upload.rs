@@ -8,62 +8,18 @@ use futures::{StreamExt, TryStreamExt};
 use http::Method;
 use http::header::{HeaderName, HeaderValue};
 
-use super::carried::{is_md5, to_headers};
-use super::wire::{Call, encode_query};
-use super::{RemoteStore, store_error, xml};
+use super::{DIALECT, RemoteStore, STORE, store_error, xml};
 use crate::store::Payload;
-use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
+use crate::store::carried::{is_md5, to_headers};
+use crate::store::payload::pieces;
+use crate::store::wire::{Call, encode_query};
+use crate::{ObjectError, ObjectId, ObjectMeta};
 
 /// Parts of one upload at once.
 const PARTS_AT_ONCE: usize = 4;
 /// The least a part may have, but the last (S3 User Guide, "multipart upload limits").
 const PART_MIN: u64 = 5 << 20;
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
-
-/// A segment as one piece.
-struct Whole(Segment);
-
-impl AsRef<[u8]> for Whole {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
-/// The payload as one piece for each of `lengths`.
-fn pieces(payload: &Payload, lengths: &[u64]) -> Result<Vec<Bytes>, ObjectError> {
-    match payload {
-        Payload::Segment(segment) => {
-            let mut rest = Bytes::from_owner(Whole(segment.clone()));
-            let total: u64 = lengths.iter().sum();
-            if rest.len() as u64 != total {
-                return Err(store_error("put", format!("the payload has {} bytes, not {total}", rest.len())));
-            }
-            Ok(lengths.iter().map(|length| rest.split_to(*length as usize)).collect())
-        }
-        Payload::Files(files) => {
-            if files.len() != lengths.len() {
-                return Err(store_error("put", format!("{} spooled files, {} lengths", files.len(), lengths.len())));
-            }
-            files.iter().zip(lengths).map(|(path, length)| map_file(path, *length)).collect()
-        }
-    }
-}
-
-/// The first `length` bytes of a spooled file. They are read as the network takes them, and cost no memory.
-fn map_file(path: &std::path::Path, length: u64) -> Result<Bytes, ObjectError> {
-    let failed = |error: std::io::Error| store_error("put", format!("{}: {error}", path.display()));
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let found = file.metadata().map_err(failed)?.len();
-    if found < length {
-        return Err(store_error("put", format!("{} has {found} bytes, not {length}", path.display())));
-    }
-    if length == 0 {
-        return Ok(Bytes::new());
-    }
-    // SAFETY: a spooled file belongs to the one put that names it; nobody writes or shortens it meanwhile.
-    let map = unsafe { memmap2::MmapOptions::new().len(length as usize).map(&file) }.map_err(failed)?;
-    Ok(Bytes::from_owner(map))
-}
 
 fn bytes_of_hex(hex: &str) -> Option<Vec<u8>> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok()).collect()
@@ -77,23 +33,10 @@ impl RemoteStore {
         payload: &Payload,
         meta: &ObjectMeta,
     ) -> Result<(), ObjectError> {
-        let one = [meta.size];
-        let files = matches!(payload, Payload::Files(files) if files.len() != 1);
-        let in_parts = meta.parts.iter().sum::<u64>() == meta.size && meta.parts.len() > 1;
-        let lengths = if files || in_parts { meta.parts.as_slice() } else { &one };
-        if lengths.iter().sum::<u64>() != meta.size {
-            return Err(store_error("put", "the parts are not as long as the object"));
-        }
-        let pieces = match payload {
-            // One file of an object that came in parts: cut as a segment would be.
-            Payload::Files(paths) if paths.len() == 1 => {
-                let mut rest = pieces(payload, &one)?.pop().unwrap_or_default();
-                lengths.iter().map(|length| rest.split_to(*length as usize)).collect()
-            }
-            _ => pieces(payload, lengths)?,
-        };
-        let all_but_last = &lengths[..lengths.len().saturating_sub(1)];
-        if in_parts && !is_md5(&meta.etag) && all_but_last.iter().all(|length| *length >= PART_MIN) {
+        let pieces = pieces(STORE, payload, meta)?;
+        let all_but_last = &pieces[..pieces.len().saturating_sub(1)];
+        let large_enough = all_but_last.iter().all(|piece| piece.len() as u64 >= PART_MIN);
+        if pieces.len() > 1 && !is_md5(&meta.etag) && large_enough {
             self.put_parts(object, pieces, meta).await
         } else {
             self.put_whole(object, pieces, meta).await
@@ -102,7 +45,7 @@ impl RemoteStore {
 
     async fn put_whole(&self, object: &ObjectId, body: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
         let mut call = Call::new("put", Method::PUT, self.target(object)?).body(body);
-        call.headers = to_headers(&object.key, meta)?;
+        call.headers = to_headers(DIALECT, &object.key, meta)?;
         if is_md5(&meta.etag)
             && let Some(md5) = bytes_of_hex(&meta.etag.0)
             && let Ok(md5) = HeaderValue::from_str(&BASE64.encode(md5))
@@ -116,9 +59,9 @@ impl RemoteStore {
     async fn put_parts(&self, object: &ObjectId, parts: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
         let target = self.target(object)?;
         let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads=")).repeatable();
-        begin.headers = to_headers(&object.key, meta)?;
+        begin.headers = to_headers(DIALECT, &object.key, meta)?;
         let answer = self.send_for(object, &begin).await?;
-        let begun = answer.read().await.map_err(|error| error.into_object_error(begin.operation))?;
+        let begun = answer.text().await?;
         let upload = xml::parse_upload(&begun).map_err(|error| store_error(begin.operation, error))?;
         let upload = encode_query(&upload);
         let done = self.upload_parts(object, &target, &upload, parts).await;
@@ -153,7 +96,7 @@ impl RemoteStore {
         let call = Call::new("complete upload", Method::POST, format!("{target}?uploadId={upload}"))
             .body(vec![Bytes::from(xml::complete_upload(&etags))]);
         let answer = self.send_for(object, &call).await?;
-        let text = answer.read().await.map_err(|error| error.into_object_error(call.operation))?;
+        let text = answer.text().await?;
         // S3 may say "200 OK" first and the error later.
         match xml::parse_error(&text) {
             Some((code, message)) => Err(store_error(call.operation, format!("{code} {message}"))),

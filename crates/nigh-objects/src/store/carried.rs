@@ -1,9 +1,9 @@
-//! What of an object's metadata goes into which header of the remote store, and back. Pure.
+//! What of an object's metadata goes into which header of a store, and back. Pure.
 //!
-//! What S3 has a header for goes there, so that others who read the bucket see it. The rest (the version and token,
-//! tags, checksums, part lengths, an entity tag or a time that the remote would give otherwise, and texts that a
-//! header or Swift cannot hold) goes as JSON, `%XX` for what is not printable ASCII, cut into `x-amz-meta-nigh-0`,
-//! `-1`, ...: Swift takes at most 256 bytes a value. It names the key it was written for, so that a copy made by
+//! What the store has a header for goes there, so that others who read the bucket see it. The rest (the version and token,
+//! tags, checksums, part lengths, the entity tag and time that were acknowledged, whatever the store computes, and
+//! texts that a header or Swift cannot hold) goes as JSON, `%XX` for what is not printable ASCII, cut into user
+//! metadata `nigh-0`, `-1`, ...: Swift takes at most 256 bytes a value. It names the key it was written for, so that a copy made by
 //! others, which takes the headers along, is not believed.
 
 use std::collections::BTreeMap;
@@ -21,10 +21,42 @@ use time::macros::format_description;
 
 use crate::{Attributes, Checksum, ETag, ObjectError, ObjectMeta, Tags};
 
-/// The prefix of user metadata.
-const META: &str = "x-amz-meta-";
-/// The names Nigh keeps for itself within user metadata.
-const OURS: &str = "nigh-";
+/// How a store writes user metadata.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// The store's kind, for messages.
+    pub(super) store: &'static str,
+    /// What stands before the name of user metadata in a header.
+    pub(super) meta: &'static str,
+    /// What its names may have between letters and digits: `-` or `_`.
+    pub(super) joint: char,
+    /// The attributes that have a header of their own.
+    pub(super) system: fn(&HeaderName) -> bool,
+}
+
+impl Dialect {
+    /// Of a store whose user metadata are headers: S3, Swift.
+    pub(super) const fn of_headers(store: &'static str, meta: &'static str) -> Self {
+        Self { store, meta, joint: '-', system: |_| true }
+    }
+
+    /// The names Nigh keeps for itself within user metadata begin so.
+    fn ours(self) -> String {
+        format!("nigh{}", self.joint)
+    }
+
+    fn is_plain_name(self, name: &str) -> bool {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == self.joint;
+        // A name with `_` is an identifier of C#'s: Azure's rule.
+        let begins = self.joint == '-' || !name.starts_with(|c: char| c.is_ascii_digit());
+        !name.is_empty()
+            && name.len() <= NAME_MAX
+            && !name.starts_with(&self.ours())
+            && begins
+            && name.chars().all(plain)
+    }
+}
+
 /// The bytes of one value: Swift's limit is 256.
 const VALUE_MAX: usize = 250;
 /// The longest name sent as it is: Swift's limit is 128.
@@ -49,6 +81,7 @@ struct Carried {
     token: Token,
     #[serde(rename = "m")]
     modified: Timestamp,
+    /// Absent in what was written before it was always kept.
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     etag: Option<ETag>,
     #[serde(rename = "g", skip_serializing_if = "BTreeMap::is_empty")]
@@ -80,13 +113,6 @@ fn is_plain(text: &str) -> bool {
     text.len() <= VALUE_MAX && text.trim() == text && !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'))
 }
 
-fn is_plain_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !name.starts_with(OURS)
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-}
-
 fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<String>); 6] {
     [
         (CONTENT_TYPE, &mut attributes.content_type),
@@ -103,18 +129,23 @@ fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<Stri
 /// # Errors
 /// `MetadataTooLarge` if the remote has no room for all of it. Part lengths are left behind before that: without
 /// them the object can still be read, if not by the number of a part.
-pub(super) fn to_headers(key: &ObjectKey, meta: &ObjectMeta) -> Result<Vec<(HeaderName, HeaderValue)>, ObjectError> {
+pub(super) fn to_headers(
+    dialect: Dialect,
+    key: &ObjectKey,
+    meta: &ObjectMeta,
+) -> Result<Vec<(HeaderName, HeaderValue)>, ObjectError> {
     let mut headers = Vec::new();
     let mut rest = meta.attributes.clone();
     for (name, value) in system_headers(&mut rest) {
-        if let Some(text) = value.take_if(|text| is_plain(text))
+        if let Some(text) = value.take_if(|text| is_plain(text) && (dialect.system)(&name))
             && let Ok(text) = HeaderValue::from_str(&text)
         {
             headers.push((name, text));
         }
     }
     for (name, value) in std::mem::take(&mut rest.user) {
-        let header = HeaderName::try_from(format!("{META}{name}")).ok().filter(|_| is_plain_name(&name));
+        let header =
+            HeaderName::try_from(format!("{}{name}", dialect.meta)).ok().filter(|_| dialect.is_plain_name(&name));
         match (header, HeaderValue::from_str(&value).ok().filter(|_| is_plain(&value))) {
             (Some(header), Some(text)) => headers.push((header, text)),
             _ => {
@@ -127,24 +158,24 @@ pub(super) fn to_headers(key: &ObjectKey, meta: &ObjectMeta) -> Result<Vec<(Head
         version: meta.version,
         token: meta.token.clone(),
         modified: meta.modified,
-        etag: (!is_md5(&meta.etag)).then(|| meta.etag.clone()),
+        etag: Some(meta.etag.clone()),
         tags: meta.tags.clone(),
         checksums: meta.checksums.clone(),
         parts: run_lengths(&meta.parts),
         untyped: meta.attributes.content_type.is_none(),
         attributes: rest,
     };
-    let mut text = carried.to_text()?;
+    let mut text = carried.to_text(dialect)?;
     if text.len() > CARRIED_MAX {
         carried.parts.clear();
-        text = carried.to_text()?;
+        text = carried.to_text(dialect)?;
     }
     if text.len() > CARRIED_MAX {
         return Err(ObjectError::MetadataTooLarge);
     }
     // The text is ASCII, so that any cut falls between characters.
     for (index, piece) in text.as_bytes().chunks(VALUE_MAX).enumerate() {
-        let name = HeaderName::try_from(format!("{META}{OURS}{index}"));
+        let name = HeaderName::try_from(format!("{}{}{index}", dialect.meta, dialect.ours()));
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(piece)) {
             headers.push((name, value));
         }
@@ -153,19 +184,19 @@ pub(super) fn to_headers(key: &ObjectKey, meta: &ObjectMeta) -> Result<Vec<(Head
 }
 
 impl Carried {
-    fn to_text(&self) -> Result<String, ObjectError> {
+    fn to_text(&self, dialect: Dialect) -> Result<String, ObjectError> {
         let json = serde_json::to_string(self).map_err(|error| ObjectError::Store {
-            store: "s3",
+            store: dialect.store,
             operation: "put",
             reason: format!("the metadata cannot be written: {error}"),
         })?;
         Ok(utf8_percent_encode(&json, ESCAPED).to_string())
     }
 
-    fn from_headers(headers: &HeaderMap, key: &ObjectKey) -> Option<Self> {
+    fn from_headers(dialect: Dialect, headers: &HeaderMap, key: &ObjectKey) -> Option<Self> {
         let mut text = String::new();
         for index in 0.. {
-            let Some(piece) = headers.get(format!("{META}{OURS}{index}")) else { break };
+            let Some(piece) = headers.get(format!("{}{}{index}", dialect.meta, dialect.ours())) else { break };
             text.push_str(piece.to_str().ok()?);
         }
         let json = percent_decode_str(&text).decode_utf8().ok()?;
@@ -174,10 +205,10 @@ impl Carried {
 }
 
 /// What the remote's answer says of the object `key` of `size` bytes; and the remote's own entity tag.
-pub(super) fn from_headers(key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
+pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let remote_etag = ETag(text(ETAG).unwrap_or_default().trim_matches('"').to_owned());
-    let carried = Carried::from_headers(headers, key);
+    let carried = Carried::from_headers(dialect, headers, key);
     let ours = carried.is_some();
     let Carried { version, token, modified, etag, tags, checksums, parts, mut attributes, untyped, .. } =
         carried.unwrap_or_default();
@@ -187,8 +218,8 @@ pub(super) fn from_headers(key: &ObjectKey, size: u64, headers: &HeaderMap) -> (
         }
     }
     for (name, value) in headers {
-        if let Some(name) = name.as_str().strip_prefix(META)
-            && !name.starts_with(OURS)
+        if let Some(name) = name.as_str().strip_prefix(dialect.meta)
+            && !name.starts_with(&dialect.ours())
         {
             attributes.user.insert(name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned());
         }
@@ -209,7 +240,7 @@ pub(super) fn from_headers(key: &ObjectKey, size: u64, headers: &HeaderMap) -> (
 }
 
 /// An HTTP date; the beginning of 1970 if it is none.
-fn http_date(text: &str) -> Timestamp {
+pub(super) fn http_date(text: &str) -> Timestamp {
     PrimitiveDateTime::parse(text, HTTP_DATE)
         .ok()
         .and_then(|date| u64::try_from(date.assume_utc().unix_timestamp()).ok())
@@ -239,6 +270,8 @@ mod tests {
 
     use super::*;
     use crate::ChecksumAlgorithm;
+
+    const S3: Dialect = Dialect::of_headers("s3", "x-amz-meta-");
 
     fn key() -> ObjectKey {
         ObjectKey::new("k").unwrap()
@@ -287,10 +320,10 @@ mod tests {
     #[test]
     fn what_goes_out_comes_back() {
         let meta = rich();
-        let headers = to_headers(&key(), &meta).unwrap();
+        let headers = to_headers(S3, &key(), &meta).unwrap();
         assert!(headers.iter().all(|(_, value)| value.len() <= 256));
         assert!(headers.iter().any(|(name, value)| name == "x-amz-meta-plain" && value == "value"));
-        let (back, remote) = from_headers(&key(), 7, &answered(headers));
+        let (back, remote) = from_headers(S3, &key(), 7, &answered(headers));
         assert_eq!(back, meta);
         assert_eq!(remote.0, "f".repeat(32));
     }
@@ -298,7 +331,7 @@ mod tests {
     #[test]
     fn an_object_without_a_type_has_none_whatever_the_remote_says() {
         let meta = ObjectMeta { attributes: Attributes::default(), ..rich() };
-        let (back, _) = from_headers(&key(), 7, &answered(to_headers(&key(), &meta).unwrap()));
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
         assert_eq!(back.attributes, Attributes::default());
     }
 
@@ -306,7 +339,7 @@ mod tests {
     fn an_outsiders_object_is_what_the_remote_says() {
         let mut headers = answered(Vec::new());
         headers.insert("x-amz-meta-a", HeaderValue::from_static("b"));
-        let (meta, _) = from_headers(&key(), 9, &headers);
+        let (meta, _) = from_headers(S3, &key(), 9, &headers);
         assert_eq!(meta.modified, Timestamp(784_111_777_000));
         assert_eq!((meta.size, meta.version), (9, Version::OUTSIDE));
         assert_eq!(meta.attributes.user, [("a".to_owned(), "b".to_owned())].into());
@@ -315,8 +348,8 @@ mod tests {
 
     #[test]
     fn what_was_carried_for_another_key_is_not_believed() {
-        let headers = answered(to_headers(&key(), &rich()).unwrap());
-        let (meta, _) = from_headers(&ObjectKey::new("copy").unwrap(), 7, &headers);
+        let headers = answered(to_headers(S3, &key(), &rich()).unwrap());
+        let (meta, _) = from_headers(S3, &ObjectKey::new("copy").unwrap(), 7, &headers);
         assert_eq!((meta.etag.0, meta.version), ("f".repeat(32), Version::OUTSIDE));
         assert!(meta.tags.is_empty());
     }
@@ -325,13 +358,13 @@ mod tests {
     fn part_lengths_give_way_before_metadata_is_refused() {
         let mut meta = rich();
         meta.parts = vec![5 << 20; 9999];
-        let (back, _) = from_headers(&key(), 7, &answered(to_headers(&key(), &meta).unwrap()));
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
         assert_eq!(back.parts.len(), 9999);
         meta.parts = (0..1000).collect();
-        let (back, _) = from_headers(&key(), 7, &answered(to_headers(&key(), &meta).unwrap()));
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
         assert_eq!((back.parts.len(), back.tags), (0, meta.tags.clone()));
         meta.tags.insert("k".to_owned(), "ü".repeat(600));
-        assert!(matches!(to_headers(&key(), &meta), Err(ObjectError::MetadataTooLarge)));
+        assert!(matches!(to_headers(S3, &key(), &meta), Err(ObjectError::MetadataTooLarge)));
     }
 
     proptest! {
@@ -339,8 +372,8 @@ mod tests {
         fn any_user_metadata_comes_back(user in proptest::collection::btree_map("[a-zü_-]{1,8}", any::<String>(), 0..4)) {
             let mut meta = rich();
             meta.attributes.user = user;
-            if let Ok(headers) = to_headers(&key(), &meta) {
-                prop_assert_eq!(from_headers(&key(), 7, &answered(headers)).0, meta);
+            if let Ok(headers) = to_headers(S3, &key(), &meta) {
+                prop_assert_eq!(from_headers(S3, &key(), 7, &answered(headers)).0, meta);
             }
         }
     }

@@ -1,0 +1,59 @@
+//! A real Swift, and how the stores on the network reach it: by S3 and by its own API, directly or through a proxy.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use nigh_lab::peer::PeerError;
+use nigh_lab::peer::swift::Swift;
+use nigh_objects::store::NetworkLimits;
+use nigh_objects::store::remote::RemoteConfig;
+use nigh_objects::store::swift::SwiftConfig;
+use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_terms::{AccessKeyId, Namespace};
+
+pub(crate) fn namespace(name: &str) -> Namespace {
+    Namespace::new(name).unwrap()
+}
+
+fn prefixes() -> BTreeMap<Namespace, String> {
+    [("tenant", "t1-"), ("other", "t2-")].map(|(name, prefix)| (namespace(name), prefix.to_owned())).into()
+}
+
+/// A Swift at `endpoint`: its own, or a proxy's before it.
+pub(crate) fn by_s3(swift: &Swift, endpoint: &str, limits: NetworkLimits) -> RemoteConfig {
+    RemoteConfig {
+        endpoint: endpoint.to_owned(),
+        region: swift.region().to_owned(),
+        access_key: AccessKeyId::new(swift.access_key()),
+        secret_key: swift.secret_key().clone(),
+        bucket_prefixes: prefixes(),
+        limits,
+    }
+}
+
+/// The same by Swift's own API.
+pub(crate) fn natively(swift: &Swift, endpoint: &str, limits: NetworkLimits) -> SwiftConfig {
+    SwiftConfig {
+        auth_url: format!("{endpoint}/auth/v1.0"),
+        login: SwiftLogin::TempAuth { user: swift.access_key().to_owned(), key: swift.secret_key().clone() },
+        endpoint: EndpointChoice { region: None, interface: "public".to_owned() },
+        bucket_prefixes: prefixes(),
+        limits,
+    }
+}
+
+pub(crate) fn start(test: &str, folder: &Path) -> Option<Swift> {
+    let began = Instant::now();
+    match Swift::start(folder) {
+        Ok(swift) => {
+            println!("Swift started in {} ms", began.elapsed().as_millis());
+            Some(swift)
+        }
+        Err(missing @ PeerError::NotInstalled { .. }) => {
+            println!("SKIPPED: {test}: {missing}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}

@@ -1,0 +1,191 @@
+//! Settings of a system of record: the node's, or one namespace's own. Pure.
+//!
+//! The same few names serve every kind, so that one file reads like another: `endpoint` is where requests, or logins,
+//! go; `access_key` and `secret_key` are who asks, in each service's own sense.
+
+use std::path::{Path, PathBuf};
+
+use nigh_objects::store::{NetworkLimits, RetryPolicy};
+use nigh_terms::SecretKey;
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, Span};
+
+/// Which system of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// A folder of this machine.
+    Directory,
+    /// An S3 service: Swift's s3api, MinIO, AWS.
+    S3,
+    /// OpenStack Swift, by its own API.
+    Swift,
+    /// Google Cloud Storage.
+    Gcs,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl StoreKind {
+    /// As it is written.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::S3 => "s3",
+            Self::Swift => "swift",
+            Self::Gcs => "gcs",
+            Self::Azure => "azure",
+        }
+    }
+}
+
+/// How a Swift is logged in to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SwiftAuth {
+    /// Swift's own: `access_key` is `account:user`, `secret_key` its key.
+    Tempauth,
+    /// Keystone v3: `access_key` is the user, `secret_key` the password, for a project.
+    Password,
+    /// Keystone v3: `access_key` and `secret_key` are an application credential's id and secret.
+    ApplicationCredential,
+}
+
+/// A system of record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreSettings {
+    /// Which one; the settings below say for which kind they are.
+    pub kind: StoreKind,
+    /// directory: the folder.
+    pub path: PathBuf,
+    /// s3, gcs, azure: its URL; swift: the URL of the login.
+    pub endpoint: Option<String>,
+    /// s3: its region, `us-east-1` if absent; swift: the catalog's region, any if absent.
+    pub region: Option<String>,
+    /// s3, azure, swift: who asks.
+    pub access_key: Option<String>,
+    /// s3, azure, swift: its secret; by file or variable only, since other users can read a command line.
+    pub secret_key: Option<SecretKey>,
+    /// gcs: the file of a service account's key; the machine's own account if absent.
+    pub credential_file: Option<PathBuf>,
+    /// Stands before each bucket's name there; not with directory.
+    pub bucket_prefix: String,
+    /// swift: how it is logged in to.
+    pub auth: SwiftAuth,
+    /// swift, password: the project.
+    pub project: Option<String>,
+    /// swift, password: the project's domain.
+    pub project_domain: String,
+    /// swift, password: the user's domain.
+    pub user_domain: String,
+    /// swift, Keystone: `public`, `internal` or `admin`.
+    pub interface: String,
+    /// Network: requests under way at a time.
+    pub concurrency: usize,
+    /// Network: how long a connection may take to be made.
+    pub connect_timeout: Span,
+    /// Network: how long the first byte of an answer is waited for.
+    pub answer_timeout: Span,
+    /// Network: how long the next bytes of an answer are waited for.
+    pub idle_timeout: Span,
+    /// Network: attempts at one request.
+    pub attempts: u32,
+    /// Network: the wait before the second attempt, doubled before each further one.
+    pub backoff: Span,
+    /// Network: the longest wait, also of those that a store asks for.
+    pub backoff_max: Span,
+}
+
+/// What names an account: not taken from the node's store where a namespace names another.
+pub(super) const ACCOUNT: [&str; 4] = ["access_key", "secret_key", "credential_file", "project"];
+/// What of a namespace's own store says that it is another account.
+pub(super) const OTHER_ACCOUNT: [&str; 4] = ["kind", "endpoint", "access_key", "credential_file"];
+
+impl StoreSettings {
+    /// A directory at `path`, and what holds for the others where nothing is set.
+    #[must_use]
+    pub fn directory(path: &Path) -> Self {
+        let network = NetworkLimits::default();
+        let span = |duration: std::time::Duration| Span::millis(duration.as_millis() as u64);
+        Self {
+            kind: StoreKind::Directory,
+            path: path.to_owned(),
+            endpoint: None,
+            region: None,
+            access_key: None,
+            secret_key: None,
+            credential_file: None,
+            bucket_prefix: String::new(),
+            auth: SwiftAuth::Tempauth,
+            project: None,
+            project_domain: "Default".to_owned(),
+            user_domain: "Default".to_owned(),
+            interface: "public".to_owned(),
+            concurrency: network.concurrency,
+            connect_timeout: span(network.connect),
+            answer_timeout: span(network.answer),
+            idle_timeout: span(network.idle),
+            attempts: network.retry.attempts,
+            backoff: span(network.retry.backoff),
+            backoff_max: span(network.retry.backoff_max),
+        }
+    }
+
+    /// The limits of a store on the network.
+    #[must_use]
+    pub fn limits(&self) -> NetworkLimits {
+        NetworkLimits {
+            concurrency: self.concurrency,
+            connect: self.connect_timeout.duration(),
+            answer: self.answer_timeout.duration(),
+            idle: self.idle_timeout.duration(),
+            retry: RetryPolicy {
+                attempts: self.attempts,
+                backoff: self.backoff.duration(),
+                backoff_max: self.backoff_max.duration(),
+            },
+        }
+    }
+
+    /// What single values cannot say of themselves. `section` is where they stand: `store`.
+    pub(super) fn check(&self, section: &str) -> Result<(), ConfigError> {
+        let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("{section}.{key}"), why });
+        let kind = self.kind.as_str();
+        if self.kind == StoreKind::Directory {
+            return Ok(());
+        }
+        if self.endpoint.is_none() && matches!(self.kind, StoreKind::S3 | StoreKind::Swift) {
+            return broken("endpoint", format!("kind = \"{kind}\" needs the URL of the service"));
+        }
+        if self.kind != StoreKind::Gcs && (self.access_key.is_none() || self.secret_key.is_none()) {
+            let why = format!(
+                "kind = \"{kind}\" needs access_key, and secret_key in the file or a variable (NIGH_{}__SECRET_KEY)",
+                section.to_ascii_uppercase().replace('.', "__")
+            );
+            return broken("access_key", why);
+        }
+        if self.kind == StoreKind::Swift && self.auth == SwiftAuth::Password && self.project.is_none() {
+            return broken("project", "auth = \"password\" needs the project's name".to_owned());
+        }
+        if self.concurrency == 0 {
+            return broken("concurrency", "at least one request must be allowed".to_owned());
+        }
+        if self.attempts == 0 {
+            return broken("attempts", "at least one attempt is needed".to_owned());
+        }
+        let spans = [
+            ("connect_timeout", self.connect_timeout),
+            ("answer_timeout", self.answer_timeout),
+            ("idle_timeout", self.idle_timeout),
+        ];
+        for (key, span) in spans {
+            if span.duration().is_zero() {
+                return broken(key, "no request can be answered in no time".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
