@@ -109,12 +109,6 @@ impl Swift {
             region: self.region().to_owned(),
         }
     }
-
-    /// Where clients of its own API log in (tempauth).
-    #[must_use]
-    pub fn auth_url(&self) -> String {
-        format!("{}/auth/v1.0", self.endpoint)
-    }
 }
 
 impl Peer for Swift {
