@@ -13,8 +13,9 @@ deps:            ## Install the Python runtime, ImageMagick, the functions' pack
 	@scripts/install-imagemagick.sh || echo "deps: the wand_ functions need ImageMagick and will not run"
 	@$(PYTHON_DEPS) scripts/fetch_inputs.py
 
-peers:           ## Install the servers that experiments compare with (Swift), and the larger SDKs that tests use
-	@scripts/install-swift.sh
+peers:           ## Install the servers that experiments compare with (Swift, Redis, MinIO, versitygw, NATS), and the larger SDKs
+	@scripts/install-swift.sh || echo "peers: without Swift, what compares with it is skipped"
+	@scripts/install-peers.sh || echo "peers: what compares with those that were left out is skipped"
 	@scripts/install-sdks.sh
 
 traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)
@@ -48,4 +49,5 @@ fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain
 install: deps    ## Install nigh and its programs beside each other in ~/.cargo/bin
 	@cargo build --release --bins
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
+		target/release/nigh-http-adapter \
 		target/release/nigh-resctrl-guest

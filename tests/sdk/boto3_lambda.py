@@ -123,8 +123,10 @@ def main():
           == (200, "Unhandled", "ValueError", "asked to fail"), (failed, said))
     dry = door.invoke(FunctionName=NAME, InvocationType="DryRun")
     check("dry run answers 204", dry["StatusCode"] == 204, dry)
-    refused("event is refused in words", "InvalidParameterValueException", 400,
-            lambda: door.invoke(FunctionName=NAME, InvocationType="Event"))
+    later = door.invoke(FunctionName=NAME, InvocationType="Event", Payload=b'{"later": true}')
+    check("an event answers 202 and nothing", (later["StatusCode"], later["Payload"].read()) == (202, b""), later)
+    refused("another type is refused in words", "InvalidParameterValueException", 400,
+            lambda: door.invoke(FunctionName=NAME, InvocationType="Never"))
     big = json.dumps({"x": "y" * (6 << 20)})
     refused("a payload above 6 MB is too large", "RequestTooLargeException", 413,
             lambda: door.invoke(FunctionName=NAME, Payload=big))
@@ -170,7 +172,7 @@ def main():
     refused("an image", invalid, 400, lambda: create(Code={"ImageUri": "image"}))
     refused("a reserved variable", invalid, 400, lambda: create(Environment={"Variables": {"AWS_REGION": "x"}}))
     refused("too large an environment", invalid, 400, lambda: create(Environment={"Variables": {"BIG": "x" * 5000}}))
-    refused("a layer", invalid, 400, lambda: create(Layers=["arn:aws:lambda:us-east-1:1:layer:x:1"]))
+    refused("a layer that is not there", invalid, 400, lambda: create(Layers=["arn:aws:lambda:us-east-1:1:layer:x:1"]))
     refused("too much memory", "ValidationException", 400, lambda: create(MemorySize=20_000))
     refused("too long a time", "ValidationException", 400, lambda: create(Timeout=901))
     refused("nothing of it was made", "ResourceNotFoundException", 404, lambda: door.get_function(FunctionName=NAME + "-bad"))
@@ -180,7 +182,7 @@ def main():
     refused("an unknown key", "UnrecognizedClientException", 403,
             lambda: client(aws_secret_access_key="wrong", aws_access_key_id="AKIANOBODY").list_functions())
     refused("an operation that is not here", "NotImplementedException", 501,
-            lambda: door.publish_layer_version(LayerName="x", Content={"ZipFile": code}))
+            lambda: door.publish_version(FunctionName=NAME))
 
     began = time.monotonic()
     for _ in range(20):

@@ -1,12 +1,13 @@
 //! What a node needs to agree on and to remember, one trait each: `Registry` (what is deployed),
 //! `Membership` (who lives), `Ledger` (the order of writes); beside them the node's own `RecordLog`
-//! (what happened) and `AccessKeys` (who may ask).
+//! (what happened), `Outbox` (what is promised) and `AccessKeys` (who may ask).
 //!
 //! Here are the embedded implementations; a cluster brings others behind the same traits.
 
 mod access_keys;
 mod ledger;
 mod membership;
+mod outbox;
 mod record_log;
 mod registry;
 mod state_file;
@@ -14,6 +15,7 @@ mod state_file;
 pub use access_keys::{AccessDenied, AccessKeys, CallGuard, Holder};
 pub use ledger::{Appended, Change, Ledger, LedgerEntry, LedgerError, WriteThrough};
 pub use membership::{LocalMembership, Membership};
+pub use outbox::{Outbox, OutboxChange, OutboxId};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryError, Revised, Revision};
 pub use state_file::{StateError, StateFile};

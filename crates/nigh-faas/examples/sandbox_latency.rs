@@ -32,6 +32,7 @@ fn spec(program: &[&str]) -> SandboxSpec {
         command: program.iter().map(Into::into).collect(),
         environment: BTreeMap::new(),
         code: "/usr".into(),
+        layers: None,
         runtime_folders: Vec::new(),
         grant: Grant::full(ByteSize::mib(64)),
         tmp: ByteSize::mib(64),

@@ -70,6 +70,9 @@ pub struct Phases {
 pub struct Activation {
     /// The invocation.
     pub id: InvocationId,
+    /// Which attempt to run an event this was, from 1; all of them have the event's id.
+    #[serde(default = "first")]
+    pub attempt: u32,
     /// The tenant.
     pub namespace: Namespace,
     /// The function.
@@ -119,4 +122,9 @@ pub struct Activation {
     pub log: String,
     /// Bytes it printed beyond the limit.
     pub log_omitted: u64,
+}
+
+/// Of records written before there were events.
+const fn first() -> u32 {
+    1
 }

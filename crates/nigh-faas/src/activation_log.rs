@@ -11,6 +11,9 @@ use crate::activation::{Activation, Outcome};
 /// Records that a slow follower may lag behind before it misses some.
 const FOLLOW_LAG: usize = 256;
 
+/// Attempts of an event whose records are kept apart (Lambda has at most two retries).
+const ATTEMPTS_MAX: u32 = 3;
+
 /// Which records a listing shall hold; what is not said does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivationQuery {
@@ -34,6 +37,14 @@ impl ActivationQuery {
     }
 }
 
+/// Where the record of an attempt lies: beside that of the attempt before, at a number that no other invocation has in
+/// practice (the last octet of an id is random, as the nine before it).
+fn place(id: InvocationId, attempt: u32) -> [u8; 16] {
+    let mut place = *id.as_bytes();
+    place[15] = place[15].wrapping_add(attempt.saturating_sub(1).min(ATTEMPTS_MAX - 1) as u8);
+    place
+}
+
 /// The activation records of a node.
 #[derive(Clone, Debug)]
 pub struct ActivationLog {
@@ -51,7 +62,7 @@ impl ActivationLog {
     /// Adds a record. It does not wait for the disk.
     pub fn append(&self, activation: Activation) {
         match serde_json::to_vec(&activation) {
-            Ok(record) => self.records.append(*activation.id.as_bytes(), record),
+            Ok(record) => self.records.append(place(activation.id, activation.attempt), record),
             Err(error) => tracing::error!(%error, id = %activation.id, "activation lost: it cannot be written as JSON"),
         }
         if self.live.receiver_count() > 0 {
@@ -60,12 +71,19 @@ impl ActivationLog {
         }
     }
 
-    /// The record of `id`.
+    /// The record of `id`; of an event, that of its last attempt.
     ///
     /// # Errors
     /// If the log cannot be read.
     pub async fn get(&self, id: InvocationId) -> Result<Option<Activation>, RegistryError> {
-        Ok(self.records.get(*id.as_bytes()).await?.and_then(|record| read(&record)))
+        for attempt in (1..=ATTEMPTS_MAX).rev() {
+            if let Some(record) = self.records.get(place(id, attempt)).await?
+                && let Some(found) = read(&record).filter(|found| found.id == id)
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Up to `limit` records, newest first.
@@ -102,6 +120,7 @@ pub(crate) mod tests {
     pub(crate) fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activation {
         Activation {
             id: InvocationId::now(),
+            attempt: 1,
             namespace: Namespace::new(namespace).unwrap(),
             function: FunctionName::new(function).unwrap(),
             code_sha256: "code".to_owned(),

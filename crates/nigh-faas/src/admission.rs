@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nigh_terms::{ByteSize, Clock, SandboxId, Token};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId, Token};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ pub(crate) struct Sandboxes {
 
 struct Books {
     pool: SandboxPool<Arc<LiveSandbox>>,
-    waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, ByteSize)>,
+    waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, Arc<Function>)>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
 }
 
@@ -46,12 +46,15 @@ pub(crate) enum Place {
 }
 
 /// Counts as a running invocation.
-pub(crate) struct RunGuard(Arc<Sandboxes>);
+pub(crate) struct RunGuard {
+    sandboxes: Arc<Sandboxes>,
+    function: Arc<Function>,
+}
 
 impl Drop for RunGuard {
     fn drop(&mut self) {
-        self.0.books.lock().pool.finished();
-        self.0.serve_waiting();
+        self.sandboxes.books.lock().pool.finished(&self.function);
+        self.sandboxes.serve_waiting();
     }
 }
 
@@ -147,6 +150,12 @@ impl Sandboxes {
         Self { books, clock, freeze_grace, queue_wait }
     }
 
+    /// See `Invoke::set_reserved`.
+    pub(crate) fn set_reserved(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName, n: Option<usize>) {
+        self.books.lock().pool.set_reserved(namespace, function, n);
+        self.serve_waiting();
+    }
+
     pub(crate) fn in_use(&self) -> PoolUse {
         self.books.lock().pool.in_use()
     }
@@ -162,14 +171,17 @@ impl Sandboxes {
             match books.pool.ask(function, token) {
                 Answer::Admitted(admission) => {
                     drop(books);
-                    return Ok(self.admitted(admission, function.memory));
+                    return Ok(self.admitted(admission, function));
                 }
                 Answer::Waiting(ticket, why) => {
                     let (sender, served) = oneshot::channel();
-                    books.waiting.insert(ticket, (sender, function.memory));
+                    books.waiting.insert(ticket, (sender, Arc::clone(function)));
                     (ticket, served, why)
                 }
                 Answer::Refused(why) => return Err(InvokeError::TooManyRequests(format!("the node {why}"))),
+                Answer::OverReserved(limit) => {
+                    return Err(InvokeError::ReservedConcurrency { function: function.name.clone(), limit });
+                }
                 Answer::Closed => return Err(InvokeError::ShuttingDown),
             }
         };
@@ -206,20 +218,21 @@ impl Sandboxes {
             let served = books.pool.serve_waiting();
             served.into_iter().filter_map(|(ticket, what)| Some((books.waiting.remove(&ticket)?, what))).collect()
         };
-        for ((waiting, booked), admission) in served {
+        for ((waiting, function), admission) in served {
             // If nobody waits any more the guards give everything back.
-            drop(waiting.send(self.admitted(admission, booked)));
+            drop(waiting.send(self.admitted(admission, &function)));
         }
     }
 
-    fn admitted(self: &Arc<Self>, admission: Admission<Arc<LiveSandbox>>, booked: ByteSize) -> Admitted {
-        let room = || Place::Cold(Room { sandboxes: Arc::clone(self), booked: Some(booked) });
+    fn admitted(self: &Arc<Self>, admission: Admission<Arc<LiveSandbox>>, function: &Arc<Function>) -> Admitted {
+        let room = || Place::Cold(Room { sandboxes: Arc::clone(self), booked: Some(function.memory) });
         let (place, evicted) = match admission {
             Admission::Warm(live) => (Place::Warm(self.lease(live)), Vec::new()),
             Admission::Cold => (room(), Vec::new()),
             Admission::Evict(idle) => (room(), idle.into_iter().map(|live| self.lease(live)).collect()),
         };
-        Admitted { place, evicted, run: RunGuard(Arc::clone(self)), waited_for: None }
+        let run = RunGuard { sandboxes: Arc::clone(self), function: Arc::clone(function) };
+        Admitted { place, evicted, run, waited_for: None }
     }
 
     fn lease(self: &Arc<Self>, live: Arc<LiveSandbox>) -> Lease {

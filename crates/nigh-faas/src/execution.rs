@@ -44,6 +44,8 @@ pub(crate) struct Executor {
 /// An invocation on its way.
 pub(crate) struct Call {
     pub(crate) id: InvocationId,
+    /// Which attempt of an event, from 1.
+    pub(crate) attempt: u32,
     pub(crate) function: Arc<Function>,
     pub(crate) payload: Bytes,
     pub(crate) client_context: Option<HeaderValue>,
@@ -157,6 +159,7 @@ impl Executor {
             command: command.command,
             environment: command.environment,
             code: self.functions.code_folder(function).await,
+            layers: self.functions.layers_folder(function).await.map_err(internal)?,
             runtime_folders: command.folders,
             grant: Grant::full(function.memory),
             tmp: function.ephemeral_storage,
@@ -287,6 +290,7 @@ impl Executor {
         let duration_us = duration.as_micros() as u64;
         let activation = Activation {
             id: call.id,
+            attempt: call.attempt,
             namespace: call.function.namespace.clone(),
             function: call.function.name.clone(),
             code_sha256: call.function.code_sha256.clone(),

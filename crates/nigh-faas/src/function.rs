@@ -19,6 +19,23 @@ pub enum Runtime {
     },
     /// `provided.*`: the archive's `bootstrap` speaks the Runtime API itself.
     Provided,
+    /// `provided.http`: the archive's `bootstrap` is an HTTP server, on `$PORT`; Nigh's adapter asks it.
+    ProvidedHttp,
+}
+
+/// A layer's version, as a function has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerUse {
+    /// The ARN, as it was given.
+    pub arn: String,
+    /// The layer.
+    pub name: FunctionName,
+    /// The SHA-256 of the version's archive, base64.
+    pub sha256: String,
+    /// The archive's size.
+    pub size: ByteSize,
+    /// What it unpacks to.
+    pub unpacked: ByteSize,
 }
 
 /// A deployed function.
@@ -46,6 +63,9 @@ pub struct Function {
     /// Its own environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
+    /// The layers shown at /opt, the later ones on top.
+    #[serde(default)]
+    pub layers: Vec<LayerUse>,
     /// Lambda's `Role`, kept and given back.
     #[serde(default)]
     pub role: String,
@@ -67,6 +87,11 @@ pub trait FunctionSource: Send + Sync {
     /// The folder of this version's code, unpacked; nobody writes to it. It is asked for at a cold start, and must stay
     /// whole until the version is replaced.
     async fn code_folder(&self, function: &Function) -> PathBuf;
+    /// The folder of this version's layers, if it has any; like that of its code.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String>;
 }
 
 impl Function {
@@ -97,6 +122,7 @@ pub(crate) mod tests {
             timeout: Duration::from_secs(3),
             ephemeral_storage: ByteSize::mib(512),
             environment: BTreeMap::new(),
+            layers: Vec::new(),
             role: String::new(),
             code_sha256: "code-1".to_owned(),
             code_size: ByteSize(1),

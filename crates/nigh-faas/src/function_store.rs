@@ -5,6 +5,7 @@
 //! Lambda's `ResourceConflictException`. Code that was replaced stays until no invocation can run it any more.
 //! Reads come from memory. What a document means to clients is the door's.
 
+mod attached;
 mod changes;
 mod document;
 mod retired;
@@ -12,7 +13,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,18 +21,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError, Revision};
-use nigh_terms::{ByteSize, Clock, FunctionName, Namespace};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use thiserror::Error;
 
+pub use self::attached::{Attached, FunctionUrl, UrlAuth};
 use self::document::decode;
 use self::retired::Retired;
 pub use self::settings::{FunctionSettings, NewFunction};
 use crate::code_archive::ArchiveLimits;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, FunctionSource};
+use crate::layer_store::{LayerError, LayerStore};
 
 const TABLE: &str = "functions";
+/// The folder of layers, below that of functions.
+const LAYERS: &str = "layers";
 /// Functions of one namespace.
 pub const FUNCTIONS_MAX: usize = 10_000;
 
@@ -72,9 +77,20 @@ pub enum FunctionStoreError {
     #[error(transparent)]
     Code(#[from] CodeStoreError),
     #[error(transparent)]
+    Layers(#[from] LayerError),
+    #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error("the document of function {0} cannot be read: {1}; it was written by another version of nigh, or damaged")]
     Document(String, String),
+    #[error(
+        "Specified ReservedConcurrentExecutions for function decreases account's UnreservedConcurrentExecution below its \
+         minimum value of [{unreserved_min}]."
+    )]
+    TooMuchReserved { unreserved_min: usize },
+    #[error(
+        "Function code combined with layers exceeds the maximum allowed size of {limit}. The actual size is {size}."
+    )]
+    WithLayers { size: ByteSize, limit: ByteSize },
     #[error("the change was cut short: {0}")]
     Aborted(String),
 }
@@ -86,6 +102,8 @@ pub struct Deployed {
     pub function: Arc<Function>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
+    /// What is attached to it.
+    pub attached: Attached,
     unpacked: ByteSize,
     revision: Revision,
 }
@@ -102,7 +120,12 @@ struct Inner {
     clock: Arc<dyn Clock>,
     limits: FunctionLimits,
     index: RwLock<Index>,
+    /// Whose a URL's id is.
+    urls: RwLock<HashMap<String, (Namespace, FunctionName)>>,
+    layers: LayerStore,
     changing: Mutex<HashSet<(Namespace, FunctionName)>>,
+    /// Held while a reserve is weighed against the others'.
+    reserving: tokio::sync::Mutex<()>,
     retired: Mutex<Vec<Retired>>,
 }
 
@@ -124,6 +147,9 @@ impl FunctionStore {
             let (namespace, name) = (function.namespace.clone(), function.name.clone());
             index.entry(namespace).or_default().insert(name, Arc::new(deployed));
         }
+        let deployed: Vec<Arc<Function>> =
+            index.values().flat_map(BTreeMap::values).map(|deployed| Arc::clone(&deployed.function)).collect();
+        let layers = LayerStore::open(Arc::clone(&registry), &root.join(LAYERS), Arc::clone(&clock), &deployed).await?;
         let root = root.to_owned();
         let versions: Vec<CodeVersion> = functions(&index).map(CodeVersion::of_function).collect();
         let code = blocking(move || {
@@ -141,8 +167,11 @@ impl FunctionStore {
             code,
             clock,
             limits,
+            urls: RwLock::new(urls(&index)),
+            layers,
             index: RwLock::new(index),
             changing: Mutex::default(),
+            reserving: tokio::sync::Mutex::default(),
             retired: Mutex::default(),
         };
         Ok(Self(Arc::new(inner)))
@@ -184,6 +213,12 @@ impl FunctionStore {
     #[must_use]
     pub fn limits(&self) -> FunctionLimits {
         self.0.limits
+    }
+
+    /// The layers that functions may have.
+    #[must_use]
+    pub fn layers(&self) -> &LayerStore {
+        &self.0.layers
     }
 
     /// The archive of `function`, as it was uploaded.
@@ -253,6 +288,65 @@ impl FunctionStore {
         to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
     }
 
+    /// Changes what is attached to a function, as `change` says of what is there and the date. Of two changes of a
+    /// function at once, one is refused.
+    ///
+    /// # Errors
+    /// `change`'s own; if it is not there, or the registry refuses.
+    pub async fn attach<E: From<FunctionStoreError> + Send + 'static>(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        change: impl FnOnce(&mut Attached, Timestamp) -> Result<(), E> + Send + 'static,
+    ) -> Result<Arc<Deployed>, E> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        let changed = tokio::spawn(async move { store.attach(&namespace, &name, change).await });
+        changed.await.unwrap_or_else(|join| Err(FunctionStoreError::Aborted(join.to_string()).into()))
+    }
+
+    /// Reserves so much concurrency for a function, of the node's `limit`; `None` gives it back.
+    ///
+    /// # Errors
+    /// If less than `unreserved_min` would be left to those that have none of their own; as `attach`.
+    pub async fn reserve(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        reserved: Option<usize>,
+        limit: usize,
+        unreserved_min: usize,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let _reserving = self.0.reserving.lock().await;
+        let others = self.0.reserved_by_others(namespace, name);
+        if reserved.is_some_and(|own| own > 0 && others + own + unreserved_min > limit) {
+            return Err(FunctionStoreError::TooMuchReserved { unreserved_min });
+        }
+        self.attach(namespace, name, move |attached, _| {
+            attached.reserved = reserved;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whose URL has this id, and who may call it.
+    #[must_use]
+    pub fn by_url(&self, id: &str) -> Option<(Namespace, FunctionName, UrlAuth)> {
+        let (namespace, name) = self.0.urls.read().get(id).cloned()?;
+        let url = self.get(&namespace, &name)?.attached.url.clone().filter(|url| url.id == id)?;
+        Some((namespace, name, url.auth))
+    }
+
+    /// All reserved concurrency.
+    #[must_use]
+    pub fn reserves(&self) -> Vec<(Namespace, FunctionName, usize)> {
+        let index = self.0.index.read();
+        let all = index.values().flat_map(BTreeMap::values);
+        let reserved = all.filter_map(|one| {
+            Some((one.function.namespace.clone(), one.function.name.clone(), one.attached.reserved?))
+        });
+        reserved.collect()
+    }
+
     /// Removes a function. Invocations that run go on to their end.
     ///
     /// # Errors
@@ -272,6 +366,23 @@ impl FunctionSource for FunctionStore {
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.0.code.task_folder(&CodeVersion::of_function(function))
     }
+
+    async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String> {
+        if function.layers.is_empty() {
+            return Ok(None);
+        }
+        let folder = self.0.layers.folder(&function.namespace, &function.layers).await;
+        folder.map(Some).map_err(|error| error.to_string())
+    }
+}
+
+fn urls(index: &Index) -> HashMap<String, (Namespace, FunctionName)> {
+    let all = index.values().flat_map(BTreeMap::values);
+    let with_url = all.filter_map(|one| {
+        let function = &one.function;
+        Some((one.attached.url.as_ref()?.id.clone(), (function.namespace.clone(), function.name.clone())))
+    });
+    with_url.collect()
 }
 
 fn functions(index: &Index) -> impl Iterator<Item = &Function> {

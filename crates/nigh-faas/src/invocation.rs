@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nigh_terms::{FunctionName, InvocationId, Principal, Token};
+use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use thiserror::Error;
 
 /// What a client asks.
@@ -16,6 +16,17 @@ pub struct InvokeRequest {
     pub client_context: Option<String>,
     /// What the caller had seen.
     pub token: Token,
+    /// Set if it is an attempt to run an event, which has its id already.
+    pub event: Option<EventAttempt>,
+}
+
+/// One of the attempts to run an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventAttempt {
+    /// The event: the request id of all its attempts.
+    pub id: InvocationId,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
 }
 
 /// How it ended, for the caller.
@@ -41,6 +52,8 @@ pub enum InvokeError {
     NotFound(FunctionName),
     #[error("rate exceeded: {0}")]
     TooManyRequests(String),
+    #[error("rate exceeded: {function} runs {limit} invocations, which is its reserved concurrency")]
+    ReservedConcurrency { function: FunctionName, limit: usize },
     #[error("{0}")]
     InvalidRequest(String),
     #[error("the payload has {size} bytes, {limit} are allowed")]
@@ -56,4 +69,7 @@ pub enum InvokeError {
 pub trait Invoke: Send + Sync {
     /// Runs `request` to its end.
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError>;
+    /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;
+    /// with none it shares what no function has reserved.
+    fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>);
 }

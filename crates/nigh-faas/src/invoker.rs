@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::future::join_all;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{Clock, Incarnation, InvocationId, NodeId, Principal};
+use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal};
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
@@ -170,7 +170,8 @@ impl Inner {
     async fn run(self: Arc<Self>, function: Arc<Function>, request: Checked) -> Result<Invoked, InvokeError> {
         let asked = self.executor.clock.monotonic();
         let mut call = Call {
-            id: InvocationId::now(),
+            id: request.request.event.map_or_else(InvocationId::now, |event| event.id),
+            attempt: request.request.event.map_or(1, |event| event.attempt),
             function,
             payload: request.request.payload,
             client_context: request.client_context,
@@ -226,6 +227,14 @@ struct Checked {
     client_context: Option<HeaderValue>,
 }
 
+/// Refuses what is no JSON.
+pub(crate) fn check_payload(payload: &[u8]) -> Result<(), InvokeError> {
+    let invalid = |why: String| InvokeError::InvalidRequest(format!("Could not parse request body into json: {why}"));
+    let text = std::str::from_utf8(payload).map_err(|error| invalid(error.to_string()))?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| invalid(error.to_string()))?;
+    Ok(())
+}
+
 fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
     let size = request.payload.len();
     if size > REQUEST_BYTES_MAX {
@@ -235,9 +244,7 @@ fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
         // As Lambda does.
         request.payload = bytes::Bytes::from_static(b"{}");
     }
-    let invalid = |why: String| InvokeError::InvalidRequest(format!("Could not parse request body into json: {why}"));
-    let text = std::str::from_utf8(&request.payload).map_err(|error| invalid(error.to_string()))?;
-    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|error| invalid(error.to_string()))?;
+    check_payload(&request.payload)?;
     let client_context = match request.client_context.take() {
         None => None,
         Some(context) if context.len() > CLIENT_CONTEXT_BYTES_MAX => {
@@ -269,5 +276,9 @@ impl Invoke for Invoker {
             metrics::counter!("nigh_invocations_refused_total").increment(1);
         }
         result
+    }
+
+    fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
+        self.inner.executor.sandboxes.set_reserved(namespace, function, concurrency);
     }
 }

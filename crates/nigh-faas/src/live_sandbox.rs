@@ -303,6 +303,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             ephemeral_storage: ByteSize::mib(64),
             environment: std::collections::BTreeMap::new(),
+            layers: Vec::new(),
             role: String::new(),
             code_sha256: String::new(),
             code_size: ByteSize(1),

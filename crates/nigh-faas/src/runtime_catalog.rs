@@ -11,6 +11,9 @@ use crate::function::Runtime;
 /// The names of the runtimes whose archive brings its own `bootstrap`; they differ in nothing here.
 const PROVIDED: [&str; 3] = ["provided", "provided.al2", "provided.al2023"];
 
+/// The name of the runtime whose `bootstrap` is an HTTP server.
+const PROVIDED_HTTP: &str = "provided.http";
+
 /// Why a runtime cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
@@ -28,12 +31,13 @@ pub struct NoSuchRuntime {
 pub struct RuntimeCatalog {
     python_minors: BTreeSet<u8>,
     why_no_python: Option<String>,
+    has_http_adapter: bool,
 }
 
 impl RuntimeCatalog {
     /// Beside `provided`, a Python 3 of each of these minor versions.
     pub fn new(python_minors: impl IntoIterator<Item = u8>) -> Self {
-        Self { python_minors: python_minors.into_iter().collect(), why_no_python: None }
+        Self { python_minors: python_minors.into_iter().collect(), ..Self::default() }
     }
 
     /// The same; who asks for a Python hears `why` there is none, and what mends it.
@@ -42,11 +46,18 @@ impl RuntimeCatalog {
         Self { why_no_python: Some(why), ..self }
     }
 
+    /// The same, with `provided.http`.
+    #[must_use]
+    pub fn with_http_adapter(self) -> Self {
+        Self { has_http_adapter: true, ..self }
+    }
+
     /// All names that `find` knows.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let python = self.python_minors.iter().map(|minor| format!("python3.{minor}"));
-        python.chain(PROVIDED.map(str::to_owned)).collect()
+        let http = self.has_http_adapter.then(|| PROVIDED_HTTP.to_owned());
+        python.chain(PROVIDED.map(str::to_owned)).chain(http).collect()
     }
 
     /// The runtime called `name`.
@@ -56,6 +67,9 @@ impl RuntimeCatalog {
     pub fn find(&self, name: &str) -> Result<Runtime, NoSuchRuntime> {
         if PROVIDED.contains(&name) {
             return Ok(Runtime::Provided);
+        }
+        if name == PROVIDED_HTTP && self.has_http_adapter {
+            return Ok(Runtime::ProvidedHttp);
         }
         let minor = self.python_minors.iter().find(|minor| name == format!("python3.{minor}"));
         minor.map(|&minor| Runtime::Python { minor }).ok_or_else(|| NoSuchRuntime {
@@ -79,6 +93,13 @@ mod tests {
             let said = catalog.find(absent).unwrap_err().to_string();
             assert!(said.ends_with("it has python3.11, provided, provided.al2, provided.al2023"), "{said}");
         }
+    }
+
+    #[test]
+    fn servers_can_be_deployed_where_their_adapter_is() {
+        let catalog = RuntimeCatalog::new([11]);
+        assert!(catalog.find("provided.http").is_err());
+        assert_eq!(catalog.with_http_adapter().find("provided.http"), Ok(Runtime::ProvidedHttp));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
 use thiserror::Error;
@@ -58,6 +58,8 @@ pub struct RuntimeSettings {
     pub region: String,
     /// The Pythons that are installed.
     pub pythons: Vec<PythonRuntime>,
+    /// The program that runs functions which are HTTP servers, alone in its folder.
+    pub http_adapter: Option<PathBuf>,
 }
 
 /// What stands in one sandbox's environment and nowhere else.
@@ -93,6 +95,9 @@ pub enum RuntimeCommandError {
         /// Those that are there.
         there: String,
     },
+    /// The node has no adapter for HTTP servers.
+    #[error("provided.http is not installed here: nigh-http-adapter was not found beside nigh")]
+    NoHttpAdapter,
 }
 
 /// The process of `function`.
@@ -106,6 +111,11 @@ pub fn runtime_command(
 ) -> Result<RuntimeCommand, RuntimeCommandError> {
     let (command, folders) = match function.runtime {
         Runtime::Provided => (vec![OsString::from(format!("{TASK_ROOT}/bootstrap"))], Vec::new()),
+        Runtime::ProvidedHttp => {
+            let adapter = settings.http_adapter.as_ref().ok_or(RuntimeCommandError::NoHttpAdapter)?;
+            let folder = adapter.parent().map(Path::to_owned);
+            (vec![adapter.clone().into()], folder.into_iter().collect())
+        }
         Runtime::Python { minor } => {
             let python = settings.pythons.iter().find(|python| python.minor == minor).ok_or_else(|| {
                 let there: Vec<String> = settings.pythons.iter().map(|one| format!("python3.{}", one.minor)).collect();
@@ -139,8 +149,12 @@ fn defaults(function: &Function) -> BTreeMap<String, String> {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    if matches!(function.runtime, Runtime::Python { .. }) {
-        environment.insert("PYTHONPATH".to_owned(), TASK_ROOT.to_owned());
+    if let Runtime::Python { minor } = function.runtime {
+        let mut path = TASK_ROOT.to_owned();
+        if !function.layers.is_empty() {
+            path.push_str(&format!(":/opt/python:/opt/python/lib/python3.{minor}/site-packages"));
+        }
+        environment.insert("PYTHONPATH".to_owned(), path);
     }
     environment
 }
@@ -175,13 +189,16 @@ fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdent
 
 #[cfg(test)]
 mod tests {
+    use nigh_terms::ByteSize;
+
     use super::*;
+    use crate::function::LayerUse;
     use crate::function::tests::function;
 
     fn settings() -> RuntimeSettings {
         let python =
             PythonRuntime { minor: 11, interpreter: "/venv/bin/python3".into(), folders: vec!["/venv".into()] };
-        RuntimeSettings { region: "us-east-1".to_owned(), pythons: vec![python] }
+        RuntimeSettings { region: "us-east-1".to_owned(), pythons: vec![python], http_adapter: None }
     }
 
     fn command_of(function: &Function) -> Result<RuntimeCommand, RuntimeCommandError> {
@@ -218,6 +235,17 @@ mod tests {
         ] {
             assert_eq!(value(&command, name), Some(expected), "{name}");
         }
+        let used = LayerUse {
+            arn: String::new(),
+            name: function.name.clone(),
+            sha256: String::new(),
+            size: ByteSize::ZERO,
+            unpacked: ByteSize::ZERO,
+        };
+        function.layers.push(used);
+        let layered = command_of(&function).unwrap();
+        let path = "/var/task:/opt/python:/opt/python/lib/python3.11/site-packages";
+        assert_eq!(value(&layered, "PYTHONPATH"), Some(path));
         assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
     }
 

@@ -85,6 +85,8 @@ pub struct SandboxSpec {
     pub environment: BTreeMap<OsString, OsString>,
     /// The folder that appears read-only at `/var/task`.
     pub code: PathBuf,
+    /// The folder that appears read-only at `/opt`, if there is one.
+    pub layers: Option<PathBuf>,
     /// Folders of the host that appear read-only at the same path: the interpreter, its packages.
     pub runtime_folders: Vec<PathBuf>,
     /// Its memory.

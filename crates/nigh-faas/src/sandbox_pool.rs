@@ -6,6 +6,7 @@
 //! beside them until they are gone. Those who wait are served in order: for a warm sandbox anyone may go first, for
 //! room nobody passes one who came before.
 
+mod concurrency;
 mod idle;
 #[cfg(test)]
 mod random_run;
@@ -13,8 +14,9 @@ mod waiting;
 
 use std::sync::Arc;
 
-use nigh_terms::{ByteSize, Incarnation, Monotonic, NodeId, Token};
+use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace, NodeId, Token};
 
+use self::concurrency::Concurrency;
 use self::idle::IdleSandboxes;
 pub use self::waiting::Ticket;
 use self::waiting::WaitingLine;
@@ -55,6 +57,8 @@ pub enum Answer<S> {
     Waiting(Ticket, &'static str),
     /// It cannot even wait, for this reason.
     Refused(&'static str),
+    /// It cannot even wait: as many run as are reserved for its function.
+    OverReserved(usize),
     /// Nobody is admitted any more.
     Closed,
 }
@@ -69,7 +73,7 @@ pub struct SandboxPool<S> {
     waiting: WaitingLine,
     sandboxes: usize,
     booked: ByteSize,
-    running: usize,
+    running: Concurrency,
     closed: bool,
 }
 
@@ -91,7 +95,7 @@ pub struct PoolUse {
 impl<S: PartialEq> SandboxPool<S> {
     /// An empty pool of `node`.
     #[must_use]
-    pub const fn new(node: NodeId, incarnation: Incarnation, limits: PoolLimits, keep_alive: KeepAlive) -> Self {
+    pub fn new(node: NodeId, incarnation: Incarnation, limits: PoolLimits, keep_alive: KeepAlive) -> Self {
         Self {
             node,
             incarnation,
@@ -101,7 +105,7 @@ impl<S: PartialEq> SandboxPool<S> {
             waiting: WaitingLine::new(),
             sandboxes: 0,
             booked: ByteSize::ZERO,
-            running: 0,
+            running: Concurrency::default(),
             closed: false,
         }
     }
@@ -113,7 +117,7 @@ impl<S: PartialEq> SandboxPool<S> {
             sandboxes: self.sandboxes,
             idle: self.idle.len(),
             booked: self.booked,
-            running: self.running,
+            running: self.running.all(),
             waiting: self.waiting.len(),
         }
     }
@@ -132,7 +136,11 @@ impl<S: PartialEq> SandboxPool<S> {
         if function.memory > self.limits.memory_max {
             return Answer::Refused("has less memory for all sandboxes than the function books");
         }
-        let why = match self.admit(function, token, self.waiting.is_empty()) {
+        if let Some(limit) = self.running.reserve_in_use(function) {
+            return Answer::OverReserved(limit);
+        }
+        let room_is_free = !self.waiting.iter().any(|one| self.waits_for_room(&one.function));
+        let why = match self.admit(function, token, room_is_free) {
             Ok(admission) => return Answer::Admitted(admission),
             Err(why) => why,
         };
@@ -150,7 +158,7 @@ impl<S: PartialEq> SandboxPool<S> {
             match self.admit(&one.function, &one.token, !room_is_taken) {
                 Ok(admission) => served.push((one.ticket, admission)),
                 Err(_) => {
-                    room_is_taken = true;
+                    room_is_taken |= self.waits_for_room(&one.function);
                     self.waiting.keep(one);
                 }
             }
@@ -163,10 +171,19 @@ impl<S: PartialEq> SandboxPool<S> {
         self.waiting.leave(ticket)
     }
 
-    /// An invocation has ended. Its sandbox is given back or released beside this.
-    pub fn finished(&mut self) {
-        debug_assert!(self.running > 0, "an invocation ended that had not begun");
-        self.running = self.running.saturating_sub(1);
+    /// An invocation of `function` has ended. Its sandbox is given back or released beside this.
+    pub fn finished(&mut self, function: &Function) {
+        self.running.ended(function);
+    }
+
+    /// `concurrency` invocations are this function's from now on, or as many as others leave it.
+    pub fn set_reserved(&mut self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
+        self.running.set_reserved(namespace, function, concurrency);
+    }
+
+    /// True if it is memory or a sandbox that an invocation of `function` would wait for, and not its turn to run.
+    fn waits_for_room(&self, function: &Function) -> bool {
+        self.running.free(function, self.limits.invocations_max) > 0
     }
 
     /// `sandbox` is idle from `now` on. It comes back if the pool does not keep it: then it is to be ended.
@@ -224,7 +241,7 @@ impl<S: PartialEq> SandboxPool<S> {
             memory_free: self.limits.memory_max.saturating_sub(self.booked),
             memory_idle: self.idle.booked(),
             sandboxes_free: self.limits.sandboxes_max.saturating_sub(self.sandboxes),
-            invocations_free: self.limits.invocations_max.saturating_sub(self.running),
+            invocations_free: self.running.free(function, self.limits.invocations_max),
             // The only node is every object's home: it has applied whatever anyone has seen.
             covered: token.clone(),
         }
@@ -259,7 +276,7 @@ impl<S: PartialEq> SandboxPool<S> {
             self.sandboxes += 1;
             self.booked += function.memory;
         }
-        self.running += 1;
+        self.running.began(function);
         Ok(admission)
     }
 }
@@ -289,7 +306,7 @@ mod tests {
     /// Runs one invocation in a new sandbox that is idle afterwards, since `since_s`.
     fn warm_up(pool: &mut SandboxPool<u32>, function: &Arc<Function>, sandbox: u32, since_s: u64) {
         assert_eq!(ask(pool, function), Answer::Admitted(Admission::Cold));
-        pool.finished();
+        pool.finished(function);
         let since = Monotonic::default().after(Duration::from_secs(since_s));
         assert_eq!(pool.give_back(sandbox, Arc::clone(function), since), None);
     }
@@ -302,7 +319,7 @@ mod tests {
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(1)));
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
         for sandbox in [1, 2] {
-            pool.finished();
+            pool.finished(&f);
             assert_eq!(pool.give_back(sandbox, Arc::clone(&f), Monotonic(0)), None);
         }
         let updated = Arc::new(Function { revision_id: "revision-2".to_owned(), ..(*f).clone() });
@@ -342,7 +359,7 @@ mod tests {
         let mut busy = pool(PoolLimits { invocations_max: 1, ..LIMITS });
         assert_eq!(ask(&mut busy, &sized("a", 128)), Answer::Admitted(Admission::Cold));
         assert!(matches!(ask(&mut busy, &sized("a", 128)), Answer::Waiting(_, why) if why.contains("invocations")));
-        busy.finished();
+        busy.finished(&sized("a", 128));
         assert_eq!(busy.serve_waiting().len(), 1);
     }
 
@@ -356,7 +373,7 @@ mod tests {
         let Answer::Waiting(second, _) = ask(&mut pool, &f) else { panic!("admitted") };
         assert!(matches!(ask(&mut pool, &f), Answer::Refused(_)));
 
-        pool.finished();
+        pool.finished(&f);
         assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
         // The first may now end the idle one and have all the room.
         assert_eq!(pool.serve_waiting(), [(first, Admission::Evict(vec![1]))]);
@@ -370,11 +387,41 @@ mod tests {
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
         let Answer::Waiting(first, _) = ask(&mut pool, &big) else { panic!("admitted") };
-        pool.finished();
+        pool.finished(&f);
         assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
         assert_eq!(pool.serve_waiting(), []);
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(1)));
         assert!(pool.leave(first));
+    }
+
+    fn reserve(pool: &mut SandboxPool<u32>, function: &Function, concurrency: Option<usize>) {
+        pool.set_reserved(&function.namespace, &function.name, concurrency);
+    }
+
+    #[test]
+    fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
+        let mut pool = pool(LIMITS);
+        let (own, other) = (sized("own", 64), sized("other", 64));
+        reserve(&mut pool, &own, Some(1));
+        for _ in 0..3 {
+            assert_eq!(ask(&mut pool, &other), Answer::Admitted(Admission::Cold));
+        }
+        let Answer::Waiting(waits, why) = ask(&mut pool, &other) else { panic!("admitted") };
+        assert!(why.contains("invocations"), "{why}");
+        // Who waits for its turn to run does not stand before it.
+        assert_eq!(ask(&mut pool, &own), Answer::Admitted(Admission::Cold));
+        assert_eq!(ask(&mut pool, &own), Answer::OverReserved(1));
+        pool.finished(&other);
+        pool.release(ByteSize::mib(64));
+        assert_eq!(pool.serve_waiting(), [(waits, Admission::Cold)]);
+        pool.finished(&own);
+        pool.release(ByteSize::mib(64));
+        assert!(matches!(ask(&mut pool, &other), Answer::Waiting(..)), "another ran on the reserve");
+        reserve(&mut pool, &own, Some(0));
+        assert_eq!(ask(&mut pool, &own), Answer::OverReserved(0));
+        assert_eq!(pool.serve_waiting().len(), 1);
+        reserve(&mut pool, &own, None);
+        assert!(matches!(ask(&mut pool, &own), Answer::Waiting(..)));
     }
 
     #[test]
@@ -390,7 +437,7 @@ mod tests {
         assert_eq!(ask(&mut pool, &sized("g", 128)), Answer::Admitted(Admission::Cold));
         assert_eq!(pool.close(), [1]);
         assert_eq!(ask(&mut pool, &f), Answer::Closed);
-        pool.finished();
+        pool.finished(&sized("g", 128));
         assert_eq!(pool.give_back(2, f, Monotonic(0)), Some(2));
     }
 
@@ -399,11 +446,9 @@ mod tests {
         let mut pool = pool(LIMITS);
         let f = sized("f", 128);
         for (sandbox, since_s) in [(1, 0), (2, 500)] {
-            assert_eq!(
-                pool.ask(&sized(&format!("f{sandbox}"), 128), &Token::empty()),
-                Answer::Admitted(Admission::Cold)
-            );
-            pool.finished();
+            let one = sized(&format!("f{sandbox}"), 128);
+            assert_eq!(ask(&mut pool, &one), Answer::Admitted(Admission::Cold));
+            pool.finished(&one);
             let since = Monotonic::default().after(Duration::from_secs(since_s));
             assert_eq!(pool.give_back(sandbox, Arc::clone(&f), since), None);
         }

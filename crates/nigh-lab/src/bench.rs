@@ -87,7 +87,7 @@ impl BenchArgs {
     /// # Errors
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
-        let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
+        let machine = Machine::of_this_command();
         let rows = match self.what {
             What::S3(length) => s3::run(length).await?,
             What::Invoke(length) => invoke::run(length).await?,

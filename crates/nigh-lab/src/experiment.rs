@@ -1,5 +1,6 @@
 //! `nigh experiment`: tables and figures beside the papers', each by one command.
 
+mod all;
 mod demo;
 mod demo_page;
 mod demo_report;
@@ -9,6 +10,8 @@ pub(crate) mod llc;
 pub(crate) mod llc_tail;
 mod phase_log;
 mod sample_function;
+mod single;
+mod stacked_bars;
 
 use std::path::PathBuf;
 
@@ -16,6 +19,7 @@ use clap::{Args, Subcommand};
 
 use crate::LabError;
 use crate::machine::Machine;
+use crate::peer::started::{Ended, StartedProcesses};
 
 /// What `nigh experiment` takes.
 #[derive(Clone, Debug, Args)]
@@ -30,6 +34,8 @@ enum What {
     Demo(demo::DemoArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
     Escape(escape::EscapeArgs),
+    /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
+    Single(single::SingleArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
     /// CASY's four functions alone and together, simulated (CASY figure 1)
@@ -42,6 +48,12 @@ enum What {
     LlcSensitivity(llc::SensitivityArgs),
     /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
     LlcTail(llc_tail::LlcTailArgs),
+    /// Every experiment and bench, each result into its folder; a run that is cut off goes on
+    All(all::AllArgs),
+    /// One page of all stored results
+    Report(all::ReportArgs),
+    /// End the peers' servers that a run which crashed has left, and delete their files
+    Clean,
 }
 
 impl ExperimentArgs {
@@ -50,16 +62,26 @@ impl ExperimentArgs {
     /// # Errors
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
-        let machine = Machine::read(std::env::args().collect::<Vec<_>>().join(" "));
+        let machine = Machine::of_this_command();
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
+            What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),
             What::LlcWays(ways) => ways.run(machine, json),
             What::LlcPrediction(prediction) => prediction.run(machine, json),
             What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
             What::LlcTail(tail) => tail.run(machine, json),
+            What::All(all) => all.run(json),
+            What::Report(report) => report.run(json),
+            What::Clean => {
+                let ended = StartedProcesses::of_this_user().end_left_over();
+                let line = |one: &Ended| format!("ended {} ({}, process {})", one.peer, one.program, one.pid);
+                let text = || ended.iter().map(line).collect::<Vec<_>>().join("\n");
+                let text = || if ended.is_empty() { "nothing was left".to_owned() } else { text() };
+                llc::print_report(&ended, text, json)
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
 //! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
+//!
+//! It is recorded as the peers are: should a run be killed, the next one ends it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,6 +15,8 @@ use nigh_node::state_folder::StatePaths;
 use rustix::process::{Pid, Signal};
 
 use crate::LabError;
+use crate::peer::S3Access;
+use crate::peer::started::{StartedProcesses, TOKEN, new_token};
 use crate::sign::Signer;
 
 /// How long it may take to start, and to stop.
@@ -23,6 +27,8 @@ const STOP: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub struct NodeUnderTest {
     child: Child,
+    /// By which the record knows it.
+    token: String,
     /// Where it listens.
     pub endpoints: Endpoints,
     credentials: Credentials,
@@ -53,7 +59,9 @@ impl NodeUnderTest {
         let log_path = folder.join("nigh.log");
         let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
         let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;
-        let child = Command::new(program)
+        let token = new_token();
+        let mut child = Command::new(program)
+            .env(TOKEN, &token)
             .arg("up")
             .arg("--config")
             .arg(&config)
@@ -62,16 +70,21 @@ impl NodeUnderTest {
             .stderr(log)
             .spawn()
             .map_err(|error| LabError::Node(error.to_string()))?;
-        Self::wait_for(child, &StatePaths::new(&state), &log_path)
+        if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(LabError::Node(format!("it cannot be recorded: {error}")));
+        }
+        Self::wait_for(child, token, &StatePaths::new(&state), &log_path)
     }
 
-    fn wait_for(mut child: Child, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
+    fn wait_for(mut child: Child, token: String, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
         let begin = Instant::now();
         let reason = loop {
             if let Ok(endpoints) = Endpoints::read(paths)
                 && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
             {
-                return Ok(Self { child, endpoints, credentials });
+                return Ok(Self { child, token, endpoints, credentials });
             }
             if let Ok(Some(status)) = child.try_wait() {
                 break format!("it ended with {status}");
@@ -110,10 +123,15 @@ impl NodeUnderTest {
         socket_address(&self.endpoints.lambda)
     }
 
-    /// The secret half of the key that owns all it holds.
+    /// Its S3 door, for a client.
     #[must_use]
-    pub fn secret_key(&self) -> &str {
-        self.credentials.secret_key.reveal()
+    pub fn s3_access(&self) -> S3Access {
+        S3Access {
+            endpoint: self.endpoints.s3.clone(),
+            access_key: self.credentials.access_key.as_str().to_owned(),
+            secret_key: self.credentials.secret_key.clone(),
+            region: self.endpoints.region.clone(),
+        }
     }
 
     /// Signs for one of its doors: `s3` or `lambda`.
@@ -122,6 +140,27 @@ impl NodeUnderTest {
         let keys = &self.credentials;
         Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
     }
+}
+
+/// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.
+#[must_use]
+pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
+    let mut settings = toml::Table::new();
+    let mut functions = toml::Table::new();
+    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    settings.insert("functions".to_owned(), functions.into());
+    if let Some(s3) = s3 {
+        let entries = [
+            ("kind", "s3"),
+            ("endpoint", &s3.endpoint),
+            ("region", &s3.region),
+            ("access_key", &s3.access_key),
+            ("secret_key", s3.secret_key.reveal()),
+        ];
+        let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        settings.insert("store".to_owned(), table.into());
+    }
+    settings
 }
 
 /// The address in `http://address`.
@@ -152,13 +191,12 @@ impl Drop for NodeUnderTest {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let begin = Instant::now();
-        while begin.elapsed() < STOP {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
+        while begin.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
+        // Both fail only if it has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        StartedProcesses::of_this_user().remove(&self.token, self.child.id());
     }
 }

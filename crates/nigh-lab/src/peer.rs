@@ -1,18 +1,83 @@
 //! Other people's servers, run here to be measured or stood upon: real ones, each from its own folder and ports.
+//!
+//! `make peers` installs them (`installed`); `servers` starts, watches and ends them; `started` keeps the record by which
+//! the next run ends what a crashed one has left.
 
 pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
+pub mod installed;
 pub mod kv;
+pub mod minio;
+pub mod nats;
+pub mod redis;
+mod servers;
+pub mod started;
 pub mod swift;
 pub mod training;
+pub mod versitygw;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use nigh_terms::SecretKey;
 use thiserror::Error;
+
+use crate::sign::Signer;
+
+/// A server of others that runs on this machine; ended when dropped.
+pub trait Peer {
+    /// What it is called.
+    fn name(&self) -> &'static str;
+
+    /// Its version, as its makers write it; empty if it does not tell.
+    fn version(&self) -> String;
+
+    /// All its processes now, workers included: their processor time is what its work costs.
+    fn processes(&self) -> Vec<u32>;
+}
+
+/// Where an S3 API is and the key it takes.
+#[derive(Clone, Debug)]
+pub struct S3Access {
+    /// `http://127.0.0.1:<port>`.
+    pub endpoint: String,
+    /// The account's access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: SecretKey,
+    /// The region it signs for.
+    pub region: String,
+}
+
+impl S3Access {
+    fn on_loopback(port: u16, access_key: &str, secret_key: SecretKey) -> Self {
+        let (endpoint, region) = (format!("http://127.0.0.1:{port}"), "us-east-1".to_owned());
+        Self { endpoint, access_key: access_key.to_owned(), secret_key, region }
+    }
+
+    /// The environment in which an SDK finds it.
+    #[must_use]
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        let variables = [
+            ("AWS_ENDPOINT_URL_S3", self.endpoint.as_str()),
+            ("AWS_ACCESS_KEY_ID", &self.access_key),
+            ("AWS_SECRET_ACCESS_KEY", self.secret_key.reveal()),
+            ("AWS_REGION", &self.region),
+            ("AWS_DEFAULT_REGION", &self.region),
+        ];
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Signs for it.
+    #[must_use]
+    pub fn signer(&self) -> Signer {
+        Signer::new("s3", &self.region, &self.access_key, self.secret_key.reveal())
+    }
+}
 
 /// Why a peer cannot run.
 #[derive(Debug, Error)]

@@ -115,7 +115,7 @@ impl LambdaClient {
 }
 
 /// `python3.x` of the Python that `make deps` has set up.
-fn runtime_name() -> Result<String, LabError> {
+pub(crate) fn runtime_name() -> Result<String, LabError> {
     let python = crate::node_under_test::python()?;
     let output = std::process::Command::new(&python)
         .args(["-c", "import sys; print(f'python3.{sys.version_info.minor}')"])
@@ -146,13 +146,66 @@ fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 /// # Errors
 /// If the node does not answer.
 pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
+    let body = ask_admin(node, &format!("/activations?limit={limit}"))?;
+    serde_json::from_slice(&body).map_err(|error| LabError::Node(format!("admin API: {error}")))
+}
+
+/// Reads that a node has answered since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// From memory.
+    pub hits: u64,
+    /// From the store, into memory or past it.
+    pub misses: u64,
+}
+
+impl Reads {
+    /// Of `node`, by its own count.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub fn of(node: &NodeUnderTest) -> Result<Self, LabError> {
+        Ok(Self::in_metrics(&String::from_utf8_lossy(&ask_admin(node, "/metrics")?)))
+    }
+
+    fn in_metrics(text: &str) -> Self {
+        let of = |served: &str| {
+            let name = format!("nigh_objects_calls_total{{served=\"{served}\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
+        };
+        Self { hits: of("hit"), misses: of("miss") + of("past") }
+    }
+
+    /// Those since `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self { hits: self.hits - earlier.hits, misses: self.misses - earlier.misses }
+    }
+}
+
+/// The body of what a node's admin API answers to `GET target`.
+fn ask_admin(node: &NodeUnderTest, target: &str) -> Result<Vec<u8>, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
     let mut socket =
         std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
-    write!(socket, "GET /activations?limit={limit} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
+    write!(socket, "GET {target} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
     let mut reply = Vec::new();
     socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;
     let body = reply.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |end| end + 4);
-    serde_json::from_slice(&reply[body..]).map_err(|error| failed(&error))
+    Ok(reply.split_off(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_are_counted_as_the_node_tells_them() {
+        let text = "# HELP x y\nnigh_objects_calls_total{served=\"hit\"} 7\nnigh_objects_calls_total{served=\"miss\"} 3\n\
+                    nigh_objects_calls_total{served=\"past\"} 1\nnigh_objects_bytes_total{served=\"hit\"} 9\n";
+        let reads = Reads::in_metrics(text);
+        assert_eq!(reads, Reads { hits: 7, misses: 4 });
+        assert_eq!(reads.since(Reads { hits: 6, misses: 4 }), Reads { hits: 1, misses: 0 });
+    }
 }

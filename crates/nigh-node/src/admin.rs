@@ -12,6 +12,10 @@
 //! | `GET /activations/{id}` | `Activation` |
 //! | `GET /explain/{id}` | `Explanation` |
 //! | `GET /logs?namespace&function&limit&follow` | lines of `LogEntry`, oldest first; endless with `follow=true` |
+//! | `GET /events?namespace&all&limit` | `EventListing`: dead letters; with `all` those not done, too |
+//! | `GET /events/{namespace}/{id}` | `ShownEvent` |
+//! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is tried again from the beginning |
+//! | `POST /events/{namespace}/{id}/drop` | 204; a dead letter, or one that waits, is gone |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
@@ -29,6 +33,8 @@ use futures::Stream;
 use nigh_engine::RegistryError;
 use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
+use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
+use nigh_faas::event_queue::QueueFull;
 use nigh_terms::{FunctionName, InvocationId, Namespace};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
@@ -67,6 +73,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn config(&self) -> &[Shown];
     /// The records.
     fn activations(&self) -> &ActivationLog;
+    /// The asynchronous invocations.
+    fn events(&self) -> &EventInvoker;
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -138,6 +146,9 @@ enum Refusal {
     BadId(String),
     Registry(RegistryError),
     Json(serde_json::Error),
+    NoEvent(InvocationId),
+    Events(EventError),
+    EventsFull(QueueFull),
 }
 
 impl IntoResponse for Refusal {
@@ -146,6 +157,9 @@ impl IntoResponse for Refusal {
             Self::NotFound(id) => (StatusCode::NOT_FOUND, format!("there is no record of an invocation {id}")),
             Self::BadId(text) => (StatusCode::BAD_REQUEST, format!("{text:?} is no invocation id")),
             Self::Registry(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Self::NoEvent(id) => (StatusCode::NOT_FOUND, format!("there is no event {id} of which this can be asked")),
+            Self::Events(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Self::EventsFull(error) => (StatusCode::TOO_MANY_REQUESTS, error.to_string()),
             Self::Json(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         };
         (status, words).into_response()
@@ -166,6 +180,10 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/activations/{id}", get(activation::<N>))
         .route("/explain/{id}", get(explanation::<N>))
         .route("/logs", get(logs::<N>))
+        .route("/events", get(events::<N>))
+        .route("/events/{namespace}/{id}", get(event::<N>))
+        .route("/events/{namespace}/{id}/retry", post(retry_event::<N>))
+        .route("/events/{namespace}/{id}/drop", post(drop_event::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;
@@ -220,6 +238,59 @@ async fn activation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>
 
 async fn explanation<N: Shows>(State(node): State<Arc<N>>, Path(id): Path<String>) -> Result<Response, Refusal> {
     json(&explain(find(&*node, &id).await?))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedEvents {
+    namespace: Namespace,
+    #[serde(default)]
+    all: bool,
+    limit: Option<usize>,
+}
+
+async fn events<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<AskedEvents>) -> Result<Response, Refusal> {
+    json(&node.events().list(&asked.namespace, asked.all, asked.limit.unwrap_or(RECORDS_MAX).min(RECORDS_MAX)))
+}
+
+/// The namespace and the event of a path.
+fn named_event(namespace: &str, id: &str) -> Result<(Namespace, InvocationId), Refusal> {
+    let bad = |text: &str| Refusal::BadId(text.chars().take(64).collect());
+    Ok((Namespace::new(namespace).map_err(|_| bad(namespace))?, id.parse().map_err(|_| bad(id))?))
+}
+
+async fn event<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, id)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let (namespace, id) = named_event(&namespace, &id)?;
+    let shown = node.events().show(&namespace, id).await.map_err(Refusal::Events)?;
+    json(&shown.ok_or(Refusal::NoEvent(id))?)
+}
+
+async fn retry_event<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, id)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let (namespace, id) = named_event(&namespace, &id)?;
+    match node.events().retry(&namespace, id).await {
+        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Ok(false) => Err(Refusal::NoEvent(id)),
+        Err(RetryError::Full(full)) => Err(Refusal::EventsFull(full)),
+        Err(RetryError::Event(error)) => Err(Refusal::Events(error)),
+    }
+}
+
+async fn drop_event<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, id)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let (namespace, id) = named_event(&namespace, &id)?;
+    if node.events().drop_event(&namespace, id).await.map_err(Refusal::Events)? {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    } else {
+        Err(Refusal::NoEvent(id))
+    }
 }
 
 async fn shutdown<N: Shows>(State(node): State<Arc<N>>) -> Result<Response, Refusal> {

@@ -179,6 +179,7 @@ pub(crate) mod tests {
         };
         Activation {
             id: InvocationId::now(),
+            attempt: 1,
             namespace: Namespace::new("default").unwrap(),
             function: FunctionName::new("blur").unwrap(),
             code_sha256: "code".to_owned(),

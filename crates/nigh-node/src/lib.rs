@@ -10,10 +10,12 @@ pub mod credentials;
 mod data_door;
 pub mod endpoints;
 pub mod explain;
+mod http_adapter;
 pub mod instance;
 pub mod llc;
 pub mod machine;
 pub mod node;
+mod notifications;
 pub mod one_run;
 pub mod profiling;
 pub mod python;
@@ -23,3 +25,4 @@ pub mod store;
 pub mod telemetry;
 
 pub use nigh_faas::activation::{Activation, Outcome};
+pub use nigh_faas::event_invoker::{EventListing, ListedEvent, ShownEvent};

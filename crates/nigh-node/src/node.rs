@@ -13,13 +13,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, LocalMembership, LocalRegistry, Membership, RecordLog, Registry, RegistryError, Retention, StateError,
-    StateFile, WriteThrough,
+    AccessKeys, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry, RegistryError, Retention,
+    StateError, StateFile, WriteThrough,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cgroup::cpuset::Cpusets;
+use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
+use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
 use nigh_faas::hooks::InvocationHook;
+use nigh_faas::invocation::Invoke;
 use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::keep_alive::KeepAlive;
@@ -31,7 +34,7 @@ use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
-use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver};
+use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,7 +50,9 @@ use crate::config::{Configuration, LlcBind, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
+use crate::http_adapter;
 use crate::llc::{Llc, LlcError, LlcStatus};
+use crate::notifications::FunctionTargets;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
@@ -81,6 +86,8 @@ pub enum NodeError {
     #[error(transparent)]
     Functions(#[from] FunctionStoreError),
     #[error(transparent)]
+    Events(#[from] EventError),
+    #[error(transparent)]
     Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
@@ -106,6 +113,7 @@ struct Running {
     functions: FunctionStore,
     engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
+    events: EventInvoker,
     llc: Arc<Llc>,
     profiling: Arc<Profiling>,
     /// Somebody asked for the end through the admin API.
@@ -206,6 +214,8 @@ impl Node {
         .await?;
 
         let retention = Retention { records_max: settings.activations.records_max };
+        let outbox = Outbox::open(database.clone())
+            .map_err(|source| NodeError::Io { what: "starting the writer of events", source })?;
         let records = RecordLog::open(database, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
         let activations = ActivationLog::new(records.clone());
@@ -221,7 +231,10 @@ impl Node {
             Some(why) => catalog.without_python_because(why),
             None => catalog,
         };
-        let runtime = RuntimeSettings { region: settings.region.clone(), pythons };
+        let (http_level, http_adapter) = http_adapter::install(&paths.functions().join("runtime-http"));
+        levels.push(http_level);
+        let catalog = if http_adapter.is_some() { catalog.with_http_adapter() } else { catalog };
+        let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter };
         let invoker_settings = invoker_settings(&settings, runtime);
         let profiling = Profiling(ProfilingParts {
             store,
@@ -250,10 +263,28 @@ impl Node {
             },
             invoker_settings,
         ));
+        for (namespace, function, reserved) in functions.reserves() {
+            invoker.set_reserved(&namespace, &function, Some(reserved));
+        }
+        let events = EventInvoker::open(
+            EventParts {
+                functions: functions.clone(),
+                invoke: Arc::clone(&invoker) as Arc<dyn Invoke>,
+                outbox,
+                records: Arc::new(memory.clone()),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                region: settings.region.clone(),
+            },
+            queue_limits(&settings),
+        )
+        .await?;
+        let targets = FunctionTargets { functions: functions.clone(), events: events.clone() };
+        memory.notify_by(Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?);
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
                 functions: functions.clone(),
-                invoke: Arc::clone(&invoker) as Arc<dyn nigh_faas::invocation::Invoke>,
+                invoke: Arc::clone(&invoker) as Arc<dyn Invoke>,
+                events: events.clone(),
                 keys: keys.clone(),
                 objects: Arc::new(memory.clone()),
                 catalog,
@@ -281,6 +312,7 @@ impl Node {
             functions,
             engine,
             invoker,
+            events,
             llc: Arc::new(llc),
             profiling: Arc::new(profiling),
             asked_to_stop: CancellationToken::new(),
@@ -333,8 +365,10 @@ impl Node {
             tracing::warn!(%error, "the doors are closing and their file still stands");
         }
         self.doors.cancel();
+        let events_written = self.running.events.close();
         // Before the doors have closed: their last requests wait for invocations.
         self.running.invoker.drain(drain).await;
+        events_written.await;
         self.running.stop.cancel();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
             tracing::warn!("requests still ran after the time to drain; their connections are cut");
@@ -487,6 +521,10 @@ impl admin::Shows for Running {
         &self.activations
     }
 
+    fn events(&self) -> &EventInvoker {
+        &self.events
+    }
+
     fn shut_down(&self) -> Draining {
         self.asked_to_stop.cancel();
         self.awaits()
@@ -590,6 +628,18 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
         keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
         freeze_grace: functions.freeze_grace.duration(),
         ..InvokerSettings::new(runtime, functions.memory)
+    }
+}
+
+fn queue_limits(settings: &Settings) -> QueueLimits {
+    let events = &settings.events;
+    QueueLimits {
+        events_max: events.queue_max,
+        bytes_max: events.queue_bytes,
+        running_max: events.running_max,
+        dead_max: events.dead_max,
+        retry_wait: events.retry_wait.duration(),
+        back_off: events.back_off.duration(),
     }
 }
 

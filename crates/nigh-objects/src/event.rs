@@ -87,6 +87,12 @@ impl DataCall {
         Self { observers, clock, event: Some(event) }
     }
 
+    /// On whose behalf.
+    #[must_use]
+    pub fn principal(&self) -> Option<&Principal> {
+        self.event.as_ref().map(|event| &event.principal)
+    }
+
     /// Says how it was served.
     pub fn succeeded(&mut self, served: Served, version: Option<Version>, token: Token) {
         if let Some(event) = &mut self.event {

@@ -20,6 +20,7 @@ mod gated_store;
 mod listing;
 mod memory;
 mod meter;
+mod notification;
 mod range;
 mod recency;
 mod request;
@@ -34,8 +35,9 @@ pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, Cla
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
-pub use memory::{MemoryLimits, ObjectMemory};
+pub use memory::{MemoryLimits, NotificationTargets, Notifications, ObjectMemory, ReservedEvents};
 pub use meter::MemoryUsage;
+pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};
 pub use request::{
     Body, BucketInfo, ByteRange, ByteStream, CompleteRequest, CompletedPart, Copied, CopyRequest, Direction,
     GetRequest, Got, ListPage, ListRequest, Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest,

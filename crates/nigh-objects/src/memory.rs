@@ -6,6 +6,7 @@
 
 mod copies;
 mod multipart;
+mod notify;
 mod reads;
 #[cfg(test)]
 mod tests;
@@ -14,12 +15,13 @@ mod writes;
 use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use nigh_engine::Ledger;
 use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token};
 use parking_lot::Mutex;
 
+pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 use crate::attributes::check_tags;
 use crate::cache::{Cache, Cost, Dropped};
 use crate::completed::Completed;
@@ -83,6 +85,8 @@ struct Inner {
     /// is gone since is refused by the store.
     buckets: Mutex<HashSet<(Namespace, BucketName)>>,
     meter: Arc<Meter>,
+    /// Absent where nobody is told of changes.
+    notifications: OnceLock<Notifications>,
 }
 
 /// Room in the cache, until it is used or dropped.
@@ -231,6 +235,7 @@ impl ObjectMemory {
             completed: Mutex::default(),
             buckets: Mutex::default(),
             meter,
+            notifications: OnceLock::new(),
         });
         inner.abandon_uploads().await;
         Ok(Self(inner))
@@ -286,6 +291,7 @@ impl ObjectMemory {
         let mut call = self.0.begin(who, bucket, None);
         self.0.store.delete_bucket(&who.namespace, bucket).await?;
         self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
+        self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
             self.0.end_upload(upload).await?;

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use nigh_objects::RangeSpec;
+use nigh_objects::{NotificationConfig, RangeSpec};
 use nigh_terms::Timestamp;
 
 use crate::chunk_frames::ChunkFrames;
-use crate::{checksum_headers, conditions, http_date, payload, query, screen};
+use crate::{checksum_headers, conditions, http_date, notifications, payload, query, screen};
 
 /// What is passed on of an aws-chunked body that came in `pieces`. None if it is refused.
 pub fn reframe<'p>(signed: bool, pieces: impl Iterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
@@ -38,6 +38,14 @@ pub fn query_pairs(text: &str) -> Vec<(String, String)> {
 pub fn reads_headers(headers: &HeaderMap) -> bool {
     let claims = checksum_headers::claim(headers, None).is_ok() && payload::content_md5(headers).is_ok();
     conditions::of_read(headers).is_ok() && claims
+}
+
+/// The rules of a bucket's notification configuration, as a client sends it.
+#[must_use]
+pub fn notification_rules(document: &[u8]) -> Option<NotificationConfig> {
+    let mut document = s3s::xml::Deserializer::new(document);
+    let document = s3s::xml::Deserialize::deserialize(&mut document).ok()?;
+    notifications::config(document).ok()
 }
 
 /// A `Range` header.

@@ -12,18 +12,20 @@ use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput,
     CreateMultipartUploadOutput, DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
     DeleteObjectTaggingInput, DeleteObjectTaggingOutput, DeleteObjectsInput, DeleteObjectsOutput,
-    GetBucketLocationInput, GetBucketLocationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
+    GetBucketLocationInput, GetBucketLocationOutput, GetBucketNotificationConfigurationInput,
+    GetBucketNotificationConfigurationOutput, GetBucketVersioningInput, GetBucketVersioningOutput,
     GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
     HeadBucketInput, HeadBucketOutput, ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput,
     ListMultipartUploadsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output,
-    ListPartsInput, ListPartsOutput, PutObjectInput, PutObjectOutput, PutObjectTaggingInput, PutObjectTaggingOutput,
-    Timestamp as WireTimestamp, UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+    ListPartsInput, ListPartsOutput, PutBucketNotificationConfigurationInput, PutBucketNotificationConfigurationOutput,
+    PutObjectInput, PutObjectOutput, PutObjectTaggingInput, PutObjectTaggingOutput, Timestamp as WireTimestamp,
+    UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::error::s3_error;
 use crate::notes::RequestNotes;
-use crate::{buckets, checksum_headers, listing, objects, payload, tagging, uploads};
+use crate::{buckets, checksum_headers, listing, notifications, objects, payload, tagging, uploads};
 
 /// What the handlers stand on.
 pub(crate) struct Handlers {
@@ -124,6 +126,8 @@ answered_by! {
     head_bucket(HeadBucketInput) -> HeadBucketOutput = buckets::head;
     list_buckets(ListBucketsInput) -> ListBucketsOutput = buckets::list;
     get_bucket_location(GetBucketLocationInput) -> GetBucketLocationOutput = buckets::location;
+    get_bucket_notification_configuration(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput = notifications::get;
+    put_bucket_notification_configuration(PutBucketNotificationConfigurationInput) -> PutBucketNotificationConfigurationOutput = notifications::put;
     get_bucket_versioning(GetBucketVersioningInput) -> GetBucketVersioningOutput = buckets::versioning;
 
     list_objects(ListObjectsInput) -> ListObjectsOutput = listing::v1;

@@ -23,6 +23,7 @@ mod lanes;
 mod listing;
 mod metadata;
 mod notes;
+mod notifications;
 mod objects;
 mod payload;
 mod query;

@@ -50,6 +50,7 @@ operations! {
     DeleteObjectTagging,
     DeleteObjects,
     GetBucketLocation,
+    GetBucketNotificationConfiguration,
     GetBucketVersioning,
     GetObject,
     GetObjectAttributes,
@@ -61,6 +62,7 @@ operations! {
     ListObjects,
     ListObjectsV2,
     ListParts,
+    PutBucketNotificationConfiguration,
     PutObject,
     PutObjectTagging,
     UploadPart,
@@ -72,7 +74,11 @@ impl Operation {
     pub(crate) const fn has_document(self) -> bool {
         matches!(
             self,
-            Self::CompleteMultipartUpload | Self::CreateBucket | Self::DeleteObjects | Self::PutObjectTagging
+            Self::CompleteMultipartUpload
+                | Self::CreateBucket
+                | Self::DeleteObjects
+                | Self::PutBucketNotificationConfiguration
+                | Self::PutObjectTagging
         )
     }
 }

@@ -88,6 +88,15 @@ impl fmt::Display for SandboxId {
 pub struct InvocationId(Uuid);
 
 impl InvocationId {
+    /// Behind all others.
+    pub const LAST: Self = Self(Uuid::max());
+
+    /// The identifier of these sixteen bytes.
+    #[must_use]
+    pub const fn of_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
     /// A fresh identifier.
     #[must_use]
     pub fn now() -> Self {

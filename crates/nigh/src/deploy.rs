@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nigh_node::client::{CodeUpload, FunctionChange};
 use nigh_node::config::Span;
-use nigh_terms::{ByteSize, FunctionName, ParseByteSizeError};
+use nigh_terms::{BucketName, ByteSize, FunctionName, ParseByteSizeError};
 use serde_json::Value;
 
 use crate::archive;
@@ -21,6 +21,7 @@ Examples:
   nigh deploy blur --folder functions/blur --handler app.handler --runtime python3.11 --memory 512MiB --timeout 30s
   nigh deploy tool --zip tool.zip --runtime provided --env LEVEL=2 --env MODE=fast
   nigh deploy blur --timeout 2min                 an existing function: only this setting changes
+  nigh deploy blur --trigger pictures/in/ --reserved 4 --url iam
 
 A folder is packed without .git, __pycache__ and the like. For `provided`, the archive's `bootstrap` is run.
 If the function exists, what is given is replaced: its code, its settings, or both.")]
@@ -54,6 +55,42 @@ pub(crate) struct DeployArgs {
     /// What it is for
     #[arg(long)]
     description: Option<String>,
+    /// A layer version's ARN; may be given often, in their order, and replaces all there were
+    #[arg(long = "layer", value_name = "ARN")]
+    layers: Vec<String>,
+    /// Invocations at once that are this function's alone, and all that it has; `none` gives them back
+    #[arg(long, value_name = "COUNT|none", value_parser = reserve)]
+    reserved: Option<Reserve>,
+    /// Give it a URL: for those who sign for its namespace, or for anybody
+    #[arg(long, value_name = "iam|public", value_parser = ["iam", "public"])]
+    url: Option<String>,
+    /// Run it on each new object of a bucket whose key begins so; may be given often
+    #[arg(long = "trigger", value_name = "BUCKET[/PREFIX]", value_parser = trigger)]
+    triggers: Vec<Trigger>,
+}
+
+/// What is reserved for a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reserve(Option<u64>);
+
+fn reserve(text: &str) -> Result<Reserve, String> {
+    match text {
+        "none" => Ok(Reserve(None)),
+        count => count.parse().map(|count| Reserve(Some(count))).map_err(|_| "write a number, or none".to_owned()),
+    }
+}
+
+/// The objects that run a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trigger {
+    bucket: BucketName,
+    prefix: String,
+}
+
+fn trigger(text: &str) -> Result<Trigger, String> {
+    let (bucket, prefix) = text.split_once('/').unwrap_or((text, ""));
+    let bucket = BucketName::new(bucket).map_err(|error| error.to_string())?;
+    Ok(Trigger { bucket, prefix: prefix.to_owned() })
 }
 
 impl DeployArgs {
@@ -76,6 +113,7 @@ impl DeployArgs {
             ephemeral_mib: self.tmp.map(ByteSize::mib_ceil),
             environment: environment(&self.environment)?,
             description: self.description.clone(),
+            layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
         })
     }
 
@@ -111,12 +149,14 @@ fn environment(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Cli
 /// Deploys.
 pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliError> {
     let (change, code) = (args.change()?, args.code()?);
-    if code.is_none() && change.is_empty() {
+    let attaches = args.reserved.is_some() || args.url.is_some() || !args.triggers.is_empty();
+    if code.is_none() && change.is_empty() && !attaches {
         let nothing = "nothing to deploy: name the code with --folder or --zip, or a setting to change";
         return Err(CliError::Usage(nothing.to_owned()));
     }
     let is_without_code = code.is_none();
-    let (function, is_new) = globals.lambda().await?.deploy(&args.name, &change, code).await.map_err(|error| {
+    let lambda = globals.lambda().await?;
+    let (mut function, is_new) = lambda.deploy(&args.name, &change, code).await.map_err(|error| {
         if is_without_code && error.is_not_found() {
             let name = &args.name;
             CliError::Usage(format!("there is no function {name} yet: name its code with --folder or --zip"))
@@ -124,8 +164,22 @@ pub(crate) async fn run(args: DeployArgs, globals: &Globals) -> Result<(), CliEr
             error.into()
         }
     })?;
+    if let Some(Reserve(count)) = args.reserved {
+        lambda.reserve(&args.name, count).await?;
+    }
+    if let Some(auth) = &args.url {
+        let auth = if auth == "public" { "NONE" } else { "AWS_IAM" };
+        function["FunctionUrl"] = lambda.give_url(&args.name, auth).await?.into();
+    }
+    for Trigger { bucket, prefix } in &args.triggers {
+        let arn = function.get("FunctionArn").and_then(Value::as_str).unwrap_or_default().to_owned();
+        globals.s3().await?.notify(bucket, args.name.as_str(), &arn, prefix).await?;
+    }
     if globals.json {
         return output::json(&function);
+    }
+    if let Some(url) = function.get("FunctionUrl").and_then(Value::as_str) {
+        output::line(url)?;
     }
     let text = |field: &str| function.get(field).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |field: &str| function.get(field).and_then(Value::as_u64).unwrap_or_default();
@@ -173,6 +227,15 @@ mod tests {
         }
         assert_eq!(size("512 MiB"), Ok(ByteSize::mib(512)));
         assert!(size("").is_err());
+    }
+
+    #[test]
+    fn triggers_and_reserves_are_read_as_they_are_written() {
+        assert_eq!(trigger("pictures/in/a").unwrap().prefix, "in/a");
+        assert_eq!(trigger("pictures").unwrap().prefix, "");
+        assert!(trigger("No").is_err() && trigger("/in").is_err());
+        assert_eq!((reserve("none"), reserve("7")), (Ok(Reserve(None)), Ok(Reserve(Some(7)))));
+        assert!(reserve("-1").is_err());
     }
 
     #[test]

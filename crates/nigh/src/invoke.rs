@@ -23,6 +23,7 @@ Examples:
   nigh invoke blur '{\"input\": {\"bucket\": \"pictures\", \"key\": \"cat.png\"}}'
   nigh invoke blur @event.json --log
   generate-event | nigh invoke blur -
+  nigh invoke blur @event.json --event            prints the request id at once
 
 The answer goes to standard output, the log and the invocation's id to standard error.
 The exit code is 1 if the function failed.")]
@@ -33,13 +34,21 @@ pub(crate) struct InvokeArgs {
     #[arg(default_value = "{}")]
     payload: String,
     /// Print the end of its log, too
-    #[arg(long)]
+    #[arg(long, conflicts_with = "event")]
     log: bool,
+    /// Leave it to be run, at least once, and do not wait: `nigh events` shows what failed
+    #[arg(long)]
+    event: bool,
 }
 
 /// Invokes.
 pub(crate) async fn run(args: InvokeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let payload = payload(&args.payload)?;
+    if args.event {
+        let id = globals.lambda().await?.invoke_later(&args.name, payload).await?;
+        return if globals.json { output::json(&json!({ "id": id })) } else { output::line(id) }
+            .map(|()| ExitCode::SUCCESS);
+    }
     let reply = globals.lambda().await?.invoke(&args.name, payload, args.log).await?;
     let log = reply.log_tail.as_deref().map(String::from_utf8_lossy);
     if globals.json {

@@ -8,6 +8,7 @@ mod context;
 mod deploy;
 mod down;
 mod error;
+mod events;
 mod explain;
 mod functions;
 mod invoke;
@@ -66,6 +67,9 @@ enum Command {
     Functions(functions::FunctionsCommand),
     /// List what ran, newest first
     Activations(activations::ActivationsArgs),
+    /// Asynchronous invocations: those that failed for good, and those that wait
+    #[command(subcommand)]
+    Events(events::EventsCommand),
     /// Print what functions printed
     Logs(logs::LogsArgs),
     /// Show where one invocation's time went
@@ -152,6 +156,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Deploy(args) => deploy::run(args, &globals).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
+        Command::Events(command) => events::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,
         Command::Explain(args) => explain::run(args, &globals).await?,
         Command::Status => status::run(&globals).await?,

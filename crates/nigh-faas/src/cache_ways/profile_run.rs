@@ -192,8 +192,13 @@ impl ProfileRuns<'_> {
 
     /// One invocation, bound.
     async fn invoked(&self, payload: Bytes) -> Result<Ended, ProfileRunError> {
-        let request =
-            InvokeRequest { function: self.function.clone(), payload, client_context: None, token: Token::empty() };
+        let request = InvokeRequest {
+            function: self.function.clone(),
+            payload,
+            client_context: None,
+            token: Token::empty(),
+            event: None,
+        };
         let invoked = self.invoke.invoke(&self.who, request).await;
         let Last { activation, unbound, moved, .. } = std::mem::take(&mut *self.station.last.lock());
         if let Some(reason) = unbound {
@@ -285,6 +290,8 @@ mod tests {
 
     #[async_trait]
     impl Invoke for Timed {
+        fn set_reserved(&self, _: &Namespace, _: &FunctionName, _: Option<usize>) {}
+
         async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
             let id = InvocationId::now();
             let deployed = function("f");

@@ -10,7 +10,9 @@ use nigh_terms::{ByteSize, FunctionName, Namespace};
 use uuid::Uuid;
 
 use super::document::{Document, decode, key};
-use super::{Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking};
+use super::{
+    Attached, Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking,
+};
 use crate::code_store::CodeVersion;
 use crate::function::Function;
 
@@ -56,6 +58,7 @@ impl Inner {
             timeout: Duration::from_secs(3),
             ephemeral_storage: ByteSize::mib(512),
             environment: BTreeMap::new(),
+            layers: Vec::new(),
             role: String::new(),
             code_sha256: version.sha256,
             code_size,
@@ -63,7 +66,8 @@ impl Inner {
             revision_id: Uuid::new_v4().to_string(),
         };
         new.settings.apply(&mut function);
-        self.commit(Document::new(function, new.tags, unpacked), None).await
+        check_size(&function, unpacked, self.limits.archive.unpacked)?;
+        self.commit(Document::new(function, new.tags, unpacked, Attached::default()), None).await
     }
 
     pub(super) async fn update_code(
@@ -103,6 +107,7 @@ impl Inner {
         if let Some(functions) = self.index.write().get_mut(namespace) {
             functions.remove(name);
         }
+        self.show_url(current.attached.url.as_ref(), None);
         self.retire_code_of(&current);
         self.remove_due_code().await;
         Ok(())
@@ -174,8 +179,9 @@ impl Inner {
         unpacked: ByteSize,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let function = Function { modified: self.clock.wall(), revision_id: Uuid::new_v4().to_string(), ..function };
+        check_size(&function, unpacked, self.limits.archive.unpacked)?;
         let changed = function.code_sha256 != current.function.code_sha256;
-        let document = Document::new(function, current.tags.clone(), unpacked);
+        let document = Document::new(function, current.tags.clone(), unpacked, current.attached.clone());
         let deployed = self.commit(document, Some(current.revision)).await?;
         if changed {
             self.retire_code_of(&current);
@@ -184,7 +190,7 @@ impl Inner {
     }
 
     /// Makes the document the truth, then shows it.
-    async fn commit(
+    pub(super) async fn commit(
         &self,
         document: Document,
         expected: Option<Revision>,
@@ -201,8 +207,8 @@ impl Inner {
             return Err(put.err().unwrap_or(FunctionStoreError::Busy(name)));
         }
         // Any other failure may have been written all the same: the next open decides, and sweeps.
-        let Document { function, tags, unpacked, .. } = document;
-        let deployed = Arc::new(Deployed { function: Arc::new(function), tags, unpacked, revision: put? });
+        let Document { function, tags, unpacked, attached, .. } = document;
+        let deployed = Arc::new(Deployed { function: Arc::new(function), tags, attached, unpacked, revision: put? });
         self.index.write().entry(namespace).or_default().insert(name, Arc::clone(&deployed));
         Ok(deployed)
     }
@@ -226,4 +232,13 @@ impl Inner {
         };
         Err(FunctionStoreError::Busy(name.clone()))
     }
+}
+
+/// Code and layers have one limit together (Lambda quotas: 250 MB unpacked).
+fn check_size(function: &Function, unpacked: ByteSize, limit: ByteSize) -> Result<(), FunctionStoreError> {
+    let size = unpacked + function.layers.iter().map(|layer| layer.unpacked).sum();
+    if size > limit && !function.layers.is_empty() {
+        return Err(FunctionStoreError::WithLayers { size, limit });
+    }
+    Ok(())
 }

@@ -7,11 +7,12 @@ use nigh_engine::Revision;
 use nigh_terms::{ByteSize, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 
-use super::{Deployed, FunctionStoreError};
+use super::{Attached, Deployed, FunctionStoreError};
 use crate::function::Function;
 
 /// The document's form that this build writes.
-const FORMAT: u32 = 1;
+/// Since 2 there is `attached`, which a build that knows only 1 would lose.
+const FORMAT: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Document {
@@ -19,6 +20,8 @@ pub(super) struct Document {
     pub(super) function: Function,
     pub(super) tags: BTreeMap<String, String>,
     pub(super) unpacked: ByteSize,
+    #[serde(default)]
+    pub(super) attached: Attached,
 }
 
 /// What every format of the document has.
@@ -35,14 +38,19 @@ pub(super) fn decode(key: &str, document: &[u8], revision: Revision) -> Result<D
     if format > FORMAT {
         return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
     }
-    let Document { function, tags, unpacked, .. } = serde_json::from_slice(document).map_err(read)?;
-    Ok(Deployed { function: Arc::new(function), tags, unpacked, revision })
+    let Document { function, tags, unpacked, attached, .. } = serde_json::from_slice(document).map_err(read)?;
+    Ok(Deployed { function: Arc::new(function), tags, attached, unpacked, revision })
 }
 
 impl Document {
     /// The document of `function` in the form that this build writes.
-    pub(super) const fn new(function: Function, tags: BTreeMap<String, String>, unpacked: ByteSize) -> Self {
-        Self { format: FORMAT, function, tags, unpacked }
+    pub(super) const fn new(
+        function: Function,
+        tags: BTreeMap<String, String>,
+        unpacked: ByteSize,
+        attached: Attached,
+    ) -> Self {
+        Self { format: FORMAT, function, tags, unpacked, attached }
     }
 }
 

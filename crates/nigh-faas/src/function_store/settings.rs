@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nigh_terms::{ByteSize, FunctionName};
 
-use crate::function::{Function, Runtime};
+use crate::function::{Function, LayerUse, Runtime};
 
 /// A function that is to be.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub struct FunctionSettings {
     pub ephemeral_storage: Option<ByteSize>,
     /// Its own environment, all of it.
     pub environment: Option<BTreeMap<String, String>>,
+    /// Its layers, all of them.
+    pub layers: Option<Vec<LayerUse>>,
     /// Kept and given back.
     pub role: Option<String>,
 }
@@ -59,6 +61,7 @@ impl FunctionSettings {
         set(&mut function.timeout, self.timeout);
         set(&mut function.ephemeral_storage, self.ephemeral_storage);
         set(&mut function.environment, self.environment);
+        set(&mut function.layers, self.layers);
         set(&mut function.role, self.role);
     }
 }

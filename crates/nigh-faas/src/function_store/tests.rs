@@ -216,7 +216,7 @@ async fn what_another_node_wrote_meanwhile_is_taken_over_and_the_change_refused(
 #[tokio::test]
 async fn a_document_of_a_newer_format_stops_the_start() {
     let place = Place::new();
-    let document = br#"{"format":2,"function":{},"tags":{},"unpacked":0}"#.to_vec();
+    let document = br#"{"format":3,"function":{},"tags":{},"unpacked":0}"#.to_vec();
     place.registry.put(TABLE, "tenant/f", document, None).await.unwrap();
     let registry: Arc<dyn Registry> = Arc::clone(&place.registry) as _;
     let clock: Arc<dyn Clock> = Arc::clone(&place.clock) as _;
@@ -224,5 +224,48 @@ async fn a_document_of_a_newer_format_stops_the_start() {
     let Err(error) = FunctionStore::open(registry, &root, clock, FunctionLimits::default()).await else {
         panic!("it was opened")
     };
-    assert!(error.to_string().contains("reads up to 1"), "{error}");
+    assert!(error.to_string().contains("reads up to 2"), "{error}");
+}
+
+#[tokio::test]
+async fn a_function_of_the_first_format_is_read_and_what_is_attached_to_it_lives_with_it() {
+    let place = Place::new();
+    let store = place.open(FunctionLimits::default()).await;
+    let first = store.create(&place.tenant, new("f"), archive("one")).await.unwrap();
+    let stored = place.registry.get(TABLE, "tenant/f").await.unwrap().unwrap();
+    let mut document: serde_json::Value = serde_json::from_slice(&stored.value).unwrap();
+    document["format"] = 1.into();
+    document.as_object_mut().unwrap().remove("attached").unwrap();
+    let document = serde_json::to_vec(&document).unwrap();
+    place.registry.put(TABLE, "tenant/f", document, Some(stored.revision)).await.unwrap();
+
+    let store = place.open(FunctionLimits::default()).await;
+    let f = FunctionName::new("f").unwrap();
+    assert_eq!(store.get(&place.tenant, &f).unwrap().attached, Attached::default());
+    store.reserve(&place.tenant, &f, Some(7), 100, 10).await.unwrap();
+    store.update_code(&place.tenant, &f, archive("two"), Some(first.function.revision_id.clone())).await.unwrap();
+    let store = place.open(FunctionLimits::default()).await;
+    assert_eq!(store.get(&place.tenant, &f).unwrap().attached.reserved, Some(7));
+    assert_eq!(store.reserves(), [(place.tenant.clone(), f.clone(), 7)]);
+    store.delete(&place.tenant, &f).await.unwrap();
+    store.create(&place.tenant, new("f"), archive("one")).await.unwrap();
+    assert!(store.reserves().is_empty(), "a new function has what was attached to an old one");
+}
+
+#[tokio::test]
+async fn reserves_leave_the_others_their_least_share() {
+    let place = Place::new();
+    let store = place.open(FunctionLimits::default()).await;
+    let [f, g] = ["f", "g"].map(|name| FunctionName::new(name).unwrap());
+    for name in ["f", "g"] {
+        store.create(&place.tenant, new(name), archive("one")).await.unwrap();
+    }
+    let reserve = |name, count| store.reserve(&place.tenant, name, count, 100, 10);
+    reserve(&f, Some(50)).await.unwrap();
+    let refused = reserve(&g, Some(41)).await;
+    assert!(matches!(refused, Err(FunctionStoreError::TooMuchReserved { unreserved_min: 10 })));
+    reserve(&g, Some(40)).await.unwrap();
+    reserve(&f, Some(0)).await.unwrap();
+    reserve(&g, Some(90)).await.unwrap();
+    reserve(&g, None).await.unwrap();
 }

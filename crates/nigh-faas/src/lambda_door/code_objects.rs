@@ -20,10 +20,16 @@ pub trait CodeObjects: Send + Sync {
         key: &ObjectKey,
         limit: ByteSize,
     ) -> Result<Bytes, ObjectError>;
+    /// Whether there is such a bucket.
+    async fn has_bucket(&self, who: &Principal, bucket: &BucketName) -> bool;
 }
 
 #[async_trait]
 impl CodeObjects for ObjectMemory {
+    async fn has_bucket(&self, who: &Principal, bucket: &BucketName) -> bool {
+        self.head_bucket(who, bucket).await.is_ok()
+    }
+
     async fn read(
         &self,
         who: &Principal,

@@ -11,6 +11,7 @@ use crate::code_store::CodeStoreError;
 use crate::function_arn::FunctionReferenceError;
 use crate::function_store::FunctionStoreError;
 use crate::invocation::InvokeError;
+use crate::layer_store::LayerError;
 use crate::sigv4::SignatureError;
 
 /// A refusal, as clients see it.
@@ -22,6 +23,8 @@ pub struct LambdaError {
     pub kind: &'static str,
     /// What was wrong and what helps.
     pub message: Cow<'static, str>,
+    /// Lambda's `Reason` of a throttle.
+    pub reason: Option<&'static str>,
 }
 
 macro_rules! kinds {
@@ -29,7 +32,7 @@ macro_rules! kinds {
         impl LambdaError {
             $($(#[$doc])*
             pub(crate) fn $name(message: impl Into<Cow<'static, str>>) -> Self {
-                Self { status: StatusCode::$status, kind: $kind, message: message.into() }
+                Self { status: StatusCode::$status, kind: $kind, message: message.into(), reason: None }
             })*
         }
     };
@@ -74,6 +77,12 @@ kinds! {
     too_many_requests = TOO_MANY_REQUESTS, "TooManyRequestsException";
     /// Our fault.
     service = INTERNAL_SERVER_ERROR, "ServiceException";
+    /// The function's answer cannot be passed on.
+    bad_gateway = BAD_GATEWAY, "BadGatewayException";
+    /// Another method than the path takes.
+    method_not_allowed = METHOD_NOT_ALLOWED, "MethodNotAllowedException";
+    /// A body of a type that is not taken.
+    unsupported_media = UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeException";
     /// Part of the Lambda API, not of this door.
     not_implemented = NOT_IMPLEMENTED, "NotImplementedException";
     /// Not now.
@@ -81,11 +90,19 @@ kinds! {
 }
 
 impl LambdaError {
+    /// The same, with Lambda's `Reason`.
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
     /// The body, as the SDKs read it.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let user = self.status.is_client_error();
-        let body = json!({ "Type": if user { "User" } else { "Service" }, "Message": self.message });
+        let mut body = json!({ "Type": if user { "User" } else { "Service" }, "Message": self.message });
+        if let Some(reason) = self.reason {
+            body["Reason"] = reason.into();
+        }
         Bytes::from(body.to_string())
     }
 }
@@ -133,6 +150,10 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
                 Self::invalid_parameter(message)
             }
+            FunctionStoreError::TooMuchReserved { .. } | FunctionStoreError::WithLayers { .. } => {
+                Self::invalid_parameter(message)
+            }
+            FunctionStoreError::Layers(error) => error.into(),
             FunctionStoreError::Code(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
@@ -144,12 +165,39 @@ impl From<FunctionStoreError> for LambdaError {
     }
 }
 
+impl From<LayerError> for LambdaError {
+    fn from(error: LayerError) -> Self {
+        let message = error.to_string();
+        match error {
+            LayerError::NotFound(_) | LayerError::Arn(_) => Self::invalid_parameter(message),
+            LayerError::TooMany => Self::code_storage(message),
+            LayerError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
+                Self::invalid_parameter(message)
+            }
+            LayerError::Registry(nigh_engine::RegistryError::Conflict { .. }) => Self::conflict(message),
+            LayerError::Code(_)
+            | LayerError::Registry(_)
+            | LayerError::Document(..)
+            | LayerError::Merge { .. }
+            | LayerError::Aborted(_) => {
+                tracing::error!(error = %message, "a layer could not be changed");
+                Self::service(message)
+            }
+        }
+    }
+}
+
 impl From<InvokeError> for LambdaError {
     fn from(error: InvokeError) -> Self {
         let message = error.to_string();
         match error {
             InvokeError::NotFound(_) => Self::not_found(message),
-            InvokeError::TooManyRequests(_) => Self::too_many_requests(message),
+            InvokeError::TooManyRequests(_) => {
+                Self::too_many_requests(message).because("ConcurrentInvocationLimitExceeded")
+            }
+            InvokeError::ReservedConcurrency { .. } => {
+                Self::too_many_requests(message).because("ReservedFunctionConcurrentInvocationLimitExceeded")
+            }
             InvokeError::InvalidRequest(_) => Self::invalid_content(message),
             InvokeError::PayloadTooLarge { .. } => Self::too_large(message),
             InvokeError::ShuttingDown => Self::unavailable(message),

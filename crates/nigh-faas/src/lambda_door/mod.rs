@@ -3,14 +3,18 @@
 //! `route` says which operation a request is, `sigv4` whether it is signed, `validation` whether it may be,
 //! `operations` does it, `server` is the HTTP around. A request acts for the namespace of the key that signed it.
 //! A sandbox's key may invoke functions of its namespace while it runs an invocation, and do nothing else here.
-//! There are no asynchronous invocations, versions, aliases, layers or images: they answer an error that says so.
+//! There are no versions, aliases or images: they answer an error that says so.
 
 mod code_objects;
+mod concurrency;
 mod error;
+mod events;
+mod layers;
 mod operations;
 mod route;
 mod server;
 mod shape;
+mod urls;
 mod validation;
 
 use std::sync::Arc;
@@ -23,6 +27,7 @@ pub use code_objects::CodeObjects;
 pub use error::LambdaError;
 pub use route::Operation;
 
+use crate::event_invoker::EventInvoker;
 use crate::function_store::FunctionStore;
 use crate::invocation::Invoke;
 use crate::runtime_catalog::RuntimeCatalog;
@@ -45,6 +50,8 @@ pub struct LambdaDoorParts {
     pub functions: FunctionStore,
     /// What runs them.
     pub invoke: Arc<dyn Invoke>,
+    /// What runs them later.
+    pub events: EventInvoker,
     /// Who may ask.
     pub keys: AccessKeys,
     /// Where archives may lie.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use nigh_objects::ObjectError;
@@ -42,6 +42,8 @@ pub(super) mod header {
 const PAGE_MAX: usize = 50;
 /// The longest `ClientContext`, base64 (Lambda API reference, `Invoke`).
 const CLIENT_CONTEXT_BYTES_MAX: usize = 3583;
+/// What a throttled caller is told to wait: by then some that ran have ended.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request whose signature was checked.
@@ -53,7 +55,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn parameter(&self, name: &str) -> Option<String> {
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let value = pairs.into_iter().find(|(found, _)| *found == name)?.1;
         Some(percent_decode_str(value).decode_utf8_lossy().into_owned())
@@ -61,6 +63,11 @@ impl Request<'_> {
 
     fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Lambda's `ClientContext`, if it is one.
+    pub(super) fn client_context(&self) -> Result<Option<String>, LambdaError> {
+        self.header(&header::CLIENT_CONTEXT).map(client_context).transpose()
     }
 }
 
@@ -91,6 +98,7 @@ impl LambdaDoor {
             Operation::Delete(name) => {
                 let name = self.function_name(name, &request)?;
                 self.parts.functions.delete(&request.who.namespace, &name).await.map_err(|e| self.refused(e))?;
+                self.parts.invoke.set_reserved(&request.who.namespace, &name, None);
                 Ok(empty_answer(StatusCode::NO_CONTENT))
             }
             Operation::ListVersions(name) => {
@@ -105,10 +113,36 @@ impl LambdaDoor {
                 self.deployed(&self.function_name(name, &request)?, &request)?;
                 Err(LambdaError::not_found("No policy is associated with the given resource."))
             }
-            Operation::GetConcurrency(name) => {
-                self.deployed(&self.function_name(name, &request)?, &request)?;
-                Ok(json_answer(StatusCode::OK, &json!({})))
+            Operation::GetConcurrency(name) => self.get_concurrency(&self.function_name(name, &request)?, &request),
+            Operation::PutConcurrency(name) => {
+                self.put_concurrency(&self.function_name(name, &request)?, &request).await
             }
+            Operation::DeleteConcurrency(name) => {
+                self.delete_concurrency(&self.function_name(name, &request)?, &request).await
+            }
+            Operation::PutEventConfig(name) => {
+                self.set_event_config(&self.function_name(name, &request)?, &request, true).await
+            }
+            Operation::UpdateEventConfig(name) => {
+                self.set_event_config(&self.function_name(name, &request)?, &request, false).await
+            }
+            Operation::GetEventConfig(name) => self.get_event_config(&self.function_name(name, &request)?, &request),
+            Operation::ListEventConfigs(name) => {
+                self.list_event_configs(&self.function_name(name, &request)?, &request)
+            }
+            Operation::DeleteEventConfig(name) => {
+                self.delete_event_config(&self.function_name(name, &request)?, &request).await
+            }
+            Operation::CreateUrl(name) => self.create_url(&self.function_name(name, &request)?, &request).await,
+            Operation::GetUrl(name) => self.get_url(&self.function_name(name, &request)?, &request),
+            Operation::UpdateUrl(name) => self.update_url(&self.function_name(name, &request)?, &request).await,
+            Operation::DeleteUrl(name) => self.delete_url(&self.function_name(name, &request)?, &request).await,
+            Operation::ListUrls(name) => self.list_urls(&self.function_name(name, &request)?, &request),
+            Operation::PublishLayer(name) => self.publish_layer(name, request).await,
+            Operation::ListLayers => self.list_layers(&request),
+            Operation::ListLayerVersions(name) => self.list_layer_versions(name, &request),
+            Operation::GetLayer(name, version) => self.get_layer(name, version, &request),
+            Operation::DeleteLayer(name, version) => self.delete_layer(name, version, &request).await,
             Operation::ListTags(arn) => {
                 let deployed = self.deployed(&self.function_name(arn, &request)?, &request)?;
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
@@ -121,23 +155,19 @@ impl LambdaDoor {
     async fn invoke(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
         match request.header(&header::INVOCATION_TYPE) {
             None | Some("RequestResponse") => {}
+            Some("Event") => return self.invoke_later(name, request).await,
             Some("DryRun") => {
                 self.deployed(&name, &request)?;
                 return Ok(empty_answer(StatusCode::NO_CONTENT));
             }
-            Some("Event") => {
-                return Err(LambdaError::invalid_parameter(
-                    "InvocationType Event is not supported here; invoke with RequestResponse",
-                ));
-            }
             Some(_) => {
-                return Err(LambdaError::invalid_parameter("InvocationType must be RequestResponse or DryRun"));
+                return Err(LambdaError::invalid_parameter("InvocationType must be RequestResponse, Event or DryRun"));
             }
         }
         let wants_log = request.header(&header::LOG_TYPE) == Some("Tail");
-        let client_context = request.header(&header::CLIENT_CONTEXT).map(client_context).transpose()?;
+        let client_context = request.client_context()?;
         let payload = if request.body.is_empty() { Bytes::from_static(b"{}") } else { request.body };
-        let asked = InvokeRequest { function: name, payload, client_context, token: Token::empty() };
+        let asked = InvokeRequest { function: name, payload, client_context, token: Token::empty(), event: None };
         let invoked = self.parts.invoke.invoke(&request.who, asked).await?;
         let mut answer = Response::new(Full::new(invoked.payload));
         let headers = answer.headers_mut();
@@ -155,7 +185,9 @@ impl LambdaDoor {
 
     async fn create(&self, request: Request<'_>) -> Result<Answer, LambdaError> {
         let (body, catalog) = (request.body, self.parts.catalog.clone());
-        let (new, code) = off_the_path(move || validation::create(&body, &catalog)).await?;
+        let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
+        let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
+        let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;
@@ -177,7 +209,9 @@ impl LambdaDoor {
     }
 
     async fn update_configuration(&self, name: FunctionName, request: Request<'_>) -> Result<Answer, LambdaError> {
-        let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog)?;
+        let layers = self.parts.functions.layers();
+        let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
+        let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
         let updated = self.parts.functions.update_settings(&request.who.namespace, &name, settings, revision).await;
         let updated = updated.map_err(|error| self.refused(error))?;
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
@@ -210,6 +244,9 @@ impl LambdaDoor {
         if !deployed.tags.is_empty() {
             answer["Tags"] = json!(deployed.tags);
         }
+        if let Some(reserved) = deployed.attached.reserved {
+            answer["Concurrency"] = json!({ "ReservedConcurrentExecutions": reserved });
+        }
         Ok(json_answer(StatusCode::OK, &answer))
     }
 
@@ -222,7 +259,7 @@ impl LambdaDoor {
                 "CodeSizeUnzipped": limits.archive.unpacked,
                 "CodeSizeZipped": limits.archive.zipped,
                 "ConcurrentExecutions": self.settings.concurrency,
-                "UnreservedConcurrentExecutions": self.settings.concurrency,
+                "UnreservedConcurrentExecutions": self.unreserved(),
             },
             "AccountUsage": { "TotalCodeSize": size, "FunctionCount": count },
         });
@@ -240,7 +277,11 @@ impl LambdaDoor {
         }
     }
 
-    fn deployed(&self, name: &FunctionName, request: &Request<'_>) -> Result<std::sync::Arc<Deployed>, LambdaError> {
+    pub(super) fn deployed(
+        &self,
+        name: &FunctionName,
+        request: &Request<'_>,
+    ) -> Result<std::sync::Arc<Deployed>, LambdaError> {
         let deployed = self.parts.functions.get(&request.who.namespace, name);
         deployed.ok_or_else(|| self.refused(FunctionStoreError::NotFound(name.clone())))
     }
@@ -250,7 +291,7 @@ impl LambdaDoor {
     }
 
     /// The refusal, with the ARN where Lambda says it.
-    fn refused(&self, error: FunctionStoreError) -> LambdaError {
+    pub(super) fn refused(&self, error: FunctionStoreError) -> LambdaError {
         match error {
             FunctionStoreError::NotFound(name) => {
                 LambdaError::not_found(format!("Function not found: {}", function_arn(&self.settings.region, &name)))
@@ -259,7 +300,7 @@ impl LambdaDoor {
         }
     }
 
-    async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
+    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
         let (bucket, key) = match location {
             CodeLocation::Inline(archive) => return Ok(archive),
             CodeLocation::Object(bucket, key) => (bucket, key),
@@ -275,7 +316,7 @@ impl LambdaDoor {
 }
 
 /// Parses a body that may be an archive's, away from the threads that serve others.
-async fn off_the_path<T: Send + 'static>(
+pub(super) async fn off_the_path<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LambdaError> + Send + 'static,
 ) -> Result<T, LambdaError> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -304,14 +345,14 @@ fn client_context(header: &str) -> Result<String, LambdaError> {
     Ok(ascii)
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> Answer {
+pub(super) fn json_answer(status: StatusCode, body: &Value) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(body.to_string())));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer
 }
 
-fn empty_answer(status: StatusCode) -> Answer {
+pub(super) fn empty_answer(status: StatusCode) -> Answer {
     let mut answer = Response::new(Full::default());
     *answer.status_mut() = status;
     answer
@@ -323,10 +364,13 @@ pub(super) fn error_answer(error: &LambdaError) -> Answer {
     *answer.status_mut() = error.status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer.headers_mut().insert(header::ERROR_TYPE, HeaderValue::from_static(error.kind));
+    if error.reason.is_some() {
+        answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
     answer
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }

@@ -34,6 +34,40 @@ pub enum Operation<'a> {
     GetPolicy(&'a str),
     /// `GetFunctionConcurrency`.
     GetConcurrency(&'a str),
+    /// `PutFunctionConcurrency`.
+    PutConcurrency(&'a str),
+    /// `DeleteFunctionConcurrency`.
+    DeleteConcurrency(&'a str),
+    /// `PutFunctionEventInvokeConfig`.
+    PutEventConfig(&'a str),
+    /// `UpdateFunctionEventInvokeConfig`.
+    UpdateEventConfig(&'a str),
+    /// `GetFunctionEventInvokeConfig`.
+    GetEventConfig(&'a str),
+    /// `DeleteFunctionEventInvokeConfig`.
+    DeleteEventConfig(&'a str),
+    /// `ListFunctionEventInvokeConfigs`.
+    ListEventConfigs(&'a str),
+    /// `CreateFunctionUrlConfig`.
+    CreateUrl(&'a str),
+    /// `GetFunctionUrlConfig`.
+    GetUrl(&'a str),
+    /// `UpdateFunctionUrlConfig`.
+    UpdateUrl(&'a str),
+    /// `DeleteFunctionUrlConfig`.
+    DeleteUrl(&'a str),
+    /// `ListFunctionUrlConfigs`.
+    ListUrls(&'a str),
+    /// `PublishLayerVersion`.
+    PublishLayer(&'a str),
+    /// `ListLayers`, and `GetLayerVersionByArn`.
+    ListLayers,
+    /// `ListLayerVersions`.
+    ListLayerVersions(&'a str),
+    /// `GetLayerVersion`.
+    GetLayer(&'a str, &'a str),
+    /// `DeleteLayerVersion`.
+    DeleteLayer(&'a str, &'a str),
     /// `ListTags`.
     ListTags(&'a str),
     /// `GetAccountSettings`.
@@ -61,6 +95,23 @@ impl<'a> Operation<'a> {
             ("GET", ["2015-03-31", "functions", name, "aliases"]) => Self::ListAliases(name),
             ("GET", ["2015-03-31", "functions", name, "policy"]) => Self::GetPolicy(name),
             ("GET", ["2019-09-30", "functions", name, "concurrency"]) => Self::GetConcurrency(name),
+            ("PUT", ["2017-10-31", "functions", name, "concurrency"]) => Self::PutConcurrency(name),
+            ("DELETE", ["2017-10-31", "functions", name, "concurrency"]) => Self::DeleteConcurrency(name),
+            ("PUT", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::PutEventConfig(name),
+            ("POST", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::UpdateEventConfig(name),
+            ("GET", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::GetEventConfig(name),
+            ("DELETE", ["2019-09-25", "functions", name, "event-invoke-config"]) => Self::DeleteEventConfig(name),
+            ("GET", ["2019-09-25", "functions", name, "event-invoke-config", "list"]) => Self::ListEventConfigs(name),
+            ("POST", ["2021-10-31", "functions", name, "url"]) => Self::CreateUrl(name),
+            ("GET", ["2021-10-31", "functions", name, "url"]) => Self::GetUrl(name),
+            ("PUT", ["2021-10-31", "functions", name, "url"]) => Self::UpdateUrl(name),
+            ("DELETE", ["2021-10-31", "functions", name, "url"]) => Self::DeleteUrl(name),
+            ("GET", ["2021-10-31", "functions", name, "urls"]) => Self::ListUrls(name),
+            ("GET", ["2018-10-31", "layers"]) => Self::ListLayers,
+            ("POST", ["2018-10-31", "layers", name, "versions"]) => Self::PublishLayer(name),
+            ("GET", ["2018-10-31", "layers", name, "versions"]) => Self::ListLayerVersions(name),
+            ("GET", ["2018-10-31", "layers", name, "versions", version]) => Self::GetLayer(name, version),
+            ("DELETE", ["2018-10-31", "layers", name, "versions", version]) => Self::DeleteLayer(name, version),
             ("GET", ["2017-03-31", "tags", arn]) => Self::ListTags(arn),
             ("GET", ["2016-08-19", "account-settings"]) => Self::GetAccountSettings,
             (_, [version, ..]) if is_api_version(version) => {
@@ -87,6 +138,23 @@ impl<'a> Operation<'a> {
             Self::ListAliases(_) => "ListAliases",
             Self::GetPolicy(_) => "GetPolicy",
             Self::GetConcurrency(_) => "GetFunctionConcurrency",
+            Self::PutConcurrency(_) => "PutFunctionConcurrency",
+            Self::DeleteConcurrency(_) => "DeleteFunctionConcurrency",
+            Self::PutEventConfig(_) => "PutFunctionEventInvokeConfig",
+            Self::UpdateEventConfig(_) => "UpdateFunctionEventInvokeConfig",
+            Self::GetEventConfig(_) => "GetFunctionEventInvokeConfig",
+            Self::DeleteEventConfig(_) => "DeleteFunctionEventInvokeConfig",
+            Self::ListEventConfigs(_) => "ListFunctionEventInvokeConfigs",
+            Self::CreateUrl(_) => "CreateFunctionUrlConfig",
+            Self::GetUrl(_) => "GetFunctionUrlConfig",
+            Self::UpdateUrl(_) => "UpdateFunctionUrlConfig",
+            Self::DeleteUrl(_) => "DeleteFunctionUrlConfig",
+            Self::ListUrls(_) => "ListFunctionUrlConfigs",
+            Self::PublishLayer(_) => "PublishLayerVersion",
+            Self::ListLayers => "ListLayers",
+            Self::ListLayerVersions(_) => "ListLayerVersions",
+            Self::GetLayer(..) => "GetLayerVersion",
+            Self::DeleteLayer(..) => "DeleteLayerVersion",
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
         }
@@ -95,7 +163,7 @@ impl<'a> Operation<'a> {
     /// True if its body may carry an archive.
     #[must_use]
     pub const fn carries_code(&self) -> bool {
-        matches!(self, Self::Create | Self::UpdateCode(_))
+        matches!(self, Self::Create | Self::UpdateCode(_) | Self::PublishLayer(_))
     }
 }
 

@@ -3,6 +3,7 @@
 //! A request's head is judged before its body is read, the body is read within a limit and a time, and nothing of
 //! it is looked at before its signature holds.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,8 +69,8 @@ impl LambdaDoor {
                 next = next => next,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let connection = Arc::clone(&self).connection(stream, until.clone());
+                Ok((stream, peer)) => {
+                    let connection = Arc::clone(&self).connection(stream, peer.ip(), until.clone());
                     tracker.spawn(async move {
                         let _place = place;
                         connection.await;
@@ -86,14 +87,14 @@ impl LambdaDoor {
         tracker.wait().await;
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, until: CancellationToken) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, from: IpAddr, until: CancellationToken) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is gone before its first request");
             return;
         }
         let service = service_fn(|request| {
             let door = Arc::clone(&self);
-            async move { Ok::<_, std::convert::Infallible>(door.answer(request).await) }
+            async move { Ok::<_, std::convert::Infallible>(door.answer(request, from).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -113,8 +114,16 @@ impl LambdaDoor {
         }
     }
 
-    async fn answer(&self, request: HttpRequest<Incoming>) -> Answer {
+    async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> Answer {
         let (head, body) = request.into_parts();
+        let body = match self.by_url(&head, body, from).await {
+            Ok(answer) => {
+                let status = answer.status().as_str().to_owned();
+                metrics::counter!("nigh_lambda_requests_total", "operation" => "Url", "status" => status).increment(1);
+                return answer;
+            }
+            Err(body) => body,
+        };
         let operation = Operation::of(&head.method, head.uri.path());
         let name = operation.as_ref().map_or("none", Operation::name);
         let result = match operation {
@@ -133,6 +142,28 @@ impl LambdaDoor {
     }
 
     async fn signed(&self, operation: Operation<'_>, head: &Parts, body: Incoming) -> Result<Answer, LambdaError> {
+        let Signed { who, body, room: _room, .. } = self.signed_body(operation, head, body).await?;
+        let query = head.uri.query().unwrap_or("");
+        self.perform(operation, Request { who, query, headers: &head.headers, body }).await
+    }
+
+    /// Reads a body that nobody signed, within the limits of `operation`.
+    pub(super) async fn unsigned_body(
+        &self,
+        operation: Operation<'_>,
+        body: Incoming,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
+        let room = self.room_for(operation, &body).await?;
+        Ok((read_body(operation, body).await?, room))
+    }
+
+    /// A request whose signature holds, within the limits of `operation`.
+    pub(super) async fn signed_body(
+        &self,
+        operation: Operation<'_>,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Signed, LambdaError> {
         let authorization = Authorization::of(&head.headers)?;
         authorization.check_claims(&head.headers, SERVICE, self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
@@ -141,7 +172,7 @@ impl LambdaDoor {
         let secret = self.parts.keys.secret(&key);
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
-        let _room = self.room_for(operation, &body).await?;
+        let room = self.room_for(operation, &body).await?;
         let body = read_body(operation, body).await?;
         let digest = digest(&body).await?;
         let signed = RequestHead {
@@ -152,8 +183,7 @@ impl LambdaDoor {
         };
         authorization.check_signature(&signed, &digest, &secret)?;
         // Once more, for what has become of the key and its sandbox while the body came.
-        let who = self.principal(&key)?;
-        self.perform(operation, Request { who, query: signed.query, headers: signed.headers, body }).await
+        Ok(Signed { who: self.principal(&key)?, key: key.to_string(), body, room })
     }
 
     fn principal(&self, key: &AccessKeyId) -> Result<Principal, LambdaError> {
@@ -180,10 +210,19 @@ impl LambdaDoor {
     }
 }
 
+/// A request whose signature was checked.
+pub(super) struct Signed {
+    pub(super) who: Principal,
+    pub(super) key: String,
+    pub(super) body: Bytes,
+    /// To be held while the body is.
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
 const fn body_limit(operation: Operation<'_>) -> u64 {
     match operation {
         Operation::Invoke(_) => PAYLOAD_BYTES_MAX,
-        Operation::Create | Operation::UpdateCode(_) => CODE_BYTES_MAX,
+        Operation::Create | Operation::UpdateCode(_) | Operation::PublishLayer(_) => CODE_BYTES_MAX,
         _ => BODY_BYTES_MAX,
     }
 }

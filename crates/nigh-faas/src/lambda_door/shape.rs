@@ -38,7 +38,7 @@ pub(super) struct SettingsShape {
     pub(super) ephemeral_storage: Option<EphemeralStorageShape>,
     pub(super) environment: Option<EnvironmentShape>,
     pub(super) role: Option<String>,
-    pub(super) layers: Option<Vec<Value>>,
+    pub(super) layers: Option<Vec<String>>,
     pub(super) vpc_config: Option<VpcConfigShape>,
     pub(super) file_system_configs: Option<Vec<Value>>,
     pub(super) image_config: Option<Value>,
@@ -148,6 +148,11 @@ pub(super) fn configuration(function: &Function, region: &str) -> Value {
         "SnapStart": { "ApplyOn": "None", "OptimizationStatus": "Off" },
         "LoggingConfig": { "LogFormat": "Text", "LogGroup": format!("/aws/lambda/{}", function.name) },
     });
+    if !function.layers.is_empty() {
+        let layers = function.layers.iter();
+        configuration["Layers"] =
+            layers.map(|layer| json!({ "Arn": layer.arn, "CodeSize": layer.size })).collect::<Vec<_>>().into();
+    }
     if !function.environment.is_empty() {
         configuration["Environment"] = json!({ "Variables": function.environment });
     }

@@ -13,8 +13,10 @@ use serde::Deserialize;
 
 use super::LambdaError;
 use super::shape::{ARCHITECTURE, CodeShape, CreateShape, SettingsShape, UpdateCodeShape, UpdateConfigurationShape};
+use crate::function::LayerUse;
 use crate::function_arn::parse_function_reference;
 use crate::function_store::{FunctionSettings, NewFunction};
+use crate::layer_store::LAYERS_MAX;
 use crate::runtime_catalog::RuntimeCatalog;
 use crate::runtime_command::RESERVED_NAMES;
 
@@ -28,6 +30,9 @@ const ENVIRONMENT_BYTES_MAX: usize = 4096;
 const TAGS_MAX: usize = 50;
 const TAG_KEY_CHARS_MAX: usize = 128;
 const TAG_VALUE_CHARS_MAX: usize = 256;
+/// Finds the layer version that an ARN names.
+pub(super) type FindLayer<'a> = dyn Fn(&str) -> Result<LayerUse, LambdaError> + 'a;
+
 /// Where an archive is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CodeLocation {
@@ -46,7 +51,7 @@ pub(super) struct CodeChange {
 }
 
 /// Reads a body as `T`; an empty one as `{}`.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
     let body = if body.is_empty() { b"{}" } else { body };
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => LambdaError::serialization(error.to_string()),
@@ -55,7 +60,11 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, LambdaError> {
 }
 
 /// `CreateFunction`'s body.
-pub(super) fn create(body: &[u8], catalog: &RuntimeCatalog) -> Result<(NewFunction, CodeLocation), LambdaError> {
+pub(super) fn create(
+    body: &[u8],
+    catalog: &RuntimeCatalog,
+    layers: &FindLayer<'_>,
+) -> Result<(NewFunction, CodeLocation), LambdaError> {
     let shape: CreateShape<'_> = read(body)?;
     let name = shape.function_name.ok_or_else(|| LambdaError::validation("FunctionName is required"))?;
     let name = parse_function_reference(&name)?;
@@ -64,7 +73,7 @@ pub(super) fn create(body: &[u8], catalog: &RuntimeCatalog) -> Result<(NewFuncti
     }
     check_architectures(shape.architectures.as_deref())?;
     let code = code_location(shape.code.ok_or_else(|| LambdaError::validation("Code is required"))?)?;
-    let mut settings = settings(shape.settings, catalog)?;
+    let mut settings = settings(shape.settings, catalog, layers)?;
     let (Some(runtime), Some(handler)) = (settings.runtime.take(), settings.handler.take()) else {
         return Err(LambdaError::invalid_parameter(
             "Runtime and Handler are mandatory parameters for functions created with deployment packages.",
@@ -88,12 +97,13 @@ pub(super) fn update_code(body: &[u8]) -> Result<CodeChange, LambdaError> {
 pub(super) fn update_configuration(
     body: &[u8],
     catalog: &RuntimeCatalog,
+    layers: &FindLayer<'_>,
 ) -> Result<(FunctionSettings, Option<String>), LambdaError> {
     let shape: UpdateConfigurationShape = read(body)?;
-    Ok((settings(shape.settings, catalog)?, shape.revision_id))
+    Ok((settings(shape.settings, catalog, layers)?, shape.revision_id))
 }
 
-fn code_location(shape: CodeShape<'_>) -> Result<CodeLocation, LambdaError> {
+pub(super) fn code_location(shape: CodeShape<'_>) -> Result<CodeLocation, LambdaError> {
     if shape.image_uri.is_some() {
         return Err(LambdaError::invalid_parameter("ImageUri is not supported here; give a zip archive"));
     }
@@ -128,7 +138,11 @@ fn check_architectures(architectures: Option<&[String]>) -> Result<(), LambdaErr
     }
 }
 
-fn settings(shape: SettingsShape, catalog: &RuntimeCatalog) -> Result<FunctionSettings, LambdaError> {
+fn settings(
+    shape: SettingsShape,
+    catalog: &RuntimeCatalog,
+    layers: &FindLayer<'_>,
+) -> Result<FunctionSettings, LambdaError> {
     refuse_unsupported(&shape)?;
     let runtime = match shape.runtime {
         Some(name) => {
@@ -167,8 +181,24 @@ fn settings(shape: SettingsShape, catalog: &RuntimeCatalog) -> Result<FunctionSe
         )?
         .map(ByteSize::mib),
         environment,
+        layers: shape.layers.map(|arns| find_layers(&arns, layers)).transpose()?,
         role: shape.role,
     })
+}
+
+fn find_layers(arns: &[String], find: &FindLayer<'_>) -> Result<Vec<LayerUse>, LambdaError> {
+    if arns.len() > LAYERS_MAX {
+        return Err(LambdaError::invalid_parameter(format!("Cannot reference more than {LAYERS_MAX} layers.")));
+    }
+    let found: Vec<LayerUse> = arns.iter().map(|arn| find(arn)).collect::<Result<_, _>>()?;
+    let twice = found.iter().enumerate().find(|(at, layer)| found[..*at].iter().any(|one| one.name == layer.name));
+    match twice {
+        Some((_, layer)) => Err(LambdaError::invalid_parameter(format!(
+            "Two different versions of the layer {} are referenced",
+            layer.name
+        ))),
+        None => Ok(found),
+    }
 }
 
 fn within(what: &str, value: Option<i64>, range: &std::ops::RangeInclusive<i64>) -> Result<Option<u64>, LambdaError> {
@@ -184,7 +214,6 @@ fn within(what: &str, value: Option<i64>, range: &std::ops::RangeInclusive<i64>)
 fn refuse_unsupported(shape: &SettingsShape) -> Result<(), LambdaError> {
     let filled = |values: &Option<Vec<String>>| values.as_ref().is_some_and(|values| !values.is_empty());
     let asked = [
-        ("Layers", shape.layers.as_ref().is_some_and(|layers| !layers.is_empty())),
         ("FileSystemConfigs", shape.file_system_configs.as_ref().is_some_and(|configs| !configs.is_empty())),
         (
             "VpcConfig",
@@ -257,7 +286,13 @@ mod tests {
     use serde_json::{Value, json};
 
     fn settings_of(body: &Value) -> Result<FunctionSettings, LambdaError> {
-        update_configuration(body.to_string().as_bytes(), &RuntimeCatalog::new([11])).map(|(settings, _)| settings)
+        let layer = |arn: &str| {
+            let (name, _) = crate::layer_store::parse_layer_arn(arn)?;
+            let (size, unpacked) = (ByteSize(1), ByteSize(2));
+            Ok(LayerUse { arn: arn.to_owned(), name, sha256: "sha".to_owned(), size, unpacked })
+        };
+        let body = body.to_string();
+        update_configuration(body.as_bytes(), &RuntimeCatalog::new([11]), &layer).map(|(settings, _)| settings)
     }
 
     #[test]
@@ -293,7 +328,6 @@ mod tests {
     #[test]
     fn what_cannot_be_done_here_is_refused_unless_it_asks_for_nothing() {
         for (name, nothing, something) in [
-            ("Layers", json!([]), json!(["arn"])),
             ("FileSystemConfigs", json!([]), json!([{}])),
             ("VpcConfig", json!({ "SubnetIds": [] }), json!({ "SubnetIds": ["subnet"] })),
             ("ImageConfig", json!({}), json!({ "Command": ["x"] })),
@@ -304,6 +338,18 @@ mod tests {
             let refused = settings_of(&json!({ name: something })).unwrap_err();
             assert!(refused.message.starts_with(name), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn at_most_five_layers_each_once_and_none_by_an_empty_list() {
+        let arn = |n: usize| format!("arn:aws:lambda:us-east-1:000000000000:layer:l{n}:1");
+        let layers = |count: usize| json!({ "Layers": (0..count).map(arn).collect::<Vec<_>>() });
+        assert_eq!(settings_of(&layers(5)).unwrap().layers.unwrap().len(), 5);
+        assert_eq!(settings_of(&layers(0)).unwrap().layers, Some(Vec::new()));
+        assert!(settings_of(&layers(6)).unwrap_err().message.contains("more than 5"));
+        let twice = json!({ "Layers": [arn(1), arn(1)] });
+        assert!(settings_of(&twice).unwrap_err().message.contains("Two different versions"));
+        assert!(settings_of(&json!({ "Layers": ["arn"] })).is_err());
     }
 
     #[test]

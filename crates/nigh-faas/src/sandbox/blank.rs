@@ -28,7 +28,7 @@ use super::bundle::Bundles;
 use super::control::Control;
 use super::late_mount::{self, Belongings, MountNamespace};
 use super::launch::{Launch, OWN_NETWORK, Prepare, Report, Walls, encode};
-use super::root_tree::CODE;
+use super::root_tree::{CODE, LAYERS};
 use super::slots::{Slot, Slots};
 use super::{SandboxError, SandboxSpec};
 use crate::cgroup::{CgroupHost, Group};
@@ -213,7 +213,8 @@ impl Maker {
         // Any folder that every user sees.
         let code = Path::new("/usr");
         if let (Some(inside), Some((_, lease))) = (inside, &held.0) {
-            self.move_in(inside, lease, code, &[], PROBE_TMP_BYTES).await?;
+            let own = vec![(code.to_owned(), PathBuf::from(CODE))];
+            self.move_in(inside, lease, own, &[], PROBE_TMP_BYTES).await?;
         }
         begun.probe(&Launch::probe(code, PROBE_TMP_BYTES)).await?;
         // Its user is free when this returns.
@@ -268,7 +269,9 @@ impl Maker {
             .bound(spec.grant, spec.pids_max + INIT_PROCESSES)
             .map_err(|error| Failed::at("limit its cgroup", error))?;
         if let Some(inside) = inside {
-            self.move_in(inside, lease, &spec.code, &spec.runtime_folders, spec.tmp.bytes()).await?;
+            let layers = spec.layers.iter().map(|layers| (layers.clone(), PathBuf::from(LAYERS)));
+            let own = std::iter::once((spec.code.clone(), PathBuf::from(CODE))).chain(layers).collect();
+            self.move_in(inside, lease, own, &spec.runtime_folders, spec.tmp.bytes()).await?;
         }
         let launch = self.launch(spec, &lease.slot);
         let begun = timeout(START_PATIENCE, begun.launch(&launch))
@@ -295,16 +298,15 @@ impl Maker {
         &self,
         inside: MountNamespace,
         lease: &Lease,
-        code: &Path,
+        own: Vec<(PathBuf, PathBuf)>,
         runtime_folders: &[PathBuf],
         tmp_bytes: u64,
     ) -> Result<(), Failed> {
         if let Raising::ByRuntime(bundles) = &self.raising {
             bundles.make_places(runtime_folders.iter().map(PathBuf::as_path))?;
         }
-        let own = (code.to_owned(), PathBuf::from(CODE));
         let runtimes = runtime_folders.iter().map(|folder| (folder.clone(), folder.clone()));
-        let shown = std::iter::once(own).chain(runtimes).collect();
+        let shown = own.into_iter().chain(runtimes).collect();
         late_mount::move_in(inside, Belongings { shown, tmp_bytes, uid: lease.slot.uid(&self.uids) }).await
     }
 
@@ -404,6 +406,7 @@ impl Maker {
             command: spec.command.clone(),
             environment: spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
             code: spec.code.as_os_str().to_owned(),
+            layers: spec.layers.as_ref().map(|layers| layers.as_os_str().to_owned()),
             runtime_folders: spec.runtime_folders.iter().map(|folder| folder.as_os_str().to_owned()).collect(),
             tmp_bytes: spec.tmp.bytes(),
             processes_max: match self.walls.own_processes() {
@@ -413,7 +416,8 @@ impl Maker {
             filter: self.filter,
         };
         if !self.walls.has_namespaces() {
-            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, self.address(slot));
+            let layers = spec.layers.as_deref();
+            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, layers, self.address(slot));
             launch.command = launch.command.iter().map(|text| outside(text)).collect();
             for (_, value) in &mut launch.environment {
                 *value = outside(value);
@@ -517,10 +521,15 @@ fn unexpected(report: &Report) -> Failed {
 }
 
 /// Where files and network are the host's: names of inside become those of outside.
-fn as_seen_outside(text: &OsStr, code: &Path, address: Ipv4Addr) -> OsString {
+fn as_seen_outside(text: &OsStr, code: &Path, layers: Option<&Path>, address: Ipv4Addr) -> OsString {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let network = replace(text.as_bytes(), b"127.0.0.1:", format!("{address}:").as_bytes());
-    OsString::from_vec(replace(&network, CODE.as_bytes(), code.as_os_str().as_bytes()))
+    // The layers first: their place might be part of a folder's name on the host, but no folder's is part of theirs.
+    let shared = match layers {
+        Some(layers) => replace(&network, LAYERS.as_bytes(), layers.as_os_str().as_bytes()),
+        None => network,
+    };
+    OsString::from_vec(replace(&shared, CODE.as_bytes(), code.as_os_str().as_bytes()))
 }
 
 fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -542,7 +551,10 @@ mod tests {
     #[test]
     fn names_of_inside_become_those_of_outside() {
         let outside =
-            |text: &str| as_seen_outside(OsStr::new(text), Path::new("/code/f"), Ipv4Addr::new(127, 77, 0, 9));
+            |text: &str| as_seen_outside(OsStr::new(text), Path::new("/code/f"), None, Ipv4Addr::new(127, 77, 0, 9));
+        let layered =
+            as_seen_outside(OsStr::new("/var/task:/opt/x"), Path::new("/c"), Some(Path::new("/l")), OWN_NETWORK);
+        assert_eq!(layered, "/c:/l/x");
         assert_eq!(outside("http://127.0.0.1:9000/x"), "http://127.77.0.9:9000/x");
         assert_eq!(outside("/var/task/bootstrap:/var/task"), "/code/f/bootstrap:/code/f");
         assert_eq!(outside("plain"), "plain");

@@ -142,6 +142,8 @@ pub struct Launch {
     pub environment: Vec<(OsString, OsString)>,
     /// The folder that appears at `/var/task`.
     pub code: OsString,
+    /// The folder that appears at `/opt`.
+    pub layers: Option<OsString>,
     /// Folders that appear at the same path.
     pub runtime_folders: Vec<OsString>,
     /// The size of /tmp, in bytes.
@@ -160,6 +162,7 @@ impl Launch {
             command: Vec::new(),
             environment: Vec::new(),
             code: code.into(),
+            layers: None,
             runtime_folders: Vec::new(),
             tmp_bytes,
             processes_max: None,

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the function's code appears.
 pub const CODE: &str = "/var/task";
+/// Where its layers appear.
+pub const LAYERS: &str = "/opt";
 /// The system's programs and libraries.
 const SYSTEM: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// What programs need of the host's /etc: the linker's cache, Debian's links, certificates, fonts, time zone.
@@ -89,7 +91,7 @@ pub fn entries(host: &Path) -> io::Result<Vec<Entry>> {
     for name in SYSTEM {
         entries.extend(as_on_host(host, &Path::new("/").join(name))?);
     }
-    entries.extend(["/etc", "/proc", "/dev", "/tmp", "/var", CODE].map(|path| Entry::Folder(path.into())));
+    entries.extend(["/etc", "/proc", "/dev", "/tmp", "/var", CODE, LAYERS].map(|path| Entry::Folder(path.into())));
     entries.push(Entry::Link { path: "/var/tmp".into(), to: "../tmp".into() });
     for (path, text) in [
         ("/etc/hosts", "127.0.0.1 localhost\n"),

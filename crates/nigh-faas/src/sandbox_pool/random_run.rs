@@ -29,6 +29,11 @@ impl Machine {
         }
     }
 
+    fn runs(&self, function: &Function) -> usize {
+        let running = self.running.iter().filter(|(_, one)| one.name == function.name).count();
+        running + self.evicting.iter().filter(|(_, one)| one.name == function.name).count()
+    }
+
     fn made(&mut self, function: &Arc<Function>) {
         self.next += 1;
         self.booked.insert(self.next, function.memory);
@@ -57,22 +62,28 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
                         Answer::Admitted(admission) => machine.admitted(admission, function),
                         Answer::Waiting(ticket, _) => waiting.push((ticket, Arc::clone(function))),
                         Answer::Refused(_) | Answer::Closed => assert_eq!(waiting.len(), 5),
+                        Answer::OverReserved(reserved) => assert!(machine.runs(function) >= reserved, "seed {seed}"),
                     }
                 }
                 4..6 if !machine.running.is_empty() => {
                     let (sandbox, function) = machine.running.remove(0);
-                    pool.finished();
+                    pool.finished(&function);
                     assert_eq!(pool.give_back(sandbox, function, now), None);
                 }
                 6 if !machine.running.is_empty() => {
-                    let (sandbox, _) = machine.running.pop().unwrap();
-                    pool.finished();
+                    let (sandbox, function) = machine.running.pop().unwrap();
+                    pool.finished(&function);
                     machine.end(&mut pool, sandbox);
                 }
-                7..9 if !machine.evicting.is_empty() => {
+                7 if !machine.evicting.is_empty() => {
                     let (victims, function) = machine.evicting.remove(0);
                     victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
                     machine.made(&function);
+                }
+                8 if step % 7 == 0 => {
+                    // As many for `a` as run at most beside the others' share, or none of its own.
+                    let reserved = [None, Some(0), Some(1), Some(2)][random.random_range(0..4)];
+                    pool.set_reserved(&functions[0].namespace, &functions[0].name, reserved);
                 }
                 9 if !waiting.is_empty() => assert!(pool.leave(waiting.pop().unwrap().0)),
                 _ => {
@@ -89,16 +100,17 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
             assert!(machine.booked.values().copied().sum::<ByteSize>() <= LIMITS.memory_max, "seed {seed}");
             assert!(machine.booked.len() <= LIMITS.sandboxes_max, "seed {seed}");
             assert!(pool.in_use().running <= LIMITS.invocations_max, "seed {seed}");
-            // Nobody waits while there is nothing to wait for.
+            // Nobody waits while there is nothing to wait for, but for a turn that is reserved for nobody.
             let nothing_runs = machine.running.is_empty() && machine.evicting.is_empty();
-            assert!(!nothing_runs || waiting.is_empty(), "seed {seed}");
+            let waits = waiting.iter().any(|(_, function)| function.name != functions[0].name);
+            assert!(!nothing_runs || !waits, "seed {seed}");
         }
         for (victims, function) in std::mem::take(&mut machine.evicting) {
             victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));
             machine.made(&function);
         }
-        for (sandbox, _) in std::mem::take(&mut machine.running) {
-            pool.finished();
+        for (sandbox, function) in std::mem::take(&mut machine.running) {
+            pool.finished(&function);
             machine.end(&mut pool, sandbox);
         }
         for sandbox in pool.close() {

@@ -34,8 +34,9 @@ impl WaitingLine {
         self.line.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+    /// Those who wait, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.line.iter()
     }
 
     /// One more waits, behind all others.

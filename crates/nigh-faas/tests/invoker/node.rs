@@ -47,6 +47,10 @@ impl FunctionSource for Functions {
         self.table.lock().get(&(namespace.clone(), name.clone())).cloned()
     }
 
+    async fn layers_folder(&self, _: &Function) -> Result<Option<PathBuf>, String> {
+        Ok(None)
+    }
+
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.folder.join(&function.code_sha256)
     }
@@ -130,7 +134,7 @@ impl Outcome {
 
 /// Four sandboxes of 128 MiB, frozen soon.
 pub(crate) fn settings() -> InvokerSettings {
-    let runtime = RuntimeSettings { region: "us-east-1".to_owned(), pythons: Vec::new() };
+    let runtime = RuntimeSettings { region: "us-east-1".to_owned(), pythons: Vec::new(), http_adapter: None };
     let mut settings = InvokerSettings::new(runtime, ByteSize::mib(512));
     settings.queue_wait = PATIENCE;
     settings.freeze_grace = Duration::from_millis(10);
@@ -192,6 +196,7 @@ impl Node {
             timeout: Duration::from_secs(60),
             ephemeral_storage: ByteSize::mib(64),
             environment: std::collections::BTreeMap::new(),
+            layers: Vec::new(),
             role: String::new(),
             code_sha256: format!("{name}-1"),
             code_size: ByteSize(1),
@@ -215,6 +220,7 @@ impl Node {
             payload: Bytes::from(payload.to_string()),
             client_context: None,
             token: Token::empty(),
+            event: None,
         };
         self.invoker.invoke(&Principal::outside(self.tenant.clone()), request).await
     }

@@ -8,7 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hmac::{Hmac, Mac};
-use nigh_engine::{AccessKeys, LocalRegistry, Registry, StateFile};
+use nigh_engine::{AccessKeys, LocalRegistry, Outbox, Registry, StateFile};
+use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
+use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function::FunctionSource;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore};
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
@@ -16,8 +18,8 @@ use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoo
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_objects::ObjectError;
 use nigh_terms::{
-    AccessKeyId, BucketName, ByteSize, Clock, InvocationId, Namespace, ObjectKey, Principal, SecretKey, SystemClock,
-    Token,
+    AccessKeyId, BucketName, ByteSize, Clock, FunctionName, InvocationId, Namespace, ObjectKey, Principal, SecretKey,
+    SystemClock, Token,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -31,11 +33,16 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Scripted {
     functions: FunctionStore,
     pub(crate) gate: Semaphore,
+    pub(crate) reserved: parking_lot::Mutex<std::collections::BTreeMap<FunctionName, Option<usize>>>,
     pub(crate) client_contexts: parking_lot::Mutex<Vec<Option<String>>>,
 }
 
 #[async_trait]
 impl Invoke for Scripted {
+    fn set_reserved(&self, _: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
+        self.reserved.lock().insert(function.clone(), concurrency);
+    }
+
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
         if self.functions.find(&who.namespace, &request.function).await.is_none() {
             return Err(InvokeError::NotFound(request.function));
@@ -61,11 +68,25 @@ impl Invoke for Scripted {
     }
 }
 
+/// Nothing is ever delivered to a bucket here.
+struct NoBuckets;
+
+#[async_trait]
+impl RecordBuckets for NoBuckets {
+    async fn put(&self, _: &Namespace, bucket: &BucketName, _: &ObjectKey, _: Bytes) -> Result<(), ObjectError> {
+        Err(ObjectError::NoSuchBucket(bucket.clone()))
+    }
+}
+
 /// One archive at `code/app.zip`.
 struct OneObject(Bytes);
 
 #[async_trait]
 impl CodeObjects for OneObject {
+    async fn has_bucket(&self, _who: &Principal, bucket: &BucketName) -> bool {
+        bucket.as_str() == "code"
+    }
+
     async fn read(
         &self,
         _who: &Principal,
@@ -97,7 +118,7 @@ impl Door {
     pub(crate) async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state.clone()));
         let keys = AccessKeys::load(&*registry).await.unwrap();
         let tenant = Namespace::new("tenant").unwrap();
         let key = keys.issue(&*registry, &tenant).await.unwrap();
@@ -108,9 +129,19 @@ impl Door {
         let invoke = Arc::new(Scripted {
             functions: functions.clone(),
             gate: Semaphore::new(1),
+            reserved: parking_lot::Mutex::default(),
             client_contexts: parking_lot::Mutex::default(),
         });
+        let events = EventParts {
+            functions: functions.clone(),
+            invoke: Arc::clone(&invoke) as _,
+            outbox: Outbox::open(state).unwrap(),
+            records: Arc::new(NoBuckets),
+            clock: Arc::clone(&clock),
+            region: "us-east-1".to_owned(),
+        };
         let parts = LambdaDoorParts {
+            events: EventInvoker::open(events, QueueLimits::default()).await.unwrap(),
             functions,
             invoke: Arc::clone(&invoke) as _,
             keys: keys.clone(),

@@ -98,6 +98,7 @@ pub(crate) fn command(words: &[&str]) -> Function {
         command: words.iter().map(OsString::from).collect(),
         environment: [("PATH", "/usr/bin:/bin"), ("DOORS", "127.0.0.1:")].map(|(k, v)| (k.into(), v.into())).into(),
         code: code.path().to_owned(),
+        layers: None,
         runtime_folders: Vec::new(),
         grant: Grant::full(ByteSize::mib(64)),
         tmp: ByteSize::mib(1),

@@ -27,7 +27,7 @@ use super::sample_function::SampleFunction;
 use crate::LabError;
 use crate::http_load::Connection;
 use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python, socket_address};
+use crate::node_under_test::{NodeUnderTest, python, settings, socket_address};
 use crate::peer::PeerError;
 use crate::peer::swift::Swift;
 use crate::platform::{Deployment, LambdaClient, activations};
@@ -78,8 +78,7 @@ impl Store {
         let Some(swift) = &self.swift else {
             return Ok(Door { signer: node.signer("s3"), address: node.s3()? });
         };
-        let signer = Signer::new("s3", swift.region(), swift.access_key(), swift.secret_key().reveal());
-        Ok(Door { signer, address: socket_address(swift.endpoint())? })
+        Ok(Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
     }
 }
 
@@ -115,7 +114,7 @@ impl DemoArgs {
         progress.set_message("starting the store");
         let store = self.store(work.path(), &progress)?;
         progress.set_message("starting Nigh");
-        let node = NodeUnderTest::start(work.path(), &settings(&store, &python))?;
+        let node = NodeUnderTest::start(work.path(), &settings(store.swift.as_ref().map(Swift::s3).as_ref(), &python))?;
         progress.set_message("uploading the inputs");
         upload(&store.door(&node)?, &functions, &inputs).await?;
         progress.set_message("deploying the functions");
@@ -280,25 +279,6 @@ where
     results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn settings(store: &Store, python: &Path) -> toml::Table {
-    let mut settings = toml::Table::new();
-    let mut functions = toml::Table::new();
-    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
-    settings.insert("functions".to_owned(), functions.into());
-    if let Some(swift) = &store.swift {
-        let entries = [
-            ("kind", "s3"),
-            ("endpoint", swift.endpoint()),
-            ("region", swift.region()),
-            ("access_key", swift.access_key()),
-            ("secret_key", swift.secret_key().reveal()),
-        ];
-        let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        settings.insert("store".to_owned(), table.into());
-    }
-    settings
-}
-
 fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {
     Deployment {
         name: &function.name,
@@ -333,7 +313,7 @@ async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) 
     sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
 }
 
-fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
+pub(super) fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let flag = std::sync::Arc::clone(&stop);
     tokio::spawn(async move {
@@ -344,7 +324,7 @@ fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
     stop
 }
 
-fn spinner() -> ProgressStyle {
+pub(super) fn spinner() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 

@@ -3,12 +3,10 @@
 use plotters::prelude::*;
 
 use super::demo_report::{Report, Run, Side, Summary};
+use super::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stacked_bars};
 use crate::LabError;
 use crate::stats::Sample;
 
-const EXTRACT: RGBColor = RGBColor(38, 104, 168);
-const TRANSFORM: RGBColor = RGBColor(187, 187, 187);
-const LOAD: RGBColor = RGBColor(214, 118, 31);
 const DIRECT: RGBColor = RGBColor(120, 120, 120);
 const NIGH: RGBColor = RGBColor(28, 128, 72);
 const SIZE: (u32, u32) = (960, 380);
@@ -88,11 +86,6 @@ fn table_row(summary: &Summary) -> String {
     )
 }
 
-fn bar_labels(summaries: &[Summary]) -> Vec<String> {
-    summaries.iter().map(|summary| format!("{} {}", summary.function, side_name(summary.side))).collect()
-}
-
-/// Draws one bar a summary; `segments` gives its pieces from the axis outwards.
 fn bars(
     summaries: &[Summary],
     range: std::ops::Range<f64>,
@@ -100,61 +93,12 @@ fn bars(
     segments: impl Fn(&Summary) -> Vec<(f64, f64, RGBColor)>,
     legend: &[(&str, RGBColor)],
 ) -> Result<String, LabError> {
-    let mut svg = String::new();
-    let labels = bar_labels(summaries);
-    let height = SIZE.1.max(60 + 24 * summaries.len() as u32);
-    {
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
-        let count = summaries.len();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(8)
-            .x_label_area_size(28)
-            .y_label_area_size(130)
-            .build_cartesian_2d(range.clone(), (0..count).into_segmented())
-            .map_err(chart_error)?;
-        let label = |position: &SegmentValue<usize>| match position {
-            // The axis also asks for a segment behind the last.
-            SegmentValue::CenterOf(row) => {
-                count.checked_sub(row + 1).and_then(|index| labels.get(index)).cloned().unwrap_or_default()
-            }
-            _ => String::new(),
-        };
-        chart
-            .configure_mesh()
-            .disable_y_mesh()
-            .x_label_formatter(&axis)
-            .y_label_formatter(&label)
-            .y_labels(count + 1)
-            .draw()
-            .map_err(chart_error)?;
-        for (name, color) in legend {
-            let color = *color;
-            chart
-                .draw_series(std::iter::empty::<Rectangle<(f64, SegmentValue<usize>)>>())
-                .map_err(chart_error)?
-                .label(*name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
-        }
-        for (index, summary) in summaries.iter().enumerate() {
-            let row = count - 1 - index;
-            let pieces = segments(summary).into_iter().map(|(from, to, color)| {
-                let corners = [(from, SegmentValue::Exact(row)), (to, SegmentValue::Exact(row + 1))];
-                let mut piece = Rectangle::new(corners, color.filled());
-                piece.set_margin(3, 3, 0, 0);
-                piece
-            });
-            chart.draw_series(pieces).map_err(chart_error)?;
-        }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.9))
-            .border_style(BLACK.mix(0.3))
-            .draw()
-            .map_err(chart_error)?;
-        root.present().map_err(chart_error)?;
-    }
-    Ok(svg)
+    let bar = |summary: &Summary| StackedBar {
+        label: format!("{} {}", summary.function, side_name(summary.side)),
+        pieces: segments(summary),
+    };
+    let bars: Vec<StackedBar> = summaries.iter().map(bar).collect();
+    stacked_bars(&bars, range, axis, legend)
 }
 
 fn shares(summaries: &[Summary]) -> Result<String, LabError> {

@@ -54,15 +54,8 @@ pub(super) struct DirectFunctions<'a> {
 
 impl<'a> DirectFunctions<'a> {
     pub(super) fn new(clients: u8, swift: &Swift, codes: &'a BTreeMap<String, PathBuf>, python: &'a Path) -> Self {
-        let environment = [
-            ("AWS_ENDPOINT_URL_S3", swift.endpoint()),
-            ("AWS_ACCESS_KEY_ID", swift.access_key()),
-            ("AWS_SECRET_ACCESS_KEY", swift.secret_key().reveal()),
-            ("AWS_REGION", swift.region()),
-            ("AWS_DEFAULT_REGION", swift.region()),
-            INSTRUMENT,
-        ];
-        let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut environment = swift.s3().environment();
+        environment.insert(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned());
         let processes = (0..clients).map(|_| Mutex::default()).collect();
         Self { processes, environment, codes, python }
     }

@@ -80,10 +80,14 @@ impl SampleFunction {
 
     /// The event for one input; the output's key is its own.
     pub(super) fn event(&self, bucket: &str, input: &str) -> Vec<u8> {
-        let output = format!("out/{}/{input}{}", self.name, self.output.suffix);
+        self.event_of(bucket, input, &format!("out/{}/{input}", self.name))
+    }
+
+    /// The event for one input, the output's key but for its suffix given.
+    pub(super) fn event_of(&self, bucket: &str, input: &str, output: &str) -> Vec<u8> {
         let mut event = serde_json::json!({
             "input": {"bucket": bucket, "key": input},
-            "output": {"bucket": bucket, "key": output},
+            "output": {"bucket": bucket, "key": format!("{output}{}", self.output.suffix)},
         });
         for (name, value) in &self.arguments {
             event[name] = serde_json::to_value(value).unwrap_or_default();

@@ -35,6 +35,8 @@ pub struct FunctionChange {
     pub environment: Option<BTreeMap<String, String>>,
     /// What it is for.
     pub description: Option<String>,
+    /// The ARNs of its layers, all of them.
+    pub layers: Option<Vec<String>>,
 }
 
 /// A zip archive of code.
@@ -81,6 +83,7 @@ impl FunctionChange {
         set("EphemeralStorage", self.ephemeral_mib.map(|size| json!({ "Size": size })));
         set("Environment", self.environment.as_ref().map(|variables| json!({ "Variables": variables })));
         set("Description", self.description.clone().map(Value::from));
+        set("Layers", self.layers.clone().map(Value::from));
         fields
     }
 }
@@ -189,6 +192,44 @@ impl LambdaClient {
             function_error: header("x-amz-function-error"),
             log_tail: header("x-amz-log-result").and_then(|text| BASE64.decode(text).ok()),
         })
+    }
+
+    /// Reserves so much concurrency for the function; `None` gives it back.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn reserve(&self, name: &FunctionName, count: Option<u64>) -> Result<(), ClientError> {
+        let path = format!("/2017-10-31/functions/{name}/concurrency");
+        let done = match count {
+            Some(count) => self.call(Method::PUT, &path, Some(json!({ "ReservedConcurrentExecutions": count }))).await,
+            None => self.call(Method::DELETE, &path, None).await,
+        };
+        done.map(drop)
+    }
+
+    /// Gives the function a URL for `auth` (`AWS_IAM`, `NONE`), or changes the one that it has: the URL.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn give_url(&self, name: &FunctionName, auth: &str) -> Result<String, ClientError> {
+        let path = format!("/2021-10-31/functions/{name}/url");
+        let body = json!({ "AuthType": auth });
+        let made = match self.call(Method::POST, &path, Some(body.clone())).await {
+            Err(ClientError::Refused { status: 409, .. }) => self.call(Method::PUT, &path, Some(body)).await,
+            made => made,
+        }?;
+        Ok(made.get("FunctionUrl").and_then(Value::as_str).unwrap_or_default().to_owned())
+    }
+
+    /// Leaves `payload` to be run by the function, at least once: the request id.
+    ///
+    /// # Errors
+    /// As the door refuses.
+    pub async fn invoke_later(&self, name: &FunctionName, payload: Bytes) -> Result<String, ClientError> {
+        let request = Request::builder().method(Method::POST).header("x-amz-invocation-type", "Event");
+        let (_, headers, _) = self.send(request, &format!("{FUNCTIONS}/{name}/invocations"), payload).await?;
+        let id = headers.get("x-amzn-requestid").and_then(|value| value.to_str().ok());
+        Ok(id.unwrap_or_default().to_owned())
     }
 
     async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, ClientError> {

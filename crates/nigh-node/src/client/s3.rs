@@ -70,6 +70,45 @@ pub struct S3Client {
     signer: Signer,
 }
 
+/// A bucket's notification configuration, as far as functions are told.
+#[derive(Default, Serialize, Deserialize)]
+struct NotificationRules {
+    #[serde(rename = "CloudFunctionConfiguration", default)]
+    rules: Vec<NotificationRule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotificationRule {
+    #[serde(rename = "Id", default)]
+    id: String,
+    #[serde(rename = "CloudFunction")]
+    function: String,
+    #[serde(rename = "Event")]
+    events: Vec<String>,
+    #[serde(rename = "Filter", default, skip_serializing_if = "Option::is_none")]
+    filter: Option<NotificationFilter>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NotificationFilter {
+    #[serde(rename = "S3Key")]
+    key: KeyFilter,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeyFilter {
+    #[serde(rename = "FilterRule", default)]
+    rules: Vec<FilterRule>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FilterRule {
+    #[serde(rename = "Name")]
+    name: String,
+    #[serde(rename = "Value")]
+    value: String,
+}
+
 impl S3Client {
     /// A client of the door at `endpoint`.
     ///
@@ -113,6 +152,36 @@ impl S3Client {
     /// As the door refuses.
     pub async fn delete_bucket(&self, bucket: &BucketName) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path(bucket, None), "", full("")).await.map(drop)
+    }
+
+    /// Has a function run on each new object of `bucket` whose key begins with `prefix`. The bucket's other rules stay;
+    /// one for this function and prefix is replaced.
+    ///
+    /// # Errors
+    /// As the door refuses, also because a rule that is there overlaps.
+    pub async fn notify(
+        &self,
+        bucket: &BucketName,
+        function: &str,
+        arn: &str,
+        prefix: &str,
+    ) -> Result<(), ClientError> {
+        let mut rules: NotificationRules = self.document(Method::GET, &path(bucket, None), "notification").await?;
+        let id = format!("{function}:{prefix}");
+        rules.rules.retain(|rule| rule.id != id);
+        let filter = NotificationFilter {
+            key: KeyFilter { rules: vec![FilterRule { name: "prefix".to_owned(), value: prefix.to_owned() }] },
+        };
+        rules.rules.push(NotificationRule {
+            id,
+            function: arn.to_owned(),
+            events: vec!["s3:ObjectCreated:*".to_owned()],
+            filter: (!prefix.is_empty()).then_some(filter),
+        });
+        let document = quick_xml::se::to_string_with_root("NotificationConfiguration", &rules)
+            .map_err(|error| ClientError::Request(error.to_string()))?;
+        let request = Request::builder().method(Method::PUT).header(http::header::CONTENT_LENGTH, document.len());
+        self.send(request, &path(bucket, None), "notification", full(document), PayloadHash::Unsigned).await.map(drop)
     }
 
     /// Up to 1000 entries of `bucket` below `prefix`, from where the page before ended.

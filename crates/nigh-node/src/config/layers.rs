@@ -33,7 +33,7 @@ const ABSENT: [(&str, &str); 3] = [
     ("functions.runc", "runc of PATH"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 4] = ["cache.bytes", "cache.object_max", "functions.memory", "s3.object_max"];
+const SIZES: [&str; 5] = ["cache.bytes", "cache.object_max", "events.queue_bytes", "functions.memory", "s3.object_max"];
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]

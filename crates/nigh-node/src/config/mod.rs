@@ -45,6 +45,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// Functions and their sandboxes.
     pub functions: FunctionSettings,
+    /// Asynchronous invocations.
+    pub events: EventSettings,
     /// The last-level cache.
     pub llc: LlcSettings,
     /// The records of what ran.
@@ -149,6 +151,24 @@ pub struct FunctionSettings {
     pub uid_base: u32,
     /// The program that becomes a sandbox's first process; beside `nigh` if absent.
     pub sandbox_program: Option<PathBuf>,
+}
+
+/// Asynchronous invocations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventSettings {
+    /// How many of one namespace may be accepted and not done; further ones are refused.
+    pub queue_max: usize,
+    /// What their payloads may take together, and those of its dead letters.
+    pub queue_bytes: ByteSize,
+    /// How many run at once, of all namespaces.
+    pub running_max: usize,
+    /// How many that failed for good are kept of one namespace; the oldest goes first.
+    pub dead_max: usize,
+    /// The wait before a function's error is retried; before the second retry it is twice as long.
+    pub retry_wait: Span,
+    /// The first wait after a throttle; it doubles up to 300 times this.
+    pub back_off: Span,
 }
 
 /// Who decides which cache ways an invocation gets.
@@ -294,6 +314,14 @@ impl Settings {
                 uid_base: 2_000_000_000,
                 sandbox_program: None,
             },
+            events: EventSettings {
+                queue_max: 10_000,
+                queue_bytes: ByteSize::mib(256),
+                running_max: 100,
+                dead_max: 1000,
+                retry_wait: Span::seconds(60),
+                back_off: Span::seconds(1),
+            },
             llc: LlcSettings {
                 policy: LlcPolicy::Nigh,
                 insensitive_ways: None,
@@ -325,6 +353,9 @@ impl Settings {
         }
         if self.s3.connections_max == 0 {
             return broken("s3.connections_max", "at least one connection is needed".to_owned());
+        }
+        if self.events.running_max == 0 {
+            return broken("events.running_max", "at least one event must be allowed to run".to_owned());
         }
         if self.activations.records_max == 0 {
             return broken("activations.records_max", "at least one record is needed".to_owned());

@@ -9,6 +9,7 @@ use super::writes::{Draft, Expected};
 use super::{Inner, ObjectMemory, object, to_the_end};
 use crate::attributes::check_tags;
 use crate::conditions::source_error;
+use crate::notification::ObjectChange;
 use crate::{
     ChecksumClaim, ClaimedValue, Copied, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
     ReadConditions,
@@ -82,6 +83,7 @@ impl ObjectMemory {
             checksum: staged.verified.checksum,
             content: staged.content,
             parts: Vec::new(),
+            change: ObjectChange::Copy,
         };
         let done = to_the_end(Arc::clone(&self.0).commit(call, draft)).await?;
         Ok(Copied { done, source_version: read.meta.version })

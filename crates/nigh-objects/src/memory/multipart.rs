@@ -9,6 +9,7 @@ use super::{Inner, ObjectMemory, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::attributes::check_tags;
 use crate::digest::Verified;
+use crate::notification::ObjectChange;
 use crate::spool::{SpoolFile, blocking, failed};
 use crate::uploads::{Manifest, Upload};
 use crate::{
@@ -114,6 +115,7 @@ impl Inner {
             etag: whole.etag,
             checksum: whole.checksum,
             parts: whole.lengths,
+            change: ObjectChange::CompleteMultipartUpload,
         };
         let done = Arc::clone(&self).commit(call, draft).await?;
         self.completed.lock().keep(&upload.id, &object, &request.parts, &done);

@@ -1,5 +1,6 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
+mod notices;
 mod races;
 mod reads;
 mod uploads;

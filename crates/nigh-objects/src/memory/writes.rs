@@ -8,11 +8,13 @@ use futures::StreamExt;
 use nigh_engine::{Change, LedgerEntry};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 
+use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::{Inner, Reservation, Resident, SHARD, object, to_the_end};
 use crate::attributes::check_tags;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
+use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
@@ -62,6 +64,8 @@ pub(super) struct Draft {
     pub(super) etag: ETag,
     pub(super) checksum: Option<Checksum>,
     pub(super) parts: Vec<u64>,
+    /// How it came here.
+    pub(super) change: ObjectChange,
 }
 
 /// A write under way, as the cache sees it; one dropped leaves no copy, and a doubt.
@@ -134,6 +138,7 @@ impl Inner {
             checksum: staged.verified.checksum,
             content: staged.content,
             parts: Vec::new(),
+            change: ObjectChange::Put,
         };
         to_the_end(Arc::clone(self).commit(call, draft)).await
     }
@@ -207,9 +212,10 @@ impl Inner {
 
     /// Writes `draft` in its turn. Not to be given up half way: run it by `to_the_end`.
     pub(super) async fn commit(self: Arc<Self>, mut call: DataCall, draft: Draft) -> Result<PutDone, ObjectError> {
-        let Draft { object, conditions, attributes, tags, content, size, etag, checksum, parts } = draft;
+        let Draft { object, conditions, attributes, tags, content, size, etag, checksum, parts, change } = draft;
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
+        let notices = self.reserve_notices(&object, change)?;
         let version = self.append(&object, Change::Put { bytes: size }).await?;
         let meta = Arc::new(ObjectMeta {
             size,
@@ -232,6 +238,11 @@ impl Inner {
         self.doubts.lock().settle(&object);
         ticket.end(self.copy_of(&object, &meta, content));
         self.stored(&object, version).await;
+        if let Some(who) = call.principal() {
+            let (object, created) = (&object, Some((size, &meta.etag)));
+            let done = ChangeDone { object, change, who, created, version, at: meta.modified };
+            self.notify(notices, done).await?;
+        }
         call.succeeded(Served::Write, Some(version), meta.token.clone());
         call.of_object(size);
         Ok(PutDone {
@@ -304,12 +315,24 @@ impl Inner {
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
+        let change = ObjectChange::Delete;
+        // Nobody is told of the removal of what was not there.
+        let notices = if self.is_wanted(&object, change) && self.current_if_any(&object).await?.is_some() {
+            self.reserve_notices(&object, change)?
+        } else {
+            None
+        };
         let version = self.append(&object, Change::Delete).await?;
         let (mut ticket, _) = Ticket::begin(&self, &object);
         self.store.delete(&object).await.inspect_err(|error| ticket.failed(error))?;
         self.doubts.lock().settle(&object);
         ticket.end(None);
         self.stored(&object, version).await;
+        if let Some(who) = call.principal() {
+            let (object, at) = (&object, self.clock.wall());
+            let done = ChangeDone { object, change, who, created: None, version, at };
+            self.notify(notices, done).await?;
+        }
         call.succeeded(Served::Delete, Some(version), Token::empty());
         Ok(())
     }

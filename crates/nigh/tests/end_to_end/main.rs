@@ -7,6 +7,7 @@
 
 mod cache_ways;
 mod crashes;
+mod events;
 mod functions;
 mod isolation;
 mod platform;

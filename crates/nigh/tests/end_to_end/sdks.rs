@@ -15,7 +15,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// Runs a script that prints a line a check.
-fn passes(node: &Node, program: &Path, name: &str) {
+pub(crate) fn passes(node: &Node, program: &Path, name: &str) {
     let output = Command::new(program)
         .arg(script(name))
         .envs(node.sdk_environment())

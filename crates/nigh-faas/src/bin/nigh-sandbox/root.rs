@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nigh_faas::sandbox::launch::Launch;
 use nigh_faas::sandbox::mounts::{NO_DEVICES, NO_EXEC, NO_SET_UID, READ_ONLY, restrict};
 use nigh_faas::sandbox::root_tree::{
-    CODE, DEVICE_LINKS, DEVICES, DEVICES_OPTIONS, Entry, SHARED_MEMORY_OPTIONS, entries, tmp_options, users,
+    CODE, DEVICE_LINKS, DEVICES, DEVICES_OPTIONS, Entry, LAYERS, SHARED_MEMORY_OPTIONS, entries, tmp_options, users,
 };
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -32,6 +32,7 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     // Names are resolved now: an absolute link would lead elsewhere below the moved root.
     let resolve = |path: &Path| fs::canonicalize(path).step(format_args!("find {}", path.display()));
     let code = resolve(Path::new(&launch.code))?;
+    let layers = launch.layers.as_ref().map(|layers| resolve(Path::new(layers))).transpose()?;
     let runtimes = (launch.runtime_folders.iter())
         .map(|folder| Ok((PathBuf::from(folder), resolve(Path::new(folder))?)))
         .collect::<Result<Vec<_>, Failure>>()?;
@@ -55,6 +56,9 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     mount("proc", inside("proc"), "proc", quiet, None).step("mount /proc")?;
     memory_folder(&inside("tmp"), &tmp_options(launch.tmp_bytes))?;
     show(&code, CODE)?;
+    if let Some(layers) = &layers {
+        show(layers, LAYERS)?;
+    }
     for (target, source) in &runtimes {
         show_folder(source, target)?;
     }

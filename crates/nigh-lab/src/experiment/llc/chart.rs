@@ -33,7 +33,7 @@ impl Series {
     }
 }
 
-fn chart_error(error: impl std::fmt::Display) -> LabError {
+pub(crate) fn chart_error(error: impl std::fmt::Display) -> LabError {
     LabError::Chart(error.to_string())
 }
 
@@ -131,7 +131,7 @@ pub(super) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<Str
 }
 
 /// A table of what a page shows, the head first.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let row = |cells: Vec<String>, tag: &str| {
         let cells = cells.iter().map(|cell| format!("<{tag}>{}", escape(cell))).collect::<String>();
         format!("<tr>{cells}")
@@ -141,12 +141,12 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// A figure with its caption.
-pub(super) fn figure(caption: &str, svg: &str) -> String {
+pub(crate) fn figure(caption: &str, svg: &str) -> String {
     format!("<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption))
 }
 
 /// A whole page; `body` is HTML.
-pub(super) fn page(title: &str, about: &str, body: &str, machine: &Machine) -> String {
+pub(crate) fn page(title: &str, about: &str, body: &str, machine: &Machine) -> String {
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Nigh: {title}</title>\
          <meta name=viewport content='width=device-width'>\
@@ -156,20 +156,15 @@ pub(super) fn page(title: &str, about: &str, body: &str, machine: &Machine) -> S
          td:first-child,th:first-child{{text-align:left}}figure{{margin:2em 0}}figcaption{{font-weight:600}}\
          svg{{max-width:100%;height:auto}}</style>\
          <h1>{title}</h1><p>{about}</p>{body}\
-         <p>Run on {} x {}, {} GiB, load {}, Linux {}, {}. <code>{}</code></p></html>",
-        machine.cores,
-        escape(&machine.cpu),
-        machine.memory_gib,
-        machine.load,
-        escape(&machine.kernel),
-        machine.date,
+         <p>Run on {}. <code>{}</code></p></html>",
+        escape(&machine.to_string()),
         escape(&machine.command),
         title = escape(title),
         about = escape(about),
     )
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

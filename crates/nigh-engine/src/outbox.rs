@@ -1,0 +1,215 @@
+//! The outbox: what was promised and is not done yet, one row a promise, kept until it is done.
+//!
+//! A row has a head, which changes as the work goes on, and a body, which may be large and does not. Every change is
+//! durable when it returns. Changes queue for one writer thread, which commits all that wait in one transaction: while
+//! one commit waits for the disk the next group gathers. At `QUEUE` waiting changes further ones wait their turn.
+//! What a row means is its owner's; how many there may be, too.
+
+use std::sync::Arc;
+
+use redb::{ReadableDatabase, TableDefinition};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{RegistryError, StateFile};
+
+/// Groups of changes that may wait for the writer.
+const QUEUE: usize = 1024;
+/// Groups of changes in one transaction.
+const COMMIT_MAX: usize = 256;
+
+const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-heads");
+const BODIES: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-bodies");
+
+/// Names a row: a UUID of version 7, so that rows are listed in the order of their making.
+pub type OutboxId = [u8; 16];
+
+/// One change of the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxChange {
+    /// Adds a row, or replaces it.
+    Put {
+        /// The row.
+        id: OutboxId,
+        /// What changes.
+        head: Vec<u8>,
+        /// What does not.
+        body: Vec<u8>,
+    },
+    /// Replaces a row's head; its body stays.
+    SetHead {
+        /// The row.
+        id: OutboxId,
+        /// The new head.
+        head: Vec<u8>,
+    },
+    /// Removes a row, if it is there.
+    Remove {
+        /// The row.
+        id: OutboxId,
+    },
+}
+
+struct Job {
+    changes: Vec<OutboxChange>,
+    done: oneshot::Sender<Result<(), String>>,
+}
+
+/// The outbox of a node. A clone is another handle to the same.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    state: StateFile,
+    jobs: mpsc::Sender<Job>,
+}
+
+fn storage(error: impl Into<redb::Error>) -> RegistryError {
+    RegistryError::Storage(error.into().to_string())
+}
+
+impl Outbox {
+    /// The outbox in `state`. Its writer thread ends when the last handle is dropped.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn open(state: StateFile) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let writer = state.clone();
+        std::thread::Builder::new().name("outbox".to_owned()).spawn(move || write_groups(&writer, queue))?;
+        Ok(Self { state, jobs })
+    }
+
+    /// Makes `changes` together: all of them are on the disk when this returns, or none is.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub async fn apply(&self, changes: Vec<OutboxChange>) -> Result<(), RegistryError> {
+        let (done, written) = oneshot::channel();
+        let gone = || RegistryError::Storage("the writer of the outbox has ended".to_owned());
+        self.jobs.send(Job { changes, done }).await.map_err(|_| gone())?;
+        written.await.map_err(|_| gone())?.map_err(RegistryError::Storage)
+    }
+
+    /// The body of a row.
+    ///
+    /// # Errors
+    /// If the state file cannot be read.
+    pub async fn body(&self, id: OutboxId) -> Result<Option<Vec<u8>>, RegistryError> {
+        self.blocking(move |read| match read.open_table(BODIES) {
+            Ok(bodies) => Ok(bodies.get(&id).map_err(storage)?.map(|body| body.value().to_vec())),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(other) => Err(storage(other)),
+        })
+        .await
+    }
+
+    /// The heads of all rows, oldest first.
+    ///
+    /// # Errors
+    /// If the state file cannot be read.
+    pub async fn heads(&self) -> Result<Vec<(OutboxId, Vec<u8>)>, RegistryError> {
+        self.blocking(|read| {
+            let heads = match read.open_table(HEADS) {
+                Ok(heads) => heads,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(other) => return Err(storage(other)),
+            };
+            let rows = heads.range::<&[u8; 16]>(..).map_err(storage)?;
+            rows.map(|row| row.map(|(id, head)| (*id.value(), head.value().to_vec())).map_err(storage)).collect()
+        })
+        .await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        let database = Arc::clone(&self.state.database);
+        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
+            .await
+            .map_err(|join| RegistryError::Storage(join.to_string()))?
+    }
+}
+
+fn write_groups(state: &StateFile, mut queue: mpsc::Receiver<Job>) {
+    while let Some(first) = queue.blocking_recv() {
+        let mut group = vec![first];
+        while group.len() < COMMIT_MAX
+            && let Ok(next) = queue.try_recv()
+        {
+            group.push(next);
+        }
+        let written = commit(state, group.iter().flat_map(|job| &job.changes)).map_err(|error| error.to_string());
+        for job in group {
+            // Who no longer waits need not be told.
+            let _ = job.done.send(written.clone());
+        }
+    }
+}
+
+fn commit<'a>(state: &StateFile, changes: impl Iterator<Item = &'a OutboxChange>) -> Result<(), RegistryError> {
+    let write = state.database.begin_write().map_err(storage)?;
+    {
+        let mut heads = write.open_table(HEADS).map_err(storage)?;
+        let mut bodies = write.open_table(BODIES).map_err(storage)?;
+        for change in changes {
+            match change {
+                OutboxChange::Put { id, head, body } => {
+                    heads.insert(id, head.as_slice()).map_err(storage)?;
+                    bodies.insert(id, body.as_slice()).map_err(storage)?;
+                }
+                OutboxChange::SetHead { id, head } => {
+                    heads.insert(id, head.as_slice()).map_err(storage)?;
+                }
+                OutboxChange::Remove { id } => {
+                    heads.remove(id).map_err(storage)?;
+                    bodies.remove(id).map_err(storage)?;
+                }
+            }
+        }
+    }
+    write.commit().map_err(storage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(id: u8, head: &[u8], body: &[u8]) -> OutboxChange {
+        OutboxChange::Put { id: [id; 16], head: head.to_vec(), body: body.to_vec() }
+    }
+
+    #[tokio::test]
+    async fn what_was_promised_is_there_after_a_restart_and_gone_once_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.redb");
+        {
+            let outbox = Outbox::open(StateFile::open(&path).unwrap()).unwrap();
+            assert!(outbox.heads().await.unwrap().is_empty());
+            assert_eq!(outbox.body([1; 16]).await.unwrap(), None);
+            let mut writers = tokio::task::JoinSet::new();
+            for id in (1..=20).rev() {
+                let outbox = outbox.clone();
+                writers.spawn(async move { outbox.apply(vec![put(id, b"head", &[id])]).await });
+            }
+            assert!(writers.join_all().await.into_iter().all(|one| one.is_ok()));
+            let later = OutboxChange::SetHead { id: [2; 16], head: b"later".to_vec() };
+            outbox.apply(vec![later, OutboxChange::Remove { id: [1; 16] }]).await.unwrap();
+        }
+        // The writer holds the file until it has seen that nobody is left.
+        let mut tries = 0;
+        let state = loop {
+            match StateFile::open(&path) {
+                Ok(state) => break state,
+                Err(error) => assert!(tries < 2000, "{error}"),
+            }
+            tries += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        };
+        let outbox = Outbox::open(state).unwrap();
+        let heads = outbox.heads().await.unwrap();
+        assert_eq!(heads.len(), 19);
+        assert_eq!(heads[0], ([2; 16], b"later".to_vec()));
+        assert!(heads.is_sorted());
+        assert_eq!(outbox.body([2; 16]).await.unwrap(), Some(vec![2]));
+        assert_eq!(outbox.body([1; 16]).await.unwrap(), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! What is attached to a function and is no part of any version of it: a change leaves its sandboxes as they are, and
+//! its revision. It lives and dies with the function's document.
+
+use std::sync::Arc;
+
+use nigh_terms::{FunctionName, Namespace, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::document::Document;
+use super::{Deployed, FunctionStoreError, Inner};
+use crate::event_config::EventConfig;
+
+/// What is attached to a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attached {
+    /// Lambda's reserved concurrency.
+    pub reserved: Option<usize>,
+    /// How its asynchronous invocations are retried and where they end.
+    pub events: Option<EventConfig>,
+    /// Its URL.
+    pub url: Option<FunctionUrl>,
+}
+
+/// Who may call a function by its URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UrlAuth {
+    /// Who signs with a key of the function's namespace.
+    #[serde(rename = "AWS_IAM")]
+    Iam,
+    /// Anybody who reaches the door.
+    #[serde(rename = "NONE")]
+    Nobody,
+}
+
+impl UrlAuth {
+    /// As the Lambda API writes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iam => "AWS_IAM",
+            Self::Nobody => "NONE",
+        }
+    }
+}
+
+/// A function's URL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionUrl {
+    /// What stands before `.lambda-url`: 32 lower-case letters and digits.
+    pub id: String,
+    /// Who may call it.
+    pub auth: UrlAuth,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was changed last.
+    pub modified: Timestamp,
+}
+
+impl Inner {
+    /// Changes what is attached, as `change` says of what is there and the date.
+    pub(super) async fn attach<E: From<FunctionStoreError>>(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        change: impl FnOnce(&mut Attached, Timestamp) -> Result<(), E>,
+    ) -> Result<Arc<Deployed>, E> {
+        let _changing = self.begin(namespace, name)?;
+        let current = self.current(namespace, name, None)?;
+        let mut attached = current.attached.clone();
+        change(&mut attached, self.clock.wall())?;
+        if attached == current.attached {
+            return Ok(current);
+        }
+        let document = Document::new((*current.function).clone(), current.tags.clone(), current.unpacked, attached);
+        let now = self.commit(document, Some(current.revision)).await?;
+        self.show_url(current.attached.url.as_ref(), Some(&now));
+        Ok(now)
+    }
+
+    /// A function had the URL `before`, and is `now` so, or gone.
+    pub(super) fn show_url(&self, before: Option<&FunctionUrl>, now: Option<&Deployed>) {
+        let url = now.and_then(|now| now.attached.url.as_ref().map(|url| (url, &now.function)));
+        if before.map(|url| &url.id) == url.map(|(url, _)| &url.id) {
+            return;
+        }
+        let mut urls = self.urls.write();
+        if let Some(before) = before {
+            urls.remove(&before.id);
+        }
+        if let Some((url, function)) = url {
+            urls.insert(url.id.clone(), (function.namespace.clone(), function.name.clone()));
+        }
+    }
+
+    /// What is reserved of the node's concurrency by all functions but this one.
+    pub(super) fn reserved_by_others(&self, namespace: &Namespace, name: &FunctionName) -> usize {
+        let index = self.index.read();
+        let all = index.iter().flat_map(|(tenant, functions)| functions.iter().map(move |one| (tenant, one)));
+        let others = all.filter(|(tenant, (other, _))| (*tenant, *other) != (namespace, name));
+        others.filter_map(|(_, (_, deployed))| deployed.attached.reserved).sum()
+    }
+}

@@ -1,0 +1,151 @@
+//! Every experiment and bench whose result is stored: its folder, its command, and its short form.
+
+use std::path::Path;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Experiment {
+    /// The folder of its result.
+    pub(super) name: &'static str,
+    /// What it shows.
+    pub(super) about: &'static str,
+    /// What `nigh` is told.
+    command: &'static [&'static str],
+    /// What is added in the short form.
+    quick: &'static [&'static str],
+    /// The page in its folder, if it makes one.
+    pub(super) page: Option<&'static str>,
+}
+
+/// All, in the order in which they run: what measures this machine first, before simulations heat it.
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "single",
+        about: "Single functions against Swift and Redis (OFC figure 7)",
+        command: &["experiment", "single"],
+        quick: &["--quick"],
+        page: Some("single.html"),
+    },
+    Experiment {
+        name: "demo",
+        about: "Where the time of real functions goes (OFC figure 3)",
+        command: &["experiment", "demo"],
+        quick: &["--seconds", "0", "--rounds", "1"],
+        page: Some("demo.html"),
+    },
+    Experiment {
+        name: "escape",
+        about: "Escape attempts of a hostile function, under each engine",
+        command: &["experiment", "escape"],
+        quick: &["--without-control"],
+        page: None,
+    },
+    Experiment {
+        name: "bench-s3",
+        about: "The S3 door against bare s3s and a canned server",
+        command: &["bench", "s3"],
+        quick: &["--rounds", "1", "--seconds", "0.1"],
+        page: None,
+    },
+    Experiment {
+        name: "bench-invoke",
+        about: "Warm and cold invocations against the vendor's runtime client",
+        command: &["bench", "invoke"],
+        quick: &["--rounds", "1", "--seconds", "0.1"],
+        page: None,
+    },
+    Experiment {
+        name: "bench-llc",
+        about: "The cache simulator, placement and layout",
+        command: &["bench", "llc"],
+        quick: &["--rounds", "1"],
+        page: None,
+    },
+    Experiment {
+        name: "llc-contention",
+        about: "Four functions alone and together on one cache (CASY figure 1)",
+        command: &["experiment", "llc-contention"],
+        quick: &["--quick"],
+        page: Some("contention.html"),
+    },
+    Experiment {
+        name: "llc-sensitivity",
+        about: "Time by the ways a function has (CASY figure 2)",
+        command: &["experiment", "llc-sensitivity"],
+        quick: &[],
+        page: Some("sensitivity.html"),
+    },
+    Experiment {
+        name: "llc-ways",
+        about: "Ways that each input needs (CASY table III)",
+        command: &["experiment", "llc-ways"],
+        quick: &["--quick"],
+        page: Some("ways.html"),
+    },
+    Experiment {
+        name: "llc-prediction",
+        about: "Ways and class of inputs no model has seen (CASY figure 5)",
+        command: &["experiment", "llc-prediction"],
+        quick: &[],
+        page: Some("prediction.html"),
+    },
+    Experiment {
+        name: "llc-scenarios",
+        about: "Scenarios of functions on one cache (CASY figure 6)",
+        command: &["experiment", "llc-scenarios"],
+        quick: &["--quick"],
+        page: Some("scenarios.html"),
+    },
+    Experiment {
+        name: "llc-tail",
+        about: "Tail latency beside a training job (CMU poster)",
+        command: &["experiment", "llc-tail"],
+        quick: &["--quick"],
+        page: Some("tail.html"),
+    },
+    Experiment {
+        name: "llc-selftest",
+        about: "resctrl's driver against real kernels",
+        command: &["llc", "selftest", "--vm"],
+        quick: &["--seeds", "1"],
+        page: None,
+    },
+];
+
+impl Experiment {
+    /// What `nigh` is told to run it for `out`.
+    pub(super) fn arguments(&self, out: &Path, quick: bool) -> Vec<String> {
+        let mut arguments: Vec<String> = self.command.iter().map(|&word| word.to_owned()).collect();
+        if quick {
+            arguments.extend(self.quick.iter().map(|&word| word.to_owned()));
+        }
+        arguments.push("--json".to_owned());
+        if let Some(page) = self.page {
+            arguments.extend(["--html".to_owned(), out.join(self.name).join(page).display().to_string()]);
+        }
+        arguments
+    }
+
+    /// The same as one types it.
+    pub(super) fn command_line(&self, out: &Path, quick: bool) -> String {
+        format!("nigh {}", self.arguments(out, quick).join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_has_a_folder_of_its_own_and_prints_json() {
+        let names: BTreeSet<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        for experiment in EXPERIMENTS {
+            let line = experiment.command_line(Path::new("out"), false);
+            assert!(line.contains(" --json"), "{line}");
+            assert_eq!(line.contains("--html out/"), experiment.page.is_some(), "{line}");
+        }
+    }
+}

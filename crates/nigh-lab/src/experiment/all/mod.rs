@@ -1,0 +1,214 @@
+//! `nigh experiment all` runs every experiment and bench, each in a process of its own, and stores what it prints where it
+//! belongs; `nigh experiment report` makes one page of what is stored.
+//!
+//! A run that is cut off goes on with the experiment it was at; one that fails is told, the others run.
+
+mod catalogue;
+mod collected;
+mod collected_page;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use self::catalogue::{EXPERIMENTS, Experiment};
+use self::collected::Collected;
+use super::write_page;
+use crate::LabError;
+use crate::kept_progress::KeptProgress;
+
+/// Where results are stored in the clone.
+const STORED: &str = "experiments";
+/// Keeps what is done, in the folder of the results.
+const STATE: &str = "all.state";
+pub(super) const RESULT: &str = "result.json";
+
+/// What `nigh experiment all` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AllArgs {
+    /// The folder that gets a folder for each experiment [default: experiments]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The short form of each, in minutes instead of an hour; not over what is stored
+    #[arg(long, requires = "out")]
+    quick: bool,
+    /// Only these (names of folders in experiments/)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Write one page of all results to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What `nigh experiment report` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ReportArgs {
+    /// Write the page to this file
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+    /// The folder of the results
+    #[arg(long, value_name = "FOLDER", default_value = STORED)]
+    results: PathBuf,
+}
+
+/// How one of them went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Outcome {
+    experiment: String,
+    seconds: f64,
+    /// Why there is no result.
+    failed: Option<String>,
+}
+
+/// What decides which results are wanted.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    quick: bool,
+}
+
+impl AllArgs {
+    pub(super) fn run(&self, json: bool) -> Result<(), LabError> {
+        let out = self.out.clone().unwrap_or_else(|| STORED.into());
+        let chosen = self.chosen()?;
+        fs::create_dir_all(&out).map_err(|error| LabError::file(&out, &error))?;
+        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        let kept = KeptProgress::open(&out.join(STATE), Asked { quick: self.quick })?;
+        let mut outcomes = Vec::new();
+        for (at, experiment) in chosen.iter().enumerate() {
+            let outcome = match kept.done(experiment.name) {
+                Some(outcome) => outcome,
+                None => {
+                    say(&format!("[{}/{}] {}", at + 1, chosen.len(), experiment.command_line(&out, self.quick)));
+                    let outcome = run(&program, experiment, &out, self.quick);
+                    if outcome.failed.is_none() {
+                        kept.add(experiment.name, &outcome)?;
+                    }
+                    outcome
+                }
+            };
+            outcomes.push(outcome);
+        }
+        if let Some(path) = &self.html {
+            write_page(path, &collected_page::page(&Collected::read(&out)?))?;
+        }
+        super::llc::print_report(&outcomes, || text(&outcomes), json)?;
+        let failed: Vec<&str> =
+            outcomes.iter().filter(|one| one.failed.is_some()).map(|one| one.experiment.as_str()).collect();
+        if failed.is_empty() {
+            return kept.finish();
+        }
+        let reason = "run the same command again for these alone; what is done is kept".to_owned();
+        Err(LabError::Request { what: format!("without a result: {}", failed.join(", ")), reason })
+    }
+
+    fn chosen(&self) -> Result<Vec<&'static Experiment>, LabError> {
+        let known = |name: &&String| EXPERIMENTS.iter().all(|experiment| experiment.name != name.as_str());
+        if let Some(unknown) = self.only.iter().find(known) {
+            let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+            let reason = format!("there are {}", names.join(", "));
+            return Err(LabError::Request { what: format!("experiment {unknown}"), reason });
+        }
+        let wanted =
+            |experiment: &&Experiment| self.only.is_empty() || self.only.iter().any(|name| name == experiment.name);
+        Ok(EXPERIMENTS.iter().filter(wanted).collect())
+    }
+}
+
+impl ReportArgs {
+    pub(super) fn run(&self, json: bool) -> Result<(), LabError> {
+        let collected = Collected::read(&self.results)?;
+        write_page(&self.html, &collected_page::page(&collected))?;
+        let report = serde_json::json!({
+            "page": self.html,
+            "results": collected.results.iter().map(|result| &result.name).collect::<Vec<_>>(),
+            "faults": collected.faults,
+        });
+        let text = || {
+            let faults = collected.faults.iter().map(|fault| format!("\n{fault}")).collect::<String>();
+            format!("{} results in {}{faults}", collected.results.len(), self.html.display())
+        };
+        super::llc::print_report(&report, text, json)
+    }
+}
+
+/// Runs one and puts its result into its folder, if it gives one.
+fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outcome {
+    let begin = Instant::now();
+    let failed = try_run(program, experiment, out, quick).err().map(|error| error.to_string());
+    Outcome { experiment: experiment.name.to_owned(), seconds: begin.elapsed().as_secs_f64(), failed }
+}
+
+fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Result<(), LabError> {
+    let folder = out.join(experiment.name);
+    fs::create_dir_all(&folder).map_err(|error| LabError::file(&folder, &error))?;
+    // Renamed when it is whole: a run that fails leaves the result before.
+    let (fresh, result) = (folder.join("result.fresh"), folder.join(RESULT));
+    let output = File::create(&fresh).map_err(|error| LabError::file(&fresh, &error))?;
+    let status = Command::new(program)
+        .args(experiment.arguments(out, quick))
+        .stdin(Stdio::null())
+        .stdout(output)
+        .status()
+        .map_err(|error| LabError::file(program, &error))?;
+    if !status.success() {
+        // Its reason is on standard error, above.
+        let _ = fs::remove_file(&fresh);
+        return Err(LabError::Request { what: experiment.name.to_owned(), reason: status.to_string() });
+    }
+    fs::rename(&fresh, &result).map_err(|error| LabError::file(&result, &error))
+}
+
+fn text(outcomes: &[Outcome]) -> String {
+    let line = |one: &Outcome| {
+        let how = one.failed.clone().map_or_else(|| "done".to_owned(), |reason| format!("failed: {reason}"));
+        format!("{:<18} {:>6.0} s  {how}", one.experiment, one.seconds)
+    };
+    outcomes.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[expect(clippy::print_stderr, reason = "progress goes to standard error, beside that of the experiments")]
+fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn program(folder: &Path, script: &str) -> PathBuf {
+        let path = folder.join("program");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_result_is_stored_whole_and_one_that_fails_leaves_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let experiment = &EXPERIMENTS[0];
+        let good = program(folder.path(), "echo \"{\\\"arguments\\\": \\\"$*\\\"}\"");
+        assert_eq!(run(&good, experiment, folder.path(), true).failed, None);
+        let stored = folder.path().join(experiment.name).join(RESULT);
+        let first = fs::read_to_string(&stored).unwrap();
+        assert!(first.contains("--json"), "{first}");
+
+        let bad = program(folder.path(), "echo half; exit 3");
+        let failed = run(&bad, experiment, folder.path(), true).failed.unwrap();
+        assert!(failed.contains('3') && failed.contains(experiment.name), "{failed}");
+        assert_eq!(fs::read_to_string(&stored).unwrap(), first);
+        assert!(text(&[run(&bad, experiment, folder.path(), true)]).contains("failed"));
+    }
+
+    #[test]
+    fn an_experiment_that_there_is_not_is_told_with_those_that_there_are() {
+        let only = vec!["no-such".to_owned()];
+        let error = AllArgs { out: None, quick: false, only, html: None }.chosen().unwrap_err().to_string();
+        assert!(error.contains("no-such") && error.contains("llc-tail"), "{error}");
+    }
+}

@@ -1,0 +1,34 @@
+//! The adapter of `provided.http`, brought into a folder of its own: sandboxes see that folder, and nothing beside it.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::status::Level;
+
+/// The program's name.
+const NAME: &str = "nigh-http-adapter";
+
+/// Copies the adapter that stands beside this program to `folder`. What to say of it; none, if it is not there.
+pub(crate) fn install(folder: &Path) -> (Level, Option<PathBuf>) {
+    let level = |on, detail| Level { name: "http functions".to_owned(), on, detail };
+    match copy(folder) {
+        Ok(program) => (level(true, "provided.http".to_owned()), Some(program)),
+        Err(error) => (level(false, format!("no provided.http: {NAME} beside nigh: {error}")), None),
+    }
+}
+
+fn copy(folder: &Path) -> io::Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name(NAME);
+    // Tests run from a folder below.
+    let parent = beside.parent().and_then(Path::parent).map(|folder| folder.join(NAME));
+    let source = [Some(beside), parent].into_iter().flatten().find(|path| path.is_file());
+    let source = source.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    fs::create_dir_all(folder)?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    let (target, half) = (folder.join(NAME), folder.join(format!("{NAME}.new")));
+    fs::copy(&source, &half)?;
+    fs::set_permissions(&half, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&half, &target)?;
+    Ok(target)
+}

@@ -1,0 +1,253 @@
+//! Tells functions of changes: the shell around `notification`, and where buckets' configurations are kept.
+//!
+//! A place for each event is taken before the change is made, so that a full queue refuses the change and not the event;
+//! the events are durable before the change is acknowledged. A crash between the two loses an event of a change that
+//! nobody was told of. Without any configuration a write pays one load of a counter.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_terms::{BucketName, Namespace, Principal, Timestamp, Token, Version};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+use super::{Inner, ObjectMemory, SHARD};
+use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
+use crate::{ETag, ObjectError, ObjectId};
+
+const TABLE: &str = "bucket-notifications";
+/// The document's form that this build writes.
+const FORMAT: u32 = 1;
+
+/// What the rules of buckets name: whoever assembles a node brings it.
+#[async_trait]
+pub trait NotificationTargets: Send + Sync {
+    /// Whether there is such a function; if not, why.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    fn check(&self, namespace: &Namespace, function_arn: &str) -> Result<(), String>;
+    /// Takes a place for an event of at most `bytes` for each of the functions. For one that is not there any more
+    /// there is none in its place.
+    ///
+    /// # Errors
+    /// `SlowDown` if the queue is full.
+    fn reserve(&self, namespace: &Namespace, events: &[(&str, usize)]) -> Result<Box<dyn ReservedEvents>, ObjectError>;
+}
+
+/// Places for events, given back when dropped.
+#[async_trait]
+pub trait ReservedEvents: Send {
+    /// Fills the places, in their order; durable when it returns.
+    ///
+    /// # Errors
+    /// Why they cannot be kept.
+    async fn send(self: Box<Self>, documents: Vec<Bytes>, token: Token) -> Result<(), String>;
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    config: NotificationConfig,
+}
+
+/// A configuration, and the revision of its document.
+type Kept = (Arc<NotificationConfig>, Revision);
+
+/// The notification configurations of a node's buckets.
+pub struct Notifications {
+    registry: Arc<dyn Registry>,
+    targets: Arc<dyn NotificationTargets>,
+    region: String,
+    configured: AtomicUsize,
+    configs: RwLock<HashMap<(Namespace, BucketName), Kept>>,
+}
+
+fn key(namespace: &Namespace, bucket: &BucketName) -> String {
+    format!("{namespace}/{bucket}")
+}
+
+impl Notifications {
+    /// Those kept in `registry`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds what this build does not know.
+    pub async fn open(
+        registry: Arc<dyn Registry>,
+        targets: Arc<dyn NotificationTargets>,
+        region: String,
+    ) -> Result<Self, RegistryError> {
+        let mut configs = HashMap::new();
+        for (key, stored) in registry.list(TABLE, "").await? {
+            let unreadable = |why: String| RegistryError::Storage(format!("notifications of bucket {key}: {why}"));
+            let Stored { format, config } =
+                serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
+            if format > FORMAT {
+                return Err(unreadable(format!("their format is {format}, this build reads up to {FORMAT}")));
+            }
+            let (namespace, bucket) = key.split_once('/').ok_or_else(|| unreadable("no namespace".to_owned()))?;
+            let namespace = Namespace::new(namespace).map_err(|error| unreadable(error.to_string()))?;
+            let bucket = BucketName::new(bucket).map_err(|error| unreadable(error.to_string()))?;
+            configs.insert((namespace, bucket), (Arc::new(config), stored.revision));
+        }
+        let configured = AtomicUsize::new(configs.len());
+        Ok(Self { registry, targets, region, configured, configs: RwLock::new(configs) })
+    }
+
+    fn of(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept> {
+        if self.configured.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.configs.read().get(&(namespace.clone(), bucket.clone())).cloned()
+    }
+
+    async fn set(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        config: NotificationConfig,
+    ) -> Result<(), ObjectError> {
+        let failed = |error: RegistryError| match error {
+            RegistryError::Conflict { .. } => ObjectError::ConditionalRequestConflict,
+            other => ObjectError::Memory { operation: "keep a notification configuration", reason: other.to_string() },
+        };
+        let before = self.of(namespace, bucket).map(|(_, revision)| revision);
+        let place = key(namespace, bucket);
+        let now = if config.rules.is_empty() {
+            if let Some(revision) = before {
+                self.registry.delete(TABLE, &place, revision).await.map_err(failed)?;
+            }
+            None
+        } else {
+            let stored = serde_json::to_vec(&Stored { format: FORMAT, config: config.clone() });
+            let stored = stored.map_err(|error| failed(RegistryError::Storage(error.to_string())))?;
+            Some(self.registry.put(TABLE, &place, stored, before).await.map_err(failed)?)
+        };
+        let mut configs = self.configs.write();
+        let which = (namespace.clone(), bucket.clone());
+        match now {
+            Some(revision) => drop(configs.insert(which, (Arc::new(config), revision))),
+            None => drop(configs.remove(&which)),
+        }
+        self.configured.store(configs.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Events of a change that is about to be made.
+pub(super) struct Notices {
+    rules: Vec<NotificationRule>,
+    reserved: Box<dyn ReservedEvents>,
+}
+
+/// What a change has become.
+pub(super) struct ChangeDone<'a> {
+    pub(super) object: &'a ObjectId,
+    pub(super) change: ObjectChange,
+    pub(super) who: &'a Principal,
+    pub(super) created: Option<(u64, &'a ETag)>,
+    pub(super) version: Version,
+    pub(super) at: Timestamp,
+}
+
+impl Inner {
+    /// Whether some rule wants to hear of `change`.
+    pub(super) fn is_wanted(&self, object: &ObjectId, change: ObjectChange) -> bool {
+        let config = self.notifications.get().and_then(|all| all.of(&object.namespace, &object.bucket));
+        config.is_some_and(|(config, _)| config.wanting(change, object.key.as_str()).next().is_some())
+    }
+
+    /// Takes places for the events of `change`, if any rule wants to hear of it.
+    pub(super) fn reserve_notices(
+        &self,
+        object: &ObjectId,
+        change: ObjectChange,
+    ) -> Result<Option<Notices>, ObjectError> {
+        let Some(all) = self.notifications.get() else { return Ok(None) };
+        let Some((config, _)) = all.of(&object.namespace, &object.bucket) else { return Ok(None) };
+        let rules: Vec<NotificationRule> = config.wanting(change, object.key.as_str()).cloned().collect();
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let events: Vec<_> =
+            rules.iter().map(|rule| (rule.function.as_str(), document_bytes_max(object, rule))).collect();
+        let reserved = all.targets.reserve(&object.namespace, &events)?;
+        Ok(Some(Notices { rules, reserved }))
+    }
+
+    /// Tells of a change that is durable.
+    pub(super) async fn notify(&self, notices: Option<Notices>, done: ChangeDone<'_>) -> Result<(), ObjectError> {
+        let (Some(Notices { rules, reserved }), Some(all)) = (notices, self.notifications.get()) else { return Ok(()) };
+        let ChangeDone { object, change, who, created, version, at } = done;
+        let changed = Changed { object, change, who, created, version, at, region: &all.region };
+        let documents = rules.iter().map(|rule| document(&changed, rule)).collect();
+        let mut token = Token::empty();
+        token.see(SHARD, version);
+        let sent = reserved.send(documents, token).await;
+        sent.map_err(|reason| ObjectError::Memory { operation: "keep the event of a change", reason })
+    }
+
+    /// Drops the configuration of a bucket that is gone.
+    pub(super) async fn forget_notifications(&self, namespace: &Namespace, bucket: &BucketName) {
+        let Some(all) = self.notifications.get() else { return };
+        if all.of(namespace, bucket).is_some()
+            && let Err(error) = all.set(namespace, bucket, NotificationConfig::default()).await
+        {
+            tracing::warn!(%bucket, %error, "the notification configuration of a bucket that is gone stays");
+        }
+    }
+}
+
+impl ObjectMemory {
+    /// From now on functions are told of changes. Set once, before the doors open.
+    pub fn notify_by(&self, notifications: Notifications) {
+        if self.0.notifications.set(notifications).is_err() {
+            tracing::error!("notifications were set twice; the first ones stay");
+        }
+    }
+
+    /// The bucket's notification configuration.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn notification_config(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+    ) -> Result<NotificationConfig, ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        let found = self.0.notifications.get().and_then(|all| all.of(&who.namespace, bucket));
+        Ok(found.map(|(config, _)| NotificationConfig::clone(&config)).unwrap_or_default())
+    }
+
+    /// Replaces the bucket's notification configuration; one without rules removes it. Durable when it returns.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `InvalidArgument` if rules overlap, or name no function of the namespace.
+    pub async fn set_notification_config(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        config: NotificationConfig,
+    ) -> Result<(), ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        let all =
+            self.0.notifications.get().ok_or_else(|| {
+                ObjectError::InvalidRequest("there are no functions here that could be told".to_owned())
+            })?;
+        config.check().map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
+        for rule in &config.rules {
+            all.targets.check(&who.namespace, &rule.function).map_err(|why| {
+                ObjectError::InvalidArgument(format!(
+                    "Unable to validate the following destination configurations: {}: {why}",
+                    rule.function
+                ))
+            })?;
+        }
+        all.set(&who.namespace, bucket, config).await
+    }
+}

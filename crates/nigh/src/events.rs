@@ -1,0 +1,141 @@
+//! `nigh events`.
+
+use clap::{Args, Subcommand};
+use nigh_node::{EventListing, ListedEvent, ShownEvent};
+use nigh_terms::InvocationId;
+
+use crate::context::{Globals, invocation};
+use crate::error::CliError;
+use crate::output::{self, Colour, coloured};
+use crate::printable;
+
+/// Characters of a reason that a row shows.
+const REASON_MAX: usize = 60;
+/// Events that one request is given.
+const EVENTS_MAX: usize = 1000;
+
+/// Subcommands of `nigh events`.
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  nigh events list                  asynchronous invocations that failed for good
+  nigh events list --all            those that wait or run, too
+  nigh events retry --all           once the function is mended
+  nigh events drop ID")]
+pub(crate) enum EventsCommand {
+    /// List asynchronous invocations that failed for good
+    #[command(visible_alias = "ls")]
+    List {
+        /// Those that are not done, too
+        #[arg(long)]
+        all: bool,
+        /// How many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one with its payload
+    Show {
+        /// Its request id
+        id: String,
+    },
+    /// Try one that failed for good again
+    Retry(WhichArgs),
+    /// Drop one that failed for good, or one that waits
+    Drop(WhichArgs),
+}
+
+/// Which events are meant.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct WhichArgs {
+    /// Its request id
+    id: Option<String>,
+    /// All that failed for good
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs it.
+pub(crate) async fn run(command: EventsCommand, globals: &Globals) -> Result<(), CliError> {
+    let namespace = globals.namespace().await?;
+    let admin = globals.admin()?;
+    match command {
+        EventsCommand::List { all, limit } => {
+            let path = format!("/events?namespace={namespace}&all={all}&limit={limit}");
+            let listing: EventListing = admin.get(&path).await?;
+            if globals.json { output::json(&listing) } else { list(&listing) }
+        }
+        EventsCommand::Show { id } => {
+            let shown: ShownEvent = admin.get(&format!("/events/{namespace}/{}", invocation(&id)?)).await?;
+            if globals.json { output::json(&shown) } else { show(&shown) }
+        }
+        EventsCommand::Retry(which) => change(&which, "retry", "retried", globals).await,
+        EventsCommand::Drop(which) => change(&which, "drop", "dropped", globals).await,
+    }
+}
+
+async fn change(which: &WhichArgs, verb: &str, done: &str, globals: &Globals) -> Result<(), CliError> {
+    let namespace = globals.namespace().await?;
+    let admin = globals.admin()?;
+    let ids: Vec<InvocationId> = match &which.id {
+        Some(id) => vec![invocation(id)?],
+        None => {
+            let path = format!("/events?namespace={namespace}&limit={EVENTS_MAX}");
+            admin.get::<EventListing>(&path).await?.events.into_iter().map(|event| event.id).collect()
+        }
+    };
+    for id in &ids {
+        admin.give(&format!("/events/{namespace}/{id}/{verb}"), &()).await?;
+    }
+    if globals.json {
+        return output::json(&serde_json::json!({ done: ids }));
+    }
+    match ids.as_slice() {
+        [one] => output::line(format_args!("{done} {one}")),
+        all => output::line(format_args!("{done} {} events", all.len())),
+    }
+}
+
+fn list(listing: &EventListing) -> Result<(), CliError> {
+    let mut table = output::table(&["ID", "FUNCTION", "STATE", "TRIES", "ACCEPTED", "NEXT", "WHY"]);
+    for event in &listing.events {
+        table.add_row(row(event));
+    }
+    output::print_table(&table)?;
+    output::remark(format_args!("{} not done, {} failed for good", listing.pending, listing.dead));
+    Ok(())
+}
+
+fn row(event: &ListedEvent) -> [String; 7] {
+    let colour = if event.state == "dead" { Colour::Red } else { Colour::Yellow };
+    let reason = event.reason.as_deref().unwrap_or_default().replace('\n', " ");
+    let reason = printable::shortened(&reason, REASON_MAX);
+    [
+        event.id.to_string(),
+        event.function.to_string(),
+        coloured(colour, &event.state),
+        event.attempts.to_string(),
+        event.accepted.clone(),
+        event.due_in_s.map_or_else(|| "-".to_owned(), |due| format!("in {due:.0} s")),
+        printable::shown(&std::io::stdout(), &reason).into_owned(),
+    ]
+}
+
+fn show(shown: &ShownEvent) -> Result<(), CliError> {
+    let event = &shown.event;
+    let mut table = output::table(&[]);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    row("id", event.id.to_string());
+    row("function", event.function.to_string());
+    row("state", event.state.clone());
+    row("tries", event.attempts.to_string());
+    row("accepted", event.accepted.clone());
+    if let (Some(died), Some(reason)) = (&event.died, &event.reason) {
+        row("failed for good", died.clone());
+        row("why", printable::shown(&std::io::stdout(), reason).into_owned());
+    }
+    output::print_table(&table)?;
+    output::json(&shown.payload)
+}

@@ -1,0 +1,82 @@
+//! The experiments as their users run them: the real command, the real peers.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn experiment(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nigh")).arg("experiment").args(arguments).current_dir(project()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaint}"))
+}
+
+#[test]
+fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
+    let test = "a_single_function_is_measured_against_swift_and_redis_with_its_ceiling";
+    // The sandboxes' program stands beside `nigh`; `cargo test -p nigh` alone leaves it out, or as it was.
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("single.html");
+    let page = page.to_str().unwrap();
+    let output = experiment(&["single", "--quick", "--only", "wand_edge", "--sizes", "16k", "--json", "--html", page]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") || complaint.contains("Nigh as root") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    let report = json(&output);
+    assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment single --quick"), "{report:#}");
+    assert!(report["machine"]["peers"]["Swift"].as_str().unwrap().contains('.'));
+    let rows = report["rows"].as_array().unwrap();
+    let row = |scenario: &str| rows.iter().find(|row| row["scenario"] == scenario);
+    for scenario in ["nigh_hit", "nigh_miss", "nigh_hit_sandboxed", "swift_s3api"] {
+        let row = row(scenario).unwrap();
+        assert_eq!((&row["function"], &row["rounds"]), (&Value::from("wand_edge"), &Value::from(2)), "{row:#}");
+        let of = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("extract_ms") > 0.0 && of("transform_ms") > 0.0 && of("load_ms") > 0.0, "{row:#}");
+        assert!((0.0..1.0).contains(&of("ceiling")) && of("p95_ms") >= of("p50_ms"), "{row:#}");
+        assert_eq!(row["share_of_ceiling"].is_null(), scenario == "swift_s3api", "{row:#}");
+    }
+    match row("redis") {
+        Some(redis) => {
+            assert!(redis["ratio_to_redis"].is_null() && redis["load_ms"].as_f64().unwrap() > 0.0, "{redis:#}");
+            assert!(row("nigh_hit").unwrap()["ratio_to_redis"].as_f64().unwrap() > 0.0);
+        }
+        None => assert!(complaint.is_empty() || complaint.contains("left out"), "{complaint}"),
+    }
+    assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+    assert!(!Path::new(page).with_extension("state").exists(), "nothing is left to go on with");
+}
+
+#[test]
+fn the_stored_results_make_one_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    let output = experiment(&["report", "--json", "--html", page.to_str().unwrap()]);
+    let report = json(&output);
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(&page).unwrap();
+    let stored = std::fs::read_dir(project().join("experiments")).unwrap().flatten();
+    let stored: Vec<String> = stored
+        .filter(|entry| entry.path().join("result.json").exists())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    assert!(stored.len() > 5);
+    for name in &stored {
+        assert!(report["results"].as_array().unwrap().iter().any(|result| result == name), "{name}: {report:#}");
+        assert!(page.contains(&format!("<section id='{name}'>")), "{name}");
+    }
+    let broken = report["faults"].as_array().unwrap().iter().any(|fault| fault.as_str().unwrap().contains("no JSON"));
+    assert!(!broken, "{report:#}");
+    assert!(page.contains("<svg"));
+}
