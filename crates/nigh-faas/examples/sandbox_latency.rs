@@ -118,18 +118,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts so many sandboxes one after another, freezes each, and prints what one costs.
+/// Starts so many sandboxes one after another, freezes each, and prints what one costs: what its cgroup counts, and its
+/// keeper's share of memory, which stands outside.
 async fn freeze_many(engine: &LocalEngine, count: usize) -> Result<(), Box<dyn Error>> {
-    let (begin, before) = (Instant::now(), available_kib()?);
+    let begin = Instant::now();
     let mut frozen = Vec::with_capacity(count);
     for _ in 0..count {
         let sandbox = engine.start(spec(&["/usr/bin/sleep", "100000"])).await?.sandbox;
         sandbox.freeze().await?;
         frozen.push(sandbox);
     }
-    let (took, after) = (begin.elapsed(), available_kib()?);
-    let kib = before.saturating_sub(after) / count.max(1) as u64;
-    println!("{count} frozen in {took:.1?}, {kib} KiB of memory each");
+    let took = begin.elapsed();
+    let used = frozen.iter().filter_map(|sandbox| sandbox.memory().used().ok());
+    let inside = used.map(|used| used.bytes()).sum::<u64>() / 1024 / count.max(1) as u64;
+    let keepers: Vec<u64> = children()?.iter().filter_map(|pid| share_kib(pid)).collect();
+    let keeper = keepers.iter().sum::<u64>() / keepers.len().max(1) as u64;
+    println!("{count} frozen in {took:.1?}; each {inside} KiB in its cgroup, and a keeper of {keeper} KiB");
     let begin = Instant::now();
     for sandbox in &frozen {
         sandbox.destroy().await;
@@ -138,9 +142,17 @@ async fn freeze_many(engine: &LocalEngine, count: usize) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// What the kernel says that new programs could have.
-fn available_kib() -> Result<u64, Box<dyn Error>> {
-    let text = std::fs::read_to_string("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).ok_or("no MemAvailable")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
+fn children() -> Result<Vec<String>, Box<dyn Error>> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let pids = std::fs::read_to_string(task?.path().join("children"))?;
+        found.extend(pids.split_whitespace().map(str::to_owned));
+    }
+    Ok(found)
+}
+
+/// The proportional share of a process in this machine's memory.
+fn share_kib(pid: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().trim_end_matches(" kB").parse().ok()
 }

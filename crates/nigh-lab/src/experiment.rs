@@ -32,10 +32,10 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(demo::DemoArgs),
-    /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
-    Single(single::SingleArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
     Escape(escape::EscapeArgs),
+    /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
+    Single(single::SingleArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
     /// CASY's four functions alone and together, simulated (CASY figure 1)
@@ -65,8 +65,8 @@ impl ExperimentArgs {
         let machine = Machine::of_this_command();
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
-            What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::Escape(escape) => escape.run(machine, json).await,
+            What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),
             What::LlcWays(ways) => ways.run(machine, json),

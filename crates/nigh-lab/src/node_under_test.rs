@@ -134,12 +134,6 @@ impl NodeUnderTest {
         }
     }
 
-    /// The secret half of the key that owns all it holds.
-    #[must_use]
-    pub fn secret_key(&self) -> &str {
-        self.credentials.secret_key.reveal()
-    }
-
     /// Signs for one of its doors: `s3` or `lambda`.
     #[must_use]
     pub fn signer(&self, service: &'static str) -> Signer {

@@ -1,6 +1,7 @@
 //! Makes, and finds again, the groups of one Nigh's sandboxes.
 
 use std::fs;
+use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use super::{CgroupError, PREFIX, sweep, v2};
 pub struct CgroupHost {
     instance: String,
     layout: Layout,
+    processors: NonZeroU32,
+    cpusets: Cpusets,
+    trees: Trees,
     parents: Arc<Parents>,
 }
 
@@ -37,8 +41,8 @@ impl CgroupHost {
     #[must_use]
     pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let parents = Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets, trees);
-        let parents = Arc::new(parents);
-        Self { instance: instance.to_owned(), layout, parents }
+        let (instance, parents) = (instance.to_owned(), Arc::new(parents));
+        Self { instance, layout, processors, cpusets, trees, parents }
     }
 
     /// What its groups control.
@@ -60,6 +64,20 @@ impl CgroupHost {
     /// # Errors
     /// If the kernel refuses a folder or a file of it; nothing is left then.
     pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
+        match self.try_create(name) {
+            Err(error) if error.source.kind() == io::ErrorKind::NotFound => {
+                // The last keeper of an earlier life of this Nigh has removed the parents, which have the same names.
+                let name_of_all = format!("{PREFIX}{}", self.instance);
+                let again = Parents::make(&self.layout, &name_of_all, self.processors, self.cpusets, self.trees);
+                // Those that are there already remove them.
+                std::mem::forget(again);
+                self.try_create(name)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_create(&self, name: &str) -> Result<Group, CgroupError> {
         let mut group = Group::new(&self.parents);
         let outcome = match &*self.parents {
             Parents::V1 { memory, freezer, pids, cpu, cpuset, others } => {
@@ -269,6 +287,19 @@ mod tests {
         assert!(group.end());
         drop((group, host));
         assert!(!tree.path().join("devices/nigh-test").exists());
+    }
+
+    #[test]
+    fn parents_that_an_earlier_life_removed_late_are_made_again() {
+        let tree = tempfile::tempdir().unwrap();
+        let pids = Some(Place { mount: tree.path().into(), own: tree.path().into() });
+        let others = Vec::new();
+        let host = open("test", Layout::V1 { memory: None, freezer: None, pids, cpu: None, cpuset: None, others });
+        fs::remove_dir(tree.path().join("nigh-test")).unwrap();
+        let group = host.create("one").unwrap();
+        assert!(group.end());
+        drop((group, host));
+        assert!(!tree.path().join("nigh-test").exists());
     }
 
     /// A tree of the real kernel; the freezer and the killer are there without any controller.

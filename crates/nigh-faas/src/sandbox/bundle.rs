@@ -52,9 +52,9 @@ impl Bundles {
     ) -> Result<Self, Failed> {
         let life = instance.join(SandboxId::random().to_string());
         let failed = |error: io::Error| Failed::at(&format!("make the folder {}", life.display()), error);
-        for folder in [instance, &life, &life.join(BUNDLES)] {
-            passage(folder).map_err(failed)?;
-        }
+        let make = || passage(instance).and_then(|()| passage(&life));
+        // The last keeper of an earlier life may remove the folder of all lives in between.
+        make().or_else(|_| make()).and_then(|()| passage(&life.join(BUNDLES))).map_err(failed)?;
         file(&life.join(LIVES), "").map_err(failed)?;
         let mut bundles = Self {
             instance: instance.to_owned(),

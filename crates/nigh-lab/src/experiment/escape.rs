@@ -234,7 +234,7 @@ fn without_walls(
 /// The checksum of the secret key that owns everything of the node: by it a function can tell that it has found the key,
 /// and cannot have it from its own input.
 fn secret_of(node: &NodeUnderTest) -> String {
-    Sha256::digest(node.secret_key().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(node.s3_access().secret_key.reveal().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The attempts as invocations, beside another function that runs.

@@ -135,3 +135,84 @@ fn two_hundred_starts_at_once_are_answered_or_told_to_come_back_and_leave_nothin
     wait_for("all processes to end", || !sandboxes.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists()));
     wait_for("all cgroups to go", || node.sandbox_groups().is_empty());
 }
+
+/// Real programs at work; what is not installed says so.
+const PROGRAMS: &str = r#"
+import subprocess, tempfile, threading
+
+def numpy_and_threads():
+    import numpy
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(numpy.linalg.svd(numpy.eye(300))[1].sum())) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert results == [300.0] * 4, results
+
+def boto3_and_tls():
+    import boto3, ssl
+    assert boto3.client("s3").meta.region_name and ssl.create_default_context().get_ca_certs()
+
+def ffmpeg():
+    import imageio_ffmpeg
+    with tempfile.NamedTemporaryFile(suffix=".mp4") as made:
+        command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-y", "-f", "lavfi", "-i",
+                   "testsrc=duration=1:size=128x96:rate=10", "-c:v", "libx264", "-f", "mp4", made.name]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        assert len(made.read()) > 1000
+
+def imagemagick():
+    from wand.image import Image
+    with Image(width=64, height=64, background="red") as image:
+        image.blur(radius=0, sigma=2)
+        assert image.make_blob("png").startswith(b"\x89PNG")
+
+def pocketsphinx():
+    from pocketsphinx import Decoder
+    decoder = Decoder(samprate=16000)
+    decoder.start_utt()
+    decoder.process_raw(bytes(32000), full_utt=True)
+    decoder.end_utt()
+
+def processes_and_pools():
+    import concurrent.futures, multiprocessing
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(int, "1234")) == 10
+    shell = "set -e; mkfifo /tmp/f; (echo hello > /tmp/f &) ; cat /tmp/f | tr a-z A-Z; sort /etc/passwd | tail -1 >/dev/null"
+    assert subprocess.check_output(["sh", "-c", shell]) == b"HELLO\n"
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(abs, [-1, -2]) == [1, 2]
+
+def handler(event, context):
+    said = {}
+    for program in (numpy_and_threads, boto3_and_tls, ffmpeg, imagemagick, pocketsphinx, processes_and_pools):
+        try:
+            program()
+            said[program.__name__] = "works"
+        except ImportError as error:
+            said[program.__name__] = f"absent: {error}"
+        except Exception as error:
+            said[program.__name__] = f"{type(error).__name__}: {error}"
+    return said
+"#;
+
+#[test]
+fn real_programs_run_behind_the_walls_of_each_engine() {
+    let test = "real_programs_run_behind_the_walls_of_each_engine";
+    let Some(python) = python(test) else { return };
+    let engines = ["functions.engine=process"].into_iter().chain(runc().map(|_| "functions.engine=runc"));
+    for engine in engines {
+        let node = Node::start_with(&python, &["--set", engine]);
+        node.deploy_code("programs", PROGRAMS, "1GiB");
+        let said = node.json(["invoke", "programs", "{}"])["payload"].clone();
+        let said = said.as_object().unwrap_or_else(|| panic!("{engine}: {said}"));
+        for (program, outcome) in said {
+            let outcome = outcome.as_str().unwrap();
+            if outcome.starts_with("absent") {
+                println!("SKIPPED: {test}: {program}: {outcome}");
+            } else {
+                assert_eq!(outcome, "works", "{engine}: {program}");
+            }
+        }
+        assert_eq!(said["boto3_and_tls"], "works");
+    }
+}

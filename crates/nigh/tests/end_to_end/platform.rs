@@ -130,9 +130,14 @@ impl Node {
 
     /// Deploys `HANDLER` as `name`.
     pub(crate) fn deploy(&self, name: &str) {
+        self.deploy_code(name, HANDLER, "256MiB");
+    }
+
+    /// Deploys a module with a `handler` as `name`.
+    pub(crate) fn deploy_code(&self, name: &str, module: &str, memory: &str) {
         let code = self.state.with_file_name("code");
         fs::create_dir_all(&code).unwrap();
-        fs::write(code.join("app.py"), HANDLER).unwrap();
+        fs::write(code.join("app.py"), module).unwrap();
         let folder = code.to_str().unwrap();
         let runtime = self.python_runtime();
         self.ok([
@@ -145,7 +150,7 @@ impl Node {
             "--runtime",
             &runtime,
             "--memory",
-            "256MiB",
+            memory,
             "--timeout",
             "30s",
         ]);

@@ -34,6 +34,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("demo.html"),
     },
     Experiment {
+        name: "escape",
+        about: "Escape attempts of a hostile function, under each engine",
+        command: &["experiment", "escape"],
+        quick: &["--without-control"],
+        page: None,
+    },
+    Experiment {
         name: "bench-s3",
         about: "The S3 door against bare s3s and a canned server",
         command: &["bench", "s3"],
