@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use self::targets::{MARK_VARIABLE, Targets};
+use super::llc;
 use crate::LabError;
 use crate::machine::Machine;
 use crate::node_under_test::{NodeUnderTest, python};
@@ -44,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// An attempt without walls that takes longer is ended.
 const CONTROL_SECONDS: &str = "60";
 const NOBODY: u32 = 65534;
+/// Of a detail, in the table for people.
+const DETAIL_CHARS: usize = 80;
 /// These may end with their sandbox where the wall stands: forked processes need memory too.
 const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
 /// Succeeds if a target has ended.
@@ -134,7 +137,7 @@ impl EscapeArgs {
         let count = |outcome: &str| rows.iter().filter(|row| row.outcome == outcome).count();
         let (succeeded, broken) = (count("succeeded"), count("broken"));
         let report = Report { machine, attempts: rows.len(), succeeded, broken, rows, control, absent };
-        print(&report, json)?;
+        llc::print_report(&report, || text(&report), json)?;
         match (report.attempts, succeeded, broken) {
             (0, ..) => Err(LabError::Missing {
                 missing: "an engine that keeps functions apart".to_owned(),
@@ -328,22 +331,17 @@ fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabErro
     Err(LabError::Node(format!("the function {VICTIM} does not run after {} s", PATIENCE.as_secs())))
 }
 
-fn print(report: &Report, json: bool) -> Result<(), LabError> {
-    if json {
-        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
-        println!("{text}");
-        return Ok(());
-    }
+fn text(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["engine", "attempt", "outcome", "detail"]);
     for row in report.rows.iter().chain(&report.control) {
-        let detail: String = row.detail.chars().take(80).collect();
+        let detail: String = row.detail.chars().take(DETAIL_CHARS).collect();
         table.add_row([row.engine.clone(), row.attempt.replace('_', " "), row.outcome.clone(), detail]);
     }
-    println!("{table}");
-    for Absent { engine, reason } in &report.absent {
-        println!("{engine} does not work here: {reason}");
-    }
-    println!("{} attempts, {} succeeded, {} broken", report.attempts, report.succeeded, report.broken);
-    Ok(())
+    let mut lines = vec![table.to_string()];
+    let absent = |one: &Absent| format!("{} does not work here: {}", one.engine, one.reason);
+    lines.extend(report.absent.iter().map(absent));
+    let Report { attempts, succeeded, broken, .. } = report;
+    lines.push(format!("{attempts} attempts, {succeeded} succeeded, {broken} broken"));
+    lines.join("\n")
 }
