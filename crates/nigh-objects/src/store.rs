@@ -1,9 +1,11 @@
 //! The system of record behind the object memory: one trait, one file an implementation.
 
+mod answer;
 mod bucket_names;
 mod carried;
 #[cfg(feature = "cloud-stores")]
 pub mod cloud;
+mod connections;
 pub mod directory;
 pub mod overlay;
 mod payload;
@@ -19,8 +21,8 @@ use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
 
 pub use bucket_names::PrefixesMeet;
+pub use connections::NetworkLimits;
 pub use retry::RetryPolicy;
-pub use wire::NetworkLimits;
 
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 

@@ -6,6 +6,7 @@
 //! metadata and bytes by two requests; the second is bound to the entity tag of the first, and both are asked anew if
 //! that has changed. What the service has no place for goes along as user metadata that only Nigh reads (`carried`).
 
+mod keys;
 mod transport;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,11 +23,12 @@ use opendal::{Buffer, ErrorKind, HttpTransporter, Metadata, Operator};
 use parking_lot::Mutex;
 use thiserror::Error;
 
+use self::keys::{altered, folder_of};
 use self::transport::Transport;
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, to_headers};
+use super::connections::{Connections, NetworkLimits, check_endpoint};
 use super::payload::pieces;
-use super::wire::{Connections, NetworkLimits, check_endpoint};
 use super::{Payload, Store, check_pin};
 use crate::digest::hex;
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
@@ -99,33 +101,6 @@ pub struct CloudStore {
     transport: HttpTransporter,
     /// The clients, one a bucket: each keeps its login.
     operators: Mutex<HashMap<String, Operator>>,
-}
-
-/// Why the service or its client would not keep `key` as it is; nothing if they do.
-fn altered(key: &str) -> Option<&'static str> {
-    if key.trim() != key {
-        return Some("it begins or ends with a blank");
-    }
-    if key.split('/').any(str::is_empty) {
-        return Some("it begins or ends with a slash, or has two in a row");
-    }
-    // Azure drops a dot at the end of each part.
-    if key.split('/').any(|part| part.ends_with('.')) {
-        return Some("a part of it ends with a dot");
-    }
-    if key.contains('\\') || key.chars().any(|c| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')) {
-        return Some("it has a backslash or a character that cannot be printed");
-    }
-    None
-}
-
-/// The folder that all keys which begin with `prefix` are in, and that the client takes as it is.
-fn folder_of(prefix: &str) -> &str {
-    let folder = prefix.rfind('/').map_or("", |at| &prefix[..=at]);
-    match folder.strip_suffix('/') {
-        Some(inner) if altered(inner).is_none() => folder,
-        _ => "",
-    }
 }
 
 impl CloudStore {
@@ -443,31 +418,5 @@ impl Store for CloudStore {
             listed.push(Listed { key, size, etag, modified: modified(metadata) });
         }
         Ok(listed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_that_would_be_altered_are_told_from_those_that_are_kept() {
-        for altered_key in
-            ["/a", "a/", "a//b", " a", "a ", ".", "..", "a/../b", "a./b", "a\\b", "a\nb", "/", "\u{ffff}"]
-        {
-            assert!(altered(altered_key).is_some(), "{altered_key:?}");
-        }
-        for kept in ["a", "a/b", "a b", "a+b?c#d%2F", "ü/日本", ".hidden", "a..b", "<&\"'>", "~t*!'()"] {
-            assert_eq!(altered(kept), None, "{kept:?}");
-        }
-    }
-
-    #[test]
-    fn listings_begin_at_a_folder_that_is_kept() {
-        for (prefix, folder) in
-            [("", ""), ("a", ""), ("a/", "a/"), ("a/b", "a/"), ("a//b", ""), ("/a", ""), ("../x", "")]
-        {
-            assert_eq!(folder_of(prefix), folder, "{prefix:?}");
-        }
     }
 }

@@ -26,12 +26,11 @@ use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::Signer;
 use thiserror::Error;
 
+use super::answer::{Answer, length_of};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, to_headers};
-use super::wire::{
-    Access, Answer, Call, Connections, NetworkLimits, Pass, Wire, WireError, chain, check_endpoint, encode_path,
-    encode_query, head_of, length_of,
-};
+use super::connections::{Connections, NetworkLimits, chain, check_endpoint, head_of};
+use super::wire::{Access, Call, Pass, Wire, WireError, encode_path, encode_query};
 use super::{Payload, Store, check_pin};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 

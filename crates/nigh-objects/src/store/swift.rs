@@ -25,12 +25,12 @@ use thiserror::Error;
 
 use self::auth::{EndpointChoice, SwiftLogin};
 use self::session::Session;
+use super::answer::{Answer, length_of};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, http_date, is_md5, to_headers};
+use super::connections::{Connections, NetworkLimits, check_endpoint};
 use super::payload::pieces;
-use super::wire::{
-    Answer, Call, Connections, NetworkLimits, Wire, check_endpoint, encode_path, encode_query, length_of,
-};
+use super::wire::{Call, Wire, encode_path, encode_query};
 use super::{Payload, Store, check_pin};
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 

@@ -2,40 +2,24 @@
 //!
 //! Keys go onto the wire as they are, percent-encoded once: `a//b`, `/a`, `a/../b` and `a/` are four keys, and no
 //! step on the way (as a URL library would) may fold them. What is sent again is `retry`'s decision. What makes a
-//! request one that the store takes, a signature or a token, is an `Access`. A body that breaks off is not resumed:
-//! the rest could be another version's.
+//! request one that the store takes, a signature or a token, is an `Access`.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
-use http::{Method, Request, StatusCode, Uri};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Limited};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
-use super::retry::{Failure, Next, RetryPolicy, is_busy, retry_after};
-use crate::{ByteStream, ObjectError};
-
-/// The slowest transfer that is waited for: a request may take its time-out plus its bytes at this rate.
-const BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
-/// The longest answer that is read into memory: a page of 1000 keys of 1024 bytes, encoded, fits.
-const ANSWER_MAX: usize = 8 << 20;
-/// How long an unused connection is kept; servers close theirs after a minute or so.
-const UNUSED: Duration = Duration::from_secs(20);
+use super::answer::Answer;
+use super::connections::{Connections, head_of, not_sent};
+use super::retry::{Failure, Next, is_busy, retry_after};
+use crate::ObjectError;
 
 /// What may stand as it is in a path (RFC 3986, unreserved, and the slash).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
@@ -50,33 +34,6 @@ pub(super) fn encode_path(text: &str) -> String {
 /// A text as a query's value.
 pub(super) fn encode_query(text: &str) -> String {
     utf8_percent_encode(text, QUERY).to_string()
-}
-
-/// How much a store on the network is asked, and how patiently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NetworkLimits {
-    /// Requests under way at a time; further ones wait, at most for `answer`, and are refused then.
-    pub concurrency: usize,
-    /// How long a connection may take to be made.
-    pub connect: Duration,
-    /// How long the first byte of an answer is waited for, beside the time that the request's own bytes take.
-    pub answer: Duration,
-    /// How long the next bytes of an answer are waited for.
-    pub idle: Duration,
-    /// What is sent again.
-    pub retry: RetryPolicy,
-}
-
-impl Default for NetworkLimits {
-    fn default() -> Self {
-        Self {
-            concurrency: 64,
-            connect: Duration::from_secs(5),
-            answer: Duration::from_secs(30),
-            idle: Duration::from_secs(30),
-            retry: RetryPolicy::default(),
-        }
-    }
 }
 
 /// A request, before it is authorised.
@@ -142,17 +99,6 @@ pub(super) trait Access: Send + Sync {
     fn explain(&self, body: &[u8]) -> (String, String);
     /// True if an answer of 503 says that nothing was written, not even in part.
     fn busy_wrote_nothing(&self) -> bool;
-}
-
-/// A successful answer. It counts against the limit of requests until its body is read or dropped.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    body: hyper::body::Incoming,
-    operation: &'static str,
-    store: &'static str,
-    idle: Duration,
-    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why there is none.
@@ -221,66 +167,6 @@ impl WireError {
     }
 }
 
-/// What makes connections: shared by the requests and the logins of a store.
-#[derive(Clone)]
-pub(super) struct Connections {
-    client: Client<HttpsConnector<HttpConnector>, Pieces>,
-    limits: NetworkLimits,
-}
-
-impl Connections {
-    /// None is made yet.
-    pub(super) fn new(limits: NetworkLimits) -> Result<Self, String> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(limits.connect));
-        let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::aws_lc_rs::default_provider())
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(hyper_util::rt::TokioTimer::new())
-            .pool_idle_timeout(UNUSED)
-            .pool_max_idle_per_host(limits.concurrency)
-            .build(connector);
-        Ok(Self { client, limits })
-    }
-
-    #[cfg(feature = "cloud-stores")]
-    pub(super) const fn limits(&self) -> &NetworkLimits {
-        &self.limits
-    }
-
-    /// Sends a whole request once, and gives any answer.
-    pub(super) async fn ask(
-        &self,
-        (mut head, body): (Parts, Vec<Bytes>),
-        (store, operation): (&'static str, &'static str),
-        work: Duration,
-    ) -> Result<Answer, WireError> {
-        let body = Pieces::new(body);
-        let length = body.length;
-        if matches!(head.method, Method::PUT | Method::POST) {
-            // HTTP allows to leave a length of 0 out, and stores refuse a write without one.
-            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-        }
-        let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
-        let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
-            .await
-            .map_err(|_| WireError::Failed(format!("no answer within {} s", patience.as_secs_f32())))?
-            .map_err(|error| match error.is_connect() {
-                true => not_sent("the connection", &error),
-                false => WireError::Failed(format!("the connection: {}", chain(&error))),
-            })?;
-        let (head, body) = answer.into_parts();
-        let idle = self.limits.idle;
-        Ok(Answer { status: head.status, headers: head.headers, body, operation, store, idle, permit: None })
-    }
-}
-
 /// The client of one store.
 pub(super) struct Wire<A> {
     connections: Connections,
@@ -288,40 +174,16 @@ pub(super) struct Wire<A> {
     requests: Arc<Semaphore>,
 }
 
-fn not_sent(what: &str, error: &dyn std::error::Error) -> WireError {
-    WireError::NotSent(format!("{what}: {}", chain(error)))
-}
-
-/// Refuses an endpoint that is not `http://host:port` or `https://host`, with a path only if `path`. Gives it without
-/// a slash at its end.
-pub(super) fn check_endpoint(endpoint: &str, path: bool) -> Result<String, String> {
-    let endpoint = endpoint.trim_end_matches('/').to_owned();
-    let uri: Uri = endpoint.parse().map_err(|error| format!("the endpoint {endpoint:?} is no URL: {error}"))?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
-        return Err(format!("the endpoint {endpoint:?} must be http://host:port or https://host"));
-    }
-    if !path && uri.path().len() > 1 {
-        return Err(format!("the endpoint {endpoint:?} must be http://host:port or https://host, without a path"));
-    }
-    Ok(endpoint)
-}
-
-/// The head of a request to `url`.
-pub(super) fn head_of(method: Method, url: &str) -> Result<Parts, WireError> {
-    let request = Request::builder().method(method).uri(url).body(()).map_err(|error| not_sent("the request", &error));
-    Ok(request?.into_parts().0)
-}
-
 impl<A: Access> Wire<A> {
     /// A client that asks through `access`.
     pub(super) fn new(connections: Connections, access: A) -> Self {
-        let requests = Arc::new(Semaphore::new(connections.limits.concurrency.max(1)));
+        let requests = Arc::new(Semaphore::new(connections.limits().concurrency.max(1)));
         Self { connections, access, requests }
     }
 
     /// Sends `call`, again if that is in order, and returns its successful answer.
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, WireError> {
-        let policy = self.connections.limits.retry;
+        let policy = self.connections.limits().retry;
         let (mut attempt, mut renewed) = (1, false);
         loop {
             let (error, pass) = match self.send_once(call).await {
@@ -347,7 +209,7 @@ impl<A: Access> Wire<A> {
     }
 
     async fn send_once(&self, call: &Call) -> Result<Answer, (WireError, Option<Pass>)> {
-        let patience = self.connections.limits.answer;
+        let patience = self.connections.limits().answer;
         let permit = tokio::time::timeout(patience, Arc::clone(&self.requests).acquire_owned())
             .await
             .map_err(|_| (WireError::Queued, None))?
@@ -390,150 +252,6 @@ impl<A: Access> Wire<A> {
     }
 }
 
-/// An error with its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-/// What an answer's body is of its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    /// The bytes that come.
-    pub(super) length: u64,
-    /// The bytes of the whole object.
-    pub(super) size: u64,
-}
-
-pub(super) fn length_of(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// The object's whole length, out of `bytes 0-9/100`.
-fn total_of(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
-}
-
-impl Answer {
-    /// Counts against a limit until its body is read or dropped.
-    pub(super) fn hold(&mut self, permit: OwnedSemaphorePermit) {
-        self.permit = Some(permit);
-    }
-
-    /// What comes, if it is what was asked for.
-    pub(super) fn extent(&self, range: Option<&Range<u64>>) -> Result<Extent, ObjectError> {
-        let wrong = |reason: &str| ObjectError::Store {
-            store: self.store,
-            operation: self.operation,
-            reason: reason.to_owned(),
-        };
-        let length = length_of(&self.headers).ok_or_else(|| wrong("the answer has no length"))?;
-        let Some(range) = range else { return Ok(Extent { length, size: length }) };
-        let size = total_of(&self.headers).filter(|_| self.status == StatusCode::PARTIAL_CONTENT);
-        let size = size.ok_or_else(|| wrong("the answer is not the range asked for"))?;
-        if range.end - range.start != length {
-            return Err(ObjectError::InvalidRange { size });
-        }
-        Ok(Extent { length, size })
-    }
-
-    /// The whole body, as an error of the store if it does not come.
-    pub(super) async fn text(self) -> Result<Bytes, ObjectError> {
-        let (store, operation) = (self.store, self.operation);
-        self.read().await.map_err(|error| error.into_object_error(store, operation))
-    }
-
-    /// The whole body.
-    pub(super) async fn read(self) -> Result<Bytes, WireError> {
-        let body = Limited::new(self.body, ANSWER_MAX).collect();
-        match tokio::time::timeout(self.idle + Duration::from_secs((ANSWER_MAX as u64) / BYTES_PER_SECOND_MIN), body)
-            .await
-        {
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) => Err(WireError::Failed(format!("the answer broke off: {error}"))),
-            Err(_) => Err(WireError::Failed("the answer stalled".to_owned())),
-        }
-    }
-
-    /// The body as it comes; `length` bytes, or an error.
-    pub(super) fn into_stream(self, length: u64) -> ByteStream {
-        let (store, operation) = (self.store, self.operation);
-        Box::pin(self.into_pieces(Some(length), move |reason| ObjectError::Store { store, operation, reason }))
-    }
-
-    /// The body as it comes, `length` bytes if that is known, or what `broken` makes of the reason.
-    pub(super) fn into_pieces<E>(
-        self,
-        length: Option<u64>,
-        broken: impl Fn(String) -> E + Send + Sync,
-    ) -> impl futures::Stream<Item = Result<Bytes, E>> + Send + Sync {
-        let broken = Arc::new(broken);
-        futures::stream::try_unfold((self, length, broken), |(mut answer, rest, broken)| async move {
-            loop {
-                let frame = tokio::time::timeout(answer.idle, answer.body.frame())
-                    .await
-                    .map_err(|_| broken(format!("nothing came for {} s", answer.idle.as_secs_f32())))?;
-                match frame {
-                    Some(Ok(frame)) => {
-                        let Ok(bytes) = frame.into_data() else { continue };
-                        let left = rest.map(|rest| rest.checked_sub(bytes.len() as u64));
-                        if left == Some(None) {
-                            return Err(broken("more bytes came than were announced".to_owned()));
-                        }
-                        return Ok(Some((bytes, (answer, left.flatten(), broken))));
-                    }
-                    Some(Err(error)) => return Err(broken(format!("the body broke off: {}", chain(&error)))),
-                    None if rest.is_none_or(|rest| rest == 0) => {
-                        drop(answer.permit);
-                        return Ok(None);
-                    }
-                    None => return Err(broken(format!("the body ended {} bytes early", rest.unwrap_or(0)))),
-                }
-            }
-        })
-    }
-}
-
-/// A request's body: pieces that are in memory or mapped, sent without a copy.
-pub(super) struct Pieces {
-    pieces: VecDeque<Bytes>,
-    length: u64,
-}
-
-impl Pieces {
-    fn new(pieces: Vec<Bytes>) -> Self {
-        let length = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Self { pieces: pieces.into_iter().filter(|piece| !piece.is_empty()).collect(), length }
-    }
-}
-
-impl Body for Pieces {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.pieces.pop_front();
-        if let Some(piece) = &next {
-            self.length -= piece.len() as u64;
-        }
-        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -541,6 +259,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::store::NetworkLimits;
 
     const NO_ANSWER: &str = "";
     const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

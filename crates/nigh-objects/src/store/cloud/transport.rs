@@ -11,14 +11,16 @@ use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport};
 use tokio::sync::Semaphore;
 
 use crate::ObjectError;
+use crate::store::answer::{Answer, length_of};
+use crate::store::connections::Connections;
 use crate::store::retry::{Failure, Next, retry_after};
-use crate::store::wire::{Answer, Connections, WireError, length_of};
+use crate::store::wire::WireError;
 
 /// The network, as opendal asks for it.
 pub(super) struct Transport {
-    pub(super) connections: Connections,
-    pub(super) requests: Arc<Semaphore>,
-    pub(super) store: &'static str,
+    connections: Connections,
+    requests: Arc<Semaphore>,
+    store: &'static str,
 }
 
 impl Transport {

@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 
 use super::STORE;
 use super::auth::{EndpointChoice, LoginRequest, SwiftLogin};
-use crate::store::wire::{Access, Connections, Pass, WireError, head_of};
+use crate::store::connections::{Connections, head_of};
+use crate::store::wire::{Access, Pass, WireError};
 
 /// How long a refused login is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(5);

@@ -1,0 +1,180 @@
+//! Connections to a store: how they are made, and a whole request over one of them, without haste and without end.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Uri};
+use http_body::{Body, Frame, SizeHint};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use super::answer::Answer;
+use super::retry::RetryPolicy;
+use super::wire::WireError;
+
+/// The slowest transfer that is waited for: a request may take its time-out plus its bytes at this rate.
+pub(super) const BYTES_PER_SECOND_MIN: u64 = 1024 * 1024;
+/// How long an unused connection is kept; servers close theirs after a minute or so.
+const UNUSED: Duration = Duration::from_secs(20);
+
+/// How much a store on the network is asked, and how patiently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkLimits {
+    /// Requests under way at a time; further ones wait, at most for `answer`, and are refused then.
+    pub concurrency: usize,
+    /// How long a connection may take to be made.
+    pub connect: Duration,
+    /// How long the first byte of an answer is waited for, beside the time that the request's own bytes take.
+    pub answer: Duration,
+    /// How long the next bytes of an answer are waited for.
+    pub idle: Duration,
+    /// What is sent again.
+    pub retry: RetryPolicy,
+}
+
+impl Default for NetworkLimits {
+    fn default() -> Self {
+        Self {
+            concurrency: 64,
+            connect: Duration::from_secs(5),
+            answer: Duration::from_secs(30),
+            idle: Duration::from_secs(30),
+            retry: RetryPolicy::default(),
+        }
+    }
+}
+
+/// What makes connections: shared by the requests and the logins of a store.
+#[derive(Clone)]
+pub(super) struct Connections {
+    client: Client<HttpsConnector<HttpConnector>, Pieces>,
+    limits: NetworkLimits,
+}
+
+impl Connections {
+    /// None is made yet.
+    pub(super) fn new(limits: NetworkLimits) -> Result<Self, String> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(limits.connect));
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_provider_and_native_roots(rustls::crypto::aws_lc_rs::default_provider())
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(hyper_util::rt::TokioTimer::new())
+            .pool_idle_timeout(UNUSED)
+            .pool_max_idle_per_host(limits.concurrency)
+            .build(connector);
+        Ok(Self { client, limits })
+    }
+
+    pub(super) const fn limits(&self) -> &NetworkLimits {
+        &self.limits
+    }
+
+    /// Sends a whole request once, and gives any answer. `asked` is the store and the operation, for messages.
+    pub(super) async fn ask(
+        &self,
+        (mut head, body): (Parts, Vec<Bytes>),
+        asked: (&'static str, &'static str),
+        work: Duration,
+    ) -> Result<Answer, WireError> {
+        let body = Pieces::new(body);
+        let length = body.length;
+        if matches!(head.method, Method::PUT | Method::POST) {
+            // HTTP allows to leave a length of 0 out, and stores refuse a write without one.
+            head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let patience = self.limits.answer + work + Duration::from_secs(length / BYTES_PER_SECOND_MIN);
+        let answer = tokio::time::timeout(patience, self.client.request(Request::from_parts(head, body)))
+            .await
+            .map_err(|_| WireError::Failed(format!("no answer within {} s", patience.as_secs_f32())))?
+            .map_err(|error| match error.is_connect() {
+                true => not_sent("the connection", &error),
+                false => WireError::Failed(format!("the connection: {}", chain(&error))),
+            })?;
+        Ok(Answer::new(answer, asked, self.limits.idle))
+    }
+}
+
+/// Refuses an endpoint that is not `http://host:port` or `https://host`, with a path only if `path`. Gives it without
+/// a slash at its end.
+pub(super) fn check_endpoint(endpoint: &str, path: bool) -> Result<String, String> {
+    let endpoint = endpoint.trim_end_matches('/').to_owned();
+    let uri: Uri = endpoint.parse().map_err(|error| format!("the endpoint {endpoint:?} is no URL: {error}"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() {
+        return Err(format!("the endpoint {endpoint:?} must be http://host:port or https://host"));
+    }
+    if !path && uri.path().len() > 1 {
+        return Err(format!("the endpoint {endpoint:?} must be http://host:port or https://host, without a path"));
+    }
+    Ok(endpoint)
+}
+
+/// The head of a request to `url`.
+pub(super) fn head_of(method: Method, url: &str) -> Result<Parts, WireError> {
+    let request = Request::builder().method(method).uri(url).body(()).map_err(|error| not_sent("the request", &error));
+    Ok(request?.into_parts().0)
+}
+
+pub(super) fn not_sent(what: &str, error: &dyn std::error::Error) -> WireError {
+    WireError::NotSent(format!("{what}: {}", chain(error)))
+}
+
+/// An error with its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// A request's body: pieces that are in memory or mapped, sent without a copy.
+pub(super) struct Pieces {
+    pieces: VecDeque<Bytes>,
+    length: u64,
+}
+
+impl Pieces {
+    fn new(pieces: Vec<Bytes>) -> Self {
+        let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Self { pieces: pieces.into_iter().filter(|piece| !piece.is_empty()).collect(), length }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.pieces.pop_front();
+        if let Some(piece) = &next {
+            self.length -= piece.len() as u64;
+        }
+        Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}
