@@ -11,7 +11,9 @@
 //! full line holds nobody else up. What failed for good and has no destination lies in a list that is bounded: the
 //! oldest goes first. This module never reads a payload, never touches a disk and keeps no time itself.
 
+mod command;
 mod dead_letters;
+mod limits;
 mod line;
 #[cfg(test)]
 mod tests;
@@ -19,193 +21,17 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace, Timestamp};
-use thiserror::Error;
+use nigh_terms::{ByteSize, FunctionName, InvocationId, Monotonic, Namespace};
 
+pub use self::command::{Command, Condition, EventFacts, Fate, Now, RunEnd};
 use self::dead_letters::DeadLetters;
 pub use self::dead_letters::{DeadLetter, Remains};
+pub use self::limits::{QueueFull, QueueLimits};
 use self::line::Line;
 use crate::event_config::{Destination, EventPolicy};
 
 /// Deliveries of one record that may fail before it is a dead letter.
 const DELIVERIES_MAX: u32 = 5;
-
-/// What the queue may hold and how long it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// Events of one namespace that are not done.
-    pub events_max: usize,
-    /// What their payloads may take together.
-    pub bytes_max: ByteSize,
-    /// Events that run at once, of all namespaces.
-    pub running_max: usize,
-    /// Dead letters of one namespace; what their payloads may take is `bytes_max`.
-    pub dead_max: usize,
-    /// The wait before the first retry of a function's error; before the second it is twice as long.
-    pub retry_wait: Duration,
-    /// The first wait after a throttle; it doubles up to 300 times this.
-    pub back_off: Duration,
-}
-
-impl Default for QueueLimits {
-    /// Lambda's waits; the limits are this project's.
-    fn default() -> Self {
-        Self {
-            events_max: 10_000,
-            bytes_max: ByteSize::mib(256),
-            running_max: 100,
-            dead_max: 1000,
-            retry_wait: Duration::from_secs(60),
-            back_off: Duration::from_secs(1),
-        }
-    }
-}
-
-impl QueueLimits {
-    fn after_errors(&self, attempts: u32) -> Duration {
-        self.retry_wait * attempts.max(1)
-    }
-
-    /// 1 s, 2 s, 4 s, ... 5 min, in units of the first.
-    fn after_throttles(&self, throttles: u32) -> Duration {
-        self.back_off * 2u32.saturating_pow(throttles.saturating_sub(1)).min(300)
-    }
-}
-
-/// Both clocks, now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// For waits.
-    pub monotonic: Monotonic,
-    /// For ages across restarts.
-    pub wall: Timestamp,
-}
-
-/// No event more is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum QueueFull {
-    /// As many as may be.
-    #[error("{0} asynchronous invocations of this namespace are not done; wait, or drop some with `nigh events drop`")]
-    Events(usize),
-    /// As much as may be.
-    #[error("the asynchronous invocations of this namespace that are not done have {0} of payload; wait")]
-    Bytes(ByteSize),
-}
-
-/// What an event is, as far as the queue cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventFacts {
-    /// The tenant.
-    pub namespace: Namespace,
-    /// The function.
-    pub function: FunctionName,
-    /// Its payload's size.
-    pub bytes: ByteSize,
-    /// When it was accepted.
-    pub accepted: Timestamp,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// The function answered.
-    Answered,
-    /// The function failed, was ended, or its node died.
-    Failed,
-    /// There was no place to run: nothing of it has run.
-    Throttled,
-    /// The node could not run it: nothing of it has run.
-    Fault,
-    /// There is no such function any more.
-    Gone,
-}
-
-/// Why an event is done: the `condition` of Lambda's record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// It was processed.
-    Success,
-    /// The function failed as often as it was to be tried.
-    RetriesExhausted,
-    /// It was too old to be tried again.
-    EventAgeExceeded,
-    /// The function's reserved concurrency is zero.
-    ZeroReservedConcurrency,
-    /// The function was deleted.
-    FunctionDeleted,
-}
-
-impl Condition {
-    /// As the record has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Success => "Success",
-            Self::RetriesExhausted => "RetriesExhausted",
-            Self::EventAgeExceeded => "EventAgeExceeded",
-            Self::ZeroReservedConcurrency => "ZeroReservedConcurrency",
-            Self::FunctionDeleted => "FunctionDeleted",
-        }
-    }
-}
-
-/// What becomes of an event that is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Nothing is left of it.
-    Forget,
-    /// Its record goes there.
-    Deliver(Destination),
-    /// It becomes a dead letter.
-    Bury,
-}
-
-/// What is to be done. Each is answered by a call, named beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Try it: `ended`. The number must be on the disk before a byte runs: it counts also if the node dies meanwhile.
-    Run {
-        /// The event.
-        id: InvocationId,
-        /// What it is.
-        facts: EventFacts,
-        /// Which attempt this is, from 1.
-        attempt: u32,
-    },
-    /// It is done: `forgotten`, `to_deliver` or `buried`, as its fate is.
-    Finish {
-        /// The event.
-        id: InvocationId,
-        /// What it is.
-        facts: EventFacts,
-        /// How often it was tried.
-        attempts: u32,
-        /// Why it is done.
-        condition: Condition,
-        /// What becomes of it.
-        fate: Fate,
-    },
-    /// Take its record there: `delivered` or `not_delivered`.
-    Deliver {
-        /// The event.
-        id: InvocationId,
-        /// What it is.
-        facts: EventFacts,
-        /// Where to.
-        to: Destination,
-    },
-    /// Its record cannot be delivered; keep it as a dead letter: `buried`.
-    GiveUp {
-        /// The event.
-        id: InvocationId,
-        /// What it is.
-        facts: EventFacts,
-        /// Why, in the destination's words.
-        reason: String,
-        /// Where it was to go.
-        to: Destination,
-    },
-}
 
 /// What an event does now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use nigh_terms::Timestamp;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::*;
