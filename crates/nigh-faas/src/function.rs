@@ -1,6 +1,7 @@
 //! A function as it is deployed: what the Lambda API calls its configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// How a function's process is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Runtime {
     /// `python3.x`: the vendor's runtime interface client imports the handler.
     Python {
@@ -19,6 +20,15 @@ pub enum Runtime {
     },
     /// `provided.*`: the archive's `bootstrap` speaks the Runtime API itself.
     Provided,
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Python { minor } => write!(f, "python3.{minor}"),
+            Self::Provided => f.write_str("provided"),
+        }
+    }
 }
 
 /// A deployed function.
@@ -67,6 +77,8 @@ pub trait FunctionSource: Send + Sync {
     /// The folder of this version's code, unpacked; nobody writes to it. It is asked for at a cold start, and must stay
     /// whole until the version is replaced.
     async fn code_folder(&self, function: &Function) -> PathBuf;
+    /// The runtimes that deployed functions use; asked for every second.
+    fn runtimes(&self) -> BTreeSet<Runtime>;
 }
 
 impl Function {

@@ -12,7 +12,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use self::retired::Retired;
 pub use self::settings::{FunctionSettings, NewFunction};
 use crate::code_archive::ArchiveLimits;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
-use crate::function::{Function, FunctionSource};
+use crate::function::{Function, FunctionSource, Runtime};
 
 const TABLE: &str = "functions";
 /// Functions of one namespace.
@@ -271,6 +271,17 @@ impl FunctionSource for FunctionStore {
 
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.0.code.task_folder(&CodeVersion::of_function(function))
+    }
+
+    fn runtimes(&self) -> BTreeSet<Runtime> {
+        let index = self.0.index.read();
+        let mut runtimes = BTreeSet::new();
+        for function in functions(&index) {
+            if !runtimes.contains(&function.runtime) {
+                runtimes.insert(function.runtime.clone());
+            }
+        }
+        runtimes
     }
 }
 

@@ -4,7 +4,7 @@
 //! RCU grace period, 5 to 20 ms. A blank has that behind it, and its namespaces too. A blank holds nothing of any
 //! function and becomes the sandbox of one only.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
@@ -24,14 +24,14 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::control::Control;
-use super::launch::{Launch, Prepare, Report, Walls, encode};
+use super::late_mount::Places;
+use super::launch::{Launch, Order, Prepare, Report, Walls, encode};
 use super::slots::{Slot, Slots};
-use super::{SandboxError, SandboxSpec};
+use super::stem::Stem;
+use super::{CODE, Making, SandboxError, SandboxSpec, SandboxStart, StemSpec};
 use crate::cgroup::{CgroupHost, Group};
 use crate::grant::Grant;
 
-/// Where a function's code appears inside.
-const CODE: &str = "/var/task";
 /// What a sandbox with its own network calls itself.
 pub(super) const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// How long a blank may take to stand, and a launch; both take milliseconds on an idle machine.
@@ -41,6 +41,8 @@ const INIT_PROCESSES: u32 = 1;
 /// What a blank may use: no code but ours runs in it.
 const BLANK_MEMORY: ByteSize = ByteSize::mib(64);
 const BLANK_PROCESSES: u32 = 4;
+/// How much is read of what a stem printed that failed.
+const LAST_WORDS_BYTES: usize = 16 << 10;
 /// The most sandboxes at a time, whatever the range of users is: addresses end there.
 const SANDBOXES_MAX: u16 = u16::MAX;
 
@@ -102,24 +104,69 @@ struct Stock {
 
 /// A blank sandbox. Dropping it ends it.
 #[derive(Debug)]
-struct Blank {
+pub(super) struct Blank {
     begun: Begun<()>,
     held: Held,
+}
+
+/// A sandbox that runs its command.
+pub(super) struct Made {
+    pub(super) begun: Begun<Listeners>,
+    pub(super) group: Group,
+    pub(super) lease: Lease,
+    pub(super) making: Making,
 }
 
 /// Ends the group of a sandbox that does not come to be; its slot is free only then.
 #[derive(Debug)]
 struct Held(Option<(Group, Lease)>);
 
+impl Held {
+    fn slot(&self) -> Result<&Slot, Failed> {
+        self.0.as_ref().map(|(_, lease)| &lease.slot).ok_or_else(|| Failed::at("start it", "it has ended"))
+    }
+
+    fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
+        let Some((group, _)) = &self.0 else { return Err(Failed::at("start it", "it has ended")) };
+        group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
+    }
+
+    fn made(mut self, begun: Begun<Listeners>, making: Making) -> Result<Made, Failed> {
+        let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
+        Ok(Made { begun, group, lease, making })
+    }
+
+    /// Ends it, if it is still there.
+    fn end(&mut self) {
+        let Some((group, lease)) = self.0.take() else { return };
+        group.end();
+        drop(lease);
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some((group, lease)) = self.0.take() else { return };
-        let end = move || {
-            group.end();
-            drop(lease);
-        };
+        if self.0.is_none() {
+            return;
+        }
+        let mut held = Self(self.0.take());
         // A thread of its own: the async runtime may be what is going. Without one the group ends itself.
-        let _no_thread = std::thread::Builder::new().name("end-blank".to_owned()).spawn(end);
+        let _no_thread = std::thread::Builder::new().name("end-blank".to_owned()).spawn(move || held.end());
+    }
+}
+
+impl Blank {
+    pub(super) fn has_ended(&self) -> bool {
+        self.begun.control.has_ended()
+    }
+
+    /// Ends it; when this returns nothing is left of it.
+    pub(super) async fn end(self) {
+        let Self { begun, mut held } = self;
+        drop(begun.control);
+        let mut keeper = begun.keeper;
+        let _gone = timeout(START_PATIENCE, keeper.wait()).await;
+        let _ended = tokio::task::spawn_blocking(move || held.end()).await;
     }
 }
 
@@ -167,30 +214,65 @@ impl Maker {
     }
 
     /// Makes the sandbox of a function.
-    pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<(Begun<Listeners>, Group, Lease), Failed> {
-        let Blank { begun, mut held } = match self.take() {
+    pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<Made, Failed> {
+        let wanted = Instant::now();
+        let Blank { begun, held } = match self.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
-        let Some((group, lease)) = &held.0 else { return Err(Failed::at("start it", "it has ended")) };
-        group
-            .bound(spec.grant, spec.pids_max + INIT_PROCESSES)
-            .map_err(|error| Failed::at("limit its cgroup", error))?;
-        let launch = self.launch(spec, &lease.slot);
-        let begun = timeout(START_PATIENCE, begun.launch(&launch))
-            .await
-            .map_err(|_| Failed::at("start it", format!("not done in {START_PATIENCE:?}")))??;
-        match held.0.take() {
-            Some((group, lease)) => Ok((begun, group, lease)),
-            None => Err(Failed::at("start it", "it has ended")),
+        let walls = wanted.elapsed();
+        let slot = held.slot()?;
+        held.bound(spec.grant, spec.pids_max)?;
+        let launch = self.launch(spec, slot);
+        let begun = in_time("start it", begun.launch(launch)).await?;
+        let making =
+            Making { start: SandboxStart::Cold, walls, mount: Duration::ZERO, launch: wanted.elapsed() - walls };
+        held.made(begun, making)
+    }
+
+    /// Makes a stem. Functions have the same processes' limit as it.
+    pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, Failed> {
+        let Blank { mut begun, held } = self.blank().await?;
+        held.bound(Grant::full(spec.memory), spec.pids_max)?;
+        let order = Launch {
+            command: spec.command.clone(),
+            environment: pairs(&spec.environment),
+            code: None,
+            runtime_folders: names(&spec.runtime_folders),
+            tmp_bytes: spec.tmp.bytes(),
+            processes_max: self.processes_max(spec.pids_max),
+        };
+        let (places, said) =
+            in_time("warm it", begun.warm(order)).await.map_err(|failed| begun.with_last_line(failed))?;
+        Ok(Stem { blank: Box::new(Blank { begun, held }), places, said, tmp: spec.tmp, pids_max: spec.pids_max })
+    }
+
+    /// Makes the sandbox of a function of `stem`.
+    pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<Made, Failed> {
+        let wanted = Instant::now();
+        let Stem { blank, places, said: _, tmp, pids_max } = stem;
+        let Blank { begun, held } = *blank;
+        if pids_max != spec.pids_max {
+            return Err(Failed::at("take a stem", "it was made for another number of processes"));
         }
+        held.bound(spec.grant, spec.pids_max)?;
+        if tmp != spec.tmp {
+            places.resize_tmp(spec.tmp.bytes()).map_err(|error| Failed::at("give it its /tmp", error))?;
+        }
+        places.bring(&spec.code).await.map_err(|error| Failed::at("bring its code in", error))?;
+        let mount = wanted.elapsed();
+        // Its root stands: of all this it hears the command and the environment only.
+        let launch = self.launch(spec, held.slot()?);
+        let begun = in_time("start it", begun.launch(launch)).await?;
+        let launch = wanted.elapsed() - mount;
+        held.made(begun, Making { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
     }
 
     /// A blank that still stands.
     fn take(&self) -> Option<Blank> {
         loop {
             let blank = self.stock.lock().ready.pop()?;
-            if !blank.begun.control.has_ended() {
+            if !blank.has_ended() {
                 return Some(blank);
             }
         }
@@ -216,9 +298,7 @@ impl Maker {
         let prepare = self.prepare(&lease.slot, &group);
         // From here on the group is ended by whoever holds this, on every way out.
         let held = Held(Some((group, lease)));
-        let begun = timeout(START_PATIENCE, Begun::prepare(&self.init, &prepare))
-            .await
-            .map_err(|_| Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}")))??;
+        let begun = in_time("raise its walls", Begun::prepare(&self.init, &prepare)).await?;
         Ok(Blank { begun, held })
     }
 
@@ -251,17 +331,20 @@ impl Maker {
         }
     }
 
+    /// Bounds processes where no cgroup does.
+    fn processes_max(&self, pids_max: u32) -> Option<u64> {
+        let own = self.walls.own_processes().filter(|_| self.bounds_by_user)?;
+        Some(u64::from(pids_max + own))
+    }
+
     fn launch(&self, spec: &SandboxSpec, slot: &Slot) -> Launch {
         let mut launch = Launch {
             command: spec.command.clone(),
-            environment: spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            code: spec.code.as_os_str().to_owned(),
-            runtime_folders: spec.runtime_folders.iter().map(|folder| folder.as_os_str().to_owned()).collect(),
+            environment: pairs(&spec.environment),
+            code: Some(spec.code.as_os_str().to_owned()),
+            runtime_folders: names(&spec.runtime_folders),
             tmp_bytes: spec.tmp.bytes(),
-            processes_max: match self.walls.own_processes() {
-                Some(own) if self.bounds_by_user => Some(u64::from(spec.pids_max + own)),
-                _ => None,
-            },
+            processes_max: self.processes_max(spec.pids_max),
         };
         if !self.walls.has_namespaces() {
             let outside = |text: &OsStr| as_seen_outside(text, &spec.code, self.address(slot));
@@ -272,6 +355,18 @@ impl Maker {
         }
         launch
     }
+}
+
+fn pairs(environment: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
+    environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn names(folders: &[PathBuf]) -> Vec<OsString> {
+    folders.iter().map(|folder| folder.as_os_str().to_owned()).collect()
+}
+
+async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    timeout(START_PATIENCE, work).await.map_err(|_| Failed::at(step, format!("not done in {START_PATIENCE:?}")))?
 }
 
 /// The Runtime API's, then the data door's.
@@ -306,24 +401,49 @@ impl Begun<()> {
     }
 
     /// Has the init start the command and waits until it runs.
-    async fn launch(mut self, launch: &Launch) -> Result<Begun<Listeners>, Failed> {
+    async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
         self.run(launch).await?;
         let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
         let Self { keeper, control, output, listeners: () } = self;
         Ok(Begun { keeper, control, output, listeners })
     }
 
+    /// Has the init start a stem and waits until it is ready: where to bring the function, and what the stem says.
+    async fn warm(&mut self, order: Launch) -> Result<(Places, String), Failed> {
+        self.order(&Order::Warm(order)).await?;
+        let Report::Warmed { said } = heard(&mut self.control).await? else {
+            return Err(Failed::at("warm it", "an unexpected report"));
+        };
+        let places = Places::new(self.control.take_descriptors()).map_err(|error| Failed::at("warm it", error))?;
+        Ok((places, said))
+    }
+
+    /// What the stem printed last may say why it failed.
+    fn with_last_line(&self, failed: Failed) -> Failed {
+        let mut printed = [0; LAST_WORDS_BYTES];
+        let length = self.output.try_read(&mut printed).unwrap_or_default();
+        let printed = String::from_utf8_lossy(&printed[..length]);
+        match printed.lines().last() {
+            Some(line) => Failed { reason: format!("{}; it printed: {line}", failed.reason), ..failed },
+            None => failed,
+        }
+    }
+
     /// Has the init go as far as it can without a command, and ends it.
-    pub(super) async fn probe(mut self, launch: &Launch) -> Result<(), Failed> {
+    pub(super) async fn probe(mut self, launch: Launch) -> Result<(), Failed> {
         self.run(launch).await?;
         drop(self.control);
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
     }
 
-    async fn run(&mut self, launch: &Launch) -> Result<(), Failed> {
-        let message = encode(launch).map_err(|error| Failed::at("describe it", error))?;
-        self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))?;
+    async fn run(&mut self, launch: Launch) -> Result<(), Failed> {
+        self.order(&Order::Launch(launch)).await?;
         expect(&mut self.control, &Report::Running).await
+    }
+
+    async fn order(&mut self, order: &Order) -> Result<(), Failed> {
+        let message = encode(order).map_err(|error| Failed::at("describe it", error))?;
+        self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))
     }
 }
 
@@ -340,10 +460,17 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
 }
 
 async fn expect(control: &mut Control, wanted: &Report) -> Result<(), Failed> {
+    match heard(control).await? {
+        report if report == *wanted => Ok(()),
+        other => Err(Failed::at("start it", format!("unexpected report {other:?}"))),
+    }
+}
+
+/// The next report, unless it is of a failure.
+async fn heard(control: &mut Control) -> Result<Report, Failed> {
     match control.report().await {
-        Ok(Some(report)) if report == *wanted => Ok(()),
         Ok(Some(Report::Failed { step, reason })) => Err(Failed { step, reason }),
-        Ok(Some(other)) => Err(Failed::at("start it", format!("unexpected report {other:?}"))),
+        Ok(Some(report)) => Ok(report),
         Ok(None) => Err(Failed::at("start it", "nigh-sandbox ended without a word")),
         Err(error) => Err(Failed::at("start it", error)),
     }

@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::blank::{Begun, Failed, Maker, OWN_NETWORK, START_PATIENCE};
+use super::blank::{Begun, Failed, Made, Maker, OWN_NETWORK, START_PATIENCE};
 use super::isolation::Isolation;
 use super::launch::{Launch, Prepare, Walls};
 use super::log_lines::Output;
 use super::slots::{DEFAULT_UIDS, probe_address};
 use super::supervise::{ProcessSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started, Stem, StemSpec};
 use crate::cgroup::CgroupHost;
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
+use nigh_terms::SandboxId;
 
 /// The name of the sandboxes' init, beside Nigh's own program.
 const INIT: &str = "nigh-sandbox";
@@ -129,17 +130,43 @@ impl SandboxEngine for ProcessEngine {
         }
         let outcome = self.maker.make(&spec).await;
         self.maker.restock();
-        let (begun, group, lease) = outcome.map_err(|failed| failed.into_error(id))?;
-        let Begun { keeper, control, output, listeners: [runtime, data] } = begun;
-        let output = Output::new(output, spec.log);
-        let running = Running { id, control, keeper, output, group, lease };
-        Ok(Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data })
+        outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
+    }
+
+    fn makes_stems(&self) -> Result<(), String> {
+        match self.isolation.walls {
+            Walls::UserAndNamespaces { .. } => Ok(()),
+            _ => Err("bringing code into a sandbox that stands needs Nigh to be root, with namespaces".to_owned()),
+        }
+    }
+
+    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
+        self.makes_stems().map_err(SandboxError::Unsupported)?;
+        self.maker.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
+    }
+
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError> {
+        match self.maker.adopt(stem, &spec).await {
+            Ok(made) => Ok(started(made, spec)),
+            Err(Failed { step, reason }) => {
+                tracing::info!(sandbox = %spec.id, step, reason, "a prewarmed sandbox is not taken; another is made");
+                self.start(spec).await
+            }
+        }
     }
 
     async fn sweep(&self) -> Result<usize, SandboxError> {
         let maker = Arc::clone(&self.maker);
         blocking(move || maker.sweep()).await
     }
+}
+
+/// Begins to watch over what was made.
+fn started(made: Made, spec: SandboxSpec) -> Started {
+    let Made { begun: Begun { keeper, control, output, listeners: [runtime, data] }, group, lease, making } = made;
+    let output = Output::new(output, spec.log);
+    let running = Running { id: spec.id, control, keeper, output, group, lease };
+    Started { sandbox: Arc::new(ProcessSandbox::supervise(running)), runtime, data, making }
 }
 
 /// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.
@@ -165,12 +192,12 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
             command: Vec::new(),
             environment: Vec::new(),
             // Any folder that every user sees.
-            code: "/usr".into(),
+            code: Some("/usr".into()),
             runtime_folders: Vec::new(),
             tmp_bytes: 1 << 20,
             processes_max: None,
         };
-        let raise = async { Begun::prepare(init, &prepare).await?.probe(&launch).await };
+        let raise = async { Begun::prepare(init, &prepare).await?.probe(launch).await };
         match tokio::time::timeout(START_PATIENCE, raise).await {
             Ok(Ok(())) => return (Some(*walls), refused),
             Ok(Err(Failed { step, reason })) => refused.push(format!("{name}: cannot {step}: {reason}")),

@@ -193,7 +193,7 @@ impl Watcher {
                     Ok(Some(Report::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
                     Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
                     Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
-                    Ok(Some(other @ (Report::Ready | Report::Running | Report::Failed { .. }))) => {
+                    Ok(Some(other @ (Report::Ready | Report::Warmed { .. } | Report::Running | Report::Failed { .. }))) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
                     // Both init and keeper are gone, and with them all processes.

@@ -1,6 +1,6 @@
 //! A node without doors: the real engine, invoker and logs; functions in a table; a data door of one line a call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +49,10 @@ impl FunctionSource for Functions {
 
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.folder.join(&function.code_sha256)
+    }
+
+    fn runtimes(&self) -> BTreeSet<Runtime> {
+        self.table.lock().values().map(|function| function.runtime.clone()).collect()
     }
 }
 

@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use nigh_faas::sandbox::launch::Launch;
+use nigh_faas::sandbox::launch::{Launch, tmp_files};
+use nigh_faas::sandbox::{CODE, mount_attributes};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, unmount,
 };
@@ -22,8 +23,6 @@ use crate::sys;
 const STAGE: &str = "/proc";
 const OLD: &str = "/old";
 const NEW: &str = "/new";
-/// Where the function's code appears.
-const CODE: &str = "/var/task";
 
 /// The system's programs and libraries.
 const SYSTEM: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -49,15 +48,12 @@ const ROOT_OPTIONS: &str = "mode=0755,size=4m,nr_inodes=8192";
 const DEVICES_OPTIONS: &str = "mode=0755,size=64k,nr_inodes=64";
 /// Shared memory is the sandbox's own memory: its cgroup counts it too.
 const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=64m,nr_inodes=4096";
-/// /tmp has a file for each so many bytes, so that empty files are bounded too.
-const TMP_BYTES_PER_FILE: u64 = 16 << 10;
-const TMP_FILES_MIN: u64 = 1024;
 
-/// Builds the root and enters it. `uid` is the user the command will have.
+/// Builds the root and enters it; without code its folder stays empty. `uid` is the user the command will have.
 pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     // Names are resolved now: an absolute link would lead elsewhere below the moved root.
     let resolve = |path: &Path| fs::canonicalize(path).step(format_args!("find {}", path.display()));
-    let code = resolve(Path::new(&launch.code))?;
+    let code = launch.code.as_deref().map(|code| resolve(Path::new(code))).transpose()?;
     let runtimes = (launch.runtime_folders.iter())
         .map(|folder| Ok((PathBuf::from(folder), resolve(Path::new(folder))?)))
         .collect::<Result<Vec<_>, Failure>>()?;
@@ -79,16 +75,18 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     devices()?;
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", inside("proc"), "proc", quiet, None).step("mount /proc")?;
-    let files = (launch.tmp_bytes / TMP_BYTES_PER_FILE).max(TMP_FILES_MIN);
-    memory_folder(&inside("tmp"), &format!("mode=1777,size={},nr_inodes={files}", launch.tmp_bytes))?;
-    show(&code, CODE)?;
+    let options = format!("mode=1777,size={},nr_inodes={}", launch.tmp_bytes, tmp_files(launch.tmp_bytes));
+    memory_folder(&inside("tmp"), &options)?;
+    if let Some(code) = &code {
+        show(code, CODE)?;
+    }
     for (target, source) in &runtimes {
         show_folder(source, target)?;
     }
 
     unmount(OLD, UnmountFlags::DETACH).step("leave the old root")?;
     fs::remove_dir(OLD).step("leave the old root")?;
-    sys::restrict_mount(Path::new("/"), false, sys::READ_ONLY).step("make the root read-only")?;
+    sys::restrict_mount(Path::new("/"), false, mount_attributes::READ_ONLY).step("make the root read-only")?;
     chroot(NEW).step("enter the new root")?;
     chdir("/").step("enter the new root")
 }
@@ -120,8 +118,12 @@ fn show(source: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
     let (from, to) = (outside(source), inside(target));
     let name = source.display();
     mount_bind_recursive(&from, &to).step(format_args!("show {name}"))?;
-    sys::restrict_mount(&to, true, sys::READ_ONLY | sys::NO_SET_UID | sys::NO_DEVICES)
-        .step(format_args!("make {name} read-only (Linux 5.12 or later is needed)"))
+    sys::restrict_mount(
+        &to,
+        true,
+        mount_attributes::READ_ONLY | mount_attributes::NO_SET_UID | mount_attributes::NO_DEVICES,
+    )
+    .step(format_args!("make {name} read-only (Linux 5.12 or later is needed)"))
 }
 
 fn show_folder(source: &Path, target: &Path) -> Result<(), Failure> {
@@ -195,6 +197,7 @@ fn devices() -> Result<(), Failure> {
         symlink(Path::new("/proc/self").join(to), inside("dev").join(name)).step(format_args!("link /dev/{name}"))?;
     }
     folder(&inside("dev/shm"))?;
-    sys::restrict_mount(&inside("dev"), false, sys::READ_ONLY | sys::NO_EXEC).step("make /dev read-only")?;
+    sys::restrict_mount(&inside("dev"), false, mount_attributes::READ_ONLY | mount_attributes::NO_EXEC)
+        .step("make /dev read-only")?;
     memory_folder(&inside("dev/shm"), SHARED_MEMORY_OPTIONS)
 }

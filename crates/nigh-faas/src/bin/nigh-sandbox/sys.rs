@@ -3,30 +3,14 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::mem::size_of;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
+use nigh_faas::sandbox::mount_attributes;
+use rustix::fs::CWD;
+use rustix::mount::MountPropagationFlags;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
-
-/// Attributes of a mount, as `mount_setattr(2)` takes them.
-#[repr(C)]
-struct MountAttributes {
-    set: u64,
-    clear: u64,
-    propagation: u64,
-    user_namespace: u64,
-}
-
-/// No writing.
-pub(crate) const READ_ONLY: u64 = 0x1;
-/// No program gains rights by its file.
-pub(crate) const NO_SET_UID: u64 = 0x2;
-/// No device files.
-pub(crate) const NO_DEVICES: u64 = 0x4;
-/// No programs.
-pub(crate) const NO_EXEC: u64 = 0x8;
 
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -47,22 +31,7 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
 
 /// Adds attributes to the mount at `path` and, if `recursive`, to all below. Needs Linux 5.12.
 pub(crate) fn restrict_mount(path: &Path, recursive: bool, set: u64) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let attributes = MountAttributes { set, clear: 0, propagation: 0, user_namespace: 0 };
-    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is a C string, the attributes have the kernel's layout and the size given.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            flags,
-            &raw const attributes,
-            size_of::<MountAttributes>(),
-        )
-    };
-    checked(result).map(drop)
+    mount_attributes::restrict(CWD, path, recursive, set, MountPropagationFlags::empty())
 }
 
 /// Blocks SIGCHLD and returns a descriptor that tells of it instead.
