@@ -47,8 +47,9 @@ _READ_AT_START_PREFIXES = (
     # Numerical libraries, where a setting adds them to the imports.
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NPY_"),
 )
-# botocore's word for what services can do; and what boto3 imports late.
+# What botocore reads of a service to make a client: what it can do, and where it is; and what boto3 imports late.
 _MODEL = "service-2"
+_LISTED = (_MODEL, "endpoint-rule-set-1")
 _LOADED_BY_A_CLIENT = ("boto3.s3.inject", "boto3.s3.transfer", "encodings.idna")
 # Looked for by each interpreter at its start.
 _LOOKED_FOR = ("sitecustomize", "usercustomize")
@@ -219,7 +220,8 @@ class Stem:
         time.tzset()
         os.chdir(_TASK_ROOT)
         # `-m` puts the current folder first, whatever else stands in the path; `site` drops what comes twice.
-        sys.path[:] = [os.getcwd(), *dict.fromkeys([*map(os.path.abspath, own_path(environment)[1:]), *self.start.path])]
+        own = map(os.path.abspath, own_path(environment)[1:])
+        sys.path[:] = [os.getcwd(), *dict.fromkeys([*own, *self.start.path])]
         sys.orig_argv[:] = command
         sys.argv[:] = command[1:2] + command[3:]
         importlib.invalidate_caches()
@@ -252,16 +254,17 @@ def prepare_botocore():
         packaged = loaders.Loader.BUILTIN_DATA_PATH
         finder = loaders.Loader()
         version = finder.determine_latest_version("s3", _MODEL)
-        names = ["endpoints", "partitions", f"s3/{version}/{_MODEL}", f"s3/{version}/endpoint-rule-set-1"]
+        names = ["endpoints", "partitions", *(f"s3/{version}/{model}" for model in _LISTED)]
         ahead = {path: parsed for parsed, path in map(finder.load_data_with_path, names)}
-        services = {(packaged,): finder.list_available_services(_MODEL)}
+        services = {((packaged,), model): finder.list_available_services(model) for model in _LISTED}
         if boto3 := sys.modules.get("boto3"):
             for module in _LOADED_BY_A_CLIENT:
                 importlib.import_module(module)
             # boto3 adds a folder to its sessions' loaders.
             finder = loaders.Loader()
             finder.search_paths.append(os.path.join(os.path.dirname(boto3.__file__), "data"))
-            services[packaged, finder.search_paths[-1]] = finder.list_available_services(_MODEL)
+            both = (packaged, finder.search_paths[-1])
+            services.update({(both, model): finder.list_available_services(model) for model in _LISTED})
     except Exception:
         # A botocore that this does not know: its first client takes its own time.
         return
@@ -272,8 +275,8 @@ def prepare_botocore():
 
     def list_available_services(self, type_name):
         known = None
-        if type_name == _MODEL and type(self.file_loader) is loaders.JSONFileLoader:
-            known = services.get(tuple(filter(os.path.isdir, self.search_paths)))
+        if type(self.file_loader) is loaders.JSONFileLoader:
+            known = services.get((tuple(filter(os.path.isdir, self.search_paths)), type_name))
         return plain_list(self, type_name) if known is None else list(known)
 
     loaders.JSONFileLoader.load_file = load_file

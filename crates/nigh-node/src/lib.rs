@@ -23,3 +23,4 @@ pub mod store;
 pub mod telemetry;
 
 pub use nigh_faas::activation::{Activation, Outcome};
+pub use nigh_faas::sandbox::SandboxStart;
