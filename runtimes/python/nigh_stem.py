@@ -47,10 +47,8 @@ _READ_AT_START_PREFIXES = (
     # Numerical libraries, where a setting adds them to the imports.
     *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NPY_"),
 )
-# What botocore reads of a service to make a client: what it can do, and where it is; and what boto3 imports late.
-_MODEL = "service-2"
-_LISTED = (_MODEL, "endpoint-rule-set-1")
-_LOADED_BY_A_CLIENT = ("boto3.s3.inject", "boto3.s3.transfer", "encodings.idna")
+# What botocore reads of a service to make a client: what it can do, and where it is.
+_LISTED = ("service-2", "endpoint-rule-set-1")
 # Looked for by each interpreter at its start.
 _LOOKED_FOR = ("sitecustomize", "usercustomize")
 
@@ -135,7 +133,8 @@ class Stem:
         self.missing: list[str] = []
         in_vain = _InVain()
         sys.meta_path.append(in_vain)
-        with EnvironmentReads() as self.reads:
+        self.reads = EnvironmentReads()
+        with self.reads:
             importlib.import_module(_CLIENT + ".bootstrap")
             importlib.import_module(_CLIENT + ".lambda_config")
             for module in modules:
@@ -143,7 +142,11 @@ class Stem:
                     importlib.import_module(module)
                 except Exception as error:
                     self.missing.append(f"{module}: {type(error).__name__}: {error}")
-            if "botocore" in sys.modules:
+        if "boto3" in sys.modules:
+            rehearse_boto3()
+            # What comes next takes the room of what was forgotten.
+            gc.collect()
+            with self.reads:
                 prepare_botocore()
         sys.meta_path.remove(in_vain)
         loaded = {name.partition(".")[0] for name in sys.modules} | in_vain.names | set(_LOOKED_FOR)
@@ -241,30 +244,46 @@ def _loaded_libraries() -> set[str]:
         return {os.path.basename(path[0]).partition(".so")[0] for path in paths if path and ".so" in path[0]}
 
 
-def prepare_botocore():
-    """Does ahead what the first S3 client takes longest for: it parses three large files and lists a thousand folders.
+def rehearse_boto3():
+    """Makes an S3 client and forgets it: what it imports late is there then, and what it runs has been run.
 
-    Each parsed file is given out once, to the first who loads it: no two sessions share what they would not share
+    What it reads of the environment goes into the client and its session alone. It asks nothing of anybody.
+    """
+    import boto3
+
+    try:
+        keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+        boto3.session.Session().client("s3", region_name="us-east-1", endpoint_url="http://127.0.0.1:9", **keys)
+        importlib.import_module("encodings.idna")
+    except Exception:
+        # What stands in its way stands in the function's way too, and is told there.
+        return
+
+
+def prepare_botocore():
+    """Does ahead what the first S3 client takes longest for: it parses three large files, lists a thousand folders,
+    and makes a session with its hundred and fifty handlers.
+
+    Each parsed file, and the session, is given out once, to the first who asks: nobody shares what would not be shared
     otherwise. The list of services is kept for the packages' own folders alone, which are read-only in a sandbox.
     """
-    from botocore import loaders
+    from botocore import handlers, invoke_initializers, loaders, session
 
     try:
         plain_load, plain_list = loaders.JSONFileLoader.load_file, loaders.Loader.list_available_services
-        packaged = loaders.Loader.BUILTIN_DATA_PATH
         finder = loaders.Loader()
-        version = finder.determine_latest_version("s3", _MODEL)
+        version = finder.determine_latest_version("s3", _LISTED[0])
         names = ["endpoints", "partitions", *(f"s3/{version}/{model}" for model in _LISTED)]
         ahead = {path: parsed for parsed, path in map(finder.load_data_with_path, names)}
-        services = {((packaged,), model): finder.list_available_services(model) for model in _LISTED}
-        if boto3 := sys.modules.get("boto3"):
-            for module in _LOADED_BY_A_CLIENT:
-                importlib.import_module(module)
-            # boto3 adds a folder to its sessions' loaders.
-            finder = loaders.Loader()
-            finder.search_paths.append(os.path.join(os.path.dirname(boto3.__file__), "data"))
-            both = (packaged, finder.search_paths[-1])
-            services.update({(both, model): finder.list_available_services(model) for model in _LISTED})
+        # boto3 adds a folder of its own to its sessions' loaders.
+        own = [loaders.Loader.BUILTIN_DATA_PATH, os.path.join(os.path.dirname(sys.modules["boto3"].__file__), "data")]
+        services = {}
+        for folders in (own[:1], own):
+            finder = loaders.Loader(include_default_search_paths=False, extra_search_paths=folders)
+            for model in _LISTED:
+                services[tuple(folders), model] = finder.list_available_services(model)
+        plain_session, made = session.get_session, [session.Session()]
+        kind, known = session.Session, _registered(session.Session, handlers)
     except Exception:
         # A botocore that this does not know: its first client takes its own time.
         return
@@ -274,13 +293,26 @@ def prepare_botocore():
         return plain_load(self, file_path) if parsed is None else parsed
 
     def list_available_services(self, type_name):
-        known = None
+        listed = None
         if type(self.file_loader) is loaders.JSONFileLoader:
-            known = services.get((tuple(filter(os.path.isdir, self.search_paths)), type_name))
-        return plain_list(self, type_name) if known is None else list(known)
+            listed = services.get((tuple(filter(os.path.isdir, self.search_paths)), type_name))
+        return plain_list(self, type_name) if listed is None else list(listed)
+
+    def get_session(env_vars=None):
+        # Who has changed what sessions are made of gets a new one.
+        if made and env_vars is None and session.Session is kind and _registered(kind, handlers) == known:
+            ready = made.pop()
+            invoke_initializers(ready)
+            return ready
+        return plain_session(env_vars)
 
     loaders.JSONFileLoader.load_file = load_file
     loaders.Loader.list_available_services = list_available_services
+    session.get_session = get_session
+
+
+def _registered(session, handlers) -> tuple:
+    return list(handlers.BUILTIN_HANDLERS), dict(session.SESSION_VARIABLES)
 
 
 def _read_exactly(descriptor: int, count: int) -> bytes:

@@ -108,26 +108,50 @@ class WhyFresh(unittest.TestCase):
 
 @unittest.skipIf(awslambdaric is None, "SKIPPED: test_nigh_stem: this Python has no awslambdaric")
 class PreparedBotocore(unittest.TestCase):
-    def test_each_file_is_given_out_once_and_the_list_is_botocore_s(self):
-        from botocore import loaders
+    def setUp(self):
+        from botocore import handlers, loaders, session
 
-        plain_load, plain_list = loaders.JSONFileLoader.load_file, loaders.Loader.list_available_services
-        self.addCleanup(setattr, loaders.JSONFileLoader, "load_file", plain_load)
-        self.addCleanup(setattr, loaders.Loader, "list_available_services", plain_list)
-        expected = loaders.Loader().load_data("endpoints")
-        services = loaders.Loader().list_available_services("service-2")
+        self.loaders, self.session, self.handlers = loaders, session, handlers
+        for owner, name in [
+            (loaders.JSONFileLoader, "load_file"),
+            (loaders.Loader, "list_available_services"),
+            (session, "get_session"),
+        ]:
+            self.addCleanup(setattr, owner, name, getattr(owner, name))
+        self.expected = loaders.Loader().load_data("endpoints")
+        self.services = loaders.Loader().list_available_services("service-2")
         nigh_stem.prepare_botocore()
-        self.assertIsNot(loaders.JSONFileLoader.load_file, plain_load)
-        first, second = loaders.Loader().load_data("endpoints"), loaders.Loader().load_data("endpoints")
-        self.assertEqual(first, expected)
-        self.assertEqual(second, expected)
+
+    def test_each_file_is_given_out_once(self):
+        first, second = (self.loaders.Loader().load_data("endpoints") for _ in range(2))
+        self.assertEqual((first, second), (self.expected, self.expected))
         self.assertIsNot(first, second)
-        self.assertEqual(loaders.Loader().list_available_services("service-2"), services)
+
+    def test_the_list_of_services_is_botocore_s_and_knows_of_others(self):
+        self.assertEqual(self.loaders.Loader().list_available_services("service-2"), self.services)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "own" / "1").mkdir(parents=True)
             (Path(folder) / "own" / "1" / "service-2.json").write_text("{}")
-            added = loaders.Loader(extra_search_paths=[folder]).list_available_services("service-2")
-        self.assertEqual(sorted([*services, "own"]), added)
+            added = self.loaders.Loader(extra_search_paths=[folder]).list_available_services("service-2")
+        self.assertEqual(sorted([*self.services, "own"]), added)
+
+    def test_the_session_is_given_out_once_and_initialised_then(self):
+        import botocore
+
+        seen = []
+        botocore.register_initializer(seen.append)
+        self.addCleanup(botocore.unregister_initializer, seen.append)
+        sessions = [self.session.get_session() for _ in range(2)]
+        self.assertIsNot(*sessions)
+        self.assertEqual(seen, sessions)
+
+    def test_who_has_changed_the_handlers_gets_a_session_with_the_change(self):
+        heard = []
+        added = ("before-send.nothing", lambda **_: heard.append(1))
+        self.handlers.BUILTIN_HANDLERS.append(added)
+        self.addCleanup(self.handlers.BUILTIN_HANDLERS.remove, added)
+        self.session.get_session().get_component("event_emitter").emit("before-send.nothing")
+        self.assertEqual(heard, [1])
 
 
 class EnvironmentReads(unittest.TestCase):

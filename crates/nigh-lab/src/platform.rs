@@ -7,6 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
+use nigh_node::status::Status;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::LabError;
@@ -146,11 +148,23 @@ fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 /// # Errors
 /// If the node does not answer.
 pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
+    from_admin_api(node, &format!("/activations?limit={limit}"))
+}
+
+/// What a node says of itself.
+///
+/// # Errors
+/// If the node does not answer.
+pub async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
+    from_admin_api(node, "/status")
+}
+
+fn from_admin_api<T: DeserializeOwned>(node: &NodeUnderTest, path: &str) -> Result<T, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
     let mut socket =
         std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
-    write!(socket, "GET /activations?limit={limit} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
+    write!(socket, "GET {path} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
     let mut reply = Vec::new();
     socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;
     let body = reply.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |end| end + 4);
