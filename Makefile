@@ -13,8 +13,9 @@ deps:            ## Install the Python runtime, ImageMagick, the functions' pack
 	@scripts/install-imagemagick.sh || echo "deps: the wand_ functions need ImageMagick and will not run"
 	@$(PYTHON_DEPS) scripts/fetch_inputs.py
 
-peers:           ## Install the servers that experiments compare with (Swift), and the larger SDKs that tests use
-	@scripts/install-swift.sh
+peers:           ## Install the servers that experiments compare with (Swift, Redis, MinIO, versitygw, NATS), and the larger SDKs
+	@scripts/install-swift.sh || echo "peers: without Swift, what compares with it is skipped"
+	@scripts/install-peers.sh || echo "peers: what compares with those that were left out is skipped"
 	@scripts/install-sdks.sh
 
 traces: deps     ## Record the memory traces that data/llc-traces lacks (half an hour of one processor)

@@ -20,34 +20,9 @@ fail() {
     exit 1
 }
 
-command -v apt-get >/dev/null 2>&1 || fail "there is no apt-get here (Debian's packages are needed: $packages)"
-[ "$(id -u)" = 0 ] || fail "root is needed for apt-get; run: sudo apt-get install --no-install-recommends $packages"
-
-log=$(mktemp) || fail "no temporary file can be made"
-trap 'rm -f "$log"' EXIT
-
-# The packages' own services must not start: each Swift here runs from its own folder on its own ports.
-policy=/usr/sbin/policy-rc.d
-made_policy=""
-if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && made_policy=yes
-fi
-cleanup() {
-    rm -f "$log"
-    [ -z "$made_policy" ] || rm -f "$policy"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-install() {
-    # shellcheck disable=SC2086 # the list is meant to be split
-    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $packages >"$log" 2>&1
-}
-if ! install; then
-    apt-get -o DPkg::Lock::Timeout=300 update -qq >>"$log" 2>&1
-    install || fail "$(grep -E '^E: ' "$log" | head -n 1 | sed 's/^E: //')"
-fi
-
+. "$(dirname "$0")/apt.sh"
+# shellcheck disable=SC2086 # the list is meant to be split
+apt_install $packages
 for program in $programs; do
     command -v "$program" >/dev/null 2>&1 || fail "$program is missing although its package was installed"
 done

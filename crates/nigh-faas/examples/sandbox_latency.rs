@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{LogSink, SandboxEngine as _, SandboxSpec};
 use nigh_terms::{ByteSize, SandboxId};
 
@@ -45,7 +45,7 @@ fn print(what: &str, mut times: Vec<Duration>) {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let init = std::env::current_exe()?.ancestors().nth(2).map(|folder| folder.join("nigh-sandbox"));
-    let engine = ProcessEngine::new(ProcessSettings { init, ..ProcessSettings::new("latency", "/") }).await?;
+    let engine = LocalEngine::open(EngineSettings { init, ..EngineSettings::new("latency", "/") }).await?;
     println!("{}", engine.isolation());
 
     let (mut started, mut ended, mut destroyed) = (Vec::new(), Vec::new(), Vec::new());

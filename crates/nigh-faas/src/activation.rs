@@ -3,7 +3,7 @@
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::{Making, SandboxStart};
+use crate::sandbox::{SandboxStart, Steps};
 
 /// How an invocation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,10 +78,10 @@ pub struct MakingTimes {
     pub launch_us: u64,
 }
 
-impl From<Making> for MakingTimes {
-    fn from(making: Making) -> Self {
+impl From<Steps> for MakingTimes {
+    fn from(steps: Steps) -> Self {
         let [walls_us, mount_us, launch_us] =
-            [making.walls, making.mount, making.launch].map(|took| took.as_micros() as u64);
+            [steps.walls, steps.mount, steps.launch].map(|took| took.as_micros() as u64);
         Self { walls_us, mount_us, launch_us }
     }
 }

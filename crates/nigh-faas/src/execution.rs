@@ -24,7 +24,7 @@ use crate::log_capture::{CapturedLog, LogCapture, Report};
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
-use crate::sandbox::{LogSink, Making, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Stem};
+use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Stem, Steps};
 use crate::verdict::{Verdict, timeout_message};
 
 /// What invocations run on.
@@ -64,7 +64,7 @@ pub(crate) struct Init {
     /// What it asked of the data doors meanwhile.
     calls: DataCalls,
     /// How it came to be.
-    making: Making,
+    steps: Steps,
 }
 
 /// What came out of an attempt to run.
@@ -100,7 +100,7 @@ impl Executor {
         let init_id = InvocationId::now();
         self.accountant.begin(init_id, began);
         let started = self.start_sandbox(&call.function, init_id, room.take_stem()).await;
-        let (live, initialised, making) = match started {
+        let (live, initialised, steps) = match started {
             Ok(started) => started,
             Err(error) => {
                 drop(self.accountant.finish(init_id));
@@ -110,7 +110,7 @@ impl Executor {
         let lease = room.taken_by(Arc::clone(&live));
         self.watch(&live);
         metrics::counter!("nigh_cold_starts_total").increment(1);
-        if making.start == SandboxStart::Prewarmed {
+        if steps.start == SandboxStart::Prewarmed {
             metrics::counter!("nigh_prewarmed_starts_total").increment(1);
         }
 
@@ -118,7 +118,7 @@ impl Executor {
         let end = tokio::time::timeout(limit, initialised).await;
         live.key.act_for(None);
         let _said = live.settle(init_id).await;
-        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id), making };
+        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id), steps };
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
                 metrics::histogram!("nigh_init_seconds").record(init.took.as_secs_f64());
@@ -148,7 +148,7 @@ impl Executor {
         function: &Arc<Function>,
         init_id: InvocationId,
         stem: Option<Stem>,
-    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Making), InvokeError> {
+    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
@@ -177,7 +177,7 @@ impl Executor {
             Some(stem) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
-        let Started { sandbox, runtime: runtime_listener, data, making } = started.map_err(internal)?;
+        let Started { sandbox, runtime: runtime_listener, data, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
         self.data_door.serve(data, key.id().clone(), until.clone());
         let parts = SandboxParts {
@@ -190,7 +190,7 @@ impl Executor {
             until,
             granted: function.memory,
         };
-        Ok((Arc::new(LiveSandbox::new(parts)), initialised, making))
+        Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
     }
 
     /// Tells the runtime interface when the sandbox ends by itself, and ends what is left of it if it was idle.
@@ -306,11 +306,11 @@ impl Executor {
             code_sha256: call.function.code_sha256.clone(),
             sandbox: Some(live.id),
             cold: init.is_some(),
-            sandbox_start: Some(init.map_or(SandboxStart::Warm, |init| init.making.start)),
+            sandbox_start: Some(init.map_or(SandboxStart::Warm, |init| init.steps.start)),
             start: call.start,
             wait_us: call.wait.as_micros() as u64,
             init_us: init.map_or(0, |init| init.took.as_micros() as u64),
-            making: init.map_or_else(MakingTimes::default, |init| init.making.into()),
+            making: init.map_or_else(MakingTimes::default, |init| init.steps.into()),
             init_data_calls: init.map_or_else(Vec::<DataCallRecord>::new, |init| init.calls.listed.clone()),
             duration_us,
             phases: calls.phases(duration_us),

@@ -11,7 +11,8 @@ use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
 use thiserror::Error;
 
 use crate::function::{Function, Runtime};
-use crate::sandbox::{CODE, DATA_PORT, RUNTIME_PORT};
+use crate::sandbox::root_tree::CODE;
+use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
 /// The stem of Python, as a program in one argument.
 const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");

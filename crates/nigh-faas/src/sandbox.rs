@@ -5,13 +5,19 @@
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
 
 mod blank;
+pub mod bundle;
 mod control;
 pub mod isolation;
 mod late_mount;
 pub mod launch;
+pub mod local;
 pub mod log_lines;
-pub mod mount_attributes;
-pub mod process;
+pub mod mounts;
+mod oci_config;
+mod process;
+pub mod root_tree;
+mod runc;
+pub mod seccomp_profile;
 mod slots;
 mod stem;
 mod supervise;
@@ -32,8 +38,6 @@ use tokio::net::TcpListener;
 pub use self::stem::Stem;
 use crate::grant::{Grant, SandboxMemory};
 
-/// Where a function's code appears inside.
-pub const CODE: &str = "/var/task";
 /// Where the Runtime API listens inside a sandbox.
 pub const RUNTIME_PORT: u16 = 9001;
 /// Where the data door listens inside a sandbox.
@@ -127,9 +131,9 @@ pub enum SandboxStart {
     Warm,
 }
 
-/// How a sandbox came to be.
+/// How a sandbox came to be, and how long each step took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Making {
+pub struct Steps {
     /// What it was; never warm.
     pub start: SandboxStart,
     /// How long its walls took; nothing if they stood.
@@ -162,16 +166,20 @@ pub struct Started {
     /// Where its S3 clients will ask.
     pub data: TcpListener,
     /// How it came to be.
-    pub making: Making,
+    pub steps: Steps,
 }
 
 /// Makes sandboxes of one kind.
 #[async_trait]
 pub trait SandboxEngine: Send + Sync {
-    /// Its kind: `process`.
+    /// Its kind: `runc`, `process`.
     fn kind(&self) -> &'static str;
     /// How its sandboxes are kept apart, in one line for people: what is on, what is off and why.
     fn isolation(&self) -> String;
+    /// What keeps it from making sandboxes now; nothing, where it can.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;
     /// Whether it makes stems here.

@@ -1,18 +1,60 @@
 //! Other people's servers, run here to be measured or stood upon: real ones, each from its own folder and ports.
+//!
+//! `make peers` installs them (`installed`); `servers` starts, watches and ends them; `started` keeps the record by which
+//! the next run ends what a crashed one has left.
 
 pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;
+pub mod installed;
 pub mod kv;
+pub mod minio;
+pub mod nats;
+pub mod redis;
+mod servers;
+pub mod started;
 pub mod swift;
 pub mod training;
+pub mod versitygw;
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use nigh_terms::SecretKey;
 use thiserror::Error;
+
+/// A server of others that runs on this machine; ended when dropped.
+pub trait Peer {
+    /// What it is called.
+    fn name(&self) -> &'static str;
+
+    /// Its version, as its makers write it; empty if it does not tell.
+    fn version(&self) -> String;
+
+    /// All its processes now, workers included: their processor time is what its work costs.
+    fn processes(&self) -> Vec<u32>;
+}
+
+/// Where a peer's S3 API is and the key it takes.
+#[derive(Clone, Debug)]
+pub struct S3Access {
+    /// `http://127.0.0.1:<port>`.
+    pub endpoint: String,
+    /// The account's access key.
+    pub access_key: &'static str,
+    /// Its secret.
+    pub secret_key: SecretKey,
+    /// The region it signs for.
+    pub region: &'static str,
+}
+
+impl S3Access {
+    fn on_loopback(port: u16, access_key: &'static str, secret_key: SecretKey) -> Self {
+        Self { endpoint: format!("http://127.0.0.1:{port}"), access_key, secret_key, region: "us-east-1" }
+    }
+}
 
 /// Why a peer cannot run.
 #[derive(Debug, Error)]

@@ -3,9 +3,10 @@
 //! The finding behind it: a small partition protects the tail of a networked service, and a larger one can raise it again,
 //! since the batch side, left with less, loads the memory (the CMU poster; technical report CMU-CS-17-125). So the guard
 //! starts static, looks window by window, and moves only when the objective was missed, or met with room to spare, for
-//! several windows in a row. It assumes no order among the sizes: it remembers what each gave, at what load, and tries
-//! the size nearest to the best one known. The ways that devices write to stay with the batch side. It decides and
-//! changes nothing; unless told to act its decisions are reports.
+//! several windows in a row. It assumes no order among the sizes: it remembers what each gave, at what load. After a miss
+//! it tries one way more, then the middle of the longest stretch of sizes that it has not tried: tails of neighbours
+//! differ by chance too, and would lead it on step by step. The ways that devices write to stay with the batch side. It
+//! decides and changes nothing; unless told to act its decisions are reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,7 +97,7 @@ pub enum KeepReason {
 pub enum ResizeReason {
     /// Missed, and this is the smallest size that met it before.
     KnownToMeet,
-    /// Missed, and this size is the nearest to the best known that was not tried.
+    /// Missed, and this size was not tried.
     Untried,
     /// Missed with every size, and this one misses it least.
     MissesLeast,
@@ -228,11 +229,24 @@ impl TailGuard {
         if let Some(known) = self.sizes().find(|&ways| self.meets(ways) == Some(true)) {
             return Some((known, ResizeReason::KnownToMeet));
         }
-        let best = self.memory.iter().min_by_key(|(ways, known)| (known.tail, **ways)).map(|(ways, _)| *ways)?;
-        let untried = self.sizes().filter(|ways| !self.memory.contains_key(ways));
-        // Of two equally near the larger first: what most services lack is cache.
-        let nearest = untried.min_by_key(|ways| (ways.0.abs_diff(best.0), std::cmp::Reverse(*ways)));
-        Some(nearest.map_or((best, ResizeReason::MissesLeast), |ways| (ways, ResizeReason::Untried)))
+        if let Some(untried) = self.untried() {
+            return Some((untried, ResizeReason::Untried));
+        }
+        let best = self.memory.iter().min_by_key(|(ways, known)| (known.tail, **ways));
+        best.map(|(ways, _)| (*ways, ResizeReason::MissesLeast))
+    }
+
+    /// One way more if only the present size is known: what most services lack is cache. Else the middle of the longest
+    /// stretch that was not tried, of two as long the one that leaves the batch side more.
+    fn untried(&self) -> Option<Ways> {
+        let larger = Ways(self.applied.0 + 1);
+        if self.memory.len() == 1 && larger <= self.settings.most() {
+            return Some(larger);
+        }
+        let sizes: Vec<Ways> = self.sizes().collect();
+        let stretches = sizes.split(|ways| self.memory.contains_key(ways));
+        let longest = stretches.rev().max_by_key(|stretch| stretch.len())?;
+        longest.get(longest.len().saturating_sub(1) / 2).copied()
     }
 
     /// A smaller size than the present one that may do: the smallest known to, else the next that was not tried, past
@@ -296,8 +310,15 @@ mod tests {
             2 | 3 => 60,
             larger => 80 + 20 * u64::from(larger),
         });
-        assert_eq!(sizes[..3], [5, 6, 4], "larger first, then back past the start: {sizes:?}");
+        assert_eq!(sizes[..3], [5, 6, 2], "larger first, then far from both: {sizes:?}");
         assert!([2, 3].contains(sizes.last().unwrap()), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_small_partition_is_found_though_ever_larger_ones_miss_by_a_little_less() {
+        let mut guard = TailGuard::new(settings()).unwrap();
+        let sizes = run(&mut guard, 300, |ways| if ways.0 <= 3 { 40 } else { 100 - u64::from(ways.0) });
+        assert_eq!(*sizes.last().unwrap(), 1, "{sizes:?}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver};
@@ -58,6 +58,8 @@ use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
+/// The level that says how sandboxes are kept apart.
+const ISOLATION: &str = "isolation";
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -103,6 +105,7 @@ struct Running {
     activations: ActivationLog,
     memory: ObjectMemory,
     functions: FunctionStore,
+    engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
     llc: Arc<Llc>,
     profiling: Arc<Profiling>,
@@ -157,7 +160,7 @@ impl Node {
         if swept > 0 {
             tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
         }
-        let mut levels = vec![Level { name: "isolation".to_owned(), on: true, detail: engine.isolation() }];
+        let mut levels = vec![isolation_level(&*engine)];
         let (python_level, pythons) = pythons(&settings).await;
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
@@ -237,7 +240,7 @@ impl Node {
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(functions.clone()),
-                engine,
+                engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
                 data_door: Arc::new(SandboxDataDoor(s3.clone())),
                 keys: keys.clone(),
                 accountant,
@@ -278,6 +281,7 @@ impl Node {
             activations,
             memory,
             functions,
+            engine,
             invoker,
             llc: Arc::new(llc),
             profiling: Arc::new(profiling),
@@ -398,6 +402,17 @@ impl Listeners {
     }
 }
 
+impl Running {
+    /// What works, as it is now: whether sandboxes can be made may change while the node runs.
+    fn levels_now(&self) -> Vec<Level> {
+        let mut levels = self.levels.clone();
+        if let Some(isolation) = levels.iter_mut().find(|level| level.name == ISOLATION) {
+            *isolation = isolation_level(&*self.engine);
+        }
+        levels
+    }
+}
+
 impl admin::Shows for Running {
     fn llc(&self) -> LlcStatus {
         self.llc.status()
@@ -430,7 +445,7 @@ impl admin::Shows for Running {
             uptime_s: self.clock.wall().millis().saturating_sub(self.started.millis()) / 1000,
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
-            levels: self.levels.clone(),
+            levels: self.levels_now(),
             functions: self.functions.totals(&self.settings.namespace).0,
             cache: CacheStatus {
                 budget: usage.budget,
@@ -527,9 +542,11 @@ async fn keep_credentials(
     Ok(Some(first))
 }
 
-async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<ProcessEngine>, SandboxError> {
+async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<LocalEngine>, SandboxError> {
     let first = settings.functions.uid_base;
-    let process = ProcessSettings {
+    let engine = EngineSettings {
+        choice: settings.functions.engine,
+        runc: settings.functions.runc.clone(),
         init: settings.functions.sandbox_program.clone(),
         uids: first..first.saturating_add(UIDS),
         trust_functions: settings.functions.trust_functions,
@@ -537,9 +554,19 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Proce
             LlcBind::Cpus => Cpusets::OneEach,
             LlcBind::Tasks => Cpusets::Unused,
         },
-        ..ProcessSettings::new(instance, &settings.state)
+        ..EngineSettings::new(instance, &settings.state)
     };
-    Ok(Arc::new(ProcessEngine::new(process).await?))
+    Ok(Arc::new(LocalEngine::open(engine).await?))
+}
+
+/// How sandboxes are kept apart, and whether more can be made now.
+fn isolation_level(engine: &dyn SandboxEngine) -> Level {
+    let (kind, isolation) = (engine.kind(), engine.isolation());
+    let detail = match engine.trouble() {
+        None => format!("{kind}: {isolation}"),
+        Some(trouble) => format!("no new sandbox can begin: {trouble}; those that run go on ({kind}: {isolation})"),
+    };
+    Level { name: ISOLATION.to_owned(), on: engine.trouble().is_none(), detail }
 }
 
 /// Whether sandboxes are prewarmed, and how.

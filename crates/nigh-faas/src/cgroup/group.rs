@@ -97,6 +97,11 @@ impl Group {
         Ok(())
     }
 
+    /// Groups in trees where nothing of the sandbox is controlled.
+    pub(super) fn add_beside(&mut self, others: &[PathBuf], name: &str) -> Result<(), CgroupError> {
+        others.iter().try_for_each(|parent| self.add_folder(parent.join(name)).map(drop))
+    }
+
     pub(super) fn add_v2(&mut self, folder: &Path, memory: bool, pids: bool, cpu: bool) -> Result<(), CgroupError> {
         self.v2 = true;
         let folder = self.add_folder(folder.to_owned())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cpuset::{Cpusets, SandboxCpus};
 use super::group::Group;
 use super::layout::{Layout, locate};
-use super::parents::{Controls, Parents};
+use super::parents::{Controls, Parents, Trees};
 use super::{CgroupError, PREFIX, sweep, v2};
 
 /// Makes groups for the sandboxes of one Nigh.
@@ -22,7 +22,7 @@ impl CgroupHost {
     /// Reads where this process stands and prepares the parent groups. `instance` tells this Nigh from others on the
     /// machine, the same at each start: letters and digits only.
     #[must_use]
-    pub fn detect(instance: &str, cpusets: Cpusets) -> Self {
+    pub fn detect(instance: &str, cpusets: Cpusets, trees: Trees) -> Self {
         // Unreadable files mean the same as empty ones: no group can be made.
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let layout = locate(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"), |group| {
@@ -30,13 +30,14 @@ impl CgroupHost {
         });
         // One where it cannot be told: the node then has as much as all sandboxes.
         let processors = std::thread::available_parallelism().ok().and_then(|count| NonZeroU32::try_from(count).ok());
-        Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets)
+        Self::open(instance, layout, processors.unwrap_or(NonZeroU32::MIN), cpusets, trees)
     }
 
     /// As `detect`, with the places and the number of processors given.
     #[must_use]
-    pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets) -> Self {
-        let parents = Arc::new(Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets));
+    pub fn open(instance: &str, layout: Layout, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
+        let parents = Parents::make(&layout, &format!("{PREFIX}{instance}"), processors, cpusets, trees);
+        let parents = Arc::new(parents);
         Self { instance: instance.to_owned(), layout, parents }
     }
 
@@ -61,8 +62,9 @@ impl CgroupHost {
     pub fn create(&self, name: &str) -> Result<Group, CgroupError> {
         let mut group = Group::new(&self.parents);
         let outcome = match &*self.parents {
-            Parents::V1 { memory, freezer, pids, cpu, cpuset } => {
-                group.add_v1(memory, freezer, pids, cpu, cpuset, name)
+            Parents::V1 { memory, freezer, pids, cpu, cpuset, others } => {
+                let added = group.add_v1(memory, freezer, pids, cpu, cpuset, name);
+                added.and_then(|()| group.add_beside(others, name))
             }
             Parents::V2 { folder: Ok(parent), memory, pids, cpu, .. } => {
                 group.add_v2(&parent.join(name), memory.is_ok(), pids.is_ok(), cpu.is_ok())
@@ -75,6 +77,23 @@ impl CgroupHost {
                 group.end();
                 Err(error)
             }
+        }
+    }
+
+    /// How a container runtime finds the group called `name`: below Nigh's own group in each v1 tree, or from the top
+    /// of the v2 tree.
+    ///
+    /// # Errors
+    /// Why no group can be made.
+    pub fn runtime_path(&self, name: &str) -> Result<String, String> {
+        match (&*self.parents, &self.layout) {
+            (Parents::V2 { folder: Ok(folder), .. }, Layout::V2(place)) => {
+                let below = folder.strip_prefix(&place.mount).map_err(|error| error.to_string())?;
+                Ok(format!("/{}/{name}", below.display()))
+            }
+            (Parents::V2 { folder: Err(reason), .. }, _) => Err(reason.clone()),
+            (Parents::V1 { memory: Err(reason), .. }, _) if self.parents.folders().is_empty() => Err(reason.clone()),
+            _ => Ok(format!("{PREFIX}{}/{name}", self.instance)),
         }
     }
 
@@ -99,7 +118,7 @@ mod tests {
 
     /// On a machine with two processors.
     fn open(instance: &str, layout: Layout) -> CgroupHost {
-        CgroupHost::open(instance, layout, NonZeroU32::new(2).unwrap(), Cpusets::Unused)
+        CgroupHost::open(instance, layout, NonZeroU32::new(2).unwrap(), Cpusets::Unused, Trees::Controlled)
     }
 
     #[test]
@@ -108,6 +127,7 @@ mod tests {
         let controls = host.controls();
         assert!(controls.memory.is_err() && controls.processes.is_err());
         assert!(controls.freezer.is_err() && controls.cpu.is_err());
+        assert!(host.runtime_path("one").is_err());
         let group = host.create("one").unwrap();
         group.bound(Grant::full(ByteSize::mib(1)), 8).unwrap();
         assert!(group.folders().is_empty());
@@ -155,7 +175,8 @@ mod tests {
     fn a_folder_that_cannot_be_made_is_a_reason_and_not_a_failure() {
         let tree = tempfile::tempdir().unwrap();
         let memory = Some(Place { mount: tree.path().into(), own: tree.path().join("absent") });
-        let host = open("test", Layout::V1 { memory, freezer: None, pids: None, cpu: None, cpuset: None });
+        let host =
+            open("test", Layout::V1 { memory, freezer: None, pids: None, cpu: None, cpuset: None, others: Vec::new() });
         assert!(host.controls().memory.unwrap_err().contains("nigh-test"));
     }
 
@@ -163,7 +184,8 @@ mod tests {
     fn a_tree_that_takes_no_weights_is_said_and_the_others_serve() {
         let tree = tempfile::tempdir().unwrap();
         let place = || Some(Place { mount: tree.path().into(), own: tree.path().into() });
-        let host = open("test", Layout::V1 { memory: None, freezer: None, pids: place(), cpu: place(), cpuset: None });
+        let (pids, cpu, others) = (place(), place(), Vec::new());
+        let host = open("test", Layout::V1 { memory: None, freezer: None, pids, cpu, cpuset: None, others });
         let controls = host.controls();
         assert_eq!(controls.processes, Ok(()));
         let reason = controls.cpu.unwrap_err();
@@ -173,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted() {
-        let host = CgroupHost::detect(&format!("weights{}", std::process::id()), Cpusets::Unused);
+        let host = CgroupHost::detect(&format!("weights{}", std::process::id()), Cpusets::Unused, Trees::Controlled);
         if let Err(reason) = host.controls().cpu {
             let test = "a_group_of_the_real_kernel_weighs_what_it_books_and_not_what_it_is_granted";
             return println!("SKIPPED: {test}: {reason}");
@@ -194,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_process_in_a_group_of_the_real_kernel_runs_where_it_is_confined_to_with_its_children() {
-        let host = CgroupHost::detect(&format!("cpus{}", std::process::id()), Cpusets::OneEach);
+        let host = CgroupHost::detect(&format!("cpus{}", std::process::id()), Cpusets::OneEach, Trees::Controlled);
         let cpus = match host.sandbox_cpus() {
             Ok(cpus) => cpus,
             Err(reason) => {
@@ -227,6 +249,26 @@ mod tests {
         assert!(String::from_utf8_lossy(&child.stdout).trim().ends_with(&last.to_string()), "{child:?}");
         cpus.confine(&sandbox, cpus.all()).unwrap();
         assert!(group.end());
+    }
+
+    #[test]
+    fn a_container_runtime_has_a_group_in_every_tree_below_our_own_and_all_go_again() {
+        let tree = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let mount = tree.path().join(name);
+            fs::create_dir(&mount).unwrap();
+            Place { mount: mount.clone(), own: mount }
+        };
+        let (pids, others) = (Some(place("pids")), vec![place("devices"), place("systemd")]);
+        let layout = Layout::V1 { memory: None, freezer: None, pids, cpu: None, cpuset: None, others };
+        let host = CgroupHost::open("test", layout, NonZeroU32::MIN, Cpusets::Unused, Trees::All);
+        assert_eq!(host.runtime_path("one").unwrap(), "nigh-test/one");
+        let group = host.create("one").unwrap();
+        let wanted = ["pids", "devices", "systemd"].map(|name| tree.path().join(name).join("nigh-test/one"));
+        assert_eq!(group.folders(), wanted);
+        assert!(group.end());
+        drop((group, host));
+        assert!(!tree.path().join("devices/nigh-test").exists());
     }
 
     /// A tree of the real kernel; the freezer and the killer are there without any controller.

@@ -15,6 +15,7 @@ pub struct Place {
 }
 
 /// The trees that matter here.
+#[expect(clippy::large_enum_variant, reason = "there is one a process")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// One tree a controller; those that are absent are none.
@@ -29,6 +30,8 @@ pub enum Layout {
         cpu: Option<Place>,
         /// The processors themselves'.
         cpuset: Option<Place>,
+        /// All others, v2's too: nothing is controlled there, but a container runtime makes groups in each.
+        others: Vec<Place>,
     },
     /// One tree for all.
     V2(Place),
@@ -48,8 +51,26 @@ pub fn locate(own_groups: &str, mounts: &str, v2_controllers: impl Fn(&Path) -> 
     let of = |controller| v1_place(own_groups, mounts, controller);
     match [of("memory"), of("freezer"), of("pids"), of("cpu"), of("cpuset")] {
         [None, None, None, None, None] => Layout::Absent,
-        [memory, freezer, pids, cpu, cpuset] => Layout::V1 { memory, freezer, pids, cpu, cpuset },
+        controlled => {
+            let others = places(own_groups, mounts).into_iter();
+            let others = others.filter(|place| !controlled.iter().flatten().any(|one| one == place)).collect();
+            let [memory, freezer, pids, cpu, cpuset] = controlled;
+            Layout::V1 { memory, freezer, pids, cpu, cpuset, others }
+        }
     }
+}
+
+/// Our group in every tree that is mounted.
+fn places(own_groups: &str, mounts: &str) -> Vec<Place> {
+    let place = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        match controllers.split(',').next()? {
+            "" => v2_place(own_groups, mounts),
+            first => v1_place(own_groups, mounts, first),
+        }
+    };
+    own_groups.lines().filter_map(place).collect()
 }
 
 fn v2_place(own_groups: &str, mounts: &str) -> Option<Place> {
@@ -135,6 +156,7 @@ mod tests {
                 pids: None,
                 cpu: Some(place("/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpu,cpuacct/jobs")),
                 cpuset: Some(place("/sys/fs/cgroup/cpuset", "/sys/fs/cgroup/cpuset")),
+                others: vec![place("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified")],
             }
         );
     }
@@ -151,10 +173,24 @@ mod tests {
     fn a_container_that_sees_its_own_part_of_the_tree_finds_its_group_at_the_mount() {
         let mounts = "35 31 0:32 /docker/7f /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
         let found = locate("4:memory:/docker/7f\n", mounts, |_| String::new());
-        let at_mount = place("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory");
-        assert_eq!(found, Layout::V1 { memory: Some(at_mount), freezer: None, pids: None, cpu: None, cpuset: None });
+        let memory = Some(place("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory"));
+        let others = Vec::new();
+        assert_eq!(found, Layout::V1 { memory, freezer: None, pids: None, cpu: None, cpuset: None, others });
         // A group outside the part that is mounted cannot be reached.
         assert_eq!(locate("4:memory:/other\n", mounts, |_| String::new()), Layout::Absent);
+    }
+
+    #[test]
+    fn trees_that_control_nothing_of_ours_are_found_too_also_named_ones() {
+        let mounts = "\
+35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory
+36 31 0:33 / /cg/devices rw - cgroup cgroup rw,devices
+37 31 0:34 / /cg/systemd rw - cgroup cgroup rw,name=systemd
+";
+        let groups = "3:name=systemd:/s\n2:devices:/d\n1:memory:/m\n";
+        let Layout::V1 { memory, others, .. } = locate(groups, mounts, |_| String::new()) else { panic!("not v1") };
+        assert_eq!(memory, Some(place("/cg/memory", "/cg/memory/m")));
+        assert_eq!(others, [place("/cg/systemd", "/cg/systemd/s"), place("/cg/devices", "/cg/devices/d")]);
     }
 
     #[test]
@@ -162,7 +198,8 @@ mod tests {
         let mounts = "1 1 0:1 / /sys/my\\040groups rw - cgroup cgroup rw,pids,memory\n";
         let found = locate("3:pids,memory:/a\n", mounts, |_| String::new());
         let both = Some(place("/sys/my groups", "/sys/my groups/a"));
-        assert_eq!(found, Layout::V1 { memory: both.clone(), freezer: None, pids: both, cpu: None, cpuset: None });
+        let (memory, pids, others) = (both.clone(), both, Vec::new());
+        assert_eq!(found, Layout::V1 { memory, freezer: None, pids, cpu: None, cpuset: None, others });
     }
 
     #[test]

@@ -24,7 +24,7 @@ use thiserror::Error;
 pub use self::group::Group;
 pub use self::host::CgroupHost;
 pub use self::layout::{Layout, Place, locate};
-pub use self::parents::Controls;
+pub use self::parents::{Controls, Trees};
 
 /// What the folders of all Nighs begin with.
 const PREFIX: &str = "nigh-";

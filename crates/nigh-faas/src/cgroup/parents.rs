@@ -28,6 +28,7 @@ pub(super) enum Parents {
         pids: Parent,
         cpu: Parent,
         cpuset: Parent,
+        others: Vec<PathBuf>,
     },
     V2 {
         folder: Parent,
@@ -36,6 +37,15 @@ pub(super) enum Parents {
         cpu: Result<(), String>,
         cpuset: Result<(), String>,
     },
+}
+
+/// In which trees a sandbox has a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trees {
+    /// Where something of it is controlled.
+    Controlled,
+    /// In all that are mounted, as a container runtime has it.
+    All,
 }
 
 /// What the groups made here control, each with the reason if not.
@@ -55,10 +65,10 @@ pub struct Controls {
 
 impl Parents {
     /// Makes what can be made of `folder` in the trees of `layout`, on a machine with so many processors.
-    pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32, cpusets: Cpusets) -> Self {
+    pub(super) fn make(layout: &Layout, folder: &str, processors: NonZeroU32, cpusets: Cpusets, trees: Trees) -> Self {
         let all = CpuWeight::of_all_sandboxes(processors);
         match layout {
-            Layout::V1 { memory, freezer, pids, cpu, cpuset } => {
+            Layout::V1 { memory, freezer, pids, cpu, cpuset, others } => {
                 let parent = |place: &Option<Place>| match place {
                     Some(place) => make(&place.own.join(folder)),
                     None => Err("the kernel has no such v1 tree mounted".to_owned()),
@@ -71,7 +81,14 @@ impl Parents {
                     Ok(()) => Ok(group),
                     Err(error) => Err(format!("{} takes no processors: {error}", group.display())),
                 };
+                // Processors are a runtime's to give where they are not ours.
+                let others = others.iter().chain(cpuset.iter().filter(|_| cpusets == Cpusets::Unused));
+                let others = match trees {
+                    Trees::All => others.filter_map(|place| make(&place.own.join(folder)).ok()).collect(),
+                    Trees::Controlled => Vec::new(),
+                };
                 Self::V1 {
+                    others,
                     memory: parent(memory),
                     freezer: parent(freezer),
                     pids: parent(pids),
@@ -85,7 +102,14 @@ impl Parents {
             Layout::V2(place) => delegate(place, folder, all, cpusets),
             Layout::Absent => {
                 let absent = || Err("no cgroup tree is mounted".to_owned());
-                Self::V1 { memory: absent(), freezer: absent(), pids: absent(), cpu: absent(), cpuset: absent() }
+                Self::V1 {
+                    memory: absent(),
+                    freezer: absent(),
+                    pids: absent(),
+                    cpu: absent(),
+                    cpuset: absent(),
+                    others: Vec::new(),
+                }
             }
         }
     }
@@ -122,11 +146,13 @@ impl Parents {
 
     /// Those that were made.
     pub(super) fn folders(&self) -> Vec<&PathBuf> {
-        let parents = match self {
-            Self::V1 { memory, freezer, pids, cpu, cpuset } => vec![memory, freezer, pids, cpu, cpuset],
-            Self::V2 { folder, .. } => vec![folder],
+        let (parents, others) = match self {
+            Self::V1 { memory, freezer, pids, cpu, cpuset, others } => {
+                (vec![memory, freezer, pids, cpu, cpuset], others.as_slice())
+            }
+            Self::V2 { folder, .. } => (vec![folder], [].as_slice()),
         };
-        parents.into_iter().filter_map(|parent| parent.as_ref().ok()).collect()
+        parents.into_iter().filter_map(|parent| parent.as_ref().ok()).chain(others).collect()
     }
 }
 

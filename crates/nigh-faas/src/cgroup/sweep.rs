@@ -17,8 +17,9 @@ const GROUPS_MAX: usize = 50_000;
 /// See `CgroupHost::sweep`. `keep` are the folders that the caller makes its own groups in.
 pub(super) fn sweep(layout: &Layout, name: &str, keep: &[&PathBuf], living: &dyn Fn(&str) -> bool) -> usize {
     let (mounts, v2): (BTreeSet<&PathBuf>, bool) = match layout {
-        Layout::V1 { memory, freezer, pids, cpu, cpuset } => {
-            ([memory, freezer, pids, cpu, cpuset].into_iter().flatten().map(|place| &place.mount).collect(), false)
+        Layout::V1 { memory, freezer, pids, cpu, cpuset, others } => {
+            let controlled = [memory, freezer, pids, cpu, cpuset].into_iter().flatten();
+            (controlled.chain(others).map(|place| &place.mount).collect(), false)
         }
         Layout::V2(place) => (BTreeSet::from([&place.mount]), true),
         Layout::Absent => return 0,

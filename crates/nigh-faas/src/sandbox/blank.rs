@@ -21,26 +21,32 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::bundle::Bundles;
 use super::control::Control;
-use super::late_mount::Places;
-use super::launch::{Launch, Order, Prepare, Report, Walls, encode};
+use super::late_mount::{self, Belongings, MountNamespace};
+use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
+use super::root_tree::CODE;
 use super::slots::{Slot, Slots};
 use super::stem::Stem;
-use super::{CODE, Making, SandboxError, SandboxSpec, SandboxStart, StemSpec};
+use super::{SandboxError, SandboxSpec, SandboxStart, StemSpec, Steps};
 use crate::cgroup::{CgroupHost, Group};
 use crate::grant::Grant;
 
-/// What a sandbox with its own network calls itself.
-pub(super) const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// How long a blank may take to stand, and a launch; both take milliseconds on an idle machine.
 pub(super) const START_PATIENCE: Duration = Duration::from_secs(20);
 /// The init of a sandbox counts against its process limit too.
 const INIT_PROCESSES: u32 = 1;
 /// What a blank may use: no code but ours runs in it.
 const BLANK_MEMORY: ByteSize = ByteSize::mib(64);
+const PROBE_TMP_BYTES: u64 = 1 << 20;
 const BLANK_PROCESSES: u32 = 4;
+/// A container runtime begins inside with threads of its own.
+const BLANK_CONTAINER_PROCESSES: u32 = 64;
+/// Container runtimes that run at a time, for each processor: more only take each other's time.
+const RUNTIMES_PER_PROCESSOR: usize = 2;
 /// How much is read of what a stem printed that failed.
 const LAST_WORDS_BYTES: usize = 16 << 10;
 /// The most sandboxes at a time, whatever the range of users is: addresses end there.
@@ -56,6 +62,11 @@ pub(super) struct Failed {
 impl Failed {
     pub(super) fn at(step: &str, reason: impl ToString) -> Self {
         Self { step: step.to_owned(), reason: reason.to_string() }
+    }
+
+    /// As a reason.
+    pub(super) fn sentence(&self) -> String {
+        format!("cannot {}: {}", self.step, self.reason)
     }
 
     pub(super) fn into_error(self, id: SandboxId) -> SandboxError {
@@ -81,15 +92,47 @@ impl Drop for Lease {
     }
 }
 
+/// Who raises the walls of sandboxes.
+#[derive(Debug)]
+pub(super) enum Raising {
+    /// The init itself, as far as `Prepare::walls` says.
+    ByInit(Walls),
+    /// A container runtime.
+    ByRuntime(Bundles),
+}
+
+/// What sandboxes are made of.
+#[derive(Debug)]
+pub(super) struct Making {
+    /// The program that becomes keeper and init.
+    pub(super) init: PathBuf,
+    /// Who raises the walls.
+    pub(super) raising: Raising,
+    /// The users they run as.
+    pub(super) uids: Range<u32>,
+    /// Where their groups are made.
+    pub(super) cgroups: Arc<CgroupHost>,
+    /// How many are kept ready.
+    pub(super) blanks: usize,
+    /// The init bounds the system calls of commands.
+    pub(super) filter: bool,
+}
+
 /// Makes blanks and turns them into sandboxes.
 #[derive(Debug)]
 pub(super) struct Maker {
     init: PathBuf,
+    raising: Raising,
     walls: Walls,
     uids: Range<u32>,
+    filter: bool,
     /// No cgroup bounds processes.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
+    /// How many container runtimes may run at a time.
+    runtimes: Semaphore,
+    /// Why the last blank could not be made.
+    trouble: Mutex<Option<String>>,
     slots: Arc<Slots>,
     living: Arc<Living>,
     stock: Mutex<Stock>,
@@ -107,6 +150,8 @@ struct Stock {
 pub(super) struct Blank {
     begun: Begun<()>,
     held: Held,
+    /// Where the function moves in from outside.
+    inside: Option<MountNamespace>,
 }
 
 /// A sandbox that runs its command.
@@ -114,7 +159,7 @@ pub(super) struct Made {
     pub(super) begun: Begun<Listeners>,
     pub(super) group: Group,
     pub(super) lease: Lease,
-    pub(super) making: Making,
+    pub(super) steps: Steps,
 }
 
 /// Ends the group of a sandbox that does not come to be; its slot is free only then.
@@ -122,8 +167,8 @@ pub(super) struct Made {
 struct Held(Option<(Group, Lease)>);
 
 impl Held {
-    fn slot(&self) -> Result<&Slot, Failed> {
-        self.0.as_ref().map(|(_, lease)| &lease.slot).ok_or_else(|| Failed::at("start it", "it has ended"))
+    fn lease(&self) -> Result<&Lease, Failed> {
+        self.0.as_ref().map(|(_, lease)| lease).ok_or_else(|| Failed::at("start it", "it has ended"))
     }
 
     fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
@@ -131,9 +176,9 @@ impl Held {
         group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
     }
 
-    fn made(mut self, begun: Begun<Listeners>, making: Making) -> Result<Made, Failed> {
+    fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
         let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
-        Ok(Made { begun, group, lease, making })
+        Ok(Made { begun, group, lease, steps })
     }
 
     /// Ends it, if it is still there.
@@ -162,7 +207,7 @@ impl Blank {
 
     /// Ends it; when this returns nothing is left of it.
     pub(super) async fn end(self) {
-        let Self { begun, mut held } = self;
+        let Self { begun, mut held, inside: _ } = self;
         drop(begun.control);
         let mut keeper = begun.keeper;
         let _gone = timeout(START_PATIENCE, keeper.wait()).await;
@@ -171,18 +216,57 @@ impl Blank {
 }
 
 impl Maker {
-    pub(super) fn new(init: PathBuf, walls: Walls, uids: Range<u32>, cgroups: CgroupHost, blanks: usize) -> Self {
+    pub(super) fn new(making: Making) -> Self {
+        let Making { init, raising, uids, cgroups, blanks, filter } = making;
         let count = u16::try_from(uids.len()).unwrap_or(SANDBOXES_MAX);
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             init,
-            walls,
+            walls: match &raising {
+                Raising::ByInit(walls) => *walls,
+                Raising::ByRuntime(_) => Walls::Container { uid: uids.start },
+            },
+            raising,
             uids,
+            filter,
             bounds_by_user: cgroups.controls().processes.is_err(),
-            cgroups: Arc::new(cgroups),
+            cgroups,
+            runtimes: Semaphore::new(processors * RUNTIMES_PER_PROCESSOR),
+            trouble: Mutex::default(),
             slots: Slots::new(count, rand::random()),
             living: Arc::default(),
             stock: Mutex::new(Stock { ready: Vec::new(), coming: 0, max: blanks }),
         }
+    }
+
+    /// The walls of its sandboxes; the user stands for any.
+    pub(super) fn walls(&self) -> Walls {
+        self.walls
+    }
+
+    /// What keeps it from making blanks now.
+    pub(super) fn trouble(&self) -> Option<String> {
+        if let Raising::ByRuntime(bundles) = &self.raising {
+            let missing = bundles.runtime_missing();
+            if missing.is_some() {
+                return missing;
+            }
+        }
+        self.trouble.lock().clone()
+    }
+
+    /// Makes a sandbox around nothing, up to where its command would start, and ends it.
+    pub(super) async fn probe(&self) -> Result<(), Failed> {
+        let Blank { begun, mut held, inside } = self.blank().await?;
+        // Any folder that every user sees.
+        let code = Path::new("/usr");
+        if let Some(inside) = inside {
+            self.move_in(inside, held.lease()?, Some(code), &[], PROBE_TMP_BYTES).await?;
+        }
+        begun.probe(Launch::probe(code, PROBE_TMP_BYTES)).await?;
+        // Its user is free when this returns.
+        let ended = tokio::task::spawn_blocking(move || held.end()).await;
+        ended.map_err(|error| Failed::at("remove its cgroup", error))
     }
 
     /// Makes blanks in the background until the stock is full.
@@ -202,7 +286,9 @@ impl Maker {
                 match blank {
                     Ok(blank) => stock.ready.push(blank),
                     // The next start says it if it lasts.
-                    Err(failed) => tracing::debug!(step = failed.step, reason = failed.reason, "no blank sandbox"),
+                    Err(failed) => {
+                        tracing::warn!(step = failed.step, reason = failed.reason, "no blank sandbox");
+                    }
                 }
             });
         }
@@ -210,30 +296,48 @@ impl Maker {
 
     /// Ends what an earlier process left.
     pub(super) fn sweep(&self) -> usize {
-        self.cgroups.sweep(&|name| self.living.0.lock().contains(name))
+        let groups = self.cgroups.sweep(&|name| self.living.0.lock().contains(name));
+        match &self.raising {
+            Raising::ByInit(_) => groups,
+            Raising::ByRuntime(bundles) => groups.max(bundles.sweep()),
+        }
     }
 
     /// Makes the sandbox of a function.
     pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<Made, Failed> {
         let wanted = Instant::now();
-        let Blank { begun, held } = match self.take() {
+        let Blank { begun, held, inside } = match self.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
         let walls = wanted.elapsed();
-        let slot = held.slot()?;
         held.bound(spec.grant, spec.pids_max)?;
-        let launch = self.launch(spec, slot);
+        let moves_in = inside.is_some();
+        if let Some(inside) = inside {
+            self.move_in(inside, held.lease()?, Some(&spec.code), &spec.runtime_folders, spec.tmp.bytes()).await?;
+        }
+        let mount = if moves_in { wanted.elapsed() - walls } else { Duration::ZERO };
+        let launch = self.launch(spec, &held.lease()?.slot);
         let begun = in_time("start it", begun.launch(launch)).await?;
-        let making =
-            Making { start: SandboxStart::Cold, walls, mount: Duration::ZERO, launch: wanted.elapsed() - walls };
-        held.made(begun, making)
+        let launch = wanted.elapsed() - walls - mount;
+        held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })
+    }
+
+    /// Why it makes no stems, if it makes none.
+    pub(super) fn no_stems(&self) -> Option<&'static str> {
+        match self.walls {
+            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => None,
+            _ => Some("moving code into a sandbox that stands needs Nigh to be root, with namespaces"),
+        }
     }
 
     /// Makes a stem. Functions have the same processes' limit as it.
     pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, Failed> {
-        let Blank { mut begun, held } = self.blank().await?;
+        let Blank { mut begun, held, inside } = self.blank().await?;
         held.bound(Grant::full(spec.memory), spec.pids_max)?;
+        if let Some(inside) = inside.clone() {
+            self.move_in(inside, held.lease()?, None, &spec.runtime_folders, spec.tmp.bytes()).await?;
+        }
         let order = Launch {
             command: spec.command.clone(),
             environment: pairs(&spec.environment),
@@ -241,31 +345,31 @@ impl Maker {
             runtime_folders: names(&spec.runtime_folders),
             tmp_bytes: spec.tmp.bytes(),
             processes_max: self.processes_max(spec.pids_max),
+            filter: self.filter,
         };
-        let (places, said) =
-            in_time("warm it", begun.warm(order)).await.map_err(|failed| begun.with_last_line(failed))?;
-        Ok(Stem { blank: Box::new(Blank { begun, held }), places, said, tmp: spec.tmp, pids_max: spec.pids_max })
+        let warmed = in_time("warm it", begun.warm(order)).await;
+        let (namespace, said) = warmed.map_err(|failed| begun.with_last_line(failed))?;
+        let inside = inside.or(namespace);
+        Ok(Stem { blank: Box::new(Blank { begun, held, inside }), said, pids_max: spec.pids_max })
     }
 
     /// Makes the sandbox of a function of `stem`.
     pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<Made, Failed> {
         let wanted = Instant::now();
-        let Stem { blank, places, said: _, tmp, pids_max } = stem;
-        let Blank { begun, held } = *blank;
+        let Stem { blank, said: _, pids_max } = stem;
+        let Blank { begun, held, inside } = *blank;
         if pids_max != spec.pids_max {
             return Err(Failed::at("take a stem", "it was made for another number of processes"));
         }
         held.bound(spec.grant, spec.pids_max)?;
-        if tmp != spec.tmp {
-            places.resize_tmp(spec.tmp.bytes()).map_err(|error| Failed::at("give it its /tmp", error))?;
-        }
-        places.bring(&spec.code).await.map_err(|error| Failed::at("bring its code in", error))?;
+        let inside = inside.ok_or_else(|| Failed::at("take a stem", "its files are not known"))?;
+        self.move_in(inside, held.lease()?, Some(&spec.code), &[], spec.tmp.bytes()).await?;
         let mount = wanted.elapsed();
         // Its root stands: of all this it hears the command and the environment only.
-        let launch = self.launch(spec, held.slot()?);
+        let launch = self.launch(spec, &held.lease()?.slot);
         let begun = in_time("start it", begun.launch(launch)).await?;
         let launch = wanted.elapsed() - mount;
-        held.made(begun, Making { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
+        held.made(begun, Steps { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
     }
 
     /// A blank that still stands.
@@ -278,12 +382,40 @@ impl Maker {
         }
     }
 
+    /// Shows a function's folders in a sandbox whose root stands already.
+    async fn move_in(
+        &self,
+        inside: MountNamespace,
+        lease: &Lease,
+        code: Option<&Path>,
+        runtime_folders: &[PathBuf],
+        tmp_bytes: u64,
+    ) -> Result<(), Failed> {
+        if let Raising::ByRuntime(bundles) = &self.raising {
+            bundles.make_places(runtime_folders.iter().map(PathBuf::as_path))?;
+        }
+        let own = code.map(|code| (code.to_owned(), PathBuf::from(CODE)));
+        let runtimes = runtime_folders.iter().map(|folder| (folder.clone(), folder.clone()));
+        let shown = own.into_iter().chain(runtimes).collect();
+        late_mount::move_in(inside, Belongings { shown, tmp_bytes, uid: lease.slot.uid(&self.uids) }).await
+    }
+
     async fn blank(&self) -> Result<Blank, Failed> {
+        let blank = self.make_blank().await;
+        *self.trouble.lock() = blank.as_ref().err().map(Failed::sentence);
+        blank
+    }
+
+    async fn make_blank(&self) -> Result<Blank, Failed> {
         let lease = self.lease()?;
         let (cgroups, name) = (Arc::clone(&self.cgroups), lease.name.clone());
+        let processes = match self.raising {
+            Raising::ByInit(_) => BLANK_PROCESSES,
+            Raising::ByRuntime(_) => BLANK_CONTAINER_PROCESSES,
+        };
         let group = tokio::task::spawn_blocking(move || {
             let group = cgroups.create(&name)?;
-            match group.bound(Grant::full(BLANK_MEMORY), BLANK_PROCESSES) {
+            match group.bound(Grant::full(BLANK_MEMORY), processes) {
                 Ok(()) => Ok(group),
                 Err(error) => {
                     group.end();
@@ -295,11 +427,19 @@ impl Maker {
             Ok(made) => made.map_err(|error: crate::cgroup::CgroupError| Failed::at("make its cgroup", error))?,
             Err(ended) => return Err(Failed::at("make its cgroup", ended)),
         };
-        let prepare = self.prepare(&lease.slot, &group);
+        let prepare = self.prepare(&lease, &group);
+        let name = lease.name.clone();
         // From here on the group is ended by whoever holds this, on every way out.
         let held = Held(Some((group, lease)));
+        let prepare = prepare?;
+        let _permit = match prepare.container {
+            Some(_) => self.runtimes.acquire().await.ok(),
+            None => None,
+        };
         let begun = in_time("raise its walls", Begun::prepare(&self.init, &prepare)).await?;
-        Ok(Blank { begun, held })
+        let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
+        let inside = inside.map_err(|error| Failed::at("find its files", error))?;
+        Ok(Blank { begun, held, inside })
     }
 
     fn lease(&self) -> Result<Lease, Failed> {
@@ -315,19 +455,30 @@ impl Maker {
         if self.walls.has_namespaces() { OWN_NETWORK } else { slot.address() }
     }
 
-    fn prepare(&self, slot: &Slot, group: &Group) -> Prepare {
-        let uid = slot.uid(&self.uids);
-        let walls = match self.walls {
-            Walls::UserAndNamespaces { .. } => Walls::UserAndNamespaces { uid },
-            Walls::User { .. } => Walls::User { uid },
-            walls @ (Walls::Namespaces | Walls::None) => walls,
-        };
-        Prepare {
-            walls,
-            address: self.address(slot),
-            join: group.join_files().map(PathBuf::into_os_string).collect(),
-            thaw: group.thaw_before_death().map(|(file, word)| (file.into_os_string(), word.to_owned())),
-            folders: group.folders().iter().map(|folder| folder.as_os_str().to_owned()).collect(),
+    fn prepare(&self, lease: &Lease, group: &Group) -> Result<Prepare, Failed> {
+        let uid = lease.slot.uid(&self.uids);
+        let thaw = group.thaw_before_death().map(|(file, word)| (file.into_os_string(), word.to_owned()));
+        let folders = group.folders().iter().map(|folder| folder.as_os_str().to_owned()).collect();
+        match &self.raising {
+            Raising::ByInit(walls) => Ok(Prepare {
+                walls: match walls {
+                    Walls::UserAndNamespaces { .. } => Walls::UserAndNamespaces { uid },
+                    Walls::User { .. } => Walls::User { uid },
+                    walls => *walls,
+                },
+                address: self.address(&lease.slot),
+                join: group.join_files().map(PathBuf::into_os_string).collect(),
+                thaw,
+                folders,
+                container: None,
+            }),
+            Raising::ByRuntime(bundles) => {
+                let path = self.cgroups.runtime_path(&lease.name).map_err(|why| Failed::at("name its cgroup", why))?;
+                let container = bundles
+                    .write(&lease.name, uid, &path)
+                    .map_err(|error| Failed::at("write what the container runtime reads", error))?;
+                Ok(Prepare { thaw, folders, container: Some(container), ..Prepare::inside_container(uid) })
+            }
         }
     }
 
@@ -345,6 +496,7 @@ impl Maker {
             runtime_folders: names(&spec.runtime_folders),
             tmp_bytes: spec.tmp.bytes(),
             processes_max: self.processes_max(spec.pids_max),
+            filter: self.filter,
         };
         if !self.walls.has_namespaces() {
             let outside = |text: &OsStr| as_seen_outside(text, &spec.code, self.address(slot));
@@ -379,6 +531,8 @@ pub(super) struct Begun<L> {
     pub(super) control: Control,
     pub(super) output: Receiver,
     pub(super) listeners: L,
+    /// The init's process, if a container runtime made it.
+    pub(super) process: Option<u32>,
 }
 
 impl Begun<()> {
@@ -396,26 +550,39 @@ impl Begun<()> {
             .map_err(|error| Failed::at(&format!("start {}", init.display()), error))?;
         let mut control = ours;
         control.send(&message).await.map_err(|error| Failed::at("describe it", error))?;
-        expect(&mut control, &Report::Ready).await?;
-        Ok(Self { keeper, control, output, listeners: () })
+        let mut process = None;
+        let mut ready = false;
+        // In either order.
+        while !ready || (prepare.container.is_some() && process.is_none()) {
+            match next(&mut control).await? {
+                Report::Ready => ready = true,
+                Report::Contained { process: number } => process = Some(number),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(Self { keeper, control, output, listeners: (), process })
     }
 
     /// Has the init start the command and waits until it runs.
     async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
-        self.run(launch).await?;
+        self.order(&Order::Launch(launch)).await?;
+        self.runs().await?;
         let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
-        let Self { keeper, control, output, listeners: () } = self;
-        Ok(Begun { keeper, control, output, listeners })
+        let Self { keeper, control, output, listeners: (), process } = self;
+        Ok(Begun { keeper, control, output, listeners, process })
     }
 
-    /// Has the init start a stem and waits until it is ready: where to bring the function, and what the stem says.
-    async fn warm(&mut self, order: Launch) -> Result<(Places, String), Failed> {
+    /// Has the init start a stem and waits until it is ready: where its files are, if the init has built the root, and
+    /// what the stem says.
+    async fn warm(&mut self, order: Launch) -> Result<(Option<MountNamespace>, String), Failed> {
         self.order(&Order::Warm(order)).await?;
-        let Report::Warmed { said } = heard(&mut self.control).await? else {
-            return Err(Failed::at("warm it", "an unexpected report"));
-        };
-        let places = Places::new(self.control.take_descriptors()).map_err(|error| Failed::at("warm it", error))?;
-        Ok((places, said))
+        match next(&mut self.control).await? {
+            Report::Warmed { said } => {
+                let namespace = self.control.take_descriptors().pop().map(MountNamespace::of_init);
+                Ok((namespace, said))
+            }
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// What the stem printed last may say why it failed.
@@ -431,19 +598,22 @@ impl Begun<()> {
 
     /// Has the init go as far as it can without a command, and ends it.
     pub(super) async fn probe(mut self, launch: Launch) -> Result<(), Failed> {
-        self.run(launch).await?;
+        self.order(&Order::Launch(launch)).await?;
+        self.runs().await?;
         drop(self.control);
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
-    }
-
-    async fn run(&mut self, launch: Launch) -> Result<(), Failed> {
-        self.order(&Order::Launch(launch)).await?;
-        expect(&mut self.control, &Report::Running).await
     }
 
     async fn order(&mut self, order: &Order) -> Result<(), Failed> {
         let message = encode(order).map_err(|error| Failed::at("describe it", error))?;
         self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))
+    }
+
+    async fn runs(&mut self) -> Result<(), Failed> {
+        match next(&mut self.control).await? {
+            Report::Running => Ok(()),
+            other => Err(unexpected(&other)),
+        }
     }
 }
 
@@ -459,21 +629,18 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
         .spawn()
 }
 
-async fn expect(control: &mut Control, wanted: &Report) -> Result<(), Failed> {
-    match heard(control).await? {
-        report if report == *wanted => Ok(()),
-        other => Err(Failed::at("start it", format!("unexpected report {other:?}"))),
-    }
-}
-
-/// The next report, unless it is of a failure.
-async fn heard(control: &mut Control) -> Result<Report, Failed> {
+/// What keeper or init say next, if it is not that they failed.
+async fn next(control: &mut Control) -> Result<Report, Failed> {
     match control.report().await {
         Ok(Some(Report::Failed { step, reason })) => Err(Failed { step, reason }),
         Ok(Some(report)) => Ok(report),
         Ok(None) => Err(Failed::at("start it", "nigh-sandbox ended without a word")),
         Err(error) => Err(Failed::at("start it", error)),
     }
+}
+
+fn unexpected(report: &Report) -> Failed {
+    Failed::at("start it", format!("unexpected report {report:?}"))
 }
 
 /// Where files and network are the host's: names of inside become those of outside.

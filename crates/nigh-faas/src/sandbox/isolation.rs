@@ -5,11 +5,24 @@ use std::fmt;
 use super::launch::Walls;
 use crate::cgroup::Controls;
 
+/// A container runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Its name and version: `runc 1.1.5`.
+    pub version: String,
+    /// True if each sandbox has a user namespace.
+    pub user_namespace: bool,
+}
+
 /// What is on, what is off and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Isolation {
     /// The walls; the users in it stand for any of the range.
     pub walls: Walls,
+    /// The container runtime that raises them, if one does.
+    pub runtime: Option<Runtime>,
+    /// Whether system calls are bounded, or why not.
+    pub filter: Result<(), String>,
     /// Stronger walls that were tried, each with the reason why they cannot be had.
     pub refused: Vec<String>,
     /// What the cgroups control.
@@ -25,6 +38,7 @@ impl Isolation {
             .into_iter()
             .chain([("freezer (signals stop processes instead)", &controls.freezer)])
             .chain([("processor weight (the busiest sandbox gets most)", &controls.cpu)])
+            .chain([("filter of system calls", &self.filter)])
             .filter_map(|(what, state)| state.as_ref().err().map(|reason| format!("{what}: {reason}")))
             .chain(self.refused.iter().cloned())
             .collect()
@@ -34,11 +48,20 @@ impl Isolation {
 impl fmt::Display for Isolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.walls {
-            Walls::UserAndNamespaces { .. } => "each its own user, files, processes and network",
+            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {
+                "each its own user, files, processes and network"
+            }
             Walls::Namespaces => "each its own files, processes and network (user namespace)",
             Walls::User { .. } => "each its own user; files, processes and network are the host's",
             Walls::None => "none: functions are trusted with all that Nigh may read",
         })?;
+        if let Some(runtime) = &self.runtime {
+            let users = if runtime.user_namespace { "with a user namespace" } else { "without a user namespace" };
+            write!(f, " ({}, {users})", runtime.version)?;
+        }
+        if self.filter.is_ok() {
+            f.write_str("; system calls by an allow-list")?;
+        }
         let controls = &self.controls;
         let on: Vec<&str> = [
             (controls.memory.is_ok(), "memory"),
@@ -73,13 +96,23 @@ mod tests {
             freezer: Ok(()),
             cpu: Ok(()),
         };
-        let isolation =
-            Isolation { walls: Walls::Namespaces, refused: vec!["own user: not root".to_owned()], controls };
+        let mut isolation = Isolation {
+            walls: Walls::Namespaces,
+            runtime: None,
+            filter: Err("no seccomp".to_owned()),
+            refused: vec!["own user: not root".to_owned()],
+            controls,
+        };
         assert_eq!(
             isolation.to_string(),
             "each its own files, processes and network (user namespace); memory, freezing, processor weight by \
              cgroup v1; \
-             off: process limit by cgroup: no tree; own user: not root"
+             off: process limit by cgroup: no tree; filter of system calls: no seccomp; own user: not root"
         );
+        isolation.walls = Walls::Container { uid: 1 };
+        isolation.filter = Ok(());
+        isolation.runtime = Some(Runtime { version: "runc 1.1.5".to_owned(), user_namespace: true });
+        let begin = "each its own user, files, processes and network (runc 1.1.5, with a user namespace); system calls";
+        assert!(isolation.to_string().starts_with(begin), "{isolation}");
     }
 }

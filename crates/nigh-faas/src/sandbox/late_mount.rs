@@ -1,97 +1,120 @@
-//! Brings a function's code into a sandbox that stands already, from outside.
+//! Moves a function into a sandbox whose walls stand already and inside which nobody may mount: its code and its
+//! runtime's folders are shown there from outside, read-only, and its /tmp gets its size.
 //!
-//! The sandbox's processes have no right to mount any more. Nigh clones the code's folder as a tree that is attached
-//! nowhere (`open_tree(2)`), takes rights off it, enters the sandbox's mount namespace with one thread, which ends there,
-//! and attaches the tree (`move_mount(2)`). Until then nothing but an open descriptor holds it, and after it nothing but
-//! the sandbox's own namespace: whatever crashes, no mount is left on the host. Needs `CAP_SYS_ADMIN` there.
+//! Each folder is cloned into a mount that stands nowhere, restricted, and then moved to its place by a thread that
+//! has entered the sandbox's mount namespace and ends there. So nothing is ever mounted on the host, whatever crashes.
+//! See mount_namespaces(7), open_tree(2), move_mount(2) and setns(2): an own `fs_struct` is what lets one thread of
+//! many enter a mount namespace.
 
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::CWD;
-use rustix::mount::{
-    FsPickFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_string,
-    fspick, move_mount, open_tree,
+use rustix::fs::{CWD, Gid, Uid};
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount_remount, move_mount, open_tree};
+use rustix::process::{getgid, getuid};
+use rustix::thread::{
+    LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
 };
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-use thiserror::Error;
 use tokio::sync::oneshot;
 
-use super::launch::tmp_files;
-use super::mount_attributes::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
+use super::blank::Failed;
+use super::mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
+use super::root_tree::{NEW_ROOT, tmp_options};
 
-/// A step that failed.
-#[derive(Debug, Error)]
-#[error("{step}: {source}")]
-pub(super) struct LateMountError {
-    /// What was tried.
-    step: &'static str,
-    /// The system's reason.
-    source: io::Error,
+/// The mount namespace of a sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct MountNamespace {
+    namespace: Arc<OwnedFd>,
+    /// Where in it the sandbox's root is.
+    root: &'static str,
 }
 
-fn at(step: &'static str) -> impl FnOnce(rustix::io::Errno) -> LateMountError {
-    move |source| LateMountError { step, source: source.into() }
-}
-
-/// Where things are brought to, as the sandbox's init opened it.
-#[derive(Debug)]
-pub(super) struct Places {
-    mounts: OwnedFd,
-    code: OwnedFd,
-    tmp: OwnedFd,
-}
-
-impl Places {
-    /// Of the descriptors that come with `Report::Warmed`.
-    pub(super) fn new(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
-        let [mounts, code, tmp] = <[OwnedFd; 3]>::try_from(descriptors)
-            .map_err(|other| io::Error::other(format!("three descriptors were expected, not {}", other.len())))?;
-        Ok(Self { mounts, code, tmp })
-    }
-
-    /// The sandbox's /tmp has `bytes` from here on.
-    pub(super) fn resize_tmp(&self, bytes: u64) -> Result<(), LateMountError> {
-        let tmp = fspick(&self.tmp, "", FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC)
-            .map_err(at("find the file system of /tmp"))?;
-        for (name, value) in [("size", bytes), ("nr_inodes", tmp_files(bytes))] {
-            fsconfig_set_string(&tmp, name, value.to_string()).map_err(at("set the size of /tmp"))?;
+impl MountNamespace {
+    /// That of a process, which must stand in the cgroup called `group`: a number alone may be another's by now.
+    pub(super) fn of(process: u32, group: &str) -> io::Result<Self> {
+        let namespace = File::open(format!("/proc/{process}/ns/mnt"))?;
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+        match groups.lines().any(|line| line.rsplit('/').next() == Some(group)) {
+            true => Ok(Self { namespace: Arc::new(namespace.into()), root: "/" }),
+            false => Err(io::Error::new(io::ErrorKind::NotFound, format!("process {process} is not in {group}"))),
         }
-        fsconfig_reconfigure(&tmp).map_err(at("set the size of /tmp"))
     }
 
-    /// `folder` is the sandbox's code from here on, read-only.
-    pub(super) async fn bring(self, folder: &Path) -> Result<(), LateMountError> {
-        let tree = detached(folder)?;
-        let (done, brought) = oneshot::channel();
-        // A thread that has been in another mount namespace sees other files: it does this and nothing else.
-        let thread = std::thread::Builder::new().name("late-mount".to_owned());
-        let started = thread.spawn(move || {
-            let _nobody_waits = done.send(self.attach(&tree));
-        });
-        started.map_err(|source| LateMountError { step: "start a thread", source })?;
-        let lost = |_| LateMountError { step: "mount the code", source: io::ErrorKind::BrokenPipe.into() };
-        brought.await.map_err(lost)?
+    /// That of a sandbox whose init has built its root itself.
+    pub(super) fn of_init(namespace: OwnedFd) -> Self {
+        Self { namespace: Arc::new(namespace), root: NEW_ROOT }
     }
 
-    fn attach(&self, tree: &OwnedFd) -> Result<(), LateMountError> {
-        // SAFETY: the flag parts this thread's root and folder from the process's, and no descriptors; the thread ends
-        // when this is done.
-        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }.map_err(at("part from the process's folders"))?;
-        move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))
-            .map_err(at("enter the sandbox's mount namespace"))?;
-        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-        move_mount(tree, "", &self.code, "", flags).map_err(at("mount the code"))
+    fn place(&self, path: &Path) -> PathBuf {
+        Path::new(self.root).join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 
-/// `folder` as a tree of its own, read-only, which no later mount of the host reaches.
-fn detached(folder: &Path) -> Result<OwnedFd, LateMountError> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = open_tree(CWD, folder, flags).map_err(at("take up the code's folder"))?;
-    let rights = READ_ONLY | NO_SET_UID | NO_DEVICES;
-    restrict(&tree, Path::new(""), true, rights, MountPropagationFlags::PRIVATE)
-        .map_err(|source| LateMountError { step: "make the code read-only", source })?;
-    Ok(tree)
+/// What moves in.
+#[derive(Clone, Debug)]
+pub(super) struct Belongings {
+    /// Folders of the host, and where each shall appear.
+    pub(super) shown: Vec<(PathBuf, PathBuf)>,
+    /// The size of /tmp.
+    pub(super) tmp_bytes: u64,
+    /// The user of the host that the sandbox runs as: owns what must be made below /tmp to mount onto.
+    pub(super) uid: u32,
+}
+
+/// Moves in.
+pub(super) async fn move_in(namespace: MountNamespace, belongings: Belongings) -> Result<(), Failed> {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
+        // The caller may have given up.
+        let _nobody = tell.send(enter_and_mount(&namespace, &belongings));
+    };
+    // A thread of its own, never one of a pool: it does not come back from the namespace.
+    std::thread::Builder::new()
+        .name("move-in".to_owned())
+        .spawn(work)
+        .map_err(|error| Failed::at("start a thread that moves the function in", error))?;
+    told.await.map_err(|_| Failed::at("move the function in", "the thread ended"))?
+}
+
+fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Result<(), Failed> {
+    let clone = |(source, target): &(PathBuf, PathBuf)| -> Result<(OwnedFd, PathBuf), Failed> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, source, flags)
+            .map_err(|error| Failed::at(&format!("take up the folder {}", source.display()), error))?;
+        restrict(tree.as_fd(), Path::new(""), true, READ_ONLY | NO_SET_UID | NO_DEVICES)
+            .map_err(|error| Failed::at(&format!("make {} read-only", source.display()), error))?;
+        Ok((tree, namespace.place(target)))
+    };
+    let trees = belongings.shown.iter().map(clone).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: this thread alone stops sharing its root and current folder with the others; descriptors stay shared.
+    unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|error| Failed::at("leave the host's root", error))?;
+    move_into_link_name_space(namespace.namespace.as_fd(), Some(LinkNameSpaceType::Mount))
+        .map_err(|error| Failed::at("enter the sandbox's files", error))?;
+    for (tree, target) in trees {
+        let step = || format!("show {}", target.display());
+        make_folder(&target, belongings.uid).map_err(|error| Failed::at(&step(), error))?;
+        move_mount(&tree, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(|error| Failed::at(&step(), error))?;
+    }
+    let size =
+        std::ffi::CString::new(tmp_options(belongings.tmp_bytes)).map_err(|error| Failed::at("size /tmp", error))?;
+    mount_remount(namespace.place(Path::new("/tmp")), MountFlags::NOSUID | MountFlags::NODEV, &*size)
+        .map_err(|error| Failed::at("size /tmp", error))
+}
+
+/// Below /tmp nothing of another user can be made: its file system knows the sandbox's users only.
+fn make_folder(path: &Path, uid: u32) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let (user, group) = (getuid(), getgid());
+    set_thread_res_gid(group, Gid::from_raw(uid), group)?;
+    set_thread_res_uid(user, Uid::from_raw(uid), user)?;
+    let made = fs::create_dir_all(path);
+    set_thread_res_uid(user, user, user)?;
+    set_thread_res_gid(group, group, group)?;
+    made
 }

@@ -7,14 +7,18 @@
 //! After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever
 //! reason, the sandbox ends.
 //!
+//! With a `Container` in `Prepare` the keeper has a container runtime raise the walls and start the init inside them,
+//! and says `Contained` beside the init's `Ready`; before `Launch` the engine moves the function's folders in.
+//!
 //! Before the function is known the engine may order to `Warm`: the init builds the root without code, starts a stem
-//! (`runtimes/python/nigh_stem.py`) and answers `Warmed` when that is ready, with three descriptors: the mount
-//! namespace, `/var/task` and `/tmp`, by which the engine brings the code in from outside (`late_mount`). The order to
-//! `Launch` that follows goes to the stem as `stem_message`; only its command and environment count.
+//! (`runtimes/python/nigh_stem.py`) and answers `Warmed` when that is ready. The engine moves the code in from outside
+//! (`late_mount`). The order to `Launch` that follows goes to the stem as `stem_message`; only its command and
+//! environment count.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -25,28 +29,29 @@ pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
 /// Bytes of the length before each message.
 pub const LENGTH_BYTES: usize = 4;
 /// The most descriptors that come with one report.
-pub const DESCRIPTORS_MAX: usize = 3;
+pub const DESCRIPTORS_MAX: usize = 2;
 /// The engine's word to stop all processes, where no freezer does.
 pub const STOP: u8 = b'S';
 /// The engine's word to let them run on.
 pub const CONTINUE: u8 = b'C';
-
-/// /tmp has a file for each so many bytes, so that empty files are bounded too.
-const TMP_BYTES_PER_FILE: u64 = 16 << 10;
-const TMP_FILES_MIN: u64 = 1024;
-
-/// How many files a /tmp of so many bytes may hold.
-#[must_use]
-pub const fn tmp_files(tmp_bytes: u64) -> u64 {
-    let files = tmp_bytes / TMP_BYTES_PER_FILE;
-    if files > TMP_FILES_MIN { files } else { TMP_FILES_MIN }
-}
+/// The argument that tells the init that a container runtime has raised its walls.
+pub const INSIDE: &str = "inside";
+/// Under want of memory in the whole machine a function goes before Nigh and before what is not Nigh's.
+pub const OOM_SCORE: i32 = 500;
+/// What a sandbox with its own network calls itself.
+pub const OWN_NETWORK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// How a sandbox is kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Walls {
     /// Its own user of the host, and its own view of files, processes and network: needs root.
     UserAndNamespaces {
+        /// The user's and the group's number.
+        uid: u32,
+    },
+    /// As `UserAndNamespaces`, and more; raised by a container runtime before the init begins, which is that user
+    /// already and has no privilege to give up.
+    Container {
         /// The user's and the group's number.
         uid: u32,
     },
@@ -65,7 +70,7 @@ impl Walls {
     /// True if files, processes and network are its own.
     #[must_use]
     pub const fn has_namespaces(self) -> bool {
-        matches!(self, Self::UserAndNamespaces { .. } | Self::Namespaces)
+        matches!(self, Self::UserAndNamespaces { .. } | Self::Container { .. } | Self::Namespaces)
     }
 
     /// How many processes of ours RLIMIT_NPROC counts beside the function's; none if it counts others' too.
@@ -73,7 +78,7 @@ impl Walls {
     pub const fn own_processes(self) -> Option<u32> {
         match self {
             // The init.
-            Self::UserAndNamespaces { .. } | Self::User { .. } => Some(1),
+            Self::UserAndNamespaces { .. } | Self::Container { .. } | Self::User { .. } => Some(1),
             // The keeper is in the user namespace too; the limit is one namespace's since Linux 5.14.
             Self::Namespaces => Some(2),
             Self::None => None,
@@ -84,7 +89,7 @@ impl Walls {
     #[must_use]
     pub const fn uid(self) -> Option<u32> {
         match self {
-            Self::UserAndNamespaces { uid } | Self::User { uid } => Some(uid),
+            Self::UserAndNamespaces { uid } | Self::Container { uid } | Self::User { uid } => Some(uid),
             Self::Namespaces | Self::None => None,
         }
     }
@@ -103,6 +108,36 @@ pub struct Prepare {
     pub thaw: Option<(OsString, String)>,
     /// The cgroup's folders, removed at the end if the engine is gone.
     pub folders: Vec<OsString>,
+    /// Who raises the walls, if the init does not.
+    pub container: Option<Container>,
+}
+
+impl Prepare {
+    /// What the init of a container knows without being told.
+    #[must_use]
+    pub fn inside_container(uid: u32) -> Self {
+        Self {
+            walls: Walls::Container { uid },
+            address: OWN_NETWORK,
+            join: Vec::new(),
+            thaw: None,
+            folders: Vec::new(),
+            container: None,
+        }
+    }
+}
+
+/// How a container runtime makes the sandbox.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Container {
+    /// The program: runc.
+    pub runtime: OsString,
+    /// The folder where it keeps what it knows of its containers.
+    pub state: OsString,
+    /// The folder with `config.json`; the keeper removes it at the end.
+    pub bundle: OsString,
+    /// The container's name.
+    pub name: String,
 }
 
 /// What comes after `Ready`. No `Debug`, as `Launch`.
@@ -130,6 +165,24 @@ pub struct Launch {
     pub tmp_bytes: u64,
     /// Bounds processes by RLIMIT_NPROC, where no cgroup does.
     pub processes_max: Option<u64>,
+    /// Bound the command's system calls, where the walls do not already.
+    pub filter: bool,
+}
+
+impl Launch {
+    /// No function at all: the init goes as far as it can without a command.
+    #[must_use]
+    pub fn probe(code: &Path, tmp_bytes: u64) -> Self {
+        Self {
+            command: Vec::new(),
+            environment: Vec::new(),
+            code: Some(code.into()),
+            runtime_folders: Vec::new(),
+            tmp_bytes,
+            processes_max: None,
+            filter: false,
+        }
+    }
 }
 
 /// What the init tells the engine.
@@ -137,7 +190,12 @@ pub struct Launch {
 pub enum Report {
     /// The walls stand; a launch is awaited.
     Ready,
-    /// A stem waits; the descriptors of the mount namespace, `/var/task` and `/tmp` come with this message.
+    /// From the keeper: a container runtime has done its work; this is the init's process.
+    Contained {
+        /// Its number where the engine is.
+        process: u32,
+    },
+    /// A stem waits. Where the init has built the root, the descriptor of its mount namespace comes with this message.
     Warmed {
         /// What it says: the modules that it has not.
         said: String,
@@ -249,10 +307,7 @@ mod tests {
         let launch = Launch {
             command: vec!["python3".into(), "-m".into()],
             environment: vec![("A".into(), "1=2".into())],
-            code: None,
-            runtime_folders: Vec::new(),
-            tmp_bytes: 0,
-            processes_max: None,
+            ..Launch::probe(Path::new("/code"), 0)
         };
         assert_eq!(stem_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
     }

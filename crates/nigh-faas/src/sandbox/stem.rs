@@ -1,16 +1,13 @@
 //! A stem, from outside: a sandbox that stands but for the function's code, with a runtime waiting in it.
 
 use super::blank::Blank;
-use super::late_mount::Places;
-use nigh_terms::ByteSize;
 
 /// A stem. It belongs to nobody and becomes one function's only; dropping it ends it.
 #[derive(Debug)]
 pub struct Stem {
+    /// Its function's folders move in from outside.
     pub(super) blank: Box<Blank>,
-    pub(super) places: Places,
     pub(super) said: String,
-    pub(super) tmp: ByteSize,
     pub(super) pids_max: u32,
 }
 

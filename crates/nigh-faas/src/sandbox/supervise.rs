@@ -40,8 +40,8 @@ pub(super) struct Running {
     pub(super) lease: Lease,
 }
 
-/// A running sandbox of the process engine.
-pub(super) struct ProcessSandbox {
+/// A running sandbox, whoever raised its walls.
+pub(super) struct LocalSandbox {
     id: SandboxId,
     group: Arc<Group>,
     output: Arc<Output>,
@@ -54,7 +54,7 @@ pub(super) struct ProcessSandbox {
     oom_kills: Arc<AtomicU64>,
 }
 
-impl ProcessSandbox {
+impl LocalSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
         let Running { id, control, keeper, output, group, lease } = running;
@@ -78,9 +78,14 @@ impl ProcessSandbox {
         };
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
-            let end = watcher.watch(keeper).await;
+            let (end, mut keeper, control) = watcher.watch(keeper).await;
+            // The keeper of a container has waited for this word, and has the runtime delete it now.
+            control.end();
             let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
             says_end.send_replace(Some(end));
+            if timeout(END_PATIENCE, keeper.wait()).await.is_err() {
+                let _gone = keeper.start_kill();
+            }
             let removed = tokio::task::spawn_blocking(move || own_group.end()).await;
             if !removed.unwrap_or(false) {
                 tracing::warn!(sandbox = %id, "its cgroup is still busy; the next sweep removes it");
@@ -119,7 +124,7 @@ impl ProcessSandbox {
 }
 
 #[async_trait]
-impl Sandbox for ProcessSandbox {
+impl Sandbox for LocalSandbox {
     fn id(&self) -> SandboxId {
         self.id
     }
@@ -166,7 +171,7 @@ impl Sandbox for ProcessSandbox {
     }
 }
 
-impl Drop for ProcessSandbox {
+impl Drop for LocalSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -183,7 +188,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    async fn watch(mut self, mut keeper: Child) -> SandboxEnd {
+    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control) {
         let mut end = None;
         let mut stopping = false;
         loop {
@@ -193,10 +198,16 @@ impl Watcher {
                     Ok(Some(Report::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
                     Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
                     Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
-                    Ok(Some(other @ (Report::Ready | Report::Warmed { .. } | Report::Running | Report::Failed { .. }))) => {
+                    Ok(Some(
+                        other @ (Report::Ready
+                        | Report::Contained { .. }
+                        | Report::Warmed { .. }
+                        | Report::Running
+                        | Report::Failed { .. }),
+                    )) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }
-                    // Both init and keeper are gone, and with them all processes.
+                    // The init is gone and with it all processes; the keeper has nothing more to say.
                     Ok(None) | Err(_) => break,
                 },
                 () = self.stop.cancelled(), if !stopping => {
@@ -217,13 +228,13 @@ impl Watcher {
                 }
             }
         }
-        let _reaped = keeper.wait().await;
         let killed = matches!(end, None | Some(SandboxEnd::Signalled(SIGKILL)));
         let earlier = self.oom_kills.load(Ordering::Acquire);
         // None: the init itself went, which nobody inside can do.
-        if killed && self.group.memory().oom_kills().is_ok_and(|kills| kills > earlier) {
-            return SandboxEnd::OutOfMemory;
-        }
-        end.unwrap_or(SandboxEnd::Signalled(SIGKILL))
+        let end = match self.group.memory().oom_kills() {
+            Ok(kills) if killed && kills > earlier => SandboxEnd::OutOfMemory,
+            _ => end.unwrap_or(SandboxEnd::Signalled(SIGKILL)),
+        };
+        (end, keeper, self.control)
     }
 }

@@ -7,6 +7,7 @@ use nigh_faas::invoker::InvokerSettings;
 use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_command::PythonRuntime;
 use nigh_faas::sandbox::SandboxStart;
+use nigh_faas::sandbox::local::EngineChoice;
 use nigh_terms::ByteSize;
 use serde_json::{Value, json};
 
@@ -70,19 +71,29 @@ struct Case(&'static str, bool, fn(&mut Function), &'static [(&'static str, &'st
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_function_that_was_a_stem_sees_what_one_started_afresh_sees() {
-    let python = match python_to_warm() {
-        Ok(python) => python,
-        Err(why) => {
-            println!("SKIPPED: a_function_that_was_a_stem_sees_what_one_started_afresh_sees: {why}");
-            return;
-        }
-    };
+    if let Err(why) = compare(EngineChoice::Process).await {
+        println!("SKIPPED: a_function_that_was_a_stem_sees_what_one_started_afresh_sees: {why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_runc_a_function_that_was_a_stem_sees_the_same_too() {
+    if let Err(why) = compare(EngineChoice::Runc).await {
+        println!("SKIPPED: under_runc_a_function_that_was_a_stem_sees_the_same_too: {why}");
+    }
+}
+
+/// Runs the same functions with and without stems; an error where that cannot be done here.
+async fn compare(choice: EngineChoice) -> Result<(), String> {
+    let python = python_to_warm()?;
     let _alone = ALONE.lock().await;
     let minor = python.minor;
     let mut with = prewarming(&python, 1);
     with.limits.memory_max = ByteSize::gib(2);
     let without = InvokerSettings { prewarm: None, ..with.clone() };
-    let (warm, fresh) = (Node::start(with).await, Node::start(without).await);
+    let node = |settings| Node::with_engine(choice, settings, Vec::new());
+    let warm = node(with).await.map_err(|error| error.to_string())?;
+    let fresh = node(without).await.map_err(|error| error.to_string())?;
     let cases = [
         Case("plain", true, |_| {}, &[]),
         Case(
@@ -144,6 +155,7 @@ async fn a_function_that_was_a_stem_sees_what_one_started_afresh_sees() {
     }
     warm.stop().await;
     fresh.stop().await;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use nigh_faas::sandbox::SandboxError;
-use nigh_faas::sandbox::process::ProcessEngine;
+use nigh_faas::sandbox::local::LocalEngine;
 
-use crate::harness::{INIT_VARIABLE, TRUST_VARIABLE, settings, skip};
+use crate::harness::{ENGINE_VARIABLE, INIT_VARIABLE, TRUST_VARIABLE, settings, skip};
 
 const NOBODY: u32 = 65534;
 /// Set while this file's tests run the others, so that they do not run themselves again.
@@ -57,6 +57,20 @@ fn assert_passed(output: &Output) {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("test result: ok") && !text.contains(" 0 passed"), "{text}");
+}
+
+#[test]
+fn the_same_walls_and_limits_hold_under_runc() {
+    let test = "the_same_walls_and_limits_hold_under_runc";
+    if !can_go_elsewhere(test) {
+        return;
+    }
+    if Command::new("runc").arg("--version").output().is_err() {
+        return skip(test, "runc is not installed here");
+    }
+    let programs = Programs::copied();
+    let mut tests = programs.command(&programs.path("tests"));
+    assert_passed(&tests.env(ENGINE_VARIABLE, "runc").output().unwrap());
 }
 
 #[test]
@@ -118,7 +132,7 @@ fn where_nothing_keeps_functions_apart_the_engine_refuses() {
 /// The inner half of the test above; anywhere else there is nothing to see.
 #[tokio::test]
 async fn the_engine_that_refuses() {
-    let refusal = match ProcessEngine::new(settings()).await {
+    let refusal = match LocalEngine::open(settings()).await {
         Err(SandboxError::Unsupported(refusal)) => refusal,
         Err(error) => panic!("{error}"),
         Ok(engine) => {

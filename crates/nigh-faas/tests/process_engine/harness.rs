@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, SandboxSpec, Started};
 use nigh_terms::{ByteSize, SandboxId};
 
@@ -14,6 +14,8 @@ use nigh_terms::{ByteSize, SandboxId};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Names the init, where the tests run away from their build folder.
 pub(crate) const INIT_VARIABLE: &str = "NIGH_TEST_INIT";
+/// Names the engine: `runc`, else Nigh's own.
+pub(crate) const ENGINE_VARIABLE: &str = "NIGH_TEST_ENGINE";
 /// Set where the engine is trusted with functions that nothing keeps apart.
 pub(crate) const TRUST_VARIABLE: &str = "NIGH_TEST_TRUST";
 
@@ -51,19 +53,25 @@ pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     assert!(waited.await.is_ok(), "not in {PATIENCE:?}: {what}");
 }
 
-pub(crate) fn settings() -> ProcessSettings {
+pub(crate) fn settings() -> EngineSettings {
     let instance = SandboxId::random().to_string()[..12].to_owned();
     let init = std::env::var_os(INIT_VARIABLE).map_or_else(|| env!("CARGO_BIN_EXE_nigh-sandbox").into(), PathBuf::from);
     let trust_functions = std::env::var_os(TRUST_VARIABLE).is_some();
-    ProcessSettings { init: Some(init), trust_functions, ..ProcessSettings::new(instance, "/srv/nigh") }
+    let choice = if under_runc() { EngineChoice::Runc } else { EngineChoice::Process };
+    EngineSettings { choice, init: Some(init), trust_functions, ..EngineSettings::new(instance, "/srv/nigh") }
 }
 
-pub(crate) async fn engine() -> ProcessEngine {
-    ProcessEngine::new(settings()).await.unwrap()
+/// True if runc shall make the sandboxes.
+pub(crate) fn under_runc() -> bool {
+    std::env::var_os(ENGINE_VARIABLE).is_some_and(|engine| engine == "runc")
+}
+
+pub(crate) async fn engine() -> LocalEngine {
+    LocalEngine::open(settings()).await.unwrap()
 }
 
 /// True if the engine's sandboxes have their own files, processes and network.
-pub(crate) fn has_namespaces(engine: &ProcessEngine) -> bool {
+pub(crate) fn has_namespaces(engine: &LocalEngine) -> bool {
     engine.probe().walls.has_namespaces()
 }
 
@@ -99,13 +107,13 @@ pub(crate) fn command(words: &[&str]) -> Function {
     Function { spec, lines, code }
 }
 
-pub(crate) async fn start(engine: &ProcessEngine, function: Function) -> (Started, Arc<Lines>, tempfile::TempDir) {
+pub(crate) async fn start(engine: &LocalEngine, function: Function) -> (Started, Arc<Lines>, tempfile::TempDir) {
     let started = engine.start(function.spec).await.unwrap();
     (started, function.lines, function.code)
 }
 
 /// Runs a function to its end; returns what it printed and how it ended.
-pub(crate) async fn run(engine: &ProcessEngine, function: Function) -> (String, SandboxEnd) {
+pub(crate) async fn run(engine: &LocalEngine, function: Function) -> (String, SandboxEnd) {
     let (started, lines, _code) = start(engine, function).await;
     let end = tokio::time::timeout(PATIENCE, started.sandbox.ended()).await.expect("the function ends");
     started.sandbox.destroy().await;
@@ -113,7 +121,7 @@ pub(crate) async fn run(engine: &ProcessEngine, function: Function) -> (String, 
 }
 
 /// Runs a shell script to its end; returns what it printed.
-pub(crate) async fn output(engine: &ProcessEngine, text: &str) -> String {
+pub(crate) async fn output(engine: &LocalEngine, text: &str) -> String {
     run(engine, script(text)).await.0
 }
 

@@ -6,15 +6,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_faas::cgroup::CgroupHost;
 use nigh_faas::cgroup::cpuset::Cpusets;
+use nigh_faas::cgroup::{CgroupHost, Trees};
 use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{SandboxEnd, SandboxEngine as _, SandboxError};
 use nigh_terms::ByteSize;
 
 use crate::harness::{
-    INIT_VARIABLE, command, destroy, engine, marker, output, processes_with, run, script, settings, skip, start, until,
+    INIT_VARIABLE, command, destroy, engine, marker, output, processes_with, run, script, settings, skip, start,
+    under_runc, until,
 };
 
 /// Set for the process that the test of Nigh's own death starts: what its sandboxes sleep for.
@@ -158,15 +159,15 @@ fn processes_of(users: &Range<u32>) -> Vec<u32> {
 }
 
 /// Settings with users that no other test has.
-fn with_users(count: u32, blanks: usize) -> ProcessSettings {
+fn with_users(count: u32, blanks: usize) -> EngineSettings {
     let first = 2_000_100_000 + (std::process::id() % 10_000) * 100 + count * 10;
-    ProcessSettings { uids: first..first + count, blanks, ..settings() }
+    EngineSettings { uids: first..first + count, blanks, ..settings() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blank_that_was_killed_is_passed_over() {
     let settings = with_users(4, 1);
-    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    let engine = LocalEngine::open(settings.clone()).await.unwrap();
     let id_of_blank = || {
         std::fs::read_dir("/proc")
             .unwrap()
@@ -197,8 +198,9 @@ async fn a_blank_that_was_killed_is_passed_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn when_all_users_are_taken_the_error_says_so_and_a_freed_one_serves_again() {
-    let settings = with_users(1, 0);
-    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    // runc gives half of them to the sandboxes' own roots.
+    let settings = with_users(if under_runc() { 2 } else { 1 }, 0);
+    let engine = LocalEngine::open(settings.clone()).await.unwrap();
     let (first, _lines, _code) = start(&engine, script("sleep 1000")).await;
     if engine.probe().walls.uid().is_some() {
         assert!(!processes_of(&settings.uids).is_empty());
@@ -216,7 +218,7 @@ async fn when_all_users_are_taken_the_error_says_so_and_a_freed_one_serves_again
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nigh_that_is_killed() {
     let Some(marker) = std::env::var(CHILD_VARIABLE).ok() else { return };
-    let engine = ProcessEngine::new(settings()).await.unwrap();
+    let engine = LocalEngine::open(settings()).await.unwrap();
     let (running, _lines, _code) = start(&engine, script(&format!("setsid sleep {marker} & sleep {marker}"))).await;
     let (frozen, _lines, _code) = start(&engine, command(&["/usr/bin/sleep", &marker])).await;
     frozen.sandbox.freeze().await.unwrap();
@@ -263,12 +265,12 @@ async fn nothing_outlives_a_killed_nigh() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sweep_ends_what_was_left_and_spares_what_lives() {
     let settings = settings();
-    let engine = ProcessEngine::new(settings.clone()).await.unwrap();
+    let engine = LocalEngine::open(settings.clone()).await.unwrap();
     if engine.probe().controls.freezer.is_err() {
         return skip("a_sweep_ends_what_was_left_and_spares_what_lives", "no cgroup can be made here");
     }
     // What a keeper that was killed together with Nigh would leave: processes in a frozen group.
-    let earlier = CgroupHost::detect(&settings.instance, Cpusets::Unused);
+    let earlier = CgroupHost::detect(&settings.instance, Cpusets::Unused, Trees::Controlled);
     let group = earlier.create("left-over").unwrap();
     group.bound(Grant::full(ByteSize::mib(64)), 8).unwrap();
     let mut left = Command::new("/usr/bin/sleep").arg("1000").spawn().unwrap();

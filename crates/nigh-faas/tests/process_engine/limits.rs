@@ -4,7 +4,7 @@ use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::grant::{Grant, SandboxMemoryError};
 use nigh_faas::sandbox::SandboxEnd;
 use nigh_faas::sandbox::launch::Walls;
-use nigh_faas::sandbox::process::{ProcessEngine, ProcessSettings};
+use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_llc::resctrl::CpuList;
 use nigh_terms::ByteSize;
 
@@ -13,7 +13,7 @@ use crate::harness::{
     start, until,
 };
 
-fn lacks_memory_control(engine: &ProcessEngine, test: &str) -> bool {
+fn lacks_memory_control(engine: &LocalEngine, test: &str) -> bool {
     match &engine.probe().controls.memory {
         Ok(()) => false,
         Err(reason) => {
@@ -65,7 +65,7 @@ fn ticks_of(pid: i32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_is_confined_to_a_processor_runs_there_until_it_is_freed() {
-    let engine = ProcessEngine::new(ProcessSettings { cpusets: Cpusets::OneEach, ..settings() }).await.unwrap();
+    let engine = LocalEngine::open(EngineSettings { cpusets: Cpusets::OneEach, ..settings() }).await.unwrap();
     let cpus = match engine.sandbox_cpus() {
         Ok(cpus) => cpus,
         Err(reason) => {

@@ -11,7 +11,8 @@ use clap::Args;
 use nigh_llc::resctrl::emulator::{Dialect, Emulator, MachineConfig};
 use nigh_llc::resctrl::{GroupName, Resctrl, WantedGroup, WantedLayout};
 use nigh_llc::{
-    CacheShape, CasyRequest, ClosLayout, Need, Placement, SharedPlacement, SharingProfile, UnknownNeed, WayLoads,
+    CacheShape, CasyRequest, ClosLayout, MixEntry, Need, Placement, Predicted, SharedPlacement, SharingProfile,
+    Tolerance, UnknownNeed, WayLoads, fit_layout,
 };
 use nigh_sim::llc::{CoreTiming, FrameAllocator, LlcGeometry, SampledCurve, StackDistances, mix_cache, mix_requests};
 use nigh_terms::{CacheDomain, Monotonic, WayMask, Ways};
@@ -38,6 +39,14 @@ const FOLLOWED: usize = 16_384;
 const CURVES: [&str; 3] = ["blur-361k", "blur-699k", "blur-1.4m"];
 /// What the placed functions are.
 const PLACED: [&str; 4] = ["effect-26m", "blur-1.4m", "speech-79m", "resize-61m"];
+/// What classes are fitted to: the functions of CASY's table IV.
+const FITTED: [&str; 8] =
+    ["blur-4.6m", "blur-6.4m", "blur-9.5m", "resize-31m", "resize-61m", "resize-127m", "speech-79m", "effect-100m"];
+/// Layouts fitted in one round.
+const FITS: u32 = 50;
+/// The Xeon Silver 4210R, as its kernel reports it.
+const SHAPE: CacheShape =
+    CacheShape { ways: Ways(11), classes: 8, min_ways: Ways(1), shareable: WayMask::from_bits(0x600) };
 
 /// What `nigh bench llc` takes.
 #[derive(Clone, Debug, Args)]
@@ -62,6 +71,8 @@ pub(super) struct LlcReport {
     curve_errors: BTreeMap<String, f64>,
     /// Microseconds of a placement by Nigh's own policy beside ten that run; CASY's layout of eight classes.
     place_us: f64,
+    /// Milliseconds of fitting the classes to eight kinds of function that run.
+    fit_ms: f64,
     /// Milliseconds of a change of seven classes' ways on the emulated kernel.
     apply_ms: f64,
     /// A process put into another class on this machine's own kernel; none where it has no CAT.
@@ -86,6 +97,7 @@ pub(super) fn run(length: &LlcLength, machine: Machine) -> Result<LlcReport, Lab
         curve_error: curve_errors.values().copied().fold(0.0, f64::max),
         curve_errors,
         place_us: placement(&library, rounds)?,
+        fit_ms: fit(&library, rounds)?,
         apply_ms: layout_change()?,
         binding,
         binding_skipped,
@@ -126,18 +138,38 @@ fn curve_errors(library: &TraceLibrary) -> Result<BTreeMap<String, f64>, LabErro
     Ok(errors)
 }
 
+fn profiled(library: &TraceLibrary, name: &str) -> Result<(Predicted, Arc<SharingProfile>), LabError> {
+    let row = sizing::profiled(library.input(name)?, &CoreTiming::CASCADE_LAKE)?;
+    let curves = row.curves.ok_or_else(|| failed(name, &"its profile has no curves"))?;
+    let sharing = SharingProfile::new(&curves.misses, &curves.times, LINES_PER_WAY);
+    Ok((Predicted { ways: row.ways, class: row.class }, Arc::new(sharing.map_err(|error| failed(name, &error))?)))
+}
+
+fn fit(library: &TraceLibrary, rounds: usize) -> Result<f64, LabError> {
+    let mut mix = Vec::new();
+    for name in FITTED {
+        let (_, profile) = profiled(library, name)?;
+        mix.push(MixEntry { profile, running: 1.0 });
+    }
+    let round = |_| {
+        let begun = Instant::now();
+        for _ in 0..FITS {
+            let fitted = fit_layout(black_box(&mix), None, &SHAPE, Tolerance::ONE_PERCENT);
+            black_box(fitted.map_err(|error| failed("fitting classes", &error))?);
+        }
+        Ok(begun.elapsed().as_secs_f64() * 1e3 / f64::from(FITS))
+    };
+    Ok(Sample::new((0..rounds).map(round).collect::<Result<_, LabError>>()?).median())
+}
+
 fn placement(library: &TraceLibrary, rounds: usize) -> Result<f64, LabError> {
     let mut needs = Vec::new();
     for name in PLACED {
-        let row = sizing::profiled(library.input(name)?, &CoreTiming::CASCADE_LAKE)?;
-        let sharing = row.curves.map(|curves| SharingProfile::new(&curves.misses, &curves.times, LINES_PER_WAY));
-        let sharing = sharing.transpose().map_err(|error| failed(name, &error))?.map(Arc::new);
-        let predicted = nigh_llc::Predicted { ways: row.ways, class: row.class };
-        needs.push(Need { predicted: Some(predicted), sharing, at: Monotonic(0) });
+        let (predicted, sharing) = profiled(library, name)?;
+        needs.push(Need { predicted: Some(predicted), sharing: Some(sharing), at: Monotonic(0) });
     }
-    let shape = CacheShape { ways: Ways(11), classes: 8, min_ways: Ways(1), shareable: WayMask::from_bits(0x600) };
-    let layout = ClosLayout::casy(&CasyRequest::of(shape, Ways(3))).map_err(|error| failed("CASY's layout", &error))?;
-    let mut loads = WayLoads::new(Arc::new(layout), UnknownNeed::mean_of_table_3(shape.ways));
+    let layout = ClosLayout::casy(&CasyRequest::of(SHAPE, Ways(3))).map_err(|error| failed("CASY's layout", &error))?;
+    let mut loads = WayLoads::new(Arc::new(layout), UnknownNeed::mean_of_table_3(SHAPE.ways));
     let policy = SharedPlacement::new(LINES_PER_WAY);
     for at in 0..RUNNING {
         let need = needs[at % needs.len()].clone();
@@ -190,12 +222,14 @@ pub(super) fn text(report: &LlcReport) -> String {
         "simulator            {:>8.1} M accesses/s   (asked: 25 or more)\n\
          sampled curve error  {:>8.4}                (0.01 or less)\n\
          placement            {:>8.2} us             (5 or less)\n\
+         fitting the classes  {:>8.3} ms             (eight kinds of function)\n\
          layout change        {:>8.3} ms             (2 or less, on the emulated kernel)\n\
          binding              {binding}\n\
          {} x {}, load {}, Linux {}, {}",
         report.sim_accesses_per_s / 1e6,
         report.curve_error,
         report.place_us,
+        report.fit_ms,
         report.apply_ms,
         machine.cores,
         machine.cpu,
@@ -218,5 +252,6 @@ mod tests {
         assert!(errors.len() == CURVES.len() && errors.values().all(|error| *error <= 0.01), "{errors:?}");
         assert!(layout_change().unwrap() > 0.0);
         assert!(placement(&library, 1).unwrap() > 0.0);
+        assert!(fit(&library, 1).unwrap() > 0.0);
     }
 }

@@ -27,8 +27,11 @@ const ALIKE: f64 = 0.8;
 /// Never shown.
 const SECRETS: [&str; 1] = ["store.secret_key"];
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 2] =
-    [("llc.insensitive_ways", "3 of 11"), ("functions.sandbox_program", "nigh-sandbox beside nigh")];
+const ABSENT: [(&str, &str); 3] = [
+    ("llc.insensitive_ways", "3 of 11"),
+    ("functions.sandbox_program", "nigh-sandbox beside nigh"),
+    ("functions.runc", "runc of PATH"),
+];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
 const SIZES: [&str; 4] = ["cache.bytes", "cache.object_max", "functions.memory", "s3.object_max"];
 

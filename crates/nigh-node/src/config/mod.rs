@@ -10,6 +10,7 @@ mod span;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use nigh_faas::sandbox::local::EngineChoice;
 use nigh_terms::{ByteSize, Namespace, SecretKey};
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +139,10 @@ pub struct FunctionSettings {
     pub python: PathBuf,
     /// Further folders that functions may read, at the same path; in a variable separated by `:`.
     pub runtime_folders: Folders,
+    /// Who makes the sandboxes: `auto` takes runc where it works.
+    pub engine: EngineChoice,
+    /// The program runc; looked for in `PATH` if absent.
+    pub runc: Option<PathBuf>,
     /// Run functions though they cannot be kept apart from this machine's files.
     pub trust_functions: bool,
     /// As root: the first of the user ids that sandboxes run under.
@@ -319,6 +324,8 @@ impl Settings {
                 queue_max: 1000,
                 python: machine.python.clone(),
                 runtime_folders: Folders::default(),
+                engine: EngineChoice::Auto,
+                runc: None,
                 trust_functions: false,
                 uid_base: 2_000_000_000,
                 prewarm: Prewarm::On,

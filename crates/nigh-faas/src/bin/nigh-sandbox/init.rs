@@ -10,7 +10,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 
-use nigh_faas::sandbox::launch::{CONTINUE, DESCRIPTORS_MAX, Launch, Order, Prepare, Report, STOP, Walls, encode};
+use nigh_faas::sandbox::launch::{
+    CONTINUE, DESCRIPTORS_MAX, Launch, OOM_SCORE, Order, Prepare, Report, STOP, Walls, encode,
+};
+use nigh_faas::sandbox::root_tree::CODE;
+use nigh_faas::sandbox::seccomp_profile::Filters;
 use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -25,8 +29,6 @@ use rustix::thread::UnshareFlags;
 use crate::failure::{Failure, Step as _};
 use crate::{descendants, privileges, root, stem, sys};
 
-/// Under want of memory in the whole machine a function goes before Nigh and before what is not Nigh's.
-const OOM_SCORE: &str = "500";
 const HOST_NAME: &[u8] = b"sandbox";
 
 /// Raises the walls, awaits the function, runs its command to the end and says how it ended. `keeper` hangs up when
@@ -48,8 +50,8 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
             move_in(prepare.walls, &launch, keeper)?;
             children = sys::child_events().step("watch for ended processes")?;
             let stem = stem::start(&launch)?;
-            stem.announce(&control)?;
-            stem.become_function(&mut control, &children)?
+            stem.announce(prepare.walls, &control)?;
+            stem.become_function(&mut control, &children, keeper)?
         }
     };
     send_with(&control, &Report::Running, &[listeners[0].as_fd(), listeners[1].as_fd()])?;
@@ -65,13 +67,21 @@ pub(crate) fn send(control: &mut UnixStream, report: &Report) -> Result<(), Fail
 
 /// All that is the same for every function.
 fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<[TcpListener; 2], Failure> {
+    let listen = |port| {
+        let address = (prepare.address, port);
+        TcpListener::bind(address).step(format_args!("listen at {}:{port}", prepare.address))
+    };
+    if matches!(prepare.walls, Walls::Container { .. }) {
+        // They stand.
+        return Ok([listen(RUNTIME_PORT)?, listen(DATA_PORT)?]);
+    }
     die_with(keeper)?;
     setsid().step("begin a session")?;
     for file in &prepare.join {
         fs::write(file, "0").step(format_args!("join {}", file.display()))?;
     }
     // Raising one's own score is always allowed; where /proc is odd, the kernel's own choice stands.
-    let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    let _kernel_chooses = fs::write("/proc/self/oom_score_adj", OOM_SCORE.to_string());
     if prepare.walls.has_namespaces() {
         let flags = UnshareFlags::NEWNS
             | UnshareFlags::NEWIPC
@@ -83,18 +93,16 @@ fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<[TcpListener; 2], 
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).step("open a socket")?;
         sys::bring_up(&socket, c"lo").step("bring the loopback interface up")?;
     }
-    let listen = |port| {
-        let address = (prepare.address, port);
-        TcpListener::bind(address).step(format_args!("listen at {}:{port}", prepare.address))
-    };
     Ok([listen(RUNTIME_PORT)?, listen(DATA_PORT)?])
 }
 
 /// Enters the function's root and gives up every privilege.
 fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failure> {
-    if walls.has_namespaces() {
+    if matches!(walls, Walls::Container { .. }) {
+        chdir(CODE).step("enter the code's folder")?;
+    } else if walls.has_namespaces() {
         root::enter(launch, walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
-        chdir("/var/task").step("enter /var/task")?;
+        chdir(CODE).step("enter /var/task")?;
     } else if let Some(code) = &launch.code {
         chdir(&**code).step("enter the code's folder")?;
     } else {
@@ -105,7 +113,11 @@ fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failur
     // The function has the same user as this process and must not get at its descriptors. Starting a program undoes
     // this for the command; becoming another user has undone the death signal.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).step("refuse to be traced")?;
-    die_with(keeper)
+    match walls {
+        // Its parent may still be the runtime, which ends at once. `attend` looks at the keeper.
+        Walls::Container { .. } => Ok(()),
+        _ => die_with(keeper),
+    }
 }
 
 /// Ends this process when the keeper ends, also if it has ended already.
@@ -136,10 +148,14 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
             c_string(&line)
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let filters = match launch.filter {
+        true => Some(Filters::compile().step("compile the filter of system calls")?),
+        false => None,
+    };
     // Closes when the program starts, or brings the reason why it does not.
     let (reason, tell) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     let Some(command) = sys::fork().step("make the first process")? else {
-        let error = become_command(&arguments, &environment, passed);
+        let error = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
         // The reader may be gone; there is nobody else to tell.
         let _nobody = rustix::io::write(&tell, &number);
@@ -156,9 +172,16 @@ pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Fa
     }
 }
 
-fn become_command(arguments: &[CString], environment: &[CString], passed: Option<&OwnedFd>) -> std::io::Error {
+fn become_command(
+    arguments: &[CString],
+    environment: &[CString],
+    filters: Option<&Filters>,
+    passed: Option<&OwnedFd>,
+) -> std::io::Error {
     sys::default_signals();
-    let ready = sys::close_others_on_exec()
+    let ready = filters
+        .map_or(Ok(()), Filters::install)
+        .and_then(|()| sys::close_others_on_exec())
         .and_then(|()| passed.map_or(Ok(()), |descriptor| Ok(fcntl_setfd(descriptor, FdFlags::empty())?)));
     match ready {
         Ok(()) => sys::execute(arguments, environment),

@@ -4,7 +4,10 @@
 //! first process inside. The engine talks to both over one socket, which is descriptor 0 at the start. When the
 //! engine's end of it closes (it was asked to, it crashed, it was killed) the keeper ends the sandbox. So nothing
 //! runs on without Nigh, and no thread of Nigh must outlive another for that.
+//!
+//! Where a container runtime raises the walls, it starts the same program with the word `inside` as the init.
 
+mod container;
 mod descendants;
 mod failure;
 mod init;
@@ -15,13 +18,15 @@ mod sys;
 
 use std::fs;
 use std::io::{self, Read as _};
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nigh_faas::sandbox::launch::{LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Report, Walls, decode};
+use nigh_faas::sandbox::bundle::remove_life_of;
+use nigh_faas::sandbox::launch::{INSIDE, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Report, Walls, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -41,10 +46,15 @@ const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a dying engine may take from closing its sockets to its end.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(2);
+/// How long the engine may take to hang up when it has been told of the end.
+const HANG_UP_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// How often a frozen sandbox that shall end is thawed.
 const THAW_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == INSIDE) {
+        return inside();
+    }
     let mut control = match take_control() {
         Ok(control) => control,
         // There is nobody to tell but whoever started this by hand.
@@ -52,11 +62,25 @@ fn main() -> ExitCode {
     };
     match keep(&mut control) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { step, reason }) => {
-            let _engine_gone = init::send(&mut control, &Report::Failed { step, reason });
-            ExitCode::FAILURE
-        }
+        Err(failure) => failed(&mut control, failure),
     }
+}
+
+/// The init of a container: the keeper, which passed its sockets on, is outside.
+fn inside() -> ExitCode {
+    let Ok([control, keeper]) = sys::passed_on() else { return ExitCode::FAILURE };
+    let mut control = UnixStream::from(control);
+    let Ok(reports) = control.try_clone() else { return ExitCode::FAILURE };
+    let prepare = Prepare::inside_container(getuid().as_raw());
+    match init::run(&prepare, reports, &keeper) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failed(&mut control, failure),
+    }
+}
+
+fn failed(control: &mut UnixStream, Failure { step, reason }: Failure) -> ExitCode {
+    let _engine_gone = init::send(control, &Report::Failed { step, reason });
+    ExitCode::FAILURE
 }
 
 /// Takes the socket from descriptor 0 and leaves `/dev/null` there.
@@ -94,17 +118,31 @@ fn keep(control: &mut UnixStream) -> Result<(), Failure> {
     if prepare.walls == Walls::Namespaces {
         own_user_namespace()?;
     }
-    if prepare.walls.has_namespaces() {
+    if prepare.walls.has_namespaces() && prepare.container.is_none() {
         sys::unshare(UnshareFlags::NEWPID).step("make a namespace for processes")?;
     } else {
+        // The init of a container becomes this process's child when the runtime has ended.
         set_child_subreaper(Some(getpid())).step("keep processes together")?;
     }
     let (keeper_lives, _alive) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
-    let Some(init) = sys::fork().step("make the init")? else {
-        drop(_alive);
-        let reports = control.try_clone().step("copy the socket")?;
-        init::run(&prepare, reports, &keeper_lives)?;
-        std::process::exit(0);
+    let init = match &prepare.container {
+        Some(container) => {
+            let begun = container::begin(container, control, &keeper_lives);
+            let init = begun.inspect_err(|_| container::delete(container))?;
+            let process = init.as_raw_nonzero().get().unsigned_abs();
+            // If the engine is gone, `watch` sees that next.
+            let _engine_gone = init::send(control, &Report::Contained { process });
+            init
+        }
+        None => match sys::fork().step("make the init")? {
+            Some(init) => init,
+            None => {
+                drop(_alive);
+                let reports = control.try_clone().step("copy the socket")?;
+                init::run(&prepare, reports, &keeper_lives)?;
+                std::process::exit(0);
+            }
+        },
     };
     drop(keeper_lives);
     // The output ends when the sandbox does.
@@ -154,6 +192,14 @@ fn watch(prepare: &Prepare, control: &UnixStream, engine: Option<Pid>, init: Pid
     if !prepare.walls.has_namespaces() {
         descendants::end_all();
     }
+    if let Some(container) = &prepare.container {
+        // The engine hears of the end now, and need not wait for the runtime; before that takes the cgroup away the
+        // engine asks the cgroup how it ended, and hangs up.
+        let _engine_gone = control.shutdown(Shutdown::Write);
+        let mut fds = [PollFd::new(control, PollFlags::RDHUP)];
+        let _impatient = poll(&mut fds, Some(&HANG_UP_PATIENCE));
+        container::delete(container);
+    }
     if engine_is_gone(control) {
         remove(prepare);
         remove_parents(prepare, engine);
@@ -190,6 +236,9 @@ fn remove_parents(prepare: &Prepare, engine: Option<Pid>) {
         if getppid() != engine {
             for parent in prepare.folders.iter().filter_map(|folder| Path::new(folder).parent()) {
                 let _another_lives = fs::remove_dir(parent);
+            }
+            if let Some(container) = &prepare.container {
+                remove_life_of(Path::new(&container.bundle), true);
             }
             return;
         }

@@ -5,49 +5,26 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use nigh_faas::sandbox::launch::{Launch, tmp_files};
-use nigh_faas::sandbox::{CODE, mount_attributes};
+use nigh_faas::sandbox::launch::Launch;
+use nigh_faas::sandbox::mounts::{NO_DEVICES, NO_EXEC, NO_SET_UID, READ_ONLY, restrict};
+use nigh_faas::sandbox::root_tree::{
+    CODE, DEVICE_LINKS, DEVICES, DEVICES_OPTIONS, Entry, NEW_ROOT, SHARED_MEMORY_OPTIONS, entries, tmp_options, users,
+};
+use rustix::fs::CWD;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, unmount,
 };
 use rustix::process::{chdir, chroot, pivot_root};
 
 use crate::failure::{Failure, Step as _};
-use crate::sys;
 
 /// Any folder that is always there; it is covered only until the old root is left.
 const STAGE: &str = "/proc";
 const OLD: &str = "/old";
-const NEW: &str = "/new";
-
-/// The system's programs and libraries.
-const SYSTEM: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// What programs need of the host's /etc: the linker's cache, Debian's links, certificates, fonts, time zone.
-const SETTINGS: [&str; 13] = [
-    "alternatives",
-    "ca-certificates",
-    "fonts",
-    "ImageMagick-6",
-    "ImageMagick-7",
-    "ld.so.cache",
-    "localtime",
-    "magic",
-    "mime.types",
-    "pki",
-    "services",
-    "ssl",
-    "timezone",
-];
-const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-
 const ROOT_OPTIONS: &str = "mode=0755,size=4m,nr_inodes=8192";
-const DEVICES_OPTIONS: &str = "mode=0755,size=64k,nr_inodes=64";
-/// Shared memory is the sandbox's own memory: its cgroup counts it too.
-const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=64m,nr_inodes=4096";
 
 /// Builds the root and enters it; without code its folder stays empty. `uid` is the user the command will have.
 pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
@@ -60,23 +37,22 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
 
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("keep mounts to itself")?;
     memory_folder(Path::new(STAGE), ROOT_OPTIONS)?;
-    for name in [OLD, NEW] {
+    for name in [OLD, NEW_ROOT] {
         folder(&Path::new(STAGE).join(&name[1..]))?;
     }
     pivot_root(STAGE, format!("{STAGE}{OLD}")).step("change the root")?;
     chdir("/").step("change the root")?;
 
-    system()?;
-    for name in ["etc", "proc", "dev", "tmp", "var", "var/task"] {
-        folder(&inside(name))?;
+    for entry in entries(Path::new(OLD)).step("look at the host's root")? {
+        build(entry)?;
     }
-    symlink("../tmp", inside("var/tmp")).step("link /var/tmp")?;
-    settings(uid)?;
+    for (path, text) in users(uid) {
+        write(Path::new(path), &text)?;
+    }
     devices()?;
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", inside("proc"), "proc", quiet, None).step("mount /proc")?;
-    let options = format!("mode=1777,size={},nr_inodes={}", launch.tmp_bytes, tmp_files(launch.tmp_bytes));
-    memory_folder(&inside("tmp"), &options)?;
+    memory_folder(&inside("tmp"), &tmp_options(launch.tmp_bytes))?;
     if let Some(code) = &code {
         show(code, CODE)?;
     }
@@ -86,15 +62,15 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
 
     unmount(OLD, UnmountFlags::DETACH).step("leave the old root")?;
     fs::remove_dir(OLD).step("leave the old root")?;
-    sys::restrict_mount(Path::new("/"), false, mount_attributes::READ_ONLY).step("make the root read-only")?;
-    chroot(NEW).step("enter the new root")?;
+    restrict(CWD, Path::new("/"), false, READ_ONLY).step("make the root read-only")?;
+    chroot(NEW_ROOT).step("enter the new root")?;
     chdir("/").step("enter the new root")
 }
 
 /// A path of the sandbox, as it is reached while the root is built.
 fn inside(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
-    Path::new(NEW).join(path.strip_prefix("/").unwrap_or(path))
+    Path::new(NEW_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// A path of the host, as it is reached while the root is built.
@@ -118,12 +94,8 @@ fn show(source: &Path, target: impl AsRef<Path>) -> Result<(), Failure> {
     let (from, to) = (outside(source), inside(target));
     let name = source.display();
     mount_bind_recursive(&from, &to).step(format_args!("show {name}"))?;
-    sys::restrict_mount(
-        &to,
-        true,
-        mount_attributes::READ_ONLY | mount_attributes::NO_SET_UID | mount_attributes::NO_DEVICES,
-    )
-    .step(format_args!("make {name} read-only (Linux 5.12 or later is needed)"))
+    restrict(CWD, &to, true, READ_ONLY | NO_SET_UID | NO_DEVICES)
+        .step(format_args!("make {name} read-only (Linux 5.12 or later is needed)"))
 }
 
 fn show_folder(source: &Path, target: &Path) -> Result<(), Failure> {
@@ -134,56 +106,21 @@ fn show_folder(source: &Path, target: &Path) -> Result<(), Failure> {
     show(source, target)
 }
 
-fn system() -> Result<(), Failure> {
-    for name in SYSTEM {
-        let source = Path::new("/").join(name);
-        match fs::symlink_metadata(outside(&source)) {
-            Ok(found) if found.is_symlink() => {
-                let to = fs::read_link(outside(&source)).step(format_args!("read the link /{name}"))?;
-                symlink(to, inside(name)).step(format_args!("link /{name}"))?;
-            }
-            Ok(found) if found.is_dir() => {
-                folder(&inside(name))?;
-                show(&source, &source)?;
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).step(format_args!("look at /{name}")),
-        }
-    }
-    Ok(())
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(inside(path), text).step(format_args!("write {}", path.display()))
 }
 
-fn settings(uid: u32) -> Result<(), Failure> {
-    // User 0 has a line already.
-    let user = if uid == 0 { String::new() } else { format!("function:x:{uid}:{uid}:function:/tmp:/bin/sh\n") };
-    let group = if uid == 0 { String::new() } else { format!("function:x:{uid}:\n") };
-    for (name, text) in [
-        ("passwd", format!("root:x:0:0:root:/root:/bin/sh\n{user}nobody:x:65534:65534:nobody:/:/bin/false\n")),
-        ("group", format!("root:x:0:\n{group}nogroup:x:65534:\n")),
-        ("hosts", "127.0.0.1 localhost\n".to_owned()),
-        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n".to_owned()),
-        ("resolv.conf", String::new()),
-    ] {
-        fs::write(inside("etc").join(name), text).step(format_args!("write /etc/{name}"))?;
-    }
-    for name in SETTINGS {
-        let source = Path::new("/etc").join(name);
-        // Links are copied: their targets lie in what is shown.
-        match fs::symlink_metadata(outside(&source)) {
-            Ok(found) if found.is_symlink() => {
-                let to = fs::read_link(outside(&source)).step(format_args!("read the link /etc/{name}"))?;
-                symlink(to, inside(&source)).step(format_args!("link /etc/{name}"))?;
-            }
-            Ok(found) if found.is_dir() => show_folder(&source, &source)?,
-            Ok(_) => {
-                fs::write(inside(&source), "").step(format_args!("make /etc/{name}"))?;
-                show(&source, &source)?;
-            }
-            Err(_) => {}
+fn build(entry: Entry) -> Result<(), Failure> {
+    match entry {
+        Entry::Folder(path) => folder(&inside(path)),
+        Entry::Link { path, to } => symlink(to, inside(&path)).step(format_args!("link {}", path.display())),
+        Entry::Text { path, text } => write(&path, &text),
+        Entry::Shown { path, folder: true } => show_folder(&path, &path),
+        Entry::Shown { path, folder: false } => {
+            write(&path, "")?;
+            show(&path, &path)
         }
     }
-    Ok(())
 }
 
 fn devices() -> Result<(), Failure> {
@@ -193,11 +130,10 @@ fn devices() -> Result<(), Failure> {
         fs::write(&target, "").step(format_args!("make /dev/{name}"))?;
         mount_bind(outside("dev").join(name), &target).step(format_args!("show /dev/{name}"))?;
     }
-    for (name, to) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
-        symlink(Path::new("/proc/self").join(to), inside("dev").join(name)).step(format_args!("link /dev/{name}"))?;
+    for (name, to) in DEVICE_LINKS {
+        symlink(to, inside("dev").join(name)).step(format_args!("link /dev/{name}"))?;
     }
     folder(&inside("dev/shm"))?;
-    sys::restrict_mount(&inside("dev"), false, mount_attributes::READ_ONLY | mount_attributes::NO_EXEC)
-        .step("make /dev read-only")?;
+    restrict(CWD, &inside("dev"), false, READ_ONLY | NO_EXEC).step("make /dev read-only")?;
     memory_folder(&inside("dev/shm"), SHARED_MEMORY_OPTIONS)
 }

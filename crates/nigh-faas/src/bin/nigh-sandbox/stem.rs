@@ -6,8 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nigh_faas::sandbox::CODE;
-use nigh_faas::sandbox::launch::{Launch, Order, Report, stem_message};
+use nigh_faas::sandbox::launch::{Launch, Order, Report, Walls, stem_message};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -49,26 +48,39 @@ pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
 }
 
 impl Stem {
-    /// Tells the engine that it waits, and where the function is to be brought to.
-    pub(crate) fn announce(&self, control: &UnixStream) -> Result<(), Failure> {
-        let place =
-            |path: &str, flags| open(path, flags | OFlags::CLOEXEC, Mode::empty()).step(format_args!("open {path}"));
-        let mounts = place("/proc/self/ns/mnt", OFlags::RDONLY)?;
-        let (code, tmp) = (place(CODE, OFlags::PATH)?, place("/tmp", OFlags::PATH)?);
+    /// Tells the engine that it waits. Who entered a root of its own has the engine find it.
+    pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
         let report = Report::Warmed { said: self.said.clone() };
-        init::send_with(control, &report, &[mounts.as_fd(), code.as_fd(), tmp.as_fd()])
+        if matches!(walls, Walls::Container { .. }) {
+            return init::send_with(control, &report, &[]);
+        }
+        let mounts = open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .step("open the mount namespace")?;
+        init::send_with(control, &report, &[mounts.as_fd()])
     }
 
     /// Waits for the function and has the stem become it.
-    pub(crate) fn become_function(mut self, control: &mut UnixStream, children: &OwnedFd) -> Result<Pid, Failure> {
+    pub(crate) fn become_function(
+        mut self,
+        control: &mut UnixStream,
+        children: &OwnedFd,
+        keeper: &OwnedFd,
+    ) -> Result<Pid, Failure> {
         loop {
-            let mut fds = [PollFd::new(&*control, PollFlags::IN), PollFd::new(children, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(&*control, PollFlags::IN),
+                PollFd::new(children, PollFlags::IN),
+                PollFd::new(keeper, PollFlags::empty()),
+            ];
             match poll(&mut fds, None) {
+                Ok(_) if !fds[2].revents().is_empty() => return Err("it has ended").step("wait for the keeper's word"),
                 Ok(_) if !fds[1].revents().is_empty() => {
                     let _raised = rustix::io::read(children, &mut [0; 128]);
-                    // Nobody else can have left it a child, but a stopped one raises this too.
-                    if matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {
-                        return Err("it has ended").step("keep a stem");
+                    // A child that was stopped raises this too; an orphan that the imports left may have ended.
+                    while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
+                        if ended == self.process {
+                            return Err("it has ended").step("keep a stem");
+                        }
                     }
                 }
                 Ok(_) => break,

@@ -3,12 +3,9 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::process::Command;
 
-use nigh_faas::sandbox::mount_attributes;
-use rustix::fs::CWD;
-use rustix::mount::MountPropagationFlags;
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 
@@ -23,15 +20,43 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
     Ok(Pid::from_raw(pid as i32))
 }
 
+/// The first descriptors after the three that every process has.
+const FIRST_PASSED: i32 = 3;
+
+/// Gives a program to be started these descriptors, as its 3, 4 and so on.
+pub(crate) fn pass_on<const N: usize>(command: &mut Command, passed: [BorrowedFd<'_>; N]) -> io::Result<()> {
+    use std::os::unix::process::CommandExt as _;
+    // Out of the way of the numbers they will have.
+    let copies = passed.map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, FIRST_PASSED + N as i32));
+    let copies = copies.into_iter().collect::<Result<Vec<OwnedFd>, _>>()?;
+    let place = move || {
+        for (number, copy) in (FIRST_PASSED..).zip(&copies) {
+            // SAFETY: a number that this process, about to become the program, needs for nothing else.
+            checked(unsafe { libc::dup2(copy.as_raw_fd(), number) }.into())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec it only makes system calls.
+    unsafe { command.pre_exec(place) };
+    Ok(())
+}
+
+/// Takes the descriptors that `pass_on` gave; call it once, before anything else is opened.
+pub(crate) fn passed_on<const N: usize>() -> io::Result<[OwnedFd; N]> {
+    let mut taken = Vec::with_capacity(N);
+    for number in (FIRST_PASSED..).take(N) {
+        // SAFETY: asks about a number.
+        checked(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) }.into())?;
+        // SAFETY: it is open, as just seen, and whoever started this process passed it on for it to own.
+        taken.push(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    taken.try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
 /// Leaves the parent's namespaces.
 pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags used here never include FILES, and there is one thread only.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
-}
-
-/// Adds attributes to the mount at `path` and, if `recursive`, to all below. Needs Linux 5.12.
-pub(crate) fn restrict_mount(path: &Path, recursive: bool, set: u64) -> io::Result<()> {
-    mount_attributes::restrict(CWD, path, recursive, set, MountPropagationFlags::empty())
 }
 
 /// Blocks SIGCHLD and returns a descriptor that tells of it instead.

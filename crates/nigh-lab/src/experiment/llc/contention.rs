@@ -20,6 +20,7 @@ use crate::LabError;
 use crate::experiment::demo::bar;
 use crate::experiment::write_page;
 use crate::machine::Machine;
+use crate::parallel::in_parallel;
 use crate::stats::{Estimate, Sample};
 
 /// One line in so many is simulated: what the sampled recordings hold.
@@ -94,7 +95,7 @@ impl ContentionArgs {
         let repetitions = if self.quick { 2 } else { self.repetitions.max(1) } as u64;
         let all: Vec<usize> = (0..INPUTS.len()).collect();
         let real = if self.real { real_runs(self.quick)? } else { Vec::new() };
-        let rows = super::in_parallel(&all, |&at| {
+        let rows = in_parallel(&all, |&at| {
             let measure = |others: &[&ReplayTrace]| {
                 let runs = (0..repetitions).map(|seed| seconds(INPUTS[at], &traces[at], others, seed));
                 Ok::<_, LabError>(Sample::new(runs.collect::<Result<_, _>>()?).mean_estimate(at as u64))

@@ -20,6 +20,7 @@ use super::trace_library::{RecordedInput, Role, TraceLibrary};
 use crate::LabError;
 use crate::experiment::write_page;
 use crate::machine::Machine;
+use crate::parallel::in_parallel;
 
 /// What `nigh experiment llc-ways` takes.
 #[derive(Clone, Debug, Args)]
@@ -99,7 +100,7 @@ impl WaysArgs {
         let suits = |input: &&RecordedInput| input.has_trace() && (input.is_whole() || !self.quick);
         let of_functions = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
         let inputs: Vec<_> = of_functions.filter(suits).collect();
-        let rows = super::in_parallel(&inputs, |input| row(&library, input))?;
+        let rows = in_parallel(&inputs, |input| row(&library, input))?;
         let compared: Vec<_> = rows.iter().filter_map(|row| Some((row, row.paper?))).collect();
         let count = |suits: fn(&Row, u8) -> bool| compared.iter().filter(|(row, paper)| suits(row, *paper)).count();
         Ok(Report {

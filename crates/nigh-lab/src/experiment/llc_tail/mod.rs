@@ -33,10 +33,11 @@ use self::recorded_streams::{ServiceStream, TrainingStream};
 use self::report::{PAPER, Report, SetReport};
 use self::server_machine::{ServerMachine, ServerName};
 use self::simulated_server::{NETWORK, SimulatedMachine};
-use self::sweep::{Plan, Streams, add_partition, guard, guard_settings, side_by_side, sweep};
+use self::sweep::{Asked, Kept, Part, Plan, Streams, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
 use crate::machine::Machine;
+use crate::parallel::in_parallel;
 
 /// Digits of the simulated training job: the training set of MNIST.
 const DIGITS: usize = 60_000;
@@ -72,6 +73,9 @@ pub(super) struct LlcTailArgs {
     /// Decides arrivals, keys, digits and where pages lie
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Keeps what is done in this file, so that a run that is cut off goes on; beside the page if that is written
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
 }
 
 /// A store to look at.
@@ -97,7 +101,8 @@ impl LlcTailArgs {
         let begin = Instant::now();
         let progress = ProgressBar::new_spinner().with_style(ProgressStyle::default_spinner());
         progress.enable_steady_tick(Duration::from_millis(120));
-        let sets = if self.only_real { Vec::new() } else { self.simulate(&progress)? };
+        let kept = self.kept()?;
+        let sets = if self.only_real { Vec::new() } else { self.simulate(kept.as_ref(), &progress)? };
         let real =
             if self.real { Some(self.live().run(|done| progress.set_message(format!("here: {done}")))?) } else { None };
         progress.finish_and_clear();
@@ -114,7 +119,20 @@ impl LlcTailArgs {
         if let Some(path) = &self.html {
             super::write_page(path, &page::page(&report)?)?;
         }
-        print(&report, json)
+        super::llc::print_report(&report, || report.text(), json)?;
+        kept.map_or(Ok(()), Kept::finish)
+    }
+
+    fn kept(&self) -> Result<Option<Kept>, LabError> {
+        let beside_the_page = || Some(self.html.as_ref()?.with_extension("state"));
+        let Some(path) = self.progress.clone().or_else(beside_the_page) else { return Ok(None) };
+        let asked = Asked {
+            machine: format!("{:?}", self.machine),
+            memory_gb_per_s: self.memory(),
+            quick: self.quick,
+            seed: self.seed,
+        };
+        Kept::open(&path, asked).map(Some)
     }
 
     fn server(&self) -> &'static ServerMachine {
@@ -138,7 +156,7 @@ impl LlcTailArgs {
         }
     }
 
-    fn simulate(&self, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
+    fn simulate(&self, kept: Option<&Kept>, progress: &ProgressBar) -> Result<Vec<SetReport>, LabError> {
         let form = if self.quick { Plan::quick } else { Plan::whole };
         let plan = form(self.server(), self.memory(), self.seed);
         let small = WorkingSet { name: "2 MB", entries: Entries::SMALL, paper_ratio: Some(PAPER.small_ratio) };
@@ -149,7 +167,7 @@ impl LlcTailArgs {
             Some(medium) if self.quick => (vec![small, medium], Recording { requests: 100_000, steps: 16 }),
             _ => (vec![small, large], Recording { requests: 1 << 19, steps: 64 }),
         };
-        sets.iter().map(|set| self.simulate_set(&plan, set, &recording, progress)).collect()
+        sets.iter().map(|set| self.simulate_set(&plan, set, &recording, kept, progress)).collect()
     }
 
     fn simulate_set(
@@ -157,6 +175,7 @@ impl LlcTailArgs {
         plan: &Plan,
         set: &WorkingSet,
         recording: &Recording,
+        kept: Option<&Kept>,
         progress: &ProgressBar,
     ) -> Result<SetReport, LabError> {
         progress.set_message(format!("{}: recording", set.name));
@@ -166,8 +185,9 @@ impl LlcTailArgs {
         };
         let axis = plan;
         let plan = &plan.with_loads_near_capacity(&streams)?;
+        let kept = kept.map(|kept| (kept, set.name));
         let mut rows =
-            sweep(plan, &streams, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
+            sweep(plan, &streams, kept, |row| progress.set_message(format!("{}: {}", set.name, row.configuration)))?;
         progress.set_message(format!("{}: the guard", set.name));
         let network_us = NETWORK.as_secs_f64() * 1e6;
         let on_axis = |mops: f64| axis.loads.iter().any(|&load| (load / 1e6 - mops).abs() < 1e-9);
@@ -183,8 +203,14 @@ impl LlcTailArgs {
                 let near = guard_settings(plan.machine, near, 1.0)?;
                 let load = best.load_mops * 1e6;
                 let objectives = [("the paper's line", slo, 1.05), ("near no contention", near, NEAR_SAMPLES)];
-                side_by_side(&objectives, |(name, settings, samples)| {
-                    Ok((*name, guard(plan, &streams, *settings, *samples, load)?))
+                in_parallel(&objectives, |(name, settings, samples)| {
+                    let part = kept.map(|(kept, set)| (kept, format!("{set}, the guard, {name}")));
+                    if let Some(Part::Guard(run)) = part.as_ref().and_then(|(kept, part)| kept.done(part)) {
+                        return Ok((*name, run));
+                    }
+                    let run = guard(plan, &streams, *settings, *samples, load)?;
+                    part.map_or(Ok(()), |(kept, part)| kept.add(&part, &Part::Guard(run.clone())))?;
+                    Ok((*name, run))
                 })?
             }
             None => Vec::new(),
@@ -207,15 +233,4 @@ impl LlcTailArgs {
             rows,
         })
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the report is the command's output")]
-fn print(report: &Report, json: bool) -> Result<(), LabError> {
-    if json {
-        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
-        println!("{text}");
-    } else {
-        println!("{}", report.text());
-    }
-    Ok(())
 }

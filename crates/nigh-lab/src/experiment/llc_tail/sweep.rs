@@ -4,18 +4,18 @@
 //! host's processors. A point lasts until its 99.9th percentile has ten requests beyond it, and one close to what the store
 //! can serve, whose queue is slow to come to rest, several times as long.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nigh_llc::{CacheShape, GuardDecision, GuardMode, GuardSettings, GuardWindow, Objective, Percentile, TailGuard};
 use nigh_terms::Ways;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::recorded_streams::{ServiceStream, TrainingStream};
 use super::server_machine::ServerMachine;
 use super::simulated_server::{SimulatedServer, Stretch, Workload};
 use crate::LabError;
+use crate::kept_progress::KeptProgress;
+use crate::parallel::in_parallel;
 
 /// Further loads, as parts of what the store serves without a partition.
 const NEAR_CAPACITY: [f64; 4] = [0.9, 0.95, 0.98, 0.99];
@@ -67,7 +67,7 @@ impl Plan {
             point: Duration::from_millis(6),
             warming: Duration::from_millis(6),
             settling: Duration::from_micros(500),
-            guard_windows: 110,
+            guard_windows: 160,
             batch_threads: machine.batch_threads(),
             memory_gb_per_s,
             seed,
@@ -116,7 +116,7 @@ impl Plan {
 }
 
 /// How cores share the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "ways")]
 pub(super) enum Configuration {
     /// The store has the machine to itself.
@@ -139,7 +139,7 @@ impl std::fmt::Display for Configuration {
 }
 
 /// One configuration at one load; latencies include the network's 10 us.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) load_mops: f64,
     pub(super) p50_us: f64,
@@ -161,7 +161,7 @@ pub(super) struct Point {
 }
 
 /// A configuration at all loads.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) configuration: Configuration,
     pub(super) points: Vec<Point>,
@@ -233,6 +233,24 @@ pub(super) fn guard_settings(machine: &ServerMachine, limit: Duration, slack: f6
     })
 }
 
+/// What decides about the rows and the guards, beside the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Asked {
+    pub(super) machine: String,
+    pub(super) memory_gb_per_s: f64,
+    pub(super) quick: bool,
+    pub(super) seed: u64,
+}
+
+/// A part of a long run, as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Part {
+    Row(Row),
+    Guard(GuardRun),
+}
+
+pub(super) type Kept = KeptProgress<Asked, Part>;
+
 fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Result<Row, LabError> {
     let threads = if configuration == Configuration::NoContention { 0 } else { plan.batch_threads };
     let masks = match configuration {
@@ -250,37 +268,30 @@ fn run_row(plan: &Plan, streams: &Streams, configuration: Configuration) -> Resu
     Ok(Row { configuration, points })
 }
 
-/// Does `work` on every item, side by side on this host's processors; results in the items' order.
-pub(super) fn side_by_side<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R, LabError> + Sync,
-) -> Result<Vec<R>, LabError> {
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<R, LabError>)>> = Mutex::new(Vec::with_capacity(items.len()));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some((at, item)) = items.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = work(item);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((at, result));
-                    }
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_default();
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// All rows of one working set; `done` is told of each.
-pub(super) fn sweep(plan: &Plan, streams: &Streams, done: impl Fn(&Row) + Sync) -> Result<Vec<Row>, LabError> {
+/// All rows of one working set, those that are kept not simulated again; `done` is told of each.
+pub(super) fn sweep(
+    plan: &Plan,
+    streams: &Streams,
+    kept: Option<(&Kept, &str)>,
+    done: impl Fn(&Row) + Sync,
+) -> Result<Vec<Row>, LabError> {
     let mut configurations = vec![Configuration::NoCat, Configuration::NoContention];
     configurations.extend(plan.partitions.iter().map(|&ways| Configuration::Partition(ways)));
-    let mut rows =
-        side_by_side(&configurations, |&configuration| run_row(plan, streams, configuration).inspect(|row| done(row)))?;
+    let row = |&configuration: &Configuration| {
+        let part = kept.map(|(kept, set)| (kept, format!("{set}, {configuration}")));
+        let known = part.as_ref().and_then(|(kept, name)| kept.done(name));
+        let row = match known {
+            Some(Part::Row(row)) => row,
+            Some(Part::Guard(_)) | None => {
+                let row = run_row(plan, streams, configuration)?;
+                part.map_or(Ok(()), |(kept, name)| kept.add(&name, &Part::Row(row.clone())))?;
+                row
+            }
+        };
+        done(&row);
+        Ok(row)
+    };
+    let mut rows = in_parallel(&configurations, row)?;
     rows.swap(0, 1);
     add_losses(&mut rows);
     Ok(rows)
@@ -308,7 +319,7 @@ fn add_losses(rows: &mut [Row]) {
 }
 
 /// What the guard did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct GuardRun {
     /// 99.9 % of the latencies are to be at most this.
     pub(super) limit_us: f64,
@@ -392,7 +403,7 @@ mod tests {
             warming: Duration::from_micros(1500),
             ..Plan::whole(MACHINE.machine(), 60.0, 1)
         };
-        let rows = sweep(&plan, &streams, |_| ()).unwrap();
+        let rows = sweep(&plan, &streams, None, |_| ()).unwrap();
         let [alone, shared, three] = [0, 1, 2].map(|row| &rows[row].points[0]);
         assert!(alone.service_ns < three.service_ns && three.service_ns < shared.service_ns, "{rows:#?}");
         assert!(alone.misses < 0.1 && shared.misses > 2.0 * three.misses, "{rows:#?}");
@@ -401,10 +412,17 @@ mod tests {
     }
 
     #[test]
-    fn results_of_side_by_side_work_come_in_order_and_a_failure_is_kept() {
-        let squares = side_by_side(&[3, 1, 2], |&number| Ok(number * number)).unwrap();
-        assert_eq!(squares, [9, 1, 4]);
-        let failed = side_by_side(&[1], |_| Err::<(), _>(LabError::Chart("no".to_owned())));
-        assert!(failed.unwrap_err().to_string().contains("no"));
+    fn rows_that_are_kept_are_not_simulated_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = Asked { machine: "a server".to_owned(), memory_gb_per_s: 60.0, quick: true, seed: 1 };
+        let kept = Kept::open(&folder.path().join("tail.state"), asked).unwrap();
+        let row = |configuration| Row { configuration, points: Vec::new() };
+        for configuration in [Configuration::NoCat, Configuration::NoContention] {
+            kept.add(&format!("2 MB, {configuration}"), &Part::Row(row(configuration))).unwrap();
+        }
+        // Simulated, they would have a point for each load.
+        let plan = Plan { partitions: Vec::new(), ..Plan::whole(MACHINE.machine(), 60.0, 1) };
+        let rows = sweep(&plan, &streams(), Some((&kept, "2 MB")), |_| ()).unwrap();
+        assert!(rows.len() == 2 && rows.iter().all(|row| row.points.is_empty()), "{rows:?}");
     }
 }

@@ -5,7 +5,6 @@
 //! the simulation unfolds.
 
 mod hindsight;
-mod kept_progress;
 mod outcome;
 mod plan;
 mod refit_binder;
@@ -17,10 +16,9 @@ use std::sync::Arc;
 use clap::Args;
 use comfy_table::{Table, presets};
 use nigh_llc::{Casy, CasyLiteral, ClosLayout, Tolerance, Unpartitioned};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::hindsight::{Best, search};
-use self::kept_progress::{Asked, KeptProgress, this_program};
 use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::Fitted;
@@ -30,7 +28,9 @@ use super::paper;
 use super::trace_library::TraceLibrary;
 use crate::LabError;
 use crate::experiment::write_page;
+use crate::kept_progress::KeptProgress;
 use crate::machine::Machine;
+use crate::parallel::in_parallel;
 
 /// What Nigh keeps its predictions to, so that with their errors nobody is slower by more than 1 %. Set on other draws
 /// and seeds than those of the plan.
@@ -71,6 +71,17 @@ pub(crate) struct ScenariosArgs {
     progress: Option<PathBuf>,
 }
 
+/// What decides about the outcomes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    plan: Plan,
+    traces: PathBuf,
+    guard: f64,
+    search: usize,
+}
+
+type Kept = KeptProgress<Asked, ScenarioOutcome>;
+
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
@@ -103,10 +114,10 @@ impl ScenariosArgs {
             write_page(path, &page(&report)?)?;
         }
         super::print_report(&report, || summary_table(&report), json)?;
-        kept.map_or(Ok(()), KeptProgress::finish)
+        kept.map_or(Ok(()), Kept::finish)
     }
 
-    fn report(self, machine: Machine) -> Result<(Report, Option<KeptProgress>), LabError> {
+    fn report(self, machine: Machine) -> Result<(Report, Option<Kept>), LabError> {
         let mut plan = Plan::read(&self.plan)?;
         let mut steps = self.search;
         if self.quick {
@@ -117,9 +128,8 @@ impl ScenariosArgs {
         plan.draw_others(self.other_draw);
         let kept = self.progress.or_else(|| Some(self.html?.with_extension("state")));
         let kept = kept.map(|path| {
-            let (traces, program) = (self.traces.clone(), this_program()?);
-            let asked = Asked { plan: plan.clone(), traces, guard: self.guard, search: steps, program };
-            KeptProgress::open(&path, asked)
+            let asked = Asked { plan: plan.clone(), traces: self.traces.clone(), guard: self.guard, search: steps };
+            Kept::open(&path, asked)
         });
         let kept = kept.transpose()?;
         let stage = Stage::set(plan, &TraceLibrary::open(&self.traces)?)?;
@@ -153,18 +163,23 @@ fn play_all(
     stage: &Stage,
     guard: Tolerance,
     steps: usize,
-    kept: Option<&KeptProgress>,
+    kept: Option<&Kept>,
 ) -> Result<Vec<ScenarioOutcome>, LabError> {
-    let mut outcomes = kept.map(KeptProgress::done).unwrap_or_default();
-    let mut order: Vec<usize> = (0..stage.plan.scenario.len()).filter(|at| !outcomes.contains_key(at)).collect();
+    let mut order: Vec<usize> = (0..stage.plan.scenario.len()).collect();
     order.sort_by_key(|&at| std::cmp::Reverse(stage.plan.scenario[at].invocations));
     let play = |&at: &usize| {
-        let outcome = outcome_of(&stage.play(&stage.plan.scenario[at])?, guard, steps)?;
-        kept.map_or(Ok(()), |kept| kept.add(at, &outcome))?;
+        let scenario = &stage.plan.scenario[at];
+        let part = format!("{at}: {}", scenario.name);
+        if let Some(outcome) = kept.and_then(|kept| kept.done(&part)) {
+            return Ok((at, outcome));
+        }
+        let outcome = outcome_of(&stage.play(scenario)?, guard, steps)?;
+        kept.map_or(Ok(()), |kept| kept.add(&part, &outcome))?;
         Ok((at, outcome))
     };
-    outcomes.extend(super::in_parallel(&order, play)?);
-    Ok(outcomes.into_values().collect())
+    let mut outcomes = in_parallel(&order, play)?;
+    outcomes.sort_by_key(|(at, _)| *at);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 fn outcome_of(play: &Play<'_>, guard: Tolerance, steps: usize) -> Result<ScenarioOutcome, LabError> {

@@ -1,0 +1,168 @@
+//! The OCI configuration of a blank sandbox: every wall that runc raises. Pure: names in, JSON out.
+//!
+//! Follows the OCI runtime specification 1.0.2 (`config.md`, `config-linux.md`). The process is Nigh's own init, which
+//! has no privilege from its first instruction on; the function's folder, its runtime and the size of its /tmp come
+//! later (`late_mount`), its limits by the cgroup's own files.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::launch::{INSIDE, OOM_SCORE};
+use super::root_tree::{DEVICES_OPTIONS, SHARED_MEMORY_OPTIONS};
+use super::seccomp_profile;
+
+/// Where the init's program appears.
+pub(super) const INIT: &str = "/nigh-sandbox";
+/// What of /proc tells of the host, or could act on it.
+const MASKED: [&str; 11] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/kmsg",
+];
+/// What of /proc programs read and nobody inside shall write.
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// What differs from sandbox to sandbox, and from machine to machine.
+#[derive(Clone, Debug)]
+pub(super) struct Walled<'a> {
+    /// The folder that becomes the root.
+    pub(super) root: &'a Path,
+    /// What of the host is shown in it, at the same path.
+    pub(super) shown: &'a [PathBuf],
+    /// Files that stand for others: where they are, and where they appear.
+    pub(super) files: &'a [(PathBuf, PathBuf)],
+    /// The user and the group it runs as, in the sandbox and on the host.
+    pub(super) uid: u32,
+    /// The user of the host that the sandbox's root is: with it the sandbox has a user namespace.
+    pub(super) root_uid: Option<u32>,
+    /// Its cgroup, as runc names it.
+    pub(super) cgroup: &'a str,
+    /// The options of its /tmp.
+    pub(super) tmp: &'a str,
+}
+
+/// The text of `config.json`.
+pub(super) fn config(walled: &Walled<'_>) -> Value {
+    let Walled { root, shown, files, uid, root_uid, cgroup, tmp } = walled;
+    let mut mounts = vec![
+        json!({ "destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"] }),
+        memory("/dev", DEVICES_OPTIONS, &["noexec", "ro"]),
+        memory("/dev/shm", SHARED_MEMORY_OPTIONS, &["nodev"]),
+        memory("/tmp", tmp, &["nodev"]),
+    ];
+    let here = shown.iter().map(|path| (path, path));
+    for (source, destination) in here.chain(files.iter().map(|(from, to)| (from, to))) {
+        mounts.push(json!({
+            "destination": destination, "type": "bind", "source": source,
+            // The r's: with all that is mounted below.
+            "options": ["rbind", "rro", "rnosuid", "rnodev"],
+        }));
+    }
+    let mut namespaces = vec!["pid", "mount", "network", "ipc", "uts", "cgroup"];
+    let mut map = Vec::new();
+    if let Some(root_uid) = root_uid {
+        namespaces.push("user");
+        map = vec![
+            json!({ "containerID": 0, "hostID": root_uid, "size": 1 }),
+            json!({ "containerID": uid, "hostID": uid, "size": 1 }),
+        ];
+    }
+    let namespaces: Vec<Value> = namespaces.into_iter().map(|kind| json!({ "type": kind })).collect();
+    let none: [&str; 0] = [];
+    json!({
+        "ociVersion": "1.0.2",
+        "hostname": "sandbox",
+        "root": { "path": root, "readonly": true },
+        "mounts": mounts,
+        "process": {
+            "terminal": false,
+            "user": { "uid": uid, "gid": uid },
+            "args": [INIT, INSIDE],
+            "env": [],
+            "cwd": "/",
+            "noNewPrivileges": true,
+            "oomScoreAdj": OOM_SCORE,
+            "capabilities": {
+                "bounding": none, "effective": none, "inheritable": none, "permitted": none, "ambient": none,
+            },
+        },
+        "linux": {
+            "cgroupsPath": cgroup,
+            "namespaces": namespaces,
+            "uidMappings": map,
+            "gidMappings": map,
+            // runc itself adds those of DEVICES and the like, as the specification wants it.
+            "resources": { "devices": [{ "allow": false, "access": "rwm" }] },
+            "maskedPaths": MASKED,
+            "readonlyPaths": READ_ONLY,
+            "seccomp": seccomp_profile::oci(),
+        },
+    })
+}
+
+fn memory(destination: &str, options: &str, more: &[&str]) -> Value {
+    let options: Vec<&str> = ["nosuid"].into_iter().chain(more.iter().copied()).chain(options.split(',')).collect();
+    json!({ "destination": destination, "type": "tmpfs", "source": "tmpfs", "options": options })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(root_uid: Option<u32>) -> Value {
+        config(&Walled {
+            root: Path::new("/run/nigh/root"),
+            shown: &["/usr".into()],
+            files: &[("/run/nigh/one/passwd".into(), "/etc/passwd".into())],
+            uid: 2_000_000_001,
+            root_uid,
+            cgroup: "nigh-x/one",
+            tmp: "mode=1777,size=1048576",
+        })
+    }
+
+    #[test]
+    fn nothing_is_privileged_and_nothing_of_the_host_can_be_written() {
+        let config = with(Some(2_000_016_385));
+        let process = &config["process"];
+        assert_eq!(process["noNewPrivileges"], true);
+        assert_ne!(process["user"]["uid"], 0);
+        for (set, capabilities) in process["capabilities"].as_object().unwrap() {
+            assert_eq!(capabilities, &json!([]), "{set}");
+        }
+        assert_eq!(config["root"]["readonly"], true);
+        for mount in config["mounts"].as_array().unwrap() {
+            let options = mount["options"].as_array().unwrap();
+            let has = |option: &str| options.iter().any(|one| one == option);
+            assert!(has("nosuid") || has("rnosuid"), "{mount}");
+            assert!(mount["type"] != "bind" || has("rro"), "{mount}");
+            assert!(mount["destination"] == "/dev" || has("nodev") || has("rnodev"), "{mount}");
+        }
+        assert_eq!(config["linux"]["resources"]["devices"], json!([{ "allow": false, "access": "rwm" }]));
+    }
+
+    #[test]
+    fn a_user_namespace_knows_two_users_of_the_host_and_neither_is_its_root() {
+        let config = with(Some(2_000_016_385));
+        let kinds = config["linux"]["namespaces"].to_string();
+        for kind in ["pid", "mount", "network", "ipc", "uts", "cgroup", "user"] {
+            assert!(kinds.contains(&format!("\"{kind}\"")), "{kind}");
+        }
+        let map = config["linux"]["uidMappings"].as_array().unwrap();
+        assert_eq!(map.len(), 2);
+        assert!(map.iter().all(|line| line["hostID"].as_u64().unwrap() >= 2_000_000_000 && line["size"] == 1));
+        assert_eq!(config["linux"]["gidMappings"], config["linux"]["uidMappings"]);
+        let without = with(None);
+        assert!(!without["linux"]["namespaces"].to_string().contains("user"));
+        assert_eq!(without["linux"]["uidMappings"], json!([]));
+    }
+}

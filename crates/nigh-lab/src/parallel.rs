@@ -1,0 +1,43 @@
+//! Work on many items, one thread a processor.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::LabError;
+
+/// Does `work` on all items, on as many threads as there are processors, the first items first; results in their order.
+pub(crate) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, LabError> + Sync,
+) -> Result<Vec<R>, LabError> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { return };
+                    let result = work(item);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_items_order_and_a_failure_is_kept() {
+        let squares = in_parallel(&[3, 1, 2], |&number| Ok(number * number)).unwrap();
+        assert_eq!(squares, [9, 1, 4]);
+        let failed = in_parallel(&[1], |_| Err::<(), _>(LabError::Chart("no".to_owned())));
+        assert!(failed.unwrap_err().to_string().contains("no"));
+    }
+}

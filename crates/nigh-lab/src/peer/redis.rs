@@ -1,0 +1,112 @@
+//! A real Redis on this machine: Debian's redis-server on a loopback port of its own, a password, nothing on disk.
+//!
+//! It keeps objects in memory alone and acknowledges before anything is durable: the floor of what a store costs.
+
+use std::path::Path;
+use std::process::Command;
+
+use nigh_terms::SecretKey;
+
+use super::installed::on_path;
+use super::servers::{Program, Servers, file_error, free_ports, private_file, private_folder, reply_health};
+use super::{Peer, PeerError};
+
+const PEER: &str = "Redis";
+const PROGRAM: &str = "redis-server";
+
+/// A running Redis.
+#[derive(Debug)]
+pub struct Redis {
+    servers: Servers,
+    port: u16,
+    password: SecretKey,
+    version: String,
+}
+
+impl Redis {
+    /// Starts a Redis whose files go into `folder`, made if absent. Returns when it answers.
+    ///
+    /// # Errors
+    /// `NotInstalled` if it is not there; else what could not be written, started or reached.
+    pub fn start(folder: &Path) -> Result<Self, PeerError> {
+        let missing = || PeerError::NotInstalled {
+            peer: PEER,
+            missing: PROGRAM.to_owned(),
+            hint: "run `make peers`, or install Debian's package redis-server".to_owned(),
+        };
+        let program = on_path(PROGRAM).ok_or_else(missing)?;
+        private_folder(folder).map_err(file_error(PEER, "make", folder))?;
+        let [port] = free_ports().map_err(file_error(PEER, "find a free port for", folder))?;
+        let password = SecretKey::random();
+        let configuration = folder.join("redis.conf");
+        private_file(&configuration, &configured(folder, port, &password)).map_err(file_error(
+            PEER,
+            "write",
+            &configuration,
+        ))?;
+        let health = reply_health(port, format!("AUTH {}\r\nPING\r\n", password.reveal()), "+PONG");
+        let server = Program {
+            name: PROGRAM,
+            path: program.clone(),
+            arguments: vec![configuration.display().to_string()],
+            environment: Vec::new(),
+            health: Some(health),
+        };
+        let servers = Servers::start(PEER, folder, vec![server])?;
+        Ok(Self { servers, port, password, version: version(&program) })
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What a client has to say first.
+    #[must_use]
+    pub const fn password(&self) -> &SecretKey {
+        &self.password
+    }
+}
+
+impl Peer for Redis {
+    fn name(&self) -> &'static str {
+        PEER
+    }
+
+    fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.servers.processes()
+    }
+}
+
+fn configured(folder: &Path, port: u16, password: &SecretKey) -> String {
+    format!(
+        "bind 127.0.0.1\nport {port}\nrequirepass {}\ndir {}\nsave \"\"\nappendonly no\ndaemonize no\n",
+        password.reveal(),
+        folder.display()
+    )
+}
+
+/// As in `Redis server v=7.0.15 sha=...`.
+fn version(program: &Path) -> String {
+    let output = Command::new(program).arg("--version").output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    said.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_listens_on_loopback_asks_for_a_password_and_writes_nothing() {
+        let text = configured(Path::new("/d"), 7, &SecretKey::new("hush"));
+        for line in ["bind 127.0.0.1", "port 7", "requirepass hush", "save \"\"", "appendonly no", "dir /d"] {
+            assert!(text.lines().any(|found| found == line), "{line}");
+        }
+    }
+}
