@@ -45,6 +45,9 @@ pub(super) struct ColdLength {
     /// Starts of each row
     #[arg(long, default_value_t = 40)]
     rounds: usize,
+    /// Who makes the sandboxes, in turn
+    #[arg(long, value_delimiter = ',', default_value = "process,runc")]
+    engines: Vec<String>,
 }
 
 /// Where the time of the median start went: medians of each part, so that they add up only nearly.
@@ -70,7 +73,7 @@ pub(super) struct Parts {
 #[derive(Debug, Serialize)]
 pub(super) struct ColdRow {
     /// What makes the sandboxes; `none` for the peer without any.
-    engine: &'static str,
+    engine: String,
     /// `plain` or `prewarmed`.
     start: &'static str,
     handler: &'static str,
@@ -93,7 +96,7 @@ pub(super) struct ColdReport {
 
 /// A node whose sandboxes start in one way.
 struct Candidate {
-    engine: &'static str,
+    engine: String,
     start: &'static str,
     node: NodeUnderTest,
     lambda: LambdaClient,
@@ -119,10 +122,13 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
         Ok(code)
     });
     let codes = codes.collect::<Result<Vec<PathBuf>, LabError>>()?;
-    let mut candidates = [("plain", "off"), ("prewarmed", "on")]
-        .map(|(start, prewarm)| candidate(&folder.path().join(start), &python, "process", start, prewarm))
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut candidates = Vec::new();
+    for engine in &length.engines {
+        for (start, prewarm) in [("plain", "off"), ("prewarmed", "on")] {
+            let folder = folder.path().join(format!("{engine}-{start}"));
+            candidates.push(candidate(&folder, &python, engine, start, prewarm)?);
+        }
+    }
     let mut peer: Vec<Vec<f64>> = vec![Vec::new(); HANDLERS.len()];
     for round in 0..length.rounds.max(1) {
         for (handler, code) in codes.iter().enumerate() {
@@ -138,7 +144,7 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
         let starts = Sample::new(starts);
         let (p50_ms, p99_ms) = (starts.median(), starts.percentile(0.99));
         ColdRow {
-            engine: "none",
+            engine: "none".to_owned(),
             start: "plain",
             handler,
             starts: starts.len(),
@@ -154,20 +160,27 @@ pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdRep
 fn candidate(
     folder: &Path,
     python: &Path,
-    engine: &'static str,
+    engine: &str,
     start: &'static str,
     prewarm: &str,
 ) -> Result<Candidate, LabError> {
     std::fs::create_dir(folder).map_err(|error| LabError::file(folder, &error))?;
     let mut functions = toml::Table::new();
     functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    functions.insert("engine".to_owned(), engine.into());
     functions.insert("prewarm".to_owned(), prewarm.into());
     // No sandbox has to end for another.
     functions.insert("keep_alive".to_owned(), "5 s".into());
     let settings = [("functions".to_owned(), functions.into())].into_iter().collect();
     let node = NodeUnderTest::start(folder, &settings)?;
     let lambda = LambdaClient::connect(&node)?;
-    Ok(Candidate { engine, start, node, lambda, starts: HANDLERS.iter().map(|_| Vec::new()).collect() })
+    Ok(Candidate {
+        engine: engine.to_owned(),
+        start,
+        node,
+        lambda,
+        starts: HANDLERS.iter().map(|_| Vec::new()).collect(),
+    })
 }
 
 impl Candidate {
@@ -245,7 +258,7 @@ impl Candidate {
             let totals = Sample::new(starts.iter().map(|start| start.total).collect());
             let peaks = Sample::new(starts.iter().filter_map(|start| start.peak_mib).collect());
             ColdRow {
-                engine: self.engine,
+                engine: self.engine.clone(),
                 start: self.start,
                 handler,
                 starts: totals.len(),
@@ -287,7 +300,7 @@ pub(super) fn text(report: &ColdReport) -> String {
         let part =
             |of: fn(&Parts) -> f64| row.parts.as_ref().map_or_else(String::new, |parts| format!("{:.1}", of(parts)));
         table.add_row([
-            row.engine.to_owned(),
+            row.engine.clone(),
             row.start.to_owned(),
             row.handler.to_owned(),
             format!("{:.1}", row.p50_ms),
