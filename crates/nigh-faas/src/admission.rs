@@ -24,8 +24,8 @@ pub(crate) struct Sandboxes {
     clock: Arc<dyn Clock>,
     freeze_grace: std::time::Duration,
     queue_wait: std::time::Duration,
-    /// Told at each cold start.
-    stem_taken: Arc<Notify>,
+    /// Told at each cold start, and when one has come.
+    stems_changed: Arc<Notify>,
 }
 
 struct Books {
@@ -199,7 +199,7 @@ impl Sandboxes {
     ) -> Self {
         let stems = StemStock::new(stems_max);
         let books = Mutex::new(Books { pool, stems, waiting: HashMap::new(), alive: HashMap::new() });
-        Self { books, clock, freeze_grace, queue_wait, stem_taken: Arc::default() }
+        Self { books, clock, freeze_grace, queue_wait, stems_changed: Arc::default() }
     }
 
     pub(crate) fn in_use(&self) -> PoolUse {
@@ -297,7 +297,7 @@ impl Sandboxes {
             in_the_way.extend(books.stems.give_way(count));
             (stem, in_the_way)
         };
-        self.stem_taken.notify_one();
+        self.stems_changed.notify_one();
         (stem, self.spare(in_the_way))
     }
 
@@ -309,9 +309,9 @@ impl Sandboxes {
         StemRoom { sandboxes: Arc::clone(self), is_booked: true }
     }
 
-    /// Notified at each cold start: there may be a stem less, and there is more demand.
-    pub(crate) fn stem_taken(&self) -> Arc<Notify> {
-        Arc::clone(&self.stem_taken)
+    /// Notified when there may be one to make: a cold start, or one that has come and leaves its place among those made.
+    pub(crate) fn stems_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.stems_changed)
     }
 
     /// The runtimes in `usable` that want one more stem, once for each; and stems that are to be ended.

@@ -9,7 +9,6 @@ use futures::future::join_all;
 use nigh_terms::{ByteSize, Clock, Monotonic};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::{Sandboxes, SpareStem, StemRoom};
@@ -92,14 +91,14 @@ impl Prewarmer {
     /// `tasks`.
     pub(crate) fn keep_going(self: &Arc<Self>, tasks: &TaskTracker) {
         let (this, tasks) = (Arc::downgrade(self), tasks.clone());
-        let taken: Arc<Notify> = self.sandboxes.stem_taken();
+        let changed = self.sandboxes.stems_changed();
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(LOOK_EVERY);
             tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     _ = tick.tick() => {}
-                    () = taken.notified() => {}
+                    () = changed.notified() => {}
                 }
                 let Some(this) = this.upgrade() else { return };
                 this.look(&tasks).await;
@@ -156,6 +155,8 @@ impl Prewarmer {
         if let Some(unwanted) = room.filled(coming, stem) {
             unwanted.end().await;
         }
+        // There may be another to make.
+        self.sandboxes.stems_changed().notify_one();
     }
 
     async fn warm(&self, runtime: &Runtime) -> Result<Stem, String> {

@@ -30,8 +30,7 @@ use super::late_mount::{self, Belongings, MountNamespace};
 use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
 use super::root_tree::CODE;
 use super::slots::{Slot, Slots};
-use super::stem::Stem;
-use super::{SandboxError, SandboxSpec, SandboxStart, StemSpec, Steps};
+use super::{SandboxError, SandboxSpec, SandboxStart, Steps};
 use crate::cgroup::{CgroupHost, Group};
 use crate::grant::Grant;
 
@@ -47,8 +46,6 @@ const BLANK_PROCESSES: u32 = 4;
 const BLANK_CONTAINER_PROCESSES: u32 = 64;
 /// Container runtimes that run at a time, for each processor: more only take each other's time.
 const RUNTIMES_PER_PROCESSOR: usize = 2;
-/// How much is read of what a stem printed that failed.
-const LAST_WORDS_BYTES: usize = 16 << 10;
 /// The most sandboxes at a time, whatever the range of users is: addresses end there.
 const SANDBOXES_MAX: u16 = u16::MAX;
 
@@ -125,7 +122,7 @@ pub(super) struct Maker {
     raising: Raising,
     walls: Walls,
     uids: Range<u32>,
-    filter: bool,
+    pub(super) filter: bool,
     /// No cgroup bounds processes.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
@@ -148,10 +145,10 @@ struct Stock {
 /// A blank sandbox. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Blank {
-    begun: Begun<()>,
-    held: Held,
+    pub(super) begun: Begun<()>,
+    pub(super) held: Held,
     /// Where the function moves in from outside.
-    inside: Option<MountNamespace>,
+    pub(super) inside: Option<MountNamespace>,
 }
 
 /// A sandbox that runs its command.
@@ -164,19 +161,19 @@ pub(super) struct Made {
 
 /// Ends the group of a sandbox that does not come to be; its slot is free only then.
 #[derive(Debug)]
-struct Held(Option<(Group, Lease)>);
+pub(super) struct Held(Option<(Group, Lease)>);
 
 impl Held {
-    fn lease(&self) -> Result<&Lease, Failed> {
+    pub(super) fn lease(&self) -> Result<&Lease, Failed> {
         self.0.as_ref().map(|(_, lease)| lease).ok_or_else(|| Failed::at("start it", "it has ended"))
     }
 
-    fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
+    pub(super) fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
         let Some((group, _)) = &self.0 else { return Err(Failed::at("start it", "it has ended")) };
         group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
     }
 
-    fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
+    pub(super) fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
         let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
         Ok(Made { begun, group, lease, steps })
     }
@@ -317,59 +314,10 @@ impl Maker {
             self.move_in(inside, held.lease()?, Some(&spec.code), &spec.runtime_folders, spec.tmp.bytes()).await?;
         }
         let mount = if moves_in { wanted.elapsed() - walls } else { Duration::ZERO };
-        let launch = self.launch(spec, &held.lease()?.slot);
+        let launch = self.launch(spec, held.lease()?);
         let begun = in_time("start it", begun.launch(launch)).await?;
         let launch = wanted.elapsed() - walls - mount;
         held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })
-    }
-
-    /// Why it makes no stems, if it makes none.
-    pub(super) fn no_stems(&self) -> Option<&'static str> {
-        match self.walls {
-            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => None,
-            _ => Some("moving code into a sandbox that stands needs Nigh to be root, with namespaces"),
-        }
-    }
-
-    /// Makes a stem. Functions have the same processes' limit as it.
-    pub(super) async fn warm(&self, spec: &StemSpec) -> Result<Stem, Failed> {
-        let Blank { mut begun, held, inside } = self.blank().await?;
-        held.bound(Grant::full(spec.memory), spec.pids_max)?;
-        if let Some(inside) = inside.clone() {
-            self.move_in(inside, held.lease()?, None, &spec.runtime_folders, spec.tmp.bytes()).await?;
-        }
-        let order = Launch {
-            command: spec.command.clone(),
-            environment: pairs(&spec.environment),
-            code: None,
-            runtime_folders: names(&spec.runtime_folders),
-            tmp_bytes: spec.tmp.bytes(),
-            processes_max: self.processes_max(spec.pids_max),
-            filter: self.filter,
-        };
-        let warmed = in_time("warm it", begun.warm(order)).await;
-        let (namespace, said) = warmed.map_err(|failed| begun.with_last_line(failed))?;
-        let inside = inside.or(namespace);
-        Ok(Stem { blank: Box::new(Blank { begun, held, inside }), said, pids_max: spec.pids_max })
-    }
-
-    /// Makes the sandbox of a function of `stem`.
-    pub(super) async fn adopt(&self, stem: Stem, spec: &SandboxSpec) -> Result<Made, Failed> {
-        let wanted = Instant::now();
-        let Stem { blank, said: _, pids_max } = stem;
-        let Blank { begun, held, inside } = *blank;
-        if pids_max != spec.pids_max {
-            return Err(Failed::at("take a stem", "it was made for another number of processes"));
-        }
-        held.bound(spec.grant, spec.pids_max)?;
-        let inside = inside.ok_or_else(|| Failed::at("take a stem", "its files are not known"))?;
-        self.move_in(inside, held.lease()?, Some(&spec.code), &[], spec.tmp.bytes()).await?;
-        let mount = wanted.elapsed();
-        // Its root stands: of all this it hears the command and the environment only.
-        let launch = self.launch(spec, &held.lease()?.slot);
-        let begun = in_time("start it", begun.launch(launch)).await?;
-        let launch = wanted.elapsed() - mount;
-        held.made(begun, Steps { start: SandboxStart::Prewarmed, walls: Duration::ZERO, mount, launch })
     }
 
     /// A blank that still stands.
@@ -383,7 +331,7 @@ impl Maker {
     }
 
     /// Shows a function's folders in a sandbox whose root stands already.
-    async fn move_in(
+    pub(super) async fn move_in(
         &self,
         inside: MountNamespace,
         lease: &Lease,
@@ -400,7 +348,7 @@ impl Maker {
         late_mount::move_in(inside, Belongings { shown, tmp_bytes, uid: lease.slot.uid(&self.uids) }).await
     }
 
-    async fn blank(&self) -> Result<Blank, Failed> {
+    pub(super) async fn blank(&self) -> Result<Blank, Failed> {
         let blank = self.make_blank().await;
         *self.trouble.lock() = blank.as_ref().err().map(Failed::sentence);
         blank
@@ -483,12 +431,12 @@ impl Maker {
     }
 
     /// Bounds processes where no cgroup does.
-    fn processes_max(&self, pids_max: u32) -> Option<u64> {
+    pub(super) fn processes_max(&self, pids_max: u32) -> Option<u64> {
         let own = self.walls.own_processes().filter(|_| self.bounds_by_user)?;
         Some(u64::from(pids_max + own))
     }
 
-    fn launch(&self, spec: &SandboxSpec, slot: &Slot) -> Launch {
+    pub(super) fn launch(&self, spec: &SandboxSpec, lease: &Lease) -> Launch {
         let mut launch = Launch {
             command: spec.command.clone(),
             environment: pairs(&spec.environment),
@@ -499,7 +447,7 @@ impl Maker {
             filter: self.filter,
         };
         if !self.walls.has_namespaces() {
-            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, self.address(slot));
+            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, self.address(&lease.slot));
             launch.command = launch.command.iter().map(|text| outside(text)).collect();
             for (_, value) in &mut launch.environment {
                 *value = outside(value);
@@ -509,15 +457,15 @@ impl Maker {
     }
 }
 
-fn pairs(environment: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
+pub(super) fn pairs(environment: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
     environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-fn names(folders: &[PathBuf]) -> Vec<OsString> {
+pub(super) fn names(folders: &[PathBuf]) -> Vec<OsString> {
     folders.iter().map(|folder| folder.as_os_str().to_owned()).collect()
 }
 
-async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+pub(super) async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
     timeout(START_PATIENCE, work).await.map_err(|_| Failed::at(step, format!("not done in {START_PATIENCE:?}")))?
 }
 
@@ -564,36 +512,12 @@ impl Begun<()> {
     }
 
     /// Has the init start the command and waits until it runs.
-    async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
+    pub(super) async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
         self.order(&Order::Launch(launch)).await?;
         self.runs().await?;
         let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
         let Self { keeper, control, output, listeners: (), process } = self;
         Ok(Begun { keeper, control, output, listeners, process })
-    }
-
-    /// Has the init start a stem and waits until it is ready: where its files are, if the init has built the root, and
-    /// what the stem says.
-    async fn warm(&mut self, order: Launch) -> Result<(Option<MountNamespace>, String), Failed> {
-        self.order(&Order::Warm(order)).await?;
-        match next(&mut self.control).await? {
-            Report::Warmed { said } => {
-                let namespace = self.control.take_descriptors().pop().map(MountNamespace::of_init);
-                Ok((namespace, said))
-            }
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// What the stem printed last may say why it failed.
-    fn with_last_line(&self, failed: Failed) -> Failed {
-        let mut printed = [0; LAST_WORDS_BYTES];
-        let length = self.output.try_read(&mut printed).unwrap_or_default();
-        let printed = String::from_utf8_lossy(&printed[..length]);
-        match printed.lines().last() {
-            Some(line) => Failed { reason: format!("{}; it printed: {line}", failed.reason), ..failed },
-            None => failed,
-        }
     }
 
     /// Has the init go as far as it can without a command, and ends it.
@@ -604,7 +528,7 @@ impl Begun<()> {
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
     }
 
-    async fn order(&mut self, order: &Order) -> Result<(), Failed> {
+    pub(super) async fn order(&mut self, order: &Order) -> Result<(), Failed> {
         let message = encode(order).map_err(|error| Failed::at("describe it", error))?;
         self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))
     }
@@ -630,7 +554,7 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
 }
 
 /// What keeper or init say next, if it is not that they failed.
-async fn next(control: &mut Control) -> Result<Report, Failed> {
+pub(super) async fn next(control: &mut Control) -> Result<Report, Failed> {
     match control.report().await {
         Ok(Some(Report::Failed { step, reason })) => Err(Failed { step, reason }),
         Ok(Some(report)) => Ok(report),
@@ -639,7 +563,7 @@ async fn next(control: &mut Control) -> Result<Report, Failed> {
     }
 }
 
-fn unexpected(report: &Report) -> Failed {
+pub(super) fn unexpected(report: &Report) -> Failed {
     Failed::at("start it", format!("unexpected report {report:?}"))
 }
 

@@ -180,6 +180,8 @@ async fn stems_follow_demand_yield_to_functions_and_leave_nothing_behind() {
     for name in ["a", "b"] {
         node.invoke(name, json!({})).await;
     }
+    let host = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!host.contains("/var/task"), "the code is mounted in the sandboxes and not on the host");
     node.until("two cold starts in a row want two", |node| ready(node) == 2).await;
     let warm = node.invoke("a", json!({})).await;
     assert_eq!(node.record(warm.id).await.sandbox_start, Some(SandboxStart::Warm));
