@@ -3,6 +3,8 @@
 use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, SandboxId, Timestamp, Token};
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::{SandboxStart, Steps};
+
 /// How an invocation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -65,6 +67,25 @@ pub struct Phases {
     pub load_us: u64,
 }
 
+/// Where the time went in which a sandbox was made, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakingTimes {
+    /// Its walls; zero if they stood already.
+    pub walls_us: u64,
+    /// Its code, where that was brought in from outside.
+    pub mount_us: u64,
+    /// From then until its process ran.
+    pub launch_us: u64,
+}
+
+impl From<Steps> for MakingTimes {
+    fn from(steps: Steps) -> Self {
+        let [walls_us, mount_us, launch_us] =
+            [steps.walls, steps.mount, steps.launch].map(|took| took.as_micros() as u64);
+        Self { walls_us, mount_us, launch_us }
+    }
+}
+
 /// One invocation's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
@@ -83,12 +104,18 @@ pub struct Activation {
     pub sandbox: Option<SandboxId>,
     /// True if the sandbox was made for it.
     pub cold: bool,
+    /// What the sandbox was when it was wanted: peaks of memory differ by it. None in records of earlier versions.
+    #[serde(default)]
+    pub sandbox_start: Option<SandboxStart>,
     /// When it was asked for.
     pub start: Timestamp,
     /// Microseconds until a sandbox had it.
     pub wait_us: u64,
     /// Microseconds of making and initialising the sandbox, zero if warm.
     pub init_us: u64,
+    /// The parts of `init_us` before the handler's module was loaded, zero if warm.
+    #[serde(default)]
+    pub making: MakingTimes,
     /// The data calls of the sandbox's initialisation, up to a limit; `began_us` counts from its start.
     #[serde(default)]
     pub init_data_calls: Vec<DataCallRecord>,

@@ -115,7 +115,8 @@ pub(crate) mod tests {
     use nigh_terms::{ByteSize, Timestamp, Token};
 
     use super::*;
-    use crate::activation::Phases;
+    use crate::activation::{MakingTimes, Phases};
+    use crate::sandbox::SandboxStart;
 
     pub(crate) fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activation {
         Activation {
@@ -126,9 +127,11 @@ pub(crate) mod tests {
             code_sha256: "code".to_owned(),
             sandbox: None,
             cold: true,
+            sandbox_start: Some(SandboxStart::Cold),
             start: Timestamp(1),
             wait_us: 2,
             init_us: 3,
+            making: MakingTimes::default(),
             init_data_calls: Vec::new(),
             duration_us: 4,
             phases: Phases::default(),

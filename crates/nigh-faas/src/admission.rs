@@ -3,17 +3,20 @@
 //! Who is admitted holds guards: one for the run, one for the sandbox or for the room of one. Dropping them gives back
 //! what they stand for, so that no path, not even a panic, leaves the books wrong.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId, Token};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use crate::function::Function;
+use crate::function::{Function, Runtime};
 use crate::invocation::InvokeError;
 use crate::live_sandbox::LiveSandbox;
+use crate::prewarm::STEM_MEMORY;
+use crate::sandbox::Stem;
 use crate::sandbox_pool::{Admission, Answer, PoolUse, SandboxPool, Ticket};
+use crate::stem_stock::{Coming, Count, StemStock};
 
 /// The pool and those who wait for it.
 pub(crate) struct Sandboxes {
@@ -21,10 +24,13 @@ pub(crate) struct Sandboxes {
     clock: Arc<dyn Clock>,
     freeze_grace: std::time::Duration,
     queue_wait: std::time::Duration,
+    /// Told at each cold start, and when one has come.
+    stems_changed: Arc<Notify>,
 }
 
 struct Books {
     pool: SandboxPool<Arc<LiveSandbox>>,
+    stems: StemStock<Stem>,
     waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, Arc<Function>)>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
 }
@@ -34,6 +40,8 @@ pub(crate) struct Admitted {
     pub(crate) place: Place,
     /// To be ended before a sandbox is made.
     pub(crate) evicted: Vec<Lease>,
+    /// Stems that are in its way: to be ended as well.
+    pub(crate) in_the_way: Vec<SpareStem>,
     pub(crate) run: RunGuard,
     /// What it waited for, if it did.
     pub(crate) waited_for: Option<&'static str>,
@@ -62,9 +70,15 @@ impl Drop for RunGuard {
 pub(crate) struct Room {
     sandboxes: Arc<Sandboxes>,
     booked: Option<ByteSize>,
+    stem: Option<Stem>,
 }
 
 impl Room {
+    /// The stem that can become the new sandbox, if there was one.
+    pub(crate) const fn take_stem(&mut self) -> Option<Stem> {
+        self.stem.take()
+    }
+
     /// The sandbox that takes it.
     pub(crate) fn taken_by(mut self, live: Arc<LiveSandbox>) -> Lease {
         self.booked = None;
@@ -79,6 +93,45 @@ impl Drop for Room {
             self.sandboxes.books.lock().pool.release(booked);
             self.sandboxes.serve_waiting();
         }
+    }
+}
+
+/// Room that a stem may take, or takes.
+pub(crate) struct StemRoom {
+    sandboxes: Arc<Sandboxes>,
+    is_booked: bool,
+}
+
+impl StemRoom {
+    /// The stem that it was for, if it could be made. It comes back if it is not wanted any more.
+    pub(crate) fn filled(mut self, coming: &Coming, stem: Option<Stem>) -> Option<SpareStem> {
+        let has_come = stem.is_some();
+        let unwanted = self.sandboxes.books.lock().stems.came(coming, stem);
+        // One that waits keeps the room until it is taken.
+        self.is_booked = unwanted.is_some() || !has_come;
+        unwanted.map(|stem| SpareStem { stem, _room: self })
+    }
+}
+
+impl Drop for StemRoom {
+    fn drop(&mut self) {
+        if self.is_booked {
+            self.sandboxes.books.lock().pool.release_stem(STEM_MEMORY);
+            self.sandboxes.serve_waiting();
+        }
+    }
+}
+
+/// A stem that is to be ended.
+pub(crate) struct SpareStem {
+    stem: Stem,
+    _room: StemRoom,
+}
+
+impl SpareStem {
+    /// Ends it; when this returns nothing is left of it and its room is free.
+    pub(crate) async fn end(self) {
+        self.stem.end().await;
     }
 }
 
@@ -145,9 +198,11 @@ impl Sandboxes {
         clock: Arc<dyn Clock>,
         freeze_grace: std::time::Duration,
         queue_wait: std::time::Duration,
+        stems_max: usize,
     ) -> Self {
-        let books = Mutex::new(Books { pool, waiting: HashMap::new(), alive: HashMap::new() });
-        Self { books, clock, freeze_grace, queue_wait }
+        let stems = StemStock::new(stems_max);
+        let books = Mutex::new(Books { pool, stems, waiting: HashMap::new(), alive: HashMap::new() });
+        Self { books, clock, freeze_grace, queue_wait, stems_changed: Arc::default() }
     }
 
     /// See `Invoke::set_reserved`.
@@ -225,14 +280,77 @@ impl Sandboxes {
     }
 
     fn admitted(self: &Arc<Self>, admission: Admission<Arc<LiveSandbox>>, function: &Arc<Function>) -> Admitted {
-        let room = || Place::Cold(Room { sandboxes: Arc::clone(self), booked: Some(function.memory) });
-        let (place, evicted) = match admission {
-            Admission::Warm(live) => (Place::Warm(self.lease(live)), Vec::new()),
-            Admission::Cold => (room(), Vec::new()),
-            Admission::Evict(idle) => (room(), idle.into_iter().map(|live| self.lease(live)).collect()),
-        };
         let run = RunGuard { sandboxes: Arc::clone(self), function: Arc::clone(function) };
-        Admitted { place, evicted, run, waited_for: None }
+        let idle = match admission {
+            Admission::Warm(live) => {
+                let (evicted, in_the_way) = (Vec::new(), Vec::new());
+                return Admitted { place: Place::Warm(self.lease(live)), evicted, in_the_way, run, waited_for: None };
+            }
+            Admission::Cold => Vec::new(),
+            Admission::Evict(idle) => idle,
+        };
+        let (stem, in_the_way) = self.stem_for(&function.runtime);
+        let room = Room { sandboxes: Arc::clone(self), booked: Some(function.memory), stem };
+        let evicted = idle.into_iter().map(|live| self.lease(live)).collect();
+        Admitted { place: Place::Cold(room), evicted, in_the_way, run, waited_for: None }
+    }
+
+    /// A stem for a cold start that is booked, and those that are in its way.
+    fn stem_for(self: &Arc<Self>, runtime: &Runtime) -> (Option<Stem>, Vec<SpareStem>) {
+        let now = self.clock.monotonic();
+        let (stem, in_the_way) = {
+            let mut books = self.books.lock();
+            let mut in_the_way = books.stems.take_those(Stem::has_ended);
+            let stem = books.stems.take(runtime, now);
+            if stem.is_some() {
+                books.pool.release_stem(STEM_MEMORY);
+            }
+            let count = books.pool.stems_in_the_way(STEM_MEMORY).saturating_sub(in_the_way.len());
+            in_the_way.extend(books.stems.give_way(count));
+            (stem, in_the_way)
+        };
+        self.stems_changed.notify_one();
+        (stem, self.spare(in_the_way))
+    }
+
+    fn spare(self: &Arc<Self>, stems: Vec<Stem>) -> Vec<SpareStem> {
+        stems.into_iter().map(|stem| SpareStem { stem, _room: self.stem_room() }).collect()
+    }
+
+    fn stem_room(self: &Arc<Self>) -> StemRoom {
+        StemRoom { sandboxes: Arc::clone(self), is_booked: true }
+    }
+
+    /// Notified when there may be one to make: a cold start, or one that has come and leaves its place among those made.
+    pub(crate) fn stems_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.stems_changed)
+    }
+
+    /// The runtimes in `usable` that want one more stem, once for each; and stems that are to be ended.
+    pub(crate) fn plan_stems(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SpareStem>) {
+        let now = self.clock.monotonic();
+        let (missing, surplus) = {
+            let mut books = self.books.lock();
+            let mut ended = books.stems.take_those(Stem::has_ended);
+            let (missing, surplus) = books.stems.plan(usable, now);
+            ended.extend(surplus);
+            (missing, ended)
+        };
+        (missing, self.spare(surplus))
+    }
+
+    /// Room for a stem of `runtime`, unless `at_once` are being made, or somebody waits for the room.
+    pub(crate) fn room_for_stem(self: &Arc<Self>, runtime: &Runtime, at_once: usize) -> Option<(StemRoom, Coming)> {
+        let mut books = self.books.lock();
+        if books.stems.coming() >= at_once || !books.pool.book_stem(STEM_MEMORY) {
+            return None;
+        }
+        Some((self.stem_room(), books.stems.comes(runtime.clone())))
+    }
+
+    /// The stems of the runtimes in `usable`.
+    pub(crate) fn count_stems(&self, usable: &BTreeSet<Runtime>) -> BTreeMap<Runtime, Count> {
+        self.books.lock().stems.counts(usable, self.clock.monotonic())
     }
 
     fn lease(self: &Arc<Self>, live: Arc<LiveSandbox>) -> Lease {
@@ -256,14 +374,15 @@ impl Sandboxes {
         self.books.lock().pool.idle_functions()
     }
 
-    /// From here on nobody is admitted. The idle ones come out, to be ended.
-    pub(crate) fn close(self: &Arc<Self>) -> Vec<Lease> {
-        let (idle, waiting) = {
+    /// From here on nobody is admitted. The idle ones come out, to be ended, and the stems.
+    pub(crate) fn close(self: &Arc<Self>) -> (Vec<Lease>, Vec<SpareStem>) {
+        let (idle, waiting, stems) = {
             let mut books = self.books.lock();
-            (books.pool.close(), std::mem::take(&mut books.waiting))
+            books.stems.cancel();
+            (books.pool.close(), std::mem::take(&mut books.waiting), books.stems.take_those(|_| true))
         };
         drop(waiting);
-        idle.into_iter().map(|live| self.lease(live)).collect()
+        (idle.into_iter().map(|live| self.lease(live)).collect(), self.spare(stems))
     }
 
     /// All that have not ended.

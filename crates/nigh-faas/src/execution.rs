@@ -9,7 +9,7 @@ use nigh_engine::AccessKeys;
 use nigh_terms::{ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::{Activation, DataCallRecord};
+use crate::activation::{Activation, DataCallRecord, MakingTimes};
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Room, Sandboxes};
 use crate::data_door::DataDoor;
@@ -24,7 +24,7 @@ use crate::log_capture::{CapturedLog, LogCapture, Report};
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
-use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, Started};
+use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Stem, Steps};
 use crate::verdict::{Verdict, timeout_message};
 
 /// What invocations run on.
@@ -65,6 +65,8 @@ pub(crate) struct Init {
     took: Duration,
     /// What it asked of the data doors meanwhile.
     calls: DataCalls,
+    /// How it came to be.
+    steps: Steps,
 }
 
 /// What came out of an attempt to run.
@@ -91,12 +93,16 @@ fn internal(error: impl std::fmt::Display) -> InvokeError {
 
 impl Executor {
     /// Makes a sandbox for `call` and waits until it asks for its input. If it does not, the invocation ends with that.
-    pub(crate) async fn make(&self, room: Room, call: &Call) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
+    pub(crate) async fn make(
+        &self,
+        mut room: Room,
+        call: &Call,
+    ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
         self.accountant.begin(init_id, began);
-        let started = self.start_sandbox(&call.function, init_id).await;
-        let (live, initialised) = match started {
+        let started = self.start_sandbox(&call.function, init_id, room.take_stem()).await;
+        let (live, initialised, steps) = match started {
             Ok(started) => started,
             Err(error) => {
                 drop(self.accountant.finish(init_id));
@@ -106,12 +112,15 @@ impl Executor {
         let lease = room.taken_by(Arc::clone(&live));
         self.watch(&live);
         metrics::counter!("nigh_cold_starts_total").increment(1);
+        if steps.start == SandboxStart::Prewarmed {
+            metrics::counter!("nigh_prewarmed_starts_total").increment(1);
+        }
 
         let limit = self.settings.init_timeout.max(call.function.timeout);
         let end = tokio::time::timeout(limit, initialised).await;
         live.key.act_for(None);
         let _said = live.settle(init_id).await;
-        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id) };
+        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id), steps };
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
                 metrics::histogram!("nigh_init_seconds").record(init.took.as_secs_f64());
@@ -140,7 +149,8 @@ impl Executor {
         &self,
         function: &Arc<Function>,
         init_id: InvocationId,
-    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>), InvokeError> {
+        stem: Option<Stem>,
+    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
@@ -166,7 +176,11 @@ impl Executor {
             pids_max: self.settings.pids_max,
             log: Arc::clone(&log) as Arc<dyn LogSink>,
         };
-        let Started { sandbox, runtime: runtime_listener, data } = self.engine.start(spec).await.map_err(internal)?;
+        let started = match stem {
+            Some(stem) => self.engine.start_from(stem, spec).await,
+            None => self.engine.start(spec).await,
+        };
+        let Started { sandbox, runtime: runtime_listener, data, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
         self.data_door.serve(data, key.id().clone(), until.clone());
         let parts = SandboxParts {
@@ -179,7 +193,7 @@ impl Executor {
             until,
             granted: function.memory,
         };
-        Ok((Arc::new(LiveSandbox::new(parts)), initialised))
+        Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
     }
 
     /// Tells the runtime interface when the sandbox ends by itself, and ends what is left of it if it was idle.
@@ -296,9 +310,11 @@ impl Executor {
             code_sha256: call.function.code_sha256.clone(),
             sandbox: Some(live.id),
             cold: init.is_some(),
+            sandbox_start: Some(init.map_or(SandboxStart::Warm, |init| init.steps.start)),
             start: call.start,
             wait_us: call.wait.as_micros() as u64,
             init_us: init.map_or(0, |init| init.took.as_micros() as u64),
+            making: init.map_or_else(MakingTimes::default, |init| init.steps.into()),
             init_data_calls: init.map_or_else(Vec::<DataCallRecord>::new, |init| init.calls.listed.clone()),
             duration_us,
             phases: calls.phases(duration_us),

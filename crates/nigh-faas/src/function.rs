@@ -1,6 +1,7 @@
 //! A function as it is deployed: what the Lambda API calls its configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// How a function's process is made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Runtime {
     /// `python3.x`: the vendor's runtime interface client imports the handler.
     Python {
@@ -36,6 +37,16 @@ pub struct LayerUse {
     pub size: ByteSize,
     /// What it unpacks to.
     pub unpacked: ByteSize,
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Python { minor } => write!(f, "python3.{minor}"),
+            Self::Provided => f.write_str("provided"),
+            Self::ProvidedHttp => f.write_str("provided.http"),
+        }
+    }
 }
 
 /// A deployed function.
@@ -92,6 +103,8 @@ pub trait FunctionSource: Send + Sync {
     /// # Errors
     /// Why they cannot be had.
     async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String>;
+    /// The runtimes that deployed functions use; asked for every second.
+    fn runtimes(&self) -> BTreeSet<Runtime>;
 }
 
 impl Function {

@@ -13,7 +13,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use self::retired::Retired;
 pub use self::settings::{FunctionSettings, NewFunction};
 use crate::code_archive::ArchiveLimits;
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
-use crate::function::{Function, FunctionSource};
+use crate::function::{Function, FunctionSource, Runtime};
 use crate::layer_store::{LayerError, LayerStore};
 
 const TABLE: &str = "functions";
@@ -373,6 +373,17 @@ impl FunctionSource for FunctionStore {
         }
         let folder = self.0.layers.folder(&function.namespace, &function.layers).await;
         folder.map(Some).map_err(|error| error.to_string())
+    }
+
+    fn runtimes(&self) -> BTreeSet<Runtime> {
+        let index = self.0.index.read();
+        let mut runtimes = BTreeSet::new();
+        for function in functions(&index) {
+            if !runtimes.contains(&function.runtime) {
+                runtimes.insert(function.runtime.clone());
+            }
+        }
+        runtimes
     }
 }
 

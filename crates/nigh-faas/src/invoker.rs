@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
 use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal};
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
-use crate::admission::{Admitted, Lease, Place, Sandboxes};
+use crate::admission::{Admitted, Lease, Place, Sandboxes, SpareStem};
 use crate::data_door::DataDoor;
 use crate::execution::{Attempt, Call, Executor};
 use crate::function::{Function, FunctionSource};
@@ -23,6 +23,9 @@ use crate::hooks::InvocationHook;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 pub use crate::invoker_settings::InvokerSettings;
 use crate::phase_accountant::PhaseAccountant;
+use crate::prewarm::PrewarmSettings;
+pub use crate::prewarmer::RuntimeStems;
+use crate::prewarmer::{Prewarmer, PrewarmerParts};
 use crate::sandbox::{SandboxEnd, SandboxEngine};
 use crate::sandbox_pool::{PoolUse, SandboxPool};
 
@@ -66,6 +69,7 @@ pub struct InvokerParts {
 struct Inner {
     executor: Executor,
     tasks: TaskTracker,
+    prewarmer: Option<Arc<Prewarmer>>,
 }
 
 /// Runs invocations. When it is dropped its idle sandboxes are ended; `drain` ends all and waits for it.
@@ -79,7 +83,21 @@ impl Invoker {
     pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
         let pool = SandboxPool::new(parts.node, parts.incarnation, settings.limits, settings.keep_alive);
         let clock = Arc::clone(&parts.clock);
-        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait);
+        let prewarm = settings.prewarm.clone().filter(|_| parts.engine.makes_stems().is_ok());
+        let stems_max = prewarm.as_ref().map_or(0, PrewarmSettings::most);
+        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait, stems_max);
+        let sandboxes = Arc::new(sandboxes);
+        let prewarmer = prewarm.map(|prewarm| {
+            Prewarmer::new(PrewarmerParts {
+                settings: prewarm,
+                runtime: settings.runtime.clone(),
+                pids_max: settings.pids_max,
+                engine: Arc::clone(&parts.engine),
+                functions: Arc::clone(&parts.functions),
+                sandboxes: Arc::clone(&sandboxes),
+                clock: Arc::clone(&parts.clock),
+            })
+        });
         let executor = Executor {
             settings,
             functions: parts.functions,
@@ -90,10 +108,13 @@ impl Invoker {
             activations: parts.activations,
             hooks: parts.hooks,
             clock: parts.clock,
-            sandboxes: Arc::new(sandboxes),
+            sandboxes,
         };
-        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new() });
+        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer });
         reap(&inner);
+        if let Some(prewarmer) = &inner.prewarmer {
+            prewarmer.keep_going(&inner.tasks);
+        }
         Self { inner }
     }
 
@@ -103,11 +124,18 @@ impl Invoker {
         self.inner.executor.sandboxes.in_use()
     }
 
+    /// The stems by runtime; nothing where sandboxes are not prewarmed.
+    #[must_use]
+    pub fn stems(&self) -> Vec<RuntimeStems> {
+        self.inner.prewarmer.as_ref().map(|prewarmer| prewarmer.stems()).unwrap_or_default()
+    }
+
     /// Refuses new invocations, lets those that run go on for `patience`, ends what then still runs, and returns when
     /// no sandbox is left.
     pub async fn drain(&self, patience: Duration) {
         let inner = &self.inner;
-        join_all(inner.executor.sandboxes.close().into_iter().map(Lease::end)).await;
+        let (idle, stems) = inner.executor.sandboxes.close();
+        join(join_all(idle.into_iter().map(Lease::end)), join_all(stems.into_iter().map(SpareStem::end))).await;
         inner.tasks.close();
         if tokio::time::timeout(patience, inner.tasks.wait()).await.is_err() {
             let running = inner.executor.sandboxes.in_use().running;
@@ -163,6 +191,7 @@ impl Inner {
         let in_use = self.executor.sandboxes.in_use();
         metrics::gauge!("nigh_sandboxes", "state" => "idle").set(in_use.idle as f64);
         metrics::gauge!("nigh_sandboxes", "state" => "busy").set(in_use.sandboxes.saturating_sub(in_use.idle) as f64);
+        metrics::gauge!("nigh_sandboxes", "state" => "prewarmed").set(in_use.stems as f64);
         metrics::gauge!("nigh_sandboxes_booked_bytes").set(in_use.booked.bytes() as f64);
         metrics::gauge!("nigh_invocations_waiting").set(in_use.waiting as f64);
     }
@@ -181,10 +210,11 @@ impl Inner {
             placement: String::new(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            let Admitted { place, evicted, run: _run, waited_for } =
+            let Admitted { place, evicted, in_the_way, run: _run, waited_for } =
                 self.executor.sandboxes.admit(&call.function, &call.token).await?;
             call.placement = placement(&place, evicted.len(), waited_for);
-            join_all(evicted.into_iter().map(Lease::end)).await;
+            let stems = join_all(in_the_way.into_iter().map(SpareStem::end));
+            join(join_all(evicted.into_iter().map(Lease::end)), stems).await;
             call.wait = self.executor.clock.monotonic().since(asked);
             let (lease, init) = match place {
                 Place::Warm(lease) => (lease, None),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use nigh_terms::ByteSize;
 
 use crate::keep_alive::KeepAlive;
+use crate::prewarm::PrewarmSettings;
 use crate::runtime_command::RuntimeSettings;
 use crate::sandbox_pool::PoolLimits;
 
@@ -27,10 +28,12 @@ pub struct InvokerSettings {
     pub log_max: ByteSize,
     /// Processes and threads that a sandbox may have (Lambda quotas: 1,024).
     pub pids_max: u32,
+    /// How sandboxes are prewarmed; none: they are not.
+    pub prewarm: Option<PrewarmSettings>,
 }
 
 impl InvokerSettings {
-    /// Lambda's limits and this project's defaults, for sandboxes that may book `memory_max` together.
+    /// Lambda's limits and this project's defaults, without prewarming, for sandboxes that may book `memory_max` together.
     #[must_use]
     pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
         Self {
@@ -42,6 +45,7 @@ impl InvokerSettings {
             init_timeout: Duration::from_secs(10),
             log_max: ByteSize::kib(64),
             pids_max: 1024,
+            prewarm: None,
         }
     }
 }

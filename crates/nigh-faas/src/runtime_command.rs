@@ -11,10 +11,11 @@ use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
 use thiserror::Error;
 
 use crate::function::{Function, Runtime};
+use crate::sandbox::root_tree::{CODE, LAYERS};
 use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
-/// Where a sandbox finds its code.
-const TASK_ROOT: &str = "/var/task";
+/// The stem of Python, as a program in one argument.
+const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
 /// Where Lambda's own runtimes live; nothing is there in a sandbox of Nigh.
 const RUNTIME_DIR: &str = "/var/runtime";
 
@@ -110,7 +111,7 @@ pub fn runtime_command(
     sandbox: &SandboxIdentity<'_>,
 ) -> Result<RuntimeCommand, RuntimeCommandError> {
     let (command, folders) = match function.runtime {
-        Runtime::Provided => (vec![OsString::from(format!("{TASK_ROOT}/bootstrap"))], Vec::new()),
+        Runtime::Provided => (vec![OsString::from(format!("{CODE}/bootstrap"))], Vec::new()),
         Runtime::ProvidedHttp => {
             let adapter = settings.http_adapter.as_ref().ok_or(RuntimeCommandError::NoHttpAdapter)?;
             let folder = adapter.parent().map(Path::to_owned);
@@ -126,7 +127,7 @@ pub fn runtime_command(
             (command, python.folders.clone())
         }
     };
-    let mut environment = defaults(function);
+    let mut environment = defaults(&function.runtime, !function.layers.is_empty());
     environment.extend(function.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
     for name in RESERVED_NAMES {
         environment.remove(name);
@@ -136,8 +137,21 @@ pub fn runtime_command(
     Ok(RuntimeCommand { command, environment, folders })
 }
 
+/// The stem of `runtime`: a process that imports `imports` and then waits to become any function's of this runtime.
+/// Nothing if the runtime has none, or is not installed.
+#[must_use]
+pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
+    let Runtime::Python { minor } = runtime else { return None };
+    let python = settings.pythons.iter().find(|python| python.minor == *minor)?;
+    let command = [python.interpreter.clone().into(), "-c".into(), STEM.into()];
+    let command = command.into_iter().chain(imports.iter().map(Into::into)).collect();
+    let environment = defaults(runtime, false).into_iter().chain(fixed_by_runtime(runtime));
+    let environment = environment.map(|(name, value)| (name.into(), value.into())).collect();
+    Some(RuntimeCommand { command, environment, folders: python.folders.clone() })
+}
+
 /// What a function may replace.
-fn defaults(function: &Function) -> BTreeMap<String, String> {
+fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
     let mut environment = BTreeMap::from(
         [
             ("LANG", "en_US.UTF-8"),
@@ -149,10 +163,10 @@ fn defaults(function: &Function) -> BTreeMap<String, String> {
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    if let Runtime::Python { minor } = function.runtime {
-        let mut path = TASK_ROOT.to_owned();
-        if !function.layers.is_empty() {
-            path.push_str(&format!(":/opt/python:/opt/python/lib/python3.{minor}/site-packages"));
+    if let Runtime::Python { minor } = runtime {
+        let mut path = CODE.to_owned();
+        if has_layers {
+            path.push_str(&format!(":{LAYERS}/python:{LAYERS}/python/lib/python3.{minor}/site-packages"));
         }
         environment.insert("PYTHONPATH".to_owned(), path);
     }
@@ -163,7 +177,7 @@ fn defaults(function: &Function) -> BTreeMap<String, String> {
 fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
     let made = sandbox.made.date();
     let stream = format!("{}/{:02}/{:02}/[$LATEST]{}", made.year(), u8::from(made.month()), made.day(), sandbox.id);
-    let mut environment = vec![
+    let environment = [
         ("_HANDLER", function.handler.clone()),
         ("AWS_ACCESS_KEY_ID", sandbox.key.to_string()),
         ("AWS_SECRET_ACCESS_KEY", sandbox.secret.reveal().to_owned()),
@@ -171,20 +185,26 @@ fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdent
         ("AWS_DEFAULT_REGION", settings.region.clone()),
         // An address and no name: SDKs then put the bucket into the path.
         ("AWS_ENDPOINT_URL_S3", format!("http://127.0.0.1:{DATA_PORT}")),
-        ("AWS_LAMBDA_RUNTIME_API", format!("127.0.0.1:{RUNTIME_PORT}")),
         ("AWS_LAMBDA_FUNCTION_NAME", function.name.to_string()),
         ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".to_owned()),
         ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory.mib_ceil().to_string()),
         ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".to_owned()),
         ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
         ("AWS_LAMBDA_LOG_STREAM_NAME", stream),
-        ("LAMBDA_TASK_ROOT", TASK_ROOT.to_owned()),
+        ("LAMBDA_TASK_ROOT", CODE.to_owned()),
         ("LAMBDA_RUNTIME_DIR", RUNTIME_DIR.to_owned()),
     ];
-    if let Runtime::Python { minor } = function.runtime {
-        environment.push(("AWS_EXECUTION_ENV", format!("AWS_Lambda_python3.{minor}")));
+    let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value));
+    environment.chain(fixed_by_runtime(&function.runtime)).collect()
+}
+
+/// What is the same for all functions of a runtime; its modules read it when they are imported.
+fn fixed_by_runtime(runtime: &Runtime) -> Vec<(String, String)> {
+    let mut environment = vec![("AWS_LAMBDA_RUNTIME_API".to_owned(), format!("127.0.0.1:{RUNTIME_PORT}"))];
+    if let Runtime::Python { .. } = runtime {
+        environment.push(("AWS_EXECUTION_ENV".to_owned(), format!("AWS_Lambda_{runtime}")));
     }
-    environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    environment
 }
 
 #[cfg(test)]
@@ -247,6 +267,21 @@ mod tests {
         let path = "/var/task:/opt/python:/opt/python/lib/python3.11/site-packages";
         assert_eq!(value(&layered, "PYTHONPATH"), Some(path));
         assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
+    }
+
+    #[test]
+    fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
+        let (minor, imports) = (11, ["boto3".to_owned()]);
+        let stem = stem_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
+        assert_eq!((stem.command.len(), stem.command.last()), (4, Some(&"boto3".into())));
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor };
+        let fresh = command_of(&function).unwrap();
+        assert_eq!((&stem.command[0], stem.folders), (&fresh.command[0], fresh.folders));
+        assert!(stem.environment.iter().all(|(name, value)| fresh.environment.get(name) == Some(value)));
+        assert!(stem.environment.keys().all(|name| !name.to_string_lossy().contains("KEY")));
+        assert!(stem_command(&Runtime::Provided, &settings(), &imports).is_none());
+        assert!(stem_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
     }
 
     #[test]

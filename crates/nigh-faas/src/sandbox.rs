@@ -19,19 +19,23 @@ pub mod root_tree;
 mod runc;
 pub mod seccomp_profile;
 mod slots;
+mod stem;
 mod supervise;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_llc::resctrl::Members;
 use nigh_terms::{ByteSize, SandboxId};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
+pub use self::stem::Stem;
 use crate::grant::{Grant, SandboxMemory};
 
 /// Where the Runtime API listens inside a sandbox.
@@ -99,6 +103,49 @@ pub struct SandboxSpec {
     pub log: Arc<dyn LogSink>,
 }
 
+/// What a stem shall be: a sandbox without a function, in which a runtime has its imports behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StemSpec {
+    /// The runtime's program; it is told on a descriptor, whose number is added as the last argument, what to become.
+    pub command: Vec<OsString>,
+    /// Its whole environment: what is the same for all functions.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Folders of the host that appear read-only at the same path.
+    pub runtime_folders: Vec<PathBuf>,
+    /// What it may use until it is a function's.
+    pub memory: ByteSize,
+    /// The size of /tmp that functions mostly have; another is set when it is a function's.
+    pub tmp: ByteSize,
+    /// Processes and threads that a function may have.
+    pub pids_max: u32,
+}
+
+/// What a sandbox was when it was wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxStart {
+    /// Nothing, or walls without anybody behind them.
+    #[default]
+    Cold,
+    /// A stem: its runtime had its imports behind it.
+    Prewarmed,
+    /// The function's already: an earlier invocation ran in it.
+    Warm,
+}
+
+/// How a sandbox came to be, and how long each step took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// What it was; never warm.
+    pub start: SandboxStart,
+    /// How long its walls took; nothing if they stood.
+    pub walls: Duration,
+    /// How long it took to bring the code in from outside; nothing if it was there with the root.
+    pub mount: Duration,
+    /// From then until its command ran.
+    pub launch: Duration,
+}
+
 /// How a sandbox ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxEnd {
@@ -120,6 +167,8 @@ pub struct Started {
     pub runtime: TcpListener,
     /// Where its S3 clients will ask.
     pub data: TcpListener,
+    /// How it came to be.
+    pub steps: Steps,
 }
 
 /// Makes sandboxes of one kind.
@@ -135,6 +184,15 @@ pub trait SandboxEngine: Send + Sync {
     }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;
+    /// Whether it makes stems here.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn makes_stems(&self) -> Result<(), String>;
+    /// Makes a stem.
+    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError>;
+    /// Makes a sandbox out of a stem whose runtime is the command's; out of another if that one cannot be it.
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError>;
     /// Ends whatever an earlier process of this Nigh left: sandboxes and their cgroups. Returns how many.
     async fn sweep(&self) -> Result<usize, SandboxError>;
 }

@@ -3,7 +3,8 @@
 //! Every question is put to the scheduler with this node's view; what it decides is booked here at once, so that two
 //! askers cannot be promised the same room. The books hold every sandbox from its promise to its last trace being
 //! gone, and never exceed the limits, except that a promise on the room of sandboxes which are being ended stands
-//! beside them until they are gone. Those who wait are served in order: for a warm sandbox anyone may go first, for
+//! beside them until they are gone. Stems are booked too, and yield: to who asks for room they are free room, and those
+//! that stand in the way end first. Those who wait are served in order: for a warm sandbox anyone may go first, for
 //! room nobody passes one who came before.
 
 mod concurrency;
@@ -73,6 +74,8 @@ pub struct SandboxPool<S> {
     waiting: WaitingLine,
     sandboxes: usize,
     booked: ByteSize,
+    stems: usize,
+    prewarmed: ByteSize,
     running: Concurrency,
     closed: bool,
 }
@@ -86,6 +89,10 @@ pub struct PoolUse {
     pub idle: usize,
     /// What all of them book.
     pub booked: ByteSize,
+    /// Stems, from the promise of their room until they are gone or a function's.
+    pub stems: usize,
+    /// What these book beside the sandboxes.
+    pub prewarmed: ByteSize,
     /// Invocations that run.
     pub running: usize,
     /// Invocations that wait for a sandbox.
@@ -105,6 +112,8 @@ impl<S: PartialEq> SandboxPool<S> {
             waiting: WaitingLine::new(),
             sandboxes: 0,
             booked: ByteSize::ZERO,
+            stems: 0,
+            prewarmed: ByteSize::ZERO,
             running: Concurrency::default(),
             closed: false,
         }
@@ -117,6 +126,8 @@ impl<S: PartialEq> SandboxPool<S> {
             sandboxes: self.sandboxes,
             idle: self.idle.len(),
             booked: self.booked,
+            stems: self.stems,
+            prewarmed: self.prewarmed,
             running: self.running.all(),
             waiting: self.waiting.len(),
         }
@@ -201,6 +212,35 @@ impl<S: PartialEq> SandboxPool<S> {
         debug_assert!(self.sandboxes > 0 && self.booked >= booked, "more is released than was promised");
         self.sandboxes = self.sandboxes.saturating_sub(1);
         self.booked = self.booked.saturating_sub(booked);
+    }
+
+    /// Books a stem of `memory`, if there is room that nobody waits for.
+    pub fn book_stem(&mut self, memory: ByteSize) -> bool {
+        let fits = !self.closed
+            && self.waiting.len() == 0
+            && self.sandboxes + self.stems < self.limits.sandboxes_max
+            && self.booked + self.prewarmed + memory <= self.limits.memory_max;
+        if fits {
+            self.stems += 1;
+            self.prewarmed += memory;
+        }
+        fits
+    }
+
+    /// A stem of `memory` is gone, or has become a sandbox, which is booked as such.
+    pub fn release_stem(&mut self, memory: ByteSize) {
+        debug_assert!(self.stems > 0 && self.prewarmed >= memory, "more stems are released than were booked");
+        self.stems = self.stems.saturating_sub(1);
+        self.prewarmed = self.prewarmed.saturating_sub(memory);
+    }
+
+    /// How many stems of `memory` each stand in the way of the sandboxes and are to be ended.
+    #[must_use]
+    pub fn stems_in_the_way(&self, memory: ByteSize) -> usize {
+        let beyond = (self.booked + self.prewarmed).saturating_sub(self.limits.memory_max);
+        let for_memory = beyond.bytes().div_ceil(memory.bytes().max(1));
+        let for_number = (self.sandboxes + self.stems).saturating_sub(self.limits.sandboxes_max);
+        usize::try_from(for_memory).unwrap_or(usize::MAX).max(for_number).min(self.stems)
     }
 
     /// Takes an idle sandbox out, to be ended. False if it is not idle.
@@ -425,6 +465,33 @@ mod tests {
     }
 
     #[test]
+    fn stems_take_free_room_only_and_give_it_back_first() {
+        let mut pool = pool(LIMITS);
+        let stem = ByteSize::mib(128);
+        assert!((0..4).all(|_| pool.book_stem(stem)) && !pool.book_stem(stem));
+        // 192 MiB of 512 for a sandbox: two stems must go, and no idle sandbox.
+        assert_eq!(ask(&mut pool, &sized("f", 192)), Answer::Admitted(Admission::Cold));
+        assert_eq!(pool.stems_in_the_way(stem), 2);
+        (0..2).for_each(|_| pool.release_stem(stem));
+        assert_eq!((pool.stems_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
+        // One becomes a sandbox, which is booked by its function.
+        assert_eq!(ask(&mut pool, &sized("g", 128)), Answer::Admitted(Admission::Cold));
+        pool.release_stem(stem);
+        assert_eq!(pool.stems_in_the_way(stem), 0);
+        assert!(matches!(ask(&mut pool, &sized("huge", 512)), Answer::Waiting(..)));
+        pool.release_stem(stem);
+        assert!(!pool.book_stem(stem), "somebody waits for room");
+    }
+
+    #[test]
+    fn stems_yield_to_the_number_of_sandboxes_too() {
+        let mut pool = pool(PoolLimits { sandboxes_max: 2, ..LIMITS });
+        assert!(pool.book_stem(ByteSize::mib(1)) && pool.book_stem(ByteSize::mib(1)));
+        assert_eq!(ask(&mut pool, &sized("f", 128)), Answer::Admitted(Admission::Cold));
+        assert_eq!(pool.stems_in_the_way(ByteSize::mib(1)), 1);
+    }
+
+    #[test]
     fn a_function_that_can_never_fit_is_refused_at_once() {
         assert!(matches!(ask(&mut pool(LIMITS), &sized("huge", 513)), Answer::Refused(why) if why.contains("memory")));
     }
@@ -439,6 +506,7 @@ mod tests {
         assert_eq!(ask(&mut pool, &f), Answer::Closed);
         pool.finished(&sized("g", 128));
         assert_eq!(pool.give_back(2, f, Monotonic(0)), Some(2));
+        assert!(!pool.book_stem(ByteSize(1)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `nigh bench`: figures of one machine, each beside its peer in the same run.
 
+mod coldstart;
 mod invoke;
 mod llc;
 mod llc_binding;
@@ -27,6 +28,8 @@ enum What {
     S3(Length),
     /// Warm and cold invocations against the vendor's runtime client on a bare server
     Invoke(Length),
+    /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
+    Coldstart(coldstart::ColdLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -91,6 +94,10 @@ impl BenchArgs {
         let rows = match self.what {
             What::S3(length) => s3::run(length).await?,
             What::Invoke(length) => invoke::run(length).await?,
+            What::Coldstart(length) => {
+                let report = coldstart::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
+            }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;
                 return crate::experiment::llc::print_report(&report, || llc::text(&report), json);

@@ -7,6 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
+use nigh_node::status::Status;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::LabError;
@@ -146,7 +148,19 @@ fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
 /// # Errors
 /// If the node does not answer.
 pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value>, LabError> {
-    let body = ask_admin(node, &format!("/activations?limit={limit}"))?;
+    from_admin_api(node, &format!("/activations?limit={limit}"))
+}
+
+/// What a node says of itself.
+///
+/// # Errors
+/// If the node does not answer.
+pub async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
+    from_admin_api(node, "/status")
+}
+
+fn from_admin_api<T: DeserializeOwned>(node: &NodeUnderTest, target: &str) -> Result<T, LabError> {
+    let body = ask_admin(node, target)?;
     serde_json::from_slice(&body).map_err(|error| LabError::Node(format!("admin API: {error}")))
 }
 

@@ -163,6 +163,8 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use nigh_faas::activation::MakingTimes;
+    use nigh_faas::sandbox::SandboxStart;
     use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
 
     use super::*;
@@ -185,9 +187,11 @@ pub(crate) mod tests {
             code_sha256: "code".to_owned(),
             sandbox: None,
             cold: true,
+            sandbox_start: Some(SandboxStart::Cold),
             start: Timestamp(1),
             wait_us: 10,
             init_us: 90,
+            making: MakingTimes::default(),
             init_data_calls: Vec::new(),
             duration_us: 400,
             phases: Phases { extract_us: 100, transform_us: 200, load_us: 100 },

@@ -26,3 +26,4 @@ pub mod telemetry;
 
 pub use nigh_faas::activation::{Activation, Outcome};
 pub use nigh_faas::event_invoker::{EventListing, ListedEvent, ShownEvent};
+pub use nigh_faas::sandbox::SandboxStart;

@@ -29,6 +29,7 @@ use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::phase_accountant::PhaseAccountant;
+use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
@@ -46,7 +47,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin;
 use crate::background;
-use crate::config::{Configuration, LlcBind, Settings, Shown};
+use crate::config::{Configuration, LlcBind, Prewarm, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
@@ -171,6 +172,7 @@ impl Node {
         let (python_level, pythons) = pythons(&settings).await;
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
+        levels.push(prewarm_level(&settings, &*engine));
 
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
         let (store, store_levels) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
@@ -241,7 +243,7 @@ impl Node {
             engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
             keys: keys.clone(),
             functions: functions.clone(),
-            invoker: invoker_settings.clone(),
+            invoker: InvokerSettings { prewarm: None, ..invoker_settings.clone() },
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             node: membership.node().clone(),
             incarnation: membership.incarnation(),
@@ -494,10 +496,13 @@ impl admin::Shows for Running {
                 idle: pool.idle,
                 max: self.settings.functions.sandboxes_max,
                 booked: pool.booked,
+                prewarmed: pool.stems,
+                prewarmed_booked: pool.prewarmed,
                 memory: self.settings.functions.memory,
                 running: pool.running,
                 waiting: pool.waiting,
             },
+            stems: self.invoker.stems(),
             resident: ByteSize(ProcessUse::now().resident_bytes),
             records_dropped: self.records.dropped(),
         }
@@ -609,6 +614,21 @@ fn isolation_level(engine: &dyn SandboxEngine) -> Level {
     Level { name: ISOLATION.to_owned(), on: engine.trouble().is_none(), detail }
 }
 
+/// Whether sandboxes are prewarmed, and how.
+fn prewarm_level(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
+    let functions = &settings.functions;
+    let (on, detail) = match engine.makes_stems() {
+        _ if functions.prewarm == Prewarm::Off => (false, "functions.prewarm is off".to_owned()),
+        Err(why) => (false, why),
+        Ok(()) => {
+            let imports = functions.prewarm_imports.0.join(", ");
+            let (most, memory) = (functions.prewarm_max, functions.prewarm_memory);
+            (true, format!("up to {most} sandboxes in {memory}, with {imports} imported"))
+        }
+    };
+    Level { name: "prewarming".to_owned(), on, detail }
+}
+
 /// The interpreters, and what to say of them.
 async fn pythons(settings: &Settings) -> (Level, Vec<PythonRuntime>) {
     let name = "python".to_owned();
@@ -634,6 +654,11 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
         queue_wait: functions.queue.duration(),
         keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
         freeze_grace: functions.freeze_grace.duration(),
+        prewarm: (functions.prewarm == Prewarm::On).then(|| PrewarmSettings {
+            memory_max: functions.prewarm_memory,
+            stems_max: functions.prewarm_max,
+            imports: functions.prewarm_imports.0.clone(),
+        }),
         ..InvokerSettings::new(runtime, functions.memory)
     }
 }

@@ -1,5 +1,6 @@
 //! What a node says of itself, as the admin API gives it and `nigh status` shows it.
 
+use nigh_faas::invoker::RuntimeStems;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,12 @@ pub struct SandboxStatus {
     pub booked: ByteSize,
     /// What they may book together.
     pub memory: ByteSize,
+    /// Beside them, those in which a runtime waits for a function.
+    #[serde(default)]
+    pub prewarmed: usize,
+    /// What these book.
+    #[serde(default)]
+    pub prewarmed_booked: ByteSize,
     /// Invocations that run.
     pub running: usize,
     /// Invocations that wait.
@@ -104,6 +111,9 @@ pub struct Status {
     pub cache: CacheStatus,
     /// The sandboxes.
     pub sandboxes: SandboxStatus,
+    /// The waiting runtimes; none where sandboxes are not prewarmed.
+    #[serde(default)]
+    pub stems: Vec<RuntimeStems>,
     /// Resident memory of the node's process, cached objects included where they are mapped.
     pub resident: ByteSize,
     /// Activation records lost because the disk could not keep up.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use nigh_node::explain::{outcome_words, shares};
-use nigh_node::{Activation, Outcome};
+use nigh_node::{Activation, Outcome, SandboxStart};
 use nigh_terms::{FunctionName, Timestamp};
 use serde_json::Value;
 
@@ -82,7 +82,12 @@ fn row(one: &Activation) -> [String; 11] {
         one.id.to_string(),
         one.function.to_string(),
         one.start.rfc3339(),
-        if one.cold { "cold" } else { "warm" }.to_owned(),
+        match (one.cold, one.sandbox_start) {
+            (false, _) => "warm",
+            (true, Some(SandboxStart::Prewarmed)) => "prewarmed",
+            (true, _) => "cold",
+        }
+        .to_owned(),
         duration(one.wait_us),
         if one.init_us > 0 { duration(one.init_us) } else { "-".to_owned() },
         duration(one.duration_us),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use nigh_node::explain::{Explanation, Shares, Step, StepKind, note_words, outcome_words};
+use nigh_node::{Activation, SandboxStart};
 use serde_json::Value;
 
 use crate::activations::date_start;
@@ -36,6 +37,14 @@ pub(crate) async fn run(args: ExplainArgs, globals: &Globals) -> Result<(), CliE
     output::line(render(&explained))
 }
 
+fn start_words(one: &Activation) -> String {
+    match (one.cold, one.sandbox_start) {
+        (false, _) => "warm sandbox".to_owned(),
+        (true, Some(SandboxStart::Prewarmed)) => format!("prewarmed start {}", duration(one.init_us)),
+        (true, _) => format!("cold start {}", duration(one.init_us)),
+    }
+}
+
 fn render(explained: &Explanation) -> String {
     let shown = |text: &str| printable::shown(&std::io::stdout(), text).into_owned();
     let one = &explained.activation;
@@ -46,7 +55,7 @@ fn render(explained: &Explanation) -> String {
             "  {} in all: waited {}, {}, ran {}",
             duration(explained.total_us),
             duration(one.wait_us),
-            if one.cold { format!("cold start {}", duration(one.init_us)) } else { "warm sandbox".to_owned() },
+            start_words(one),
             duration(one.duration_us)
         ),
         String::new(),

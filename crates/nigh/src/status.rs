@@ -46,6 +46,12 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
         "sandboxes",
         format!("{} of {}, {} idle, {} of {} booked", pool.alive, pool.max, pool.idle, pool.booked, pool.memory),
     );
+    for stems in &status.stems {
+        let trouble =
+            stems.trouble.as_ref().map_or_else(String::new, |why| coloured(Colour::Yellow, &format!("; {why}")));
+        let coming = if stems.coming > 0 { format!(", {} coming", stems.coming) } else { String::new() };
+        row("prewarmed", format!("{}: {} of {} ready{coming}{trouble}", stems.runtime, stems.ready, stems.wanted));
+    }
     row("invocations", format!("{} running, {} waiting", pool.running, pool.waiting));
     row("functions", status.functions.to_string());
     row("resident", status.resident.to_string());

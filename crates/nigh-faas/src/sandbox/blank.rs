@@ -4,7 +4,7 @@
 //! RCU grace period, 5 to 20 ms. A blank has that behind it, and its namespaces too. A blank holds nothing of any
 //! function and becomes the sandbox of one only.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
@@ -27,10 +27,10 @@ use tokio::time::timeout;
 use super::bundle::Bundles;
 use super::control::Control;
 use super::late_mount::{self, Belongings, MountNamespace};
-use super::launch::{Launch, OWN_NETWORK, Prepare, Report, Walls, encode};
+use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
 use super::root_tree::{CODE, LAYERS};
 use super::slots::{Slot, Slots};
-use super::{SandboxError, SandboxSpec};
+use super::{SandboxError, SandboxSpec, SandboxStart, Steps};
 use crate::cgroup::{CgroupHost, Group};
 use crate::grant::Grant;
 
@@ -122,7 +122,7 @@ pub(super) struct Maker {
     raising: Raising,
     walls: Walls,
     uids: Range<u32>,
-    filter: bool,
+    pub(super) filter: bool,
     /// No cgroup bounds processes.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
@@ -144,26 +144,71 @@ struct Stock {
 
 /// A blank sandbox. Dropping it ends it.
 #[derive(Debug)]
-struct Blank {
-    begun: Begun<()>,
-    held: Held,
+pub(super) struct Blank {
+    pub(super) begun: Begun<()>,
+    pub(super) held: Held,
     /// Where the function moves in from outside.
-    inside: Option<MountNamespace>,
+    pub(super) inside: Option<MountNamespace>,
+}
+
+/// A sandbox that runs its command.
+pub(super) struct Made {
+    pub(super) begun: Begun<Listeners>,
+    pub(super) group: Group,
+    pub(super) lease: Lease,
+    pub(super) steps: Steps,
 }
 
 /// Ends the group of a sandbox that does not come to be; its slot is free only then.
 #[derive(Debug)]
-struct Held(Option<(Group, Lease)>);
+pub(super) struct Held(Option<(Group, Lease)>);
+
+impl Held {
+    pub(super) fn lease(&self) -> Result<&Lease, Failed> {
+        self.0.as_ref().map(|(_, lease)| lease).ok_or_else(|| Failed::at("start it", "it has ended"))
+    }
+
+    pub(super) fn bound(&self, grant: Grant, pids_max: u32) -> Result<(), Failed> {
+        let Some((group, _)) = &self.0 else { return Err(Failed::at("start it", "it has ended")) };
+        group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
+    }
+
+    pub(super) fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
+        let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
+        Ok(Made { begun, group, lease, steps })
+    }
+
+    /// Ends it, if it is still there.
+    fn end(&mut self) {
+        let Some((group, lease)) = self.0.take() else { return };
+        group.end();
+        drop(lease);
+    }
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let Some((group, lease)) = self.0.take() else { return };
-        let end = move || {
-            group.end();
-            drop(lease);
-        };
+        if self.0.is_none() {
+            return;
+        }
+        let mut held = Self(self.0.take());
         // A thread of its own: the async runtime may be what is going. Without one the group ends itself.
-        let _no_thread = std::thread::Builder::new().name("end-blank".to_owned()).spawn(end);
+        let _no_thread = std::thread::Builder::new().name("end-blank".to_owned()).spawn(move || held.end());
+    }
+}
+
+impl Blank {
+    pub(super) fn has_ended(&self) -> bool {
+        self.begun.control.has_ended()
+    }
+
+    /// Ends it; when this returns nothing is left of it.
+    pub(super) async fn end(self) {
+        let Self { begun, mut held, inside: _ } = self;
+        drop(begun.control);
+        let mut keeper = begun.keeper;
+        let _gone = timeout(START_PATIENCE, keeper.wait()).await;
+        let _ended = tokio::task::spawn_blocking(move || held.end()).await;
     }
 }
 
@@ -212,16 +257,14 @@ impl Maker {
         let Blank { begun, mut held, inside } = self.blank().await?;
         // Any folder that every user sees.
         let code = Path::new("/usr");
-        if let (Some(inside), Some((_, lease))) = (inside, &held.0) {
+        if let Some(inside) = inside {
             let own = vec![(code.to_owned(), PathBuf::from(CODE))];
-            self.move_in(inside, lease, own, &[], PROBE_TMP_BYTES).await?;
+            self.move_in(inside, held.lease()?, own, &[], PROBE_TMP_BYTES).await?;
         }
-        begun.probe(&Launch::probe(code, PROBE_TMP_BYTES)).await?;
+        begun.probe(Launch::probe(code, PROBE_TMP_BYTES)).await?;
         // Its user is free when this returns.
-        let Some((group, lease)) = held.0.take() else { return Ok(()) };
-        let ended = tokio::task::spawn_blocking(move || group.end()).await;
-        drop(lease);
-        ended.map(drop).map_err(|error| Failed::at("remove its cgroup", error))
+        let ended = tokio::task::spawn_blocking(move || held.end()).await;
+        ended.map_err(|error| Failed::at("remove its cgroup", error))
     }
 
     /// Makes blanks in the background until the stock is full.
@@ -259,42 +302,37 @@ impl Maker {
     }
 
     /// Makes the sandbox of a function.
-    pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<(Begun<Listeners>, Group, Lease), Failed> {
-        let Blank { begun, mut held, inside } = match self.take() {
+    pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<Made, Failed> {
+        let wanted = Instant::now();
+        let Blank { begun, held, inside } = match self.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
-        let Some((group, lease)) = &held.0 else { return Err(Failed::at("start it", "it has ended")) };
-        group
-            .bound(spec.grant, spec.pids_max + INIT_PROCESSES)
-            .map_err(|error| Failed::at("limit its cgroup", error))?;
+        let walls = wanted.elapsed();
+        held.bound(spec.grant, spec.pids_max)?;
+        let moves_in = inside.is_some();
         if let Some(inside) = inside {
-            let layers = spec.layers.iter().map(|layers| (layers.clone(), PathBuf::from(LAYERS)));
-            let own = std::iter::once((spec.code.clone(), PathBuf::from(CODE))).chain(layers).collect();
-            self.move_in(inside, lease, own, &spec.runtime_folders, spec.tmp.bytes()).await?;
+            self.move_in(inside, held.lease()?, own_folders(spec), &spec.runtime_folders, spec.tmp.bytes()).await?;
         }
-        let launch = self.launch(spec, &lease.slot);
-        let begun = timeout(START_PATIENCE, begun.launch(&launch))
-            .await
-            .map_err(|_| Failed::at("start it", format!("not done in {START_PATIENCE:?}")))??;
-        match held.0.take() {
-            Some((group, lease)) => Ok((begun, group, lease)),
-            None => Err(Failed::at("start it", "it has ended")),
-        }
+        let mount = if moves_in { wanted.elapsed() - walls } else { Duration::ZERO };
+        let launch = self.launch(spec, held.lease()?);
+        let begun = in_time("start it", begun.launch(launch)).await?;
+        let launch = wanted.elapsed() - walls - mount;
+        held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })
     }
 
     /// A blank that still stands.
     fn take(&self) -> Option<Blank> {
         loop {
             let blank = self.stock.lock().ready.pop()?;
-            if !blank.begun.control.has_ended() {
+            if !blank.has_ended() {
                 return Some(blank);
             }
         }
     }
 
     /// Shows a function's folders in a sandbox whose root stands already.
-    async fn move_in(
+    pub(super) async fn move_in(
         &self,
         inside: MountNamespace,
         lease: &Lease,
@@ -310,7 +348,7 @@ impl Maker {
         late_mount::move_in(inside, Belongings { shown, tmp_bytes, uid: lease.slot.uid(&self.uids) }).await
     }
 
-    async fn blank(&self) -> Result<Blank, Failed> {
+    pub(super) async fn blank(&self) -> Result<Blank, Failed> {
         let blank = self.make_blank().await;
         *self.trouble.lock() = blank.as_ref().err().map(Failed::sentence);
         blank
@@ -346,10 +384,8 @@ impl Maker {
             Some(_) => self.runtimes.acquire().await.ok(),
             None => None,
         };
-        let begun = timeout(START_PATIENCE, Begun::prepare(&self.init, &prepare))
-            .await
-            .unwrap_or_else(|_| Err(Failed::at("raise its walls", format!("not done in {START_PATIENCE:?}"))))
-            .inspect_err(|_| self.forget(&name))?;
+        let begun = in_time("raise its walls", Begun::prepare(&self.init, &prepare)).await;
+        let begun = begun.inspect_err(|_| self.forget(&name))?;
         let inside = begun.process.map(|process| MountNamespace::of(process, &name)).transpose();
         let inside = inside.map_err(|error| Failed::at("find its files", error))?;
         Ok(Blank { begun, held, inside })
@@ -401,23 +437,26 @@ impl Maker {
         }
     }
 
-    fn launch(&self, spec: &SandboxSpec, slot: &Slot) -> Launch {
+    /// Bounds processes where no cgroup does.
+    pub(super) fn processes_max(&self, pids_max: u32) -> Option<u64> {
+        let own = self.walls.own_processes().filter(|_| self.bounds_by_user)?;
+        Some(u64::from(pids_max + own))
+    }
+
+    pub(super) fn launch(&self, spec: &SandboxSpec, lease: &Lease) -> Launch {
         let mut launch = Launch {
             command: spec.command.clone(),
-            environment: spec.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            code: spec.code.as_os_str().to_owned(),
+            environment: pairs(&spec.environment),
+            code: Some(spec.code.as_os_str().to_owned()),
             layers: spec.layers.as_ref().map(|layers| layers.as_os_str().to_owned()),
-            runtime_folders: spec.runtime_folders.iter().map(|folder| folder.as_os_str().to_owned()).collect(),
+            runtime_folders: names(&spec.runtime_folders),
             tmp_bytes: spec.tmp.bytes(),
-            processes_max: match self.walls.own_processes() {
-                Some(own) if self.bounds_by_user => Some(u64::from(spec.pids_max + own)),
-                _ => None,
-            },
+            processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,
         };
         if !self.walls.has_namespaces() {
             let layers = spec.layers.as_deref();
-            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, layers, self.address(slot));
+            let outside = |text: &OsStr| as_seen_outside(text, &spec.code, layers, self.address(&lease.slot));
             launch.command = launch.command.iter().map(|text| outside(text)).collect();
             for (_, value) in &mut launch.environment {
                 *value = outside(value);
@@ -425,6 +464,24 @@ impl Maker {
         }
         launch
     }
+}
+
+/// The folders that are the function's own, and where they appear.
+pub(super) fn own_folders(spec: &SandboxSpec) -> Vec<(PathBuf, PathBuf)> {
+    let layers = spec.layers.iter().map(|layers| (layers.clone(), PathBuf::from(LAYERS)));
+    std::iter::once((spec.code.clone(), PathBuf::from(CODE))).chain(layers).collect()
+}
+
+pub(super) fn pairs(environment: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
+    environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+pub(super) fn names(folders: &[PathBuf]) -> Vec<OsString> {
+    folders.iter().map(|folder| folder.as_os_str().to_owned()).collect()
+}
+
+pub(super) async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    timeout(START_PATIENCE, work).await.map_err(|_| Failed::at(step, format!("not done in {START_PATIENCE:?}")))?
 }
 
 /// The Runtime API's, then the data door's.
@@ -470,23 +527,28 @@ impl Begun<()> {
     }
 
     /// Has the init start the command and waits until it runs.
-    async fn launch(mut self, launch: &Launch) -> Result<Begun<Listeners>, Failed> {
-        self.run(launch).await?;
+    pub(super) async fn launch(mut self, launch: Launch) -> Result<Begun<Listeners>, Failed> {
+        self.order(&Order::Launch(launch)).await?;
+        self.runs().await?;
         let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
         let Self { keeper, control, output, listeners: (), process } = self;
         Ok(Begun { keeper, control, output, listeners, process })
     }
 
     /// Has the init go as far as it can without a command, and ends it.
-    pub(super) async fn probe(mut self, launch: &Launch) -> Result<(), Failed> {
-        self.run(launch).await?;
+    pub(super) async fn probe(mut self, launch: Launch) -> Result<(), Failed> {
+        self.order(&Order::Launch(launch)).await?;
+        self.runs().await?;
         self.control.end();
         self.keeper.wait().await.map(drop).map_err(|error| Failed::at("wait for its end", error))
     }
 
-    async fn run(&mut self, launch: &Launch) -> Result<(), Failed> {
-        let message = encode(launch).map_err(|error| Failed::at("describe it", error))?;
-        self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))?;
+    pub(super) async fn order(&mut self, order: &Order) -> Result<(), Failed> {
+        let message = encode(order).map_err(|error| Failed::at("describe it", error))?;
+        self.control.send(&message).await.map_err(|error| Failed::at("describe it", error))
+    }
+
+    async fn runs(&mut self) -> Result<(), Failed> {
         match next(&mut self.control).await? {
             Report::Running => Ok(()),
             other => Err(unexpected(&other)),
@@ -507,7 +569,7 @@ fn spawn(init: &Path, control: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io:
 }
 
 /// What keeper or init say next, if it is not that they failed.
-async fn next(control: &mut Control) -> Result<Report, Failed> {
+pub(super) async fn next(control: &mut Control) -> Result<Report, Failed> {
     match control.report().await {
         Ok(Some(Report::Failed { step, reason })) => Err(Failed { step, reason }),
         Ok(Some(report)) => Ok(report),
@@ -516,7 +578,7 @@ async fn next(control: &mut Control) -> Result<Report, Failed> {
     }
 }
 
-fn unexpected(report: &Report) -> Failed {
+pub(super) fn unexpected(report: &Report) -> Failed {
     Failed::at("start it", format!("unexpected report {report:?}"))
 }
 

@@ -9,10 +9,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use tokio::io::{AsyncWriteExt as _, Interest};
 use tokio::net::{TcpListener, UnixStream};
 
-use super::launch::{Report, decode};
+use super::launch::{DESCRIPTORS_MAX, Report, decode};
 
-/// The listeners come once.
-const DESCRIPTORS_MAX: usize = 2;
 const READ_BYTES: usize = 4096;
 
 /// Reads reports; keeps the descriptors that came with them.
@@ -78,9 +76,15 @@ impl Control {
         }
     }
 
+    /// The descriptors that came with the last reports.
+    pub(super) fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
+    }
+
     /// The two listeners that came with `Running`.
     pub(super) fn take_listeners(&mut self) -> io::Result<[TcpListener; 2]> {
-        let listeners = std::mem::take(&mut self.descriptors)
+        let listeners = self
+            .take_descriptors()
             .into_iter()
             .map(|descriptor| {
                 let listener = std::net::TcpListener::from(descriptor);

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{CWD, Gid, Uid};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount_remount, move_mount, open_tree};
@@ -21,11 +22,15 @@ use tokio::sync::oneshot;
 
 use super::blank::Failed;
 use super::mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, restrict};
-use super::root_tree::tmp_options;
+use super::root_tree::{NEW_ROOT, tmp_options};
 
 /// The mount namespace of a sandbox.
-#[derive(Debug)]
-pub(super) struct MountNamespace(File);
+#[derive(Clone, Debug)]
+pub(super) struct MountNamespace {
+    namespace: Arc<OwnedFd>,
+    /// Where in it the sandbox's root is.
+    root: &'static str,
+}
 
 impl MountNamespace {
     /// That of a process, which must stand in the cgroup called `group`: a number alone may be another's by now.
@@ -33,9 +38,18 @@ impl MountNamespace {
         let namespace = File::open(format!("/proc/{process}/ns/mnt"))?;
         let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
         match groups.lines().any(|line| line.rsplit('/').next() == Some(group)) {
-            true => Ok(Self(namespace)),
+            true => Ok(Self { namespace: Arc::new(namespace.into()), root: "/" }),
             false => Err(io::Error::new(io::ErrorKind::NotFound, format!("process {process} is not in {group}"))),
         }
+    }
+
+    /// That of a sandbox whose init has built its root itself.
+    pub(super) fn of_init(namespace: OwnedFd) -> Self {
+        Self { namespace: Arc::new(namespace), root: NEW_ROOT }
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        Path::new(self.root).join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 
@@ -72,12 +86,12 @@ fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Resul
             .map_err(|error| Failed::at(&format!("take up the folder {}", source.display()), error))?;
         restrict(tree.as_fd(), Path::new(""), true, READ_ONLY | NO_SET_UID | NO_DEVICES)
             .map_err(|error| Failed::at(&format!("make {} read-only", source.display()), error))?;
-        Ok((tree, target.clone()))
+        Ok((tree, namespace.place(target)))
     };
     let trees = belongings.shown.iter().map(clone).collect::<Result<Vec<_>, _>>()?;
     // SAFETY: this thread alone stops sharing its root and current folder with the others; descriptors stay shared.
     unsafe { unshare_unsafe(UnshareFlags::FS) }.map_err(|error| Failed::at("leave the host's root", error))?;
-    move_into_link_name_space(namespace.0.as_fd(), Some(LinkNameSpaceType::Mount))
+    move_into_link_name_space(namespace.namespace.as_fd(), Some(LinkNameSpaceType::Mount))
         .map_err(|error| Failed::at("enter the sandbox's files", error))?;
     for (tree, target) in trees {
         let step = || format!("show {}", target.display());
@@ -87,7 +101,7 @@ fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Resul
     }
     let size =
         std::ffi::CString::new(tmp_options(belongings.tmp_bytes)).map_err(|error| Failed::at("size /tmp", error))?;
-    mount_remount("/tmp", MountFlags::NOSUID | MountFlags::NODEV, &*size)
+    mount_remount(namespace.place(Path::new("/tmp")), MountFlags::NOSUID | MountFlags::NODEV, &*size)
         .map_err(|error| Failed::at("size /tmp", error))
 }
 

@@ -2,17 +2,23 @@
 //!
 //! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Prepare`: the keeper
 //! makes the init, which raises the walls that are the same for every function and answers `Ready`. The engine may let
-//! it stand so until a sandbox is wanted, then says `Launch`: the init builds the root, starts the command and answers
-//! `Running`, which carries the descriptors of the two listeners: the Runtime API's, then the data door's. After that
-//! the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever reason, the
-//! sandbox ends.
+//! it stand so until a sandbox is wanted, then gives the order to `Launch`: the init builds the root, starts the command
+//! and answers `Running`, which carries the descriptors of the two listeners: the Runtime API's, then the data door's.
+//! After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever
+//! reason, the sandbox ends.
 //!
 //! With a `Container` in `Prepare` the keeper has a container runtime raise the walls and start the init inside them,
 //! and says `Contained` beside the init's `Ready`; before `Launch` the engine moves the function's folders in. At the
 //! end the keeper says `Over`, and has the runtime delete the container when the engine has hung up.
+//!
+//! Before the function is known the engine may order to `Warm`: the init builds the root without code, starts a stem
+//! (`runtimes/python/nigh_stem.py`) and answers `Warmed` when that is ready. The engine moves the code in from outside
+//! (`late_mount`). The order to `Launch` that follows goes to the stem as `stem_message`; only its command and
+//! environment count.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -23,6 +29,8 @@ use serde::{Deserialize, Serialize};
 pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
 /// Bytes of the length before each message.
 pub const LENGTH_BYTES: usize = 4;
+/// The most descriptors that come with one report.
+pub const DESCRIPTORS_MAX: usize = 2;
 /// The engine's word to stop all processes, where no freezer does.
 pub const STOP: u8 = b'S';
 /// The engine's word to let them run on.
@@ -133,6 +141,16 @@ pub struct Container {
     pub name: String,
 }
 
+/// What comes after `Ready`. No `Debug`, as `Launch`.
+#[derive(Serialize, Deserialize)]
+pub enum Order {
+    /// Become the function's sandbox; `code` is there.
+    Launch(Launch),
+    /// Start a stem: a process that becomes the function's later. The number of the descriptor at which it is told
+    /// what to become is added to its command.
+    Warm(Launch),
+}
+
 /// The function. No `Debug`: the environment holds the sandbox's secret key.
 #[derive(Serialize, Deserialize)]
 pub struct Launch {
@@ -140,8 +158,8 @@ pub struct Launch {
     pub command: Vec<OsString>,
     /// The whole environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder that appears at `/var/task`.
-    pub code: OsString,
+    /// The folder that appears at `/var/task`; none: an empty folder.
+    pub code: Option<OsString>,
     /// The folder that appears at `/opt`.
     pub layers: Option<OsString>,
     /// Folders that appear at the same path.
@@ -161,7 +179,7 @@ impl Launch {
         Self {
             command: Vec::new(),
             environment: Vec::new(),
-            code: code.into(),
+            code: Some(code.into()),
             layers: None,
             runtime_folders: Vec::new(),
             tmp_bytes,
@@ -180,6 +198,11 @@ pub enum Report {
     Contained {
         /// Its number where the engine is.
         process: u32,
+    },
+    /// A stem waits. Where the init has built the root, the descriptor of its mount namespace comes with this message.
+    Warmed {
+        /// What it says: the modules that it has not.
+        said: String,
     },
     /// The command runs; the listeners' descriptors come with this message.
     Running,
@@ -233,6 +256,25 @@ pub fn decode<M: DeserializeOwned>(bytes: &mut Vec<u8>) -> std::io::Result<Optio
     Ok(Some(message))
 }
 
+/// What a stem is told: a length, the number of words in the command, then the words and the lines `NAME=VALUE`, each
+/// ended by a zero byte.
+#[must_use]
+pub fn stem_message(launch: &Launch) -> Vec<u8> {
+    let mut body = (launch.command.len() as u32).to_le_bytes().to_vec();
+    for word in &launch.command {
+        body.extend_from_slice(word.as_bytes());
+        body.push(0);
+    }
+    for (name, value) in &launch.environment {
+        for part in [name.as_bytes(), b"=", value.as_bytes(), b"\0"] {
+            body.extend_from_slice(part);
+        }
+    }
+    let mut message = (body.len() as u32).to_le_bytes().to_vec();
+    message.append(&mut body);
+    message
+}
+
 fn too_long(length: usize) -> std::io::Error {
     let reason = format!("a message of {length} bytes is longer than {MESSAGE_MAX_BYTES}");
     std::io::Error::new(std::io::ErrorKind::InvalidData, reason)
@@ -264,6 +306,16 @@ mod tests {
         assert!(decode::<Report>(&mut long).is_err());
         let mut other = encode(&17).unwrap();
         assert!(decode::<Report>(&mut other).is_err());
+    }
+
+    #[test]
+    fn a_stem_is_told_words_and_lines_that_end_in_zero() {
+        let launch = Launch {
+            command: vec!["python3".into(), "-m".into()],
+            environment: vec![("A".into(), "1=2".into())],
+            ..Launch::probe(Path::new("/code"), 0)
+        };
+        assert_eq!(stem_message(&launch), b"\x15\0\0\0\x02\0\0\0python3\0-m\0A=1=2\0");
     }
 
     #[test]

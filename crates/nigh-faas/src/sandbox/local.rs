@@ -9,14 +9,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_terms::SandboxId;
 use serde::{Deserialize, Serialize};
 
-use super::blank::{Begun, Failed, Maker};
+use super::blank::{Begun, Failed, Made, Maker};
 use super::isolation::Isolation;
 use super::log_lines::Output;
 use super::slots::DEFAULT_UIDS;
 use super::supervise::{LocalSandbox, Running};
-use super::{SandboxEngine, SandboxError, SandboxSpec, Started, process, runc};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started, Stem, StemSpec, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
 
 /// The name of the sandboxes' init, beside Nigh's own program.
@@ -154,17 +155,42 @@ impl SandboxEngine for LocalEngine {
         }
         let outcome = self.maker.make(&spec).await;
         self.maker.restock();
-        let (begun, group, lease) = outcome.map_err(|failed| failed.into_error(id))?;
-        let Begun { keeper, control, output, listeners: [runtime, data], process: _ } = begun;
-        let output = Output::new(output, spec.log);
-        let running = Running { id, control, keeper, output, group, lease };
-        Ok(Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data })
+        outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
+    }
+
+    fn makes_stems(&self) -> Result<(), String> {
+        self.maker.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
+    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
+        self.makes_stems().map_err(SandboxError::Unsupported)?;
+        self.maker.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
+    }
+
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError> {
+        match self.maker.adopt(stem, &spec).await {
+            Ok(made) => Ok(started(made, spec)),
+            Err(failed) => {
+                let why = failed.sentence();
+                tracing::info!(sandbox = %spec.id, why, "a prewarmed sandbox is not taken; another is made");
+                self.start(spec).await
+            }
+        }
     }
 
     async fn sweep(&self) -> Result<usize, SandboxError> {
         let maker = Arc::clone(&self.maker);
         blocking(move || maker.sweep()).await
     }
+}
+
+/// Begins to watch over what was made.
+fn started(made: Made, spec: SandboxSpec) -> Started {
+    let Made { begun, group, lease, steps } = made;
+    let Begun { keeper, control, output, listeners: [runtime, data], process: _ } = begun;
+    let output = Output::new(output, spec.log);
+    let running = Running { id: spec.id, control, keeper, output, group, lease };
+    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, steps }
 }
 
 /// Beside the running program, or beside the folder it is in (where Cargo puts tests).

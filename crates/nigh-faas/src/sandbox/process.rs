@@ -73,7 +73,7 @@ async fn probe(init: &Path, uid: u32) -> (Option<Walls>, Vec<String>) {
         };
         // Any folder that every user sees.
         let launch = Launch::probe(Path::new("/usr"), PROBE_TMP_BYTES);
-        let raise = async { Begun::prepare(init, &prepare).await?.probe(&launch).await };
+        let raise = async { Begun::prepare(init, &prepare).await?.probe(launch).await };
         match tokio::time::timeout(START_PATIENCE, raise).await {
             Ok(Ok(())) => return (Some(*walls), refused),
             Ok(Err(failed)) => refused.push(format!("{name}: {}", failed.sentence())),

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub const CODE: &str = "/var/task";
 /// Where its layers appear.
 pub const LAYERS: &str = "/opt";
+/// Where the tree stands in the mount namespace that `nigh-sandbox` makes: its processes have that for their root.
+pub const NEW_ROOT: &str = "/new";
 /// The system's programs and libraries.
 const SYSTEM: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// What programs need of the host's /etc: the linker's cache, Debian's links, certificates, fonts, time zone.

@@ -199,7 +199,11 @@ impl Watcher {
                     Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
                     Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
                     Ok(Some(
-                        other @ (Report::Ready | Report::Contained { .. } | Report::Running | Report::Failed { .. }),
+                        other @ (Report::Ready
+                        | Report::Contained { .. }
+                        | Report::Warmed { .. }
+                        | Report::Running
+                        | Report::Failed { .. }),
                     )) => {
                         tracing::debug!(?other, "a late report of a sandbox");
                     }

@@ -10,6 +10,8 @@ use super::tests::{LIMITS, ask, pool, sized};
 use super::{Admission, Answer, PoolLimits, PoolUse, SandboxPool, Ticket};
 use crate::function::Function;
 
+const STEM: ByteSize = ByteSize::mib(100);
+
 /// What a random run of a node does to the pool, and what is really there.
 #[derive(Default)]
 struct Machine {
@@ -55,7 +57,9 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
         let functions = [sized("a", 128), sized("b", 192), sized("c", 300), sized("d", 512)];
         for step in 0..400u64 {
             let now = Monotonic(step * 1_000_000_000);
-            match random.random_range(0..10) {
+            match random.random_range(0..13) {
+                10..12 => drop(pool.book_stem(STEM)),
+                12 if pool.in_use().stems > 0 => pool.release_stem(STEM),
                 0..4 => {
                     let function = &functions[random.random_range(0..functions.len())];
                     match ask(&mut pool, function) {
@@ -97,6 +101,11 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
                 let (_, function) = waiting.remove(at);
                 machine.admitted(admission, &function);
             }
+            (0..pool.stems_in_the_way(STEM)).for_each(|_| pool.release_stem(STEM));
+            let stems = pool.in_use();
+            let real = machine.booked.values().copied().sum::<ByteSize>() + stems.prewarmed;
+            assert!(real <= LIMITS.memory_max && stems.prewarmed.bytes() == stems.stems as u64 * STEM.bytes());
+            assert!(machine.booked.len() + stems.stems <= LIMITS.sandboxes_max, "seed {seed}");
             assert!(machine.booked.values().copied().sum::<ByteSize>() <= LIMITS.memory_max, "seed {seed}");
             assert!(machine.booked.len() <= LIMITS.sandboxes_max, "seed {seed}");
             assert!(pool.in_use().running <= LIMITS.invocations_max, "seed {seed}");
@@ -113,6 +122,7 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
             pool.finished(&function);
             machine.end(&mut pool, sandbox);
         }
+        (0..pool.in_use().stems).for_each(|_| pool.release_stem(STEM));
         for sandbox in pool.close() {
             machine.end(&mut pool, sandbox);
         }

@@ -5,4 +5,5 @@
 mod lifecycle;
 mod node;
 mod outcomes;
+mod prewarm;
 mod python;

@@ -1,6 +1,6 @@
 //! A node without doors: the real engine, invoker and logs; functions in a table; a data door of one line a call.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::runtime_command::RuntimeSettings;
+use nigh_faas::sandbox::SandboxError;
 use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_objects::{DataCall, ObjectObserver, Served};
 use nigh_terms::{
@@ -53,6 +54,10 @@ impl FunctionSource for Functions {
 
     async fn code_folder(&self, function: &Function) -> PathBuf {
         self.folder.join(&function.code_sha256)
+    }
+
+    fn runtimes(&self) -> BTreeSet<Runtime> {
+        self.table.lock().values().map(|function| function.runtime.clone()).collect()
     }
 }
 
@@ -147,13 +152,21 @@ impl Node {
     }
 
     pub(crate) async fn with_hooks(settings: InvokerSettings, hooks: Vec<Arc<dyn InvocationHook>>) -> Self {
+        // What is mostly tested here is the same for all engines; this one starts soonest.
+        Self::with_engine(EngineChoice::Process, settings, hooks).await.unwrap()
+    }
+
+    /// A node whose sandboxes `choice` makes.
+    pub(crate) async fn with_engine(
+        choice: EngineChoice,
+        settings: InvokerSettings,
+        hooks: Vec<Arc<dyn InvocationHook>>,
+    ) -> Result<Self, SandboxError> {
         let folder = tempfile::tempdir().unwrap();
         let instance = format!("test-invoker-{}-{}", std::process::id(), NODES.fetch_add(1, Ordering::Relaxed));
         let init = PathBuf::from(env!("CARGO_BIN_EXE_nigh-sandbox"));
-        // What is tested here is the same for all engines; this one starts soonest.
-        let choice = EngineChoice::Process;
         let engine = EngineSettings { choice, init: Some(init), ..EngineSettings::new(instance, folder.path()) };
-        let engine = LocalEngine::open(engine).await.unwrap();
+        let engine = LocalEngine::open(engine).await?;
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
         let activations = ActivationLog::new(RecordLog::open(state, Retention { records_max: 1000 }).unwrap());
         let functions = Arc::new(Functions { folder: folder.path().to_owned(), ..Functions::default() });
@@ -174,7 +187,7 @@ impl Node {
             incarnation: Incarnation(1),
         };
         let invoker = Arc::new(Invoker::new(parts, settings));
-        Self { invoker, activations, tenant: Namespace::new("tenant").unwrap(), functions, _folder: folder }
+        Ok(Self { invoker, activations, tenant: Namespace::new("tenant").unwrap(), functions, _folder: folder })
     }
 
     /// Deploys the bootstrap as `name`, of which `change` makes what the test needs.

@@ -21,7 +21,7 @@ def handler(event, context):
 ";
 
 /// The Python that `make` installs for functions, or the one that the environment names.
-fn python() -> Option<PythonRuntime> {
+pub(crate) fn python() -> Option<PythonRuntime> {
     // Without `..`: a sandbox has only those folders on the way to it that are shown in it.
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
     let installed = project.join(".deps/python/bin/python3");

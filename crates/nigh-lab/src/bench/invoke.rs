@@ -28,10 +28,11 @@ pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
         .map_err(|error| LabError::file(&code, &error))?;
     let settings: toml::Table = [(
         "functions".to_owned(),
-        toml::Value::from(toml::Table::from_iter([(
-            "python".to_owned(),
-            python.to_string_lossy().into_owned().into(),
-        )])),
+        toml::Value::from(toml::Table::from_iter([
+            ("python".to_owned(), python.to_string_lossy().into_owned().into()),
+            // What a whole start takes; `coldstart` has the others.
+            ("prewarm".to_owned(), "off".into()),
+        ])),
     )]
     .into_iter()
     .collect();

@@ -390,7 +390,7 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Span;
+    use crate::config::{Prewarm, Span};
 
     fn machine() -> Machine {
         Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() }
@@ -437,6 +437,22 @@ mod tests {
         assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
         assert_eq!(origin_of(&configuration, "functions.memory"), ("4 GiB", "default"));
         assert_eq!(origin_of(&configuration, "llc.insensitive_ways"), ("(3 of 11)", "default"));
+    }
+
+    #[test]
+    fn prewarming_is_turned_off_and_its_imports_are_named_in_one_word_each() {
+        let resolve = |variables: &[(&str, &str)]| {
+            let all: Vec<_> = [("NIGH_STATE", "/s")].iter().chain(variables).copied().collect();
+            layers(None, &all, &[]).resolve(&machine()).map(|configuration| configuration.settings.functions)
+        };
+        let usual = resolve(&[]).unwrap();
+        assert_eq!((usual.prewarm, usual.prewarm_memory), (Prewarm::On, ByteSize::mib(512)));
+        let set =
+            resolve(&[("NIGH_FUNCTIONS__PREWARM", "off"), ("NIGH_FUNCTIONS__PREWARM_IMPORTS", "boto3, numpy.linalg")]);
+        let set = set.unwrap();
+        assert_eq!((set.prewarm, set.prewarm_imports.0), (Prewarm::Off, vec!["boto3".into(), "numpy.linalg".into()]));
+        let refused = resolve(&[("NIGH_FUNCTIONS__PREWARM_IMPORTS", "import os")]).unwrap_err().to_string();
+        assert!(refused.contains("prewarm_imports") && refused.contains("import os"), "{refused}");
     }
 
     #[test]

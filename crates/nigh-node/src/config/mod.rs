@@ -131,6 +131,14 @@ pub struct FunctionSettings {
     pub trust_functions: bool,
     /// As root: the first of the user ids that sandboxes run under.
     pub uid_base: u32,
+    /// Keep sandboxes in which a runtime waits with its imports done.
+    pub prewarm: Prewarm,
+    /// What these may book together, within `memory`.
+    pub prewarm_memory: ByteSize,
+    /// How many of them there may be, within `sandboxes_max`.
+    pub prewarm_max: usize,
+    /// Modules that a waiting Python has imported; in a variable separated by `,`.
+    pub prewarm_imports: Modules,
     /// The program that becomes a sandbox's first process; beside `nigh` if absent.
     pub sandbox_program: Option<PathBuf>,
 }
@@ -151,6 +159,16 @@ pub struct EventSettings {
     pub retry_wait: Span,
     /// The first wait after a throttle; it doubles up to 300 times this.
     pub back_off: Span,
+}
+
+/// Whether sandboxes are prewarmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Prewarm {
+    /// As many as cold starts ask for, within bounds.
+    On,
+    /// None.
+    Off,
 }
 
 /// Who decides which cache ways an invocation gets.
@@ -236,17 +254,35 @@ pub struct Folders(pub Vec<PathBuf>);
 
 impl<'de> Deserialize<'de> for Folders {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            List(Vec<PathBuf>),
-            Text(String),
-        }
-        Ok(Self(match Form::deserialize(deserializer)? {
-            Form::List(list) => list,
-            Form::Text(text) => text.split(':').filter(|part| !part.is_empty()).map(PathBuf::from).collect(),
-        }))
+        Ok(Self(listed(deserializer, ':')?.into_iter().map(PathBuf::from).collect()))
     }
+}
+
+/// A list of Python modules: a list in the file, or one text with `,` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Modules(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Modules {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(listed(deserializer, ',')?))
+    }
+}
+
+/// A list, or one text with `between` between its parts.
+fn listed<'de, D: serde::Deserializer<'de>>(deserializer: D, between: char) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        List(Vec<String>),
+        Text(String),
+    }
+    Ok(match Form::deserialize(deserializer)? {
+        Form::List(list) => list,
+        Form::Text(text) => {
+            text.split(between).map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        }
+    })
 }
 
 impl Settings {
@@ -285,6 +321,10 @@ impl Settings {
                 runc: None,
                 trust_functions: false,
                 uid_base: 2_000_000_000,
+                prewarm: Prewarm::On,
+                prewarm_memory: ByteSize(machine.memory.bytes() / 16),
+                prewarm_max: 8,
+                prewarm_imports: Modules(vec!["boto3".to_owned()]),
                 sandbox_program: None,
             },
             events: EventSettings {
@@ -323,6 +363,13 @@ impl Settings {
         }
         if self.functions.sandboxes_max == 0 {
             return broken("functions.sandboxes_max", "at least one sandbox is needed".to_owned());
+        }
+        let functions = &self.functions;
+        let is_name = |module: &String| {
+            module.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c == '_' || c.is_alphanumeric()))
+        };
+        if let Some(module) = functions.prewarm_imports.0.iter().find(|module| !is_name(module)) {
+            return broken("functions.prewarm_imports", format!("{module:?} is no name of a module"));
         }
         if self.s3.connections_max == 0 {
             return broken("s3.connections_max", "at least one connection is needed".to_owned());

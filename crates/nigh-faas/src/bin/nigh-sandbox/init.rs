@@ -1,20 +1,23 @@
 //! The first process of a sandbox: raises the walls, starts the command, reaps what the command leaves, and tells how
 //! it ended. When it ends the kernel ends all processes of its pid namespace.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io::{IoSlice, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::TcpListener;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 
-use nigh_faas::sandbox::launch::{CONTINUE, Launch, OOM_SCORE, Prepare, Report, STOP, Walls, encode};
+use nigh_faas::sandbox::launch::{
+    CONTINUE, DESCRIPTORS_MAX, Launch, OOM_SCORE, Order, Prepare, Report, STOP, Walls, encode,
+};
 use nigh_faas::sandbox::root_tree::CODE;
 use nigh_faas::sandbox::seccomp_profile::Filters;
 use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -24,7 +27,7 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use crate::failure::{Failure, Step as _};
-use crate::{descendants, privileges, root, sys};
+use crate::{descendants, privileges, root, stem, sys};
 
 const HOST_NAME: &[u8] = b"sandbox";
 
@@ -33,16 +36,26 @@ const HOST_NAME: &[u8] = b"sandbox";
 pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
     let listeners = raise_walls(prepare, keeper)?;
     send(&mut control, &Report::Ready)?;
-    let launch: Launch = crate::receive(&mut control).step("read what the sandbox shall be")?;
-    move_in(prepare.walls, &launch, keeper)?;
-    if launch.command.is_empty() {
-        return send(&mut control, &Report::Running);
-    }
-    let children = sys::child_events().step("watch for ended processes")?;
-    let command = start(&launch)?;
-    announce(&control, &listeners)?;
+    let children;
+    let command = match crate::receive(&mut control).step("read what the sandbox shall be")? {
+        Order::Launch(launch) => {
+            move_in(prepare.walls, &launch, keeper)?;
+            if launch.command.is_empty() {
+                return send(&mut control, &Report::Running);
+            }
+            children = sys::child_events().step("watch for ended processes")?;
+            start(&launch, None)?
+        }
+        Order::Warm(launch) => {
+            move_in(prepare.walls, &launch, keeper)?;
+            children = sys::child_events().step("watch for ended processes")?;
+            let stem = stem::start(&launch)?;
+            stem.announce(prepare.walls, &control)?;
+            stem.become_function(&mut control, &children, keeper)?
+        }
+    };
+    send_with(&control, &Report::Running, &[listeners[0].as_fd(), listeners[1].as_fd()])?;
     drop(listeners);
-    drop(launch);
     attend(prepare.walls, &mut control, keeper, &children, command)
 }
 
@@ -90,8 +103,10 @@ fn move_in(walls: Walls, launch: &Launch, keeper: &OwnedFd) -> Result<(), Failur
     } else if walls.has_namespaces() {
         root::enter(launch, walls.uid().unwrap_or_else(|| getuid().as_raw()))?;
         chdir(CODE).step("enter /var/task")?;
+    } else if let Some(code) = &launch.code {
+        chdir(&**code).step("enter the code's folder")?;
     } else {
-        chdir(&*launch.code).step("enter the code's folder")?;
+        return Err("they are warmed where their files are their own only").step("warm a sandbox");
     }
     privileges::limit(launch.processes_max)?;
     privileges::drop_all(walls)?;
@@ -120,10 +135,11 @@ fn c_string(text: &OsStr) -> Result<CString, Failure> {
     CString::new(text.as_bytes()).step("a command or environment without zero bytes")
 }
 
-/// Starts the command; returns when the program runs.
-fn start(launch: &Launch) -> Result<Pid, Failure> {
+/// Starts the command; returns when the program runs. It gets `passed` too, and the number of that as a last word.
+pub(crate) fn start(launch: &Launch, passed: Option<&OwnedFd>) -> Result<Pid, Failure> {
     let program = launch.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-    let arguments = launch.command.iter().map(|text| c_string(text)).collect::<Result<Vec<_>, _>>()?;
+    let number = passed.map(|descriptor| OsString::from(descriptor.as_raw_fd().to_string()));
+    let arguments = launch.command.iter().chain(&number).map(|text| c_string(text)).collect::<Result<Vec<_>, _>>()?;
     let environment = (launch.environment.iter())
         .map(|(name, value)| {
             let mut line = name.clone();
@@ -139,7 +155,7 @@ fn start(launch: &Launch) -> Result<Pid, Failure> {
     // Closes when the program starts, or brings the reason why it does not.
     let (reason, tell) = pipe_with(PipeFlags::CLOEXEC).step("make a pipe")?;
     let Some(command) = sys::fork().step("make the first process")? else {
-        let error = become_command(&arguments, &environment, filters.as_ref());
+        let error = become_command(&arguments, &environment, filters.as_ref(), passed);
         let number = error.raw_os_error().unwrap_or_default().to_ne_bytes();
         // The reader may be gone; there is nobody else to tell.
         let _nobody = rustix::io::write(&tell, &number);
@@ -156,26 +172,34 @@ fn start(launch: &Launch) -> Result<Pid, Failure> {
     }
 }
 
-fn become_command(arguments: &[CString], environment: &[CString], filters: Option<&Filters>) -> std::io::Error {
+fn become_command(
+    arguments: &[CString],
+    environment: &[CString],
+    filters: Option<&Filters>,
+    passed: Option<&OwnedFd>,
+) -> std::io::Error {
     sys::default_signals();
-    let bounded = filters.map_or(Ok(()), Filters::install);
-    match bounded.and_then(|()| sys::close_others_on_exec()) {
+    let ready = filters
+        .map_or(Ok(()), Filters::install)
+        .and_then(|()| sys::close_others_on_exec())
+        .and_then(|()| passed.map_or(Ok(()), |descriptor| Ok(fcntl_setfd(descriptor, FdFlags::empty())?)));
+    match ready {
         Ok(()) => sys::execute(arguments, environment),
         Err(error) => error,
     }
 }
 
-fn announce(control: &UnixStream, listeners: &[TcpListener; 2]) -> Result<(), Failure> {
-    let bytes = encode(&Report::Running).step("encode a report")?;
-    let fds = [listeners[0].as_fd(), listeners[1].as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+/// Tells the engine something that descriptors come with.
+pub(crate) fn send_with(control: &UnixStream, report: &Report, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+    let bytes = encode(report).step("encode a report")?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err("no space for two descriptors").step("hand the listeners over");
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err("no space for them").step("hand descriptors over");
     }
-    let sent = sendmsg(control, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)
-        .step("hand the listeners over")?;
-    if sent == bytes.len() { Ok(()) } else { Err("a short write").step("hand the listeners over") }
+    let sent =
+        sendmsg(control, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL).step("hand descriptors over")?;
+    if sent == bytes.len() { Ok(()) } else { Err("a short write").step("hand descriptors over") }
 }
 
 /// Reaps, stops and continues, until the command, the engine or the keeper ends.

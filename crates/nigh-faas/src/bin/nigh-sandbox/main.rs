@@ -13,6 +13,7 @@ mod failure;
 mod init;
 mod privileges;
 mod root;
+mod stem;
 mod sys;
 
 use std::fs;

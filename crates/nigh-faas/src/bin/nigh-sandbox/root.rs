@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use nigh_faas::sandbox::launch::Launch;
 use nigh_faas::sandbox::mounts::{NO_DEVICES, NO_EXEC, NO_SET_UID, READ_ONLY, restrict};
 use nigh_faas::sandbox::root_tree::{
-    CODE, DEVICE_LINKS, DEVICES, DEVICES_OPTIONS, Entry, LAYERS, SHARED_MEMORY_OPTIONS, entries, tmp_options, users,
+    CODE, DEVICE_LINKS, DEVICES, DEVICES_OPTIONS, Entry, LAYERS, NEW_ROOT, SHARED_MEMORY_OPTIONS, entries, tmp_options,
+    users,
 };
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -24,22 +25,21 @@ use crate::failure::{Failure, Step as _};
 /// Any folder that is always there; it is covered only until the old root is left.
 const STAGE: &str = "/proc";
 const OLD: &str = "/old";
-const NEW: &str = "/new";
 const ROOT_OPTIONS: &str = "mode=0755,size=4m,nr_inodes=8192";
 
-/// Builds the root and enters it. `uid` is the user the command will have.
+/// Builds the root and enters it; without code its folder stays empty. `uid` is the user the command will have.
 pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     // Names are resolved now: an absolute link would lead elsewhere below the moved root.
     let resolve = |path: &Path| fs::canonicalize(path).step(format_args!("find {}", path.display()));
-    let code = resolve(Path::new(&launch.code))?;
-    let layers = launch.layers.as_ref().map(|layers| resolve(Path::new(layers))).transpose()?;
+    let code = launch.code.as_deref().map(|code| resolve(Path::new(code))).transpose()?;
+    let layers = launch.layers.as_deref().map(|layers| resolve(Path::new(layers))).transpose()?;
     let runtimes = (launch.runtime_folders.iter())
         .map(|folder| Ok((PathBuf::from(folder), resolve(Path::new(folder))?)))
         .collect::<Result<Vec<_>, Failure>>()?;
 
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("keep mounts to itself")?;
     memory_folder(Path::new(STAGE), ROOT_OPTIONS)?;
-    for name in [OLD, NEW] {
+    for name in [OLD, NEW_ROOT] {
         folder(&Path::new(STAGE).join(&name[1..]))?;
     }
     pivot_root(STAGE, format!("{STAGE}{OLD}")).step("change the root")?;
@@ -55,9 +55,10 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", inside("proc"), "proc", quiet, None).step("mount /proc")?;
     memory_folder(&inside("tmp"), &tmp_options(launch.tmp_bytes))?;
-    show(&code, CODE)?;
-    if let Some(layers) = &layers {
-        show(layers, LAYERS)?;
+    for (folder, target) in [(&code, CODE), (&layers, LAYERS)] {
+        if let Some(folder) = folder {
+            show(folder, target)?;
+        }
     }
     for (target, source) in &runtimes {
         show_folder(source, target)?;
@@ -66,14 +67,14 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     unmount(OLD, UnmountFlags::DETACH).step("leave the old root")?;
     fs::remove_dir(OLD).step("leave the old root")?;
     restrict(CWD, Path::new("/"), false, READ_ONLY).step("make the root read-only")?;
-    chroot(NEW).step("enter the new root")?;
+    chroot(NEW_ROOT).step("enter the new root")?;
     chdir("/").step("enter the new root")
 }
 
 /// A path of the sandbox, as it is reached while the root is built.
 fn inside(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
-    Path::new(NEW).join(path.strip_prefix("/").unwrap_or(path))
+    Path::new(NEW_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// A path of the host, as it is reached while the root is built.
