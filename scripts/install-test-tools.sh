@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, and .deps/node (@aws-sdk/client-s3), exactly as pinned, all at once.
+# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, and .deps/node (@aws-sdk/client-s3), exactly as pinned, all at once;
+# installs Debian's runc.
 # Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
 set -u
 
@@ -43,6 +44,18 @@ modules() {
     echo "install-test-tools: $1: done"
 }
 
+# runc, for the engine of that name: without it its tests say that they are skipped.
+container_runtime() {
+    command -v runc >/dev/null 2>&1 && return
+    fail() {
+        echo "install-test-tools: runc is left out: $1" >&2
+        exit 0
+    }
+    . "$root/scripts/apt.sh"
+    apt_install runc && echo "install-test-tools: runc: done"
+}
+
+(container_runtime)
 venv "$root/.deps/s3fs" "$root/tests/requirements-s3fs.txt" &
 s3fs=$!
 modules "$root/.deps/node" &
