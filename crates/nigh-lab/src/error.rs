@@ -69,6 +69,12 @@ pub enum LabError {
         /// Why it cannot be.
         reason: String,
     },
+    /// Ctrl-C.
+    #[error("interrupted; {kept}")]
+    Interrupted {
+        /// What becomes of what was done.
+        kept: &'static str,
+    },
     /// A chart cannot be drawn.
     #[error("chart: {0}")]
     Chart(String),

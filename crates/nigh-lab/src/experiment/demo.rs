@@ -239,7 +239,7 @@ impl DemoArgs {
                     }
                 }
                 if stop.load(Ordering::Relaxed) {
-                    return Err(LabError::Node("interrupted".to_owned()));
+                    return Err(LabError::Interrupted { kept: "nothing is kept" });
                 }
             }
             round += 1;

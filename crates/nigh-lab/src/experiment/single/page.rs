@@ -18,7 +18,10 @@ pub(super) fn page(report: &Report) -> Result<String, LabError> {
     body = format!("<ul>{body}</ul>");
     for function in functions {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.function == function).collect();
-        body += &figure(&format!("{function}: time over that of Swift by its S3 API"), &chart(&rows)?);
+        body += &figure(
+            &format!("{function}: time over that of Swift by its S3 API (longer bars are cut)"),
+            &chart(&rows)?,
+        );
     }
     let conditions = report.conditions.iter().map(|said| format!("<li>{}", escape(said))).collect::<String>();
     let cells: Vec<Vec<String>> = report.rows.iter().map(Row::cells).collect();

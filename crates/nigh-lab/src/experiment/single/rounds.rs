@@ -100,9 +100,8 @@ pub(super) async fn play(
         let mut runs = Vec::with_capacity(order.len());
         for &scenario in &order {
             if !keep_on() {
-                return Err(LabError::Node(
-                    "interrupted; what is done is kept if --progress or --html was given".to_owned(),
-                ));
+                let kept = "what is done is kept if --html or --progress was given: run the same command again";
+                return Err(LabError::Interrupted { kept });
             }
             let key = if scenario == Scenario::NighMiss { unseen.clone() } else { input_key(size) };
             runs.push((scenario, measured(stage, cast, scenario, &key).await?));
