@@ -93,7 +93,8 @@ struct StoredKey {
     secret: SecretKey,
 }
 
-const TABLE: &str = "access-keys";
+/// The registry's table of the namespaces' keys, secrets included.
+pub const ACCESS_KEYS_TABLE: &str = "access-keys";
 
 /// All keys of a node.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +109,7 @@ impl AccessKeys {
     /// If the registry cannot be read or holds what is no key.
     pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
         let keys = Self::default();
-        for (id, stored) in registry.list(TABLE, "").await? {
+        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
             let stored: StoredKey = serde_json::from_slice(&stored.value)
                 .map_err(|error| RegistryError::Storage(format!("access key {id}: {error}")))?;
             keys.insert(AccessKeyId::new(id), stored.secret, Holder::Client(stored.namespace));
@@ -129,7 +130,7 @@ impl AccessKeys {
         let stored = StoredKey { namespace: namespace.clone(), secret: secret.clone() };
         let document =
             serde_json::to_vec(&stored).map_err(|error| RegistryError::Storage(format!("access key: {error}")))?;
-        registry.put(TABLE, id.as_str(), document, None).await?;
+        registry.put(ACCESS_KEYS_TABLE, id.as_str(), document, None).await?;
         self.insert(id.clone(), secret.clone(), Holder::Client(namespace.clone()));
         Ok((id, secret))
     }

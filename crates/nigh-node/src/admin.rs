@@ -12,6 +12,7 @@
 //! | `GET /activations/{id}` | `Activation` |
 //! | `GET /explain/{id}` | `Explanation` |
 //! | `GET /logs?namespace&function&limit&follow` | lines of `LogEntry`, oldest first; endless with `follow=true` |
+//! | `GET /backup?keys&objects` | a backup (`backup::archive`) as it is made; broken off if it cannot be |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
@@ -29,16 +30,18 @@ use futures::Stream;
 use nigh_engine::RegistryError;
 use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
-use nigh_terms::{FunctionName, InvocationId, Namespace};
+use nigh_terms::{FunctionName, InvocationId, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::source::{BackupScope, BackupSource};
 use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
 use crate::llc::LlcStatus;
+use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{Draining, Status};
 
@@ -67,6 +70,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn config(&self) -> &[Shown];
     /// The records.
     fn activations(&self) -> &ActivationLog;
+    /// What a backup is made of, and the time.
+    fn backup(&self) -> (&BackupSource, Timestamp);
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -166,6 +171,7 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/activations/{id}", get(activation::<N>))
         .route("/explain/{id}", get(explanation::<N>))
         .route("/logs", get(logs::<N>))
+        .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;
@@ -252,6 +258,22 @@ async fn profile<N: Shows>(State(node): State<Arc<N>>, Json(request): Json<Profi
         Some((Ok::<_, Infallible>(Bytes::from(line)), reports))
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+/// Answered as it is made: once bytes have gone out a failure can only break the answer off.
+async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<BackupScope>) -> Response {
+    let (source, now) = node.backup();
+    if let Err(error) = source.check(scope) {
+        return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    }
+    let source = source.clone();
+    let body = piped_body::of_writer(move |to| {
+        source.write(scope, now, to).map(drop).map_err(|error| {
+            tracing::error!(%error, "a backup broke off");
+            std::io::Error::other(error.to_string())
+        })
+    });
+    ([(header::CONTENT_TYPE, "application/x-tar")], Body::from_stream(body)).into_response()
 }
 
 async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {

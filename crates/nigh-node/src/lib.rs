@@ -4,6 +4,7 @@
 
 pub mod admin;
 mod background;
+pub mod backup;
 pub mod client;
 pub mod config;
 pub mod credentials;
@@ -15,6 +16,7 @@ pub mod llc;
 pub mod machine;
 pub mod node;
 pub mod one_run;
+mod piped_body;
 pub mod profiling;
 pub mod python;
 pub mod state_folder;

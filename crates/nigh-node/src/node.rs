@@ -43,6 +43,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin;
 use crate::background;
+use crate::backup::source::BackupSource;
 use crate::config::{Configuration, LlcBind, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
@@ -104,6 +105,7 @@ struct Running {
     activations: ActivationLog,
     memory: ObjectMemory,
     functions: FunctionStore,
+    backup: BackupSource,
     engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
     llc: Arc<Llc>,
@@ -150,7 +152,8 @@ impl Node {
         let started = clock.wall();
 
         let database = StateFile::open(&paths.database())?;
-        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(database.clone()));
+        let local = LocalRegistry::new(database.clone());
+        let registry: Arc<dyn Registry> = Arc::new(local.clone());
         let membership = LocalMembership::join(NodeId(settings.node.clone()), &*registry).await?;
         let keys = AccessKeys::load(&*registry).await?;
 
@@ -205,6 +208,7 @@ impl Node {
         )
         .await?;
 
+        let backup = BackupSource::new(local, paths.clone(), &settings, Some(functions.clone()));
         let retention = Retention { records_max: settings.activations.records_max };
         let records = RecordLog::open(database, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
@@ -279,6 +283,7 @@ impl Node {
             activations,
             memory,
             functions,
+            backup,
             engine,
             invoker,
             llc: Arc::new(llc),
@@ -485,6 +490,10 @@ impl admin::Shows for Running {
 
     fn activations(&self) -> &ActivationLog {
         &self.activations
+    }
+
+    fn backup(&self) -> (&BackupSource, Timestamp) {
+        (&self.backup, self.clock.wall())
     }
 
     fn shut_down(&self) -> Draining {
