@@ -87,13 +87,31 @@ struct Entry {
     calls: Calls,
 }
 
+/// The form of a key's document that this build writes.
+const FORMAT: u32 = 1;
+
+/// The first documents had no number.
+const fn first() -> u32 {
+    1
+}
+
+/// What every form of the document has.
+#[derive(Deserialize)]
+struct Format {
+    #[serde(default = "first")]
+    format: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct StoredKey {
+    #[serde(default = "first")]
+    format: u32,
     namespace: Namespace,
     secret: SecretKey,
 }
 
-const TABLE: &str = "access-keys";
+/// The registry's table of the namespaces' keys, secrets included.
+pub const ACCESS_KEYS_TABLE: &str = "access-keys";
 
 /// All keys of a node.
 #[derive(Clone, Debug, Default)]
@@ -102,15 +120,28 @@ pub struct AccessKeys {
 }
 
 impl AccessKeys {
-    /// Reads the namespaces' keys.
+    /// Reads the namespaces' keys. One that is damaged stays in the registry, is named in the log, and opens nothing.
     ///
     /// # Errors
-    /// If the registry cannot be read or holds what is no key.
+    /// If the registry cannot be read, or holds a key that a newer Nigh wrote.
     pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
         let keys = Self::default();
-        for (id, stored) in registry.list(TABLE, "").await? {
-            let stored: StoredKey = serde_json::from_slice(&stored.value)
-                .map_err(|error| RegistryError::Storage(format!("access key {id}: {error}")))?;
+        for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
+            if let Ok(Format { format }) = serde_json::from_slice(&stored.value)
+                && format > FORMAT
+            {
+                return Err(RegistryError::Storage(format!(
+                    "access key {id} has format {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
+                )));
+            }
+            let stored: StoredKey = match serde_json::from_slice(&stored.value) {
+                Ok(stored) => stored,
+                Err(error) => {
+                    // Not the document: it may hold the secret.
+                    tracing::warn!(%id, line = error.line(), column = error.column(), "an access key cannot be read; it is refused");
+                    continue;
+                }
+            };
             keys.insert(AccessKeyId::new(id), stored.secret, Holder::Client(stored.namespace));
         }
         Ok(keys)
@@ -126,10 +157,10 @@ impl AccessKeys {
         namespace: &Namespace,
     ) -> Result<(AccessKeyId, SecretKey), RegistryError> {
         let (id, secret) = (AccessKeyId::random(), SecretKey::random());
-        let stored = StoredKey { namespace: namespace.clone(), secret: secret.clone() };
+        let stored = StoredKey { format: FORMAT, namespace: namespace.clone(), secret: secret.clone() };
         let document =
             serde_json::to_vec(&stored).map_err(|error| RegistryError::Storage(format!("access key: {error}")))?;
-        registry.put(TABLE, id.as_str(), document, None).await?;
+        registry.put(ACCESS_KEYS_TABLE, id.as_str(), document, None).await?;
         self.insert(id.clone(), secret.clone(), Holder::Client(namespace.clone()));
         Ok((id, secret))
     }
@@ -258,6 +289,23 @@ mod tests {
         assert_eq!(again.secret(&client), Some(secret));
         assert_eq!(again.principal(&client), Ok(Principal::outside(tenant)));
         assert_eq!(again.principal(&inside), Err(AccessDenied::UnknownKey(inside)));
+    }
+
+    #[tokio::test]
+    async fn a_key_of_the_first_form_opens_a_damaged_one_opens_nothing_and_a_newer_one_stops_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = LocalRegistry::new(StateFile::open(&folder.path().join("state.redb")).unwrap());
+        let first = include_bytes!("../tests/fixtures/access-key-1.json").to_vec();
+        registry.put(ACCESS_KEYS_TABLE, "NIGHFIRST", first, None).await.unwrap();
+        registry.put(ACCESS_KEYS_TABLE, "NIGHBROKEN", b"{\"namespace\":".to_vec(), None).await.unwrap();
+        let keys = AccessKeys::load(&registry).await.unwrap();
+        let tenant = Namespace::new("tenant").unwrap();
+        assert_eq!(keys.of_namespace(&tenant), [AccessKeyId::new("NIGHFIRST")]);
+        assert_eq!(keys.secret(&AccessKeyId::new("NIGHFIRST")), Some(SecretKey::new("a-secret-of-a-test")));
+        assert!(registry.get(ACCESS_KEYS_TABLE, "NIGHBROKEN").await.unwrap().is_some());
+        registry.put(ACCESS_KEYS_TABLE, "NIGHNEW", b"{\"format\":2}".to_vec(), None).await.unwrap();
+        let refused = AccessKeys::load(&registry).await.unwrap_err().to_string();
+        assert!(refused.contains("NIGHNEW") && refused.contains("newer nigh"), "{refused}");
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod membership;
 mod outbox;
 mod record_log;
 mod registry;
+mod registry_copy;
 mod state_file;
 
-pub use access_keys::{AccessDenied, AccessKeys, CallGuard, Holder};
+pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
 pub use ledger::{Appended, Change, Ledger, LedgerEntry, LedgerError, WriteThrough};
 pub use membership::{LocalMembership, Membership};
 pub use outbox::{Outbox, OutboxChange, OutboxId};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryError, Revised, Revision};
+pub use registry_copy::{RegistrySnapshot, StoredDocument};
 pub use state_file::{StateError, StateFile};

@@ -61,7 +61,7 @@ pub trait Registry: Send + Sync {
 }
 
 /// Key: table, NUL, key. Value: revision (8 bytes, little-endian), then the document.
-const DOCUMENTS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("registry");
+pub(crate) const DOCUMENTS: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("registry");
 
 /// The registry of one machine, in its state file.
 #[derive(Clone, Debug)]
@@ -76,6 +76,11 @@ impl LocalRegistry {
         Self { state }
     }
 
+    /// The open file.
+    pub(crate) fn database(&self) -> &redb::Database {
+        &self.state.database
+    }
+
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&redb::Database) -> Result<T, RegistryError> + Send + 'static,
@@ -87,22 +92,22 @@ impl LocalRegistry {
     }
 }
 
-fn storage(error: impl Into<redb::Error>) -> RegistryError {
+pub(crate) fn storage(error: impl Into<redb::Error>) -> RegistryError {
     RegistryError::Storage(error.into().to_string())
 }
 
-fn path(table: &str, key: &str) -> String {
+pub(crate) fn path(table: &str, key: &str) -> String {
     format!("{table}\0{key}")
 }
 
-fn decode(stored: &[u8]) -> Result<Revised, RegistryError> {
+pub(crate) fn decode(stored: &[u8]) -> Result<Revised, RegistryError> {
     let (revision, value) = stored
         .split_first_chunk::<8>()
         .ok_or_else(|| RegistryError::Storage("a document is shorter than its revision".to_owned()))?;
     Ok(Revised { value: value.to_vec(), revision: Revision(u64::from_le_bytes(*revision)) })
 }
 
-fn encode(revision: Revision, value: &[u8]) -> Vec<u8> {
+pub(crate) fn encode(revision: Revision, value: &[u8]) -> Vec<u8> {
     [&revision.0.to_le_bytes()[..], value].concat()
 }
 

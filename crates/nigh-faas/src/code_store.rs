@@ -86,9 +86,24 @@ impl CodeVersion {
         }
     }
 
-    fn folder_name(&self) -> String {
+    /// The name of its folder: the SHA-256 in letters, digits, `-` and `_`.
+    #[must_use]
+    pub fn folder_name(&self) -> String {
         self.sha256.trim_end_matches('=').replace('+', "-").replace('/', "_")
     }
+}
+
+/// The archive of one version, as it lies in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredArchive {
+    /// The tenant.
+    pub namespace: Namespace,
+    /// The function.
+    pub function: FunctionName,
+    /// `CodeVersion::folder_name`.
+    pub version: String,
+    /// What was uploaded.
+    pub path: PathBuf,
 }
 
 /// The code of all functions of a node.
@@ -199,6 +214,32 @@ impl CodeStore {
         Ok(removed)
     }
 
+    /// The archives of all versions, by namespace, function and version's folder, for a copy of the store; those
+    /// removed meanwhile are not among them.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn archives(root: &Path) -> Result<Vec<StoredArchive>, CodeStoreError> {
+        let mut found = Vec::new();
+        for namespace in folders_if_there(&root.join(CODE))? {
+            for function in folders_if_there(&namespace)? {
+                for version in folders_if_there(&function)? {
+                    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+                    let names = name(&namespace).zip(name(&function)).zip(name(&version));
+                    let Some(((namespace, function), version_name)) = names else { continue };
+                    let (Ok(namespace), Ok(function)) = (Namespace::new(&namespace), FunctionName::new(&function))
+                    else {
+                        continue;
+                    };
+                    let path = version.join(ARCHIVE);
+                    found.push(StoredArchive { namespace, function, version: version_name, path });
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
     /// The folder that holds all of `version`.
     #[must_use]
     pub fn folder(&self, version: &CodeVersion) -> PathBuf {
@@ -242,6 +283,13 @@ fn folders(path: &Path) -> Result<Vec<PathBuf>, CodeStoreError> {
     entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed("reading", path))).collect()
 }
 
+fn folders_if_there(path: &Path) -> Result<Vec<PathBuf>, CodeStoreError> {
+    match folders(path) {
+        Err(CodeStoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +322,9 @@ mod tests {
         assert!(matches!(store.publish(&version, b"no zip"), Err(CodeStoreError::Archive(_))));
         assert!(matches!(store.check(b"no zip"), Err(CodeStoreError::Archive(_))));
         store.check(&zip).unwrap();
+        let [stored] = &CodeStore::archives(folder.path()).unwrap()[..] else { panic!("one version") };
+        assert_eq!((&stored.version, &stored.path), (&version.folder_name(), &store.archive(&version)));
+        assert_eq!(CodeStore::archives(&folder.path().join("absent")).unwrap(), []);
         assert!(folders(&folder.path().join(INCOMING)).unwrap().is_empty());
         store.remove(&version).unwrap();
         store.remove(&version).unwrap();

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -127,6 +128,17 @@ struct Inner {
     /// Held while a reserve is weighed against the others'.
     reserving: tokio::sync::Mutex<()>,
     retired: Mutex<Vec<Retired>>,
+    /// How many want that no code is removed.
+    holds: AtomicUsize,
+}
+
+/// While it lives, code that was replaced or deleted stays on disk.
+pub struct CodeHold(Arc<Inner>);
+
+impl Drop for CodeHold {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl FunctionStore {
@@ -173,6 +185,7 @@ impl FunctionStore {
             changing: Mutex::default(),
             reserving: tokio::sync::Mutex::default(),
             retired: Mutex::default(),
+            holds: AtomicUsize::new(0),
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -225,6 +238,13 @@ impl FunctionStore {
     #[must_use]
     pub fn archive(&self, function: &Function) -> PathBuf {
         self.0.code.archive(&CodeVersion::of_function(function))
+    }
+
+    /// Keeps all code where it is, for a copy of what is deployed.
+    #[must_use]
+    pub fn hold_code(&self) -> CodeHold {
+        self.0.holds.fetch_add(1, Ordering::SeqCst);
+        CodeHold(Arc::clone(&self.0))
     }
 
     /// Deploys a function of `archive`.

@@ -59,7 +59,8 @@ pub trait SandboxMemory: Send + Sync {
     /// # Errors
     /// `CannotShrink` leaves the limit as it was.
     fn set_limit(&self, limit: ByteSize) -> Result<(), SandboxMemoryError>;
-    /// The most it has used since `reset_peak`, or since it began where the kernel cannot reset.
+    /// The most it has used since `reset_peak`. On cgroup v2 before Linux 6.12 that is known within bounds, if it is
+    /// not the most ever (`cgroup::peak`).
     ///
     /// # Errors
     /// If there is no control or the file cannot be read.
@@ -67,7 +68,7 @@ pub trait SandboxMemory: Send + Sync {
     /// Begins a new measurement.
     ///
     /// # Errors
-    /// If there is no control, or the kernel cannot reset (cgroup v2 before Linux 6.12).
+    /// If there is no control, or the kernel has no peak (cgroup v2 before Linux 5.19).
     fn reset_peak(&self) -> Result<(), SandboxMemoryError>;
     /// What is in use now.
     ///

@@ -517,6 +517,15 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_of_the_first_form_goes_on_where_it_was() {
+        let mut profiler = Profiler::resume(include_str!("../tests/fixtures/profile-1.json")).unwrap();
+        assert_eq!(profiler.cost().runs, 6);
+        assert_eq!(profiler.next().unwrap().ways, Ways(1), "the whole cache was timed before");
+        profiler.record(took(130.0)).unwrap();
+        assert_eq!(profiler.cost().runs, 7);
+    }
+
+    #[test]
     fn what_cannot_be_profiled_is_refused() {
         assert!(matches!(Profiler::new(settings(SearchForm::Linear), vec![]), Err(ProfileError::WrongInputs { .. })));
         let mut wrong = settings(SearchForm::Linear);

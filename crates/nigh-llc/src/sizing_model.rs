@@ -381,6 +381,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_model_of_the_first_form_predicts_as_it_did() {
+        let stored = include_bytes!("../tests/fixtures/sizing-model-1.json");
+        let model = SizingModel::decode(stored).unwrap();
+        assert_eq!(
+            (model.kind(), model.class_from(), model.rows().iter().count()),
+            (ModelKind::Rising, ClassFrom::Ways, 4)
+        );
+        let version = CodeVersion("v1".to_owned());
+        for (kib, ways) in BLUR {
+            let input = SizingInput { size: ByteSize::kib(kib), features: vec![] };
+            assert_eq!(model.predict(&version, &input).unwrap().predicted.ways, Ways(ways));
+        }
+    }
+
+    #[test]
     fn a_broken_store_is_refused_with_its_reason() {
         let stored = SizingModel::choose(rows(&BLUR), RULE).unwrap().encode().unwrap();
         let text = String::from_utf8(stored.clone()).unwrap();

@@ -16,6 +16,7 @@
 //! | `GET /events/{namespace}/{id}` | `ShownEvent` |
 //! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is tried again from the beginning |
 //! | `POST /events/{namespace}/{id}/drop` | 204; a dead letter, or one that waits, is gone |
+//! | `GET /backup?keys&objects` | a backup (`backup::archive`) as it is made; broken off if it cannot be |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
@@ -35,16 +36,18 @@ use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
 use nigh_faas::event_queue::QueueFull;
-use nigh_terms::{FunctionName, InvocationId, Namespace};
+use nigh_terms::{FunctionName, InvocationId, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::source::{BackupScope, BackupSource};
 use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
 use crate::llc::LlcStatus;
+use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{Draining, Status};
 
@@ -75,6 +78,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn activations(&self) -> &ActivationLog;
     /// The asynchronous invocations.
     fn events(&self) -> &EventInvoker;
+    /// What a backup is made of, and the time.
+    fn backup(&self) -> (&BackupSource, Timestamp);
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -184,6 +189,7 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/events/{namespace}/{id}", get(event::<N>))
         .route("/events/{namespace}/{id}/retry", post(retry_event::<N>))
         .route("/events/{namespace}/{id}/drop", post(drop_event::<N>))
+        .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
     let served = axum::serve(OwnUserOnly(listener), router).with_graceful_shutdown(stop.cancelled_owned()).await;
@@ -323,6 +329,22 @@ async fn profile<N: Shows>(State(node): State<Arc<N>>, Json(request): Json<Profi
         Some((Ok::<_, Infallible>(Bytes::from(line)), reports))
     });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+/// Answered as it is made: once bytes have gone out a failure can only break the answer off.
+async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<BackupScope>) -> Response {
+    let (source, now) = node.backup();
+    if let Err(error) = source.check(scope) {
+        return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    }
+    let source = source.clone();
+    let body = piped_body::of_writer(move |to| {
+        source.write(scope, now, to).map(drop).map_err(|error| {
+            tracing::error!(%error, "a backup broke off");
+            std::io::Error::other(error.to_string())
+        })
+    });
+    ([(header::CONTENT_TYPE, "application/x-tar")], Body::from_stream(body)).into_response()
 }
 
 async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {

@@ -4,6 +4,7 @@
 
 pub mod admin;
 mod background;
+pub mod backup;
 pub mod client;
 pub mod config;
 pub mod credentials;
@@ -17,6 +18,7 @@ pub mod machine;
 pub mod node;
 mod notifications;
 pub mod one_run;
+mod piped_body;
 pub mod profiling;
 pub mod python;
 pub mod state_folder;

@@ -47,6 +47,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin;
 use crate::background;
+use crate::backup::source::BackupSource;
 use crate::config::{Configuration, LlcBind, Prewarm, Settings, Shown};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
@@ -112,6 +113,7 @@ struct Running {
     activations: ActivationLog,
     memory: ObjectMemory,
     functions: FunctionStore,
+    backup: BackupSource,
     engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
     events: EventInvoker,
@@ -159,7 +161,8 @@ impl Node {
         let started = clock.wall();
 
         let database = StateFile::open(&paths.database())?;
-        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(database.clone()));
+        let local = LocalRegistry::new(database.clone());
+        let registry: Arc<dyn Registry> = Arc::new(local.clone());
         let membership = LocalMembership::join(NodeId(settings.node.clone()), &*registry).await?;
         let keys = AccessKeys::load(&*registry).await?;
 
@@ -215,6 +218,7 @@ impl Node {
         )
         .await?;
 
+        let backup = BackupSource::new(local, paths.clone(), &settings, Some(functions.clone()));
         let retention = Retention { records_max: settings.activations.records_max };
         let outbox = Outbox::open(database.clone())
             .map_err(|source| NodeError::Io { what: "starting the writer of events", source })?;
@@ -312,6 +316,7 @@ impl Node {
             activations,
             memory,
             functions,
+            backup,
             engine,
             invoker,
             events,
@@ -528,6 +533,10 @@ impl admin::Shows for Running {
 
     fn events(&self) -> &EventInvoker {
         &self.events
+    }
+
+    fn backup(&self) -> (&BackupSource, Timestamp) {
+        (&self.backup, self.clock.wall())
     }
 
     fn shut_down(&self) -> Draining {

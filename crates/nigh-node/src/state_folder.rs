@@ -11,6 +11,7 @@
 //! endpoints.json  where the running node listens; absent when none runs
 //! admin.sock      the admin API; s3.sock: the S3 door
 //! nigh.toml       settings, if the user wrote some
+//! restore.*       a restore that is under way (`backup::placing`); before-restore-*: what one has replaced
 //! ```
 
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use thiserror::Error;
 
+use crate::backup::placing;
 use crate::instance;
 
 /// A Unix socket's path must fit the kernel's `sun_path`, its final NUL included (unix(7)).
@@ -156,28 +158,12 @@ impl StateFolder {
             let path = path.to_owned();
             move |source| StateFolderError::Io { path, source }
         };
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed(root))?;
-        let metadata = root.metadata().map_err(failed(root))?;
-        let (owner, user) = (std::os::unix::fs::MetadataExt::uid(&metadata), rustix::process::geteuid().as_raw());
-        if owner != user {
-            return Err(StateFolderError::Foreign { path: root.to_owned(), owner, user });
+        let lock = hold(root)?;
+        if placing::complete(root)? {
+            tracing::info!("a restore that was cut off is done");
         }
-        std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).map_err(failed(root))?;
-
+        placing::discard(root)?;
         let paths = StatePaths::new(root);
-        let lock_path = paths.lock();
-        let lock = std::fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(failed(&lock_path))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateFolderError::Held(root.to_owned())),
-            Err(errno) => return Err(StateFolderError::Io { path: lock_path, source: errno.into() }),
-        }
         for folder in [paths.spool(), paths.functions()] {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed(&folder))?;
         }
@@ -195,6 +181,34 @@ impl StateFolder {
     #[must_use]
     pub fn instance(&self) -> &str {
         &self.instance
+    }
+}
+
+/// Makes the folder if it is not there, shuts others out of it, and takes its lock, which lasts as long as the file.
+pub(crate) fn hold(root: &Path) -> Result<std::fs::File, StateFolderError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StateFolderError::Io { path, source }
+    };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed(root))?;
+    let metadata = root.metadata().map_err(failed(root))?;
+    let (owner, user) = (std::os::unix::fs::MetadataExt::uid(&metadata), rustix::process::geteuid().as_raw());
+    if owner != user {
+        return Err(StateFolderError::Foreign { path: root.to_owned(), owner, user });
+    }
+    std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).map_err(failed(root))?;
+    let lock_path = StatePaths::new(root).lock();
+    let lock = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(failed(&lock_path))?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StateFolderError::Held(root.to_owned())),
+        Err(errno) => Err(StateFolderError::Io { path: lock_path, source: errno.into() }),
     }
 }
 

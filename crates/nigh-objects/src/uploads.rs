@@ -36,6 +36,12 @@ pub(crate) const UPLOAD_LASTS: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The version of the files' format.
 const FORMAT: u32 = 1;
 
+/// What every form of a manifest has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
 /// What an upload will become.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
@@ -226,10 +232,14 @@ fn sync_folder(folder: &Path) -> Result<(), ObjectError> {
 impl Upload {
     /// The upload in `folder`; nothing if it was completed.
     fn read(folder: &Path) -> Result<Option<Self>, String> {
-        let manifest: Manifest = read_record(&folder.join("upload.json"))?;
-        if manifest.format != FORMAT {
-            return Err(format!("its format is {}, this version reads {FORMAT}", manifest.format));
+        let path = folder.join("upload.json");
+        let Format { format } = read_record(&path)?;
+        if format > FORMAT {
+            return Err(format!(
+                "its format is {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
+            ));
         }
+        let manifest: Manifest = read_record(&path)?;
         let id = folder.file_name().and_then(|name| name.to_str()).ok_or("its folder's name is no text")?;
         let (mut parts, mut others) = (BTreeMap::new(), Vec::new());
         for entry in fs::read_dir(folder).map_err(|error| error.to_string())? {
@@ -424,11 +434,35 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_of_the_first_form_goes_on_and_a_damaged_one_beside_it_is_left_alone() {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/uploads-1");
+        let folder = tempfile::tempdir().unwrap();
+        let id = UploadId("0123456789abcdef0123456789abcdef".to_owned());
+        let upload = folder.path().join(&id.0);
+        fs::create_dir(&upload).unwrap();
+        for entry in fs::read_dir(fixture.join(&id.0)).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, upload.join(path.file_name().unwrap())).unwrap();
+        }
+        let damaged = folder.path().join("damaged");
+        fs::create_dir(&damaged).unwrap();
+        fs::write(damaged.join("upload.json"), "{\"format\":1,").unwrap();
+        let uploads = Uploads::open(folder.path().to_owned()).unwrap();
+        let found = uploads.find(&id, &object()).unwrap();
+        assert_eq!(found.parts(0, 10), (vec![info(2, 6)], false));
+        assert_eq!(contents(&found, &[2]), [b"second".to_vec()]);
+        assert_eq!(found.manifest.attributes.content_type.as_deref(), Some("text/plain"));
+        assert!(damaged.join("upload.json").exists());
+    }
+
+    #[test]
     fn an_upload_of_a_later_format_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let uploads = Uploads::open(folder.path().to_owned()).unwrap();
         let id = uploads.begin(Manifest { format: 2, ..manifest() }).unwrap();
         drop(uploads);
+        let why = Upload::read(&folder.path().join(&id.0)).unwrap_err();
+        assert!(why.contains("format is 2") && why.contains("newer nigh"), "{why}");
         let uploads = Uploads::open(folder.path().to_owned()).unwrap();
         assert!(uploads.find(&id, &object()).is_err());
         assert!(folder.path().join(&id.0).join("upload.json").exists());

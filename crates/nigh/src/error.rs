@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use nigh_engine::StateError;
+use nigh_node::backup::archive::ArchiveError;
+use nigh_node::backup::restore::RestoreError;
+use nigh_node::backup::source::BackupError;
 use nigh_node::client::ClientError;
 use nigh_node::config::ConfigError;
 use nigh_node::credentials::CredentialsError;
@@ -34,6 +38,14 @@ pub(crate) enum CliError {
     Node(#[from] Box<NodeError>),
     #[error(transparent)]
     StateFolder(#[from] StateFolderError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     #[cfg(feature = "lab")]
     #[error(transparent)]
     Lab(#[from] nigh_lab::LabError),

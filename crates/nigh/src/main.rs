@@ -2,6 +2,7 @@
 
 mod activations;
 mod archive;
+mod backup;
 mod completions;
 mod config;
 mod context;
@@ -87,6 +88,10 @@ enum Command {
     /// Last-level cache ways: what each function needs and gets
     #[command(subcommand)]
     Llc(llc::LlcCommand),
+    /// Write the node's state, and its objects if asked, into one archive
+    Backup(backup::BackupArgs),
+    /// Make a state folder of a backup
+    Restore(backup::RestoreArgs),
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
     /// Measure against the peers on this machine
@@ -163,6 +168,8 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Metrics => metrics::run(&globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
         Command::Config(command) => config::run(command, &globals).await?,
+        Command::Backup(args) => backup::backup(args, &globals).await?,
+        Command::Restore(args) => backup::run_restore(args, &globals)?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,
         #[cfg(feature = "lab")]
         Command::Bench(args) => Box::pin(args.run(globals.json)).await?,

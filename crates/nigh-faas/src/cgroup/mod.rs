@@ -11,6 +11,7 @@ mod group;
 mod host;
 mod layout;
 mod parents;
+mod peak;
 mod pressure;
 mod sweep;
 pub mod v1;

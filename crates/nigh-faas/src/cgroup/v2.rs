@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::control_file::{ControlFile, named_number, write_once};
+use super::peak::PeakMeter;
 use super::pressure::{PressureWatch, Wake};
 use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 
@@ -19,7 +20,6 @@ const HIGH: &str = "memory.high";
 const MAX: &str = "memory.max";
 const SWAP_MAX: &str = "memory.swap.max";
 const CURRENT: &str = "memory.current";
-const PEAK: &str = "memory.peak";
 const MEMORY_EVENTS: &str = "memory.events";
 const OOM_KILLS: &str = "oom_kill";
 const FREEZE: &str = "cgroup.freeze";
@@ -37,7 +37,8 @@ pub struct Memory {
     high: ControlFile,
     max: ControlFile,
     current: ControlFile,
-    peak: Option<ControlFile>,
+    /// Absent before Linux 5.19.
+    peak: Option<PeakMeter>,
     events: ControlFile,
     /// What `memory.high` holds; the lock makes a lowering and its taking back one step.
     grant: Mutex<ByteSize>,
@@ -56,8 +57,7 @@ impl Memory {
             high: ControlFile::writable(group, HIGH)?,
             max: ControlFile::writable(group, MAX)?,
             current: ControlFile::readable(group, CURRENT)?,
-            // Absent before Linux 5.19, read-only before 6.12.
-            peak: ControlFile::writable(group, PEAK).or_else(|_| ControlFile::readable(group, PEAK)).ok(),
+            peak: PeakMeter::open(group),
             events: ControlFile::readable(group, MEMORY_EVENTS)?,
             grant: Mutex::new(ByteSize(u64::MAX)),
             pressure: PressureWatch::default(),
@@ -72,7 +72,7 @@ impl Memory {
         Ok(())
     }
 
-    fn peak_file(&self) -> Result<&ControlFile, SandboxMemoryError> {
+    fn peak_meter(&self) -> Result<&PeakMeter, SandboxMemoryError> {
         self.peak.as_ref().ok_or(SandboxMemoryError::NotControlled("memory.peak needs Linux 5.19"))
     }
 }
@@ -94,13 +94,13 @@ impl SandboxMemory for Memory {
     }
 
     fn peak(&self) -> Result<ByteSize, SandboxMemoryError> {
-        let file = self.peak_file()?;
-        file.number().map(ByteSize).map_err(|source| failed(file, source))
+        let meter = self.peak_meter()?;
+        meter.peak(|| self.current.number()).map(ByteSize).map_err(|source| failed(meter.file(), source))
     }
 
     fn reset_peak(&self) -> Result<(), SandboxMemoryError> {
-        let file = self.peak_file()?;
-        file.set(b"0").map_err(|source| failed(file, source))
+        let meter = self.peak_meter()?;
+        meter.reset(|| self.current.number()).map_err(|source| failed(meter.file(), source))
     }
 
     fn used(&self) -> Result<ByteSize, SandboxMemoryError> {

@@ -1,5 +1,6 @@
 //! Code that was replaced: it stays while an invocation may still run it, and counts until it is removed.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nigh_terms::{ByteSize, Monotonic, Namespace};
@@ -35,8 +36,11 @@ impl Inner {
         retired + live.map(|(_, deployed)| deployed.function.code_size + deployed.unpacked).sum()
     }
 
-    /// Removes code whose last invocation must have ended. A function that is being changed is left for later.
+    /// Removes code whose last invocation must have ended. What is held, or being changed, is left for later.
     pub(super) async fn remove_due_code(&self) {
+        if self.holds.load(Ordering::SeqCst) > 0 {
+            return;
+        }
         let now = self.clock.monotonic();
         let is_due = |retired: &mut Retired| now.since(retired.since) > RETIRED_CODE_KEPT;
         let due: Vec<Retired> = self.retired.lock().extract_if(.., is_due).collect();

@@ -269,3 +269,40 @@ async fn reserves_leave_the_others_their_least_share() {
     reserve(&g, Some(90)).await.unwrap();
     reserve(&g, None).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_document_of_the_first_form_is_a_function_and_a_damaged_one_stops_the_start_by_its_name() {
+    let place = Place::new();
+    let first = include_bytes!("../../tests/fixtures/function-1.json").to_vec();
+    place.registry.put(TABLE, "tenant/f", first, None).await.unwrap();
+    let store = place.open(FunctionLimits::default()).await;
+    let found = store.get(&place.tenant, &FunctionName::new("f").unwrap()).unwrap();
+    assert_eq!((found.function.handler.as_str(), &found.tags["team"]), ("app.handler", &"a".to_owned()));
+    assert_eq!((found.function.memory, found.function.timeout), (ByteSize::mib(128), Duration::from_secs(3)));
+    drop(store);
+    place.registry.put(TABLE, "tenant/broken", b"{\"format\":1,".to_vec(), None).await.unwrap();
+    let registry: Arc<dyn Registry> = Arc::clone(&place.registry) as _;
+    let clock: Arc<dyn Clock> = Arc::clone(&place.clock) as _;
+    let root = place.folder.path().join("functions");
+    std::fs::create_dir_all(root.join("code/tenant/f/kept")).unwrap();
+    let refused = FunctionStore::open(registry, &root, clock, FunctionLimits::default()).await.err().unwrap();
+    assert!(refused.to_string().contains("tenant/broken"), "{refused}");
+    assert!(root.join("code/tenant/f/kept").exists(), "nothing is swept while a document cannot be read");
+    assert!(place.registry.get(TABLE, "tenant/f").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn replaced_code_stays_while_a_copy_of_what_is_deployed_is_made() {
+    let place = Place::new();
+    let store = place.open(FunctionLimits::default()).await;
+    let first = store.create(&place.tenant, new("f"), archive("one")).await.unwrap();
+    let code = store.code_folder(&first.function).await;
+    let hold = store.hold_code();
+    store.update_code(&place.tenant, &FunctionName::new("f").unwrap(), archive("two"), None).await.unwrap();
+    place.clock.advance(RETIRED_CODE_KEPT * 2);
+    store.create(&place.tenant, new("g"), archive("g")).await.unwrap();
+    assert!(code.exists());
+    drop(hold);
+    store.create(&place.tenant, new("h"), archive("h")).await.unwrap();
+    assert!(!code.exists());
+}

@@ -160,6 +160,30 @@ async fn the_peak_is_read_and_begun_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_smaller_peak_after_a_larger_one_is_told() {
+    let engine = engine().await;
+    if lacks_memory_control(&engine, "a_smaller_peak_after_a_larger_one_is_told") {
+        return;
+    }
+    // It waits for a word through the runtime's door, so that the measurement begins between the two.
+    let text = "head -c 40m /dev/zero > /dev/shm/$$; rm /dev/shm/$$; echo empty; \
+                exec 3<>/dev/tcp/${DOORS%%:*}/9001; cat <&3; \
+                printf -v x '%8000000s' ''; unset x; echo freed; sleep 1000";
+    let (started, lines, _code) = start(&engine, command(&["/bin/bash", "-c", text])).await;
+    lines.wait_for("empty").await;
+    let memory = started.sandbox.memory();
+    memory.reset_peak().unwrap();
+    let before = memory.peak().unwrap();
+    assert!(before < ByteSize::mib(30), "{before}");
+    drop(started.runtime.accept().await.unwrap());
+    lines.wait_for("freed").await;
+    let peak = memory.peak().unwrap();
+    assert!(peak >= before.saturating_sub(ByteSize::mib(1)) + ByteSize::mib(7), "{before}, then {peak}");
+    assert!(peak < ByteSize::mib(38), "{peak}");
+    destroy(&*started.sandbox).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands() {
     let engine = engine().await;
     if lacks_memory_control(&engine, "a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands") {

@@ -24,6 +24,12 @@ pub struct Lines {
     buffer: BytesMut,
 }
 
+/// An answer of any length.
+pub struct Pieces {
+    target: Target,
+    body: Incoming,
+}
+
 impl AdminClient {
     /// A client of the node whose admin socket is `socket`.
     #[must_use]
@@ -80,6 +86,15 @@ impl AdminClient {
         Ok(Lines { target: self.target.clone(), body, buffer: BytesMut::new() })
     }
 
+    /// What stands at `path`, piece by piece, however much it is.
+    ///
+    /// # Errors
+    /// As the node refuses.
+    pub async fn pieces(&self, path: &str) -> Result<Pieces, ClientError> {
+        let body = self.call(Method::GET, path, Bytes::new()).await?;
+        Ok(Pieces { target: self.target.clone(), body })
+    }
+
     /// The lines that come from `path` until the node ends them.
     ///
     /// # Errors
@@ -112,6 +127,26 @@ impl AdminClient {
 
 fn json<T: Serialize>(document: &T) -> Result<Bytes, ClientError> {
     serde_json::to_vec(document).map(Bytes::from).map_err(|error| ClientError::Request(error.to_string()))
+}
+
+impl Pieces {
+    /// The next piece, or none at the end.
+    ///
+    /// # Errors
+    /// If the answer breaks off.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+                Some(Err(error)) => return Err(self.target.broke(&error)),
+                None => return Ok(None),
+            }
+        }
+    }
 }
 
 impl Lines {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-pub use admin::{AdminClient, Lines};
+pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
 pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};

@@ -15,6 +15,7 @@
 
 mod bucket;
 mod commit;
+pub mod copy;
 mod key_index;
 pub mod key_path;
 mod landing;

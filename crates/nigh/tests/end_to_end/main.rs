@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests: a broken expectation panics, a skip is seen")]
 
+mod backup;
 mod cache_ways;
 mod crashes;
 mod events;

@@ -24,20 +24,39 @@ use super::{io_error, store_error};
 use crate::store::Payload;
 use crate::{BucketInfo, Listed, ObjectError, ObjectMeta, Tags};
 
-const DESCRIPTION: &str = "bucket.json";
-const OBJECTS: &str = "objects";
+pub(super) const DESCRIPTION: &str = "bucket.json";
+pub(super) const OBJECTS: &str = "objects";
 const FORMAT: u32 = 1;
 /// Folders a long key's path may have; `key_path` makes at most 13 of 1024 bytes.
-const FOLDERS_MAX: usize = 16;
+pub(super) const FOLDERS_MAX: usize = 16;
 /// How often a listing scans again because the index was dropped under it, before it gives up.
 const SCANS_MAX: usize = 3;
 /// How long the deletion of a bucket waits for commits and deletes under way in it, which it holds up meanwhile.
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, Deserialize)]
-struct Description {
+pub(super) struct Description {
     format: u32,
-    created: Timestamp,
+    pub(super) created: Timestamp,
+}
+
+/// What every format of the description has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Description {
+    /// Reads one, or says why not.
+    pub(super) fn read(text: &[u8]) -> Result<Self, String> {
+        let Format { format } = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        if format > FORMAT {
+            return Err(format!(
+                "has format {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
+            ));
+        }
+        serde_json::from_slice(text).map_err(|error| error.to_string())
+    }
 }
 
 /// A bucket in use.
@@ -80,12 +99,7 @@ impl Bucket {
             }
             Err(error) => return Err(io_error("open bucket", &path)(error)),
         };
-        let description: Description =
-            serde_json::from_slice(&text).map_err(|error| store_error("open bucket", &path, &error))?;
-        if description.format > FORMAT {
-            let reason = format!("has format {}, this build reads {FORMAT}; start the newer nigh", description.format);
-            return Err(store_error("open bucket", &path, &reason));
-        }
+        let description = Description::read(&text).map_err(|reason| store_error("open bucket", &path, &reason))?;
         let objects = folder.join(OBJECTS);
         let handle = File::open(&objects).map_err(io_error("open bucket", &objects))?;
         let info = BucketInfo { name: name.clone(), created: description.created };

@@ -136,18 +136,31 @@ impl Footer {
     /// # Errors
     /// If it does not match its checksum, is no metadata, or is another object's.
     pub fn parse_metadata(&self, bytes: &[u8], key: &ObjectKey) -> Result<ObjectMeta, FormatError> {
+        let record = self.parse_record(bytes)?;
+        if record.key != *key {
+            return Err(FormatError::WrongKey { found: record.key.as_str().chars().take(64).collect() });
+        }
+        Ok(record.meta)
+    }
+
+    /// The key of the object that the metadata describes, for a file that has no name yet.
+    ///
+    /// # Errors
+    /// If it does not match its checksum, or is no metadata.
+    pub fn parse_key(&self, bytes: &[u8]) -> Result<ObjectKey, FormatError> {
+        self.parse_record(bytes).map(|record| record.key)
+    }
+
+    fn parse_record(&self, bytes: &[u8]) -> Result<Record, FormatError> {
         if bytes.len() != self.metadata as usize || crc32c(bytes) != self.metadata_crc {
             return Err(FormatError::Checksum { part: "the metadata" });
         }
         let record: Record =
             serde_json::from_slice(bytes).map_err(|e| FormatError::Metadata { reason: e.to_string() })?;
-        if record.key != *key {
-            return Err(FormatError::WrongKey { found: record.key.as_str().chars().take(64).collect() });
-        }
         if record.meta.size != self.payload {
             return Err(FormatError::Length { told: record.meta.size, length: self.payload });
         }
-        Ok(record.meta)
+        Ok(record)
     }
 
     fn encode(&self) -> [u8; FOOTER] {

@@ -111,6 +111,11 @@ impl OpenObject {
         &self.file
     }
 
+    /// The file's length: payload, metadata and footer.
+    pub(super) const fn length(&self) -> u64 {
+        self.footer.payload + self.footer.tail() as u64
+    }
+
     /// The payload's checksum, if known.
     pub(super) const fn payload_crc(&self) -> Option<u64> {
         self.footer.payload_crc

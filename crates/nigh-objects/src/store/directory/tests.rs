@@ -566,3 +566,25 @@ async fn a_write_that_would_fill_the_file_system_is_told_to_come_back() {
     assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "{refused:?}");
     assert!(matches!(store.head(&id("k")).await, Err(ObjectError::NoSuchKey(_))));
 }
+
+#[tokio::test]
+async fn a_store_of_the_first_form_gives_back_what_is_in_it() {
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            let target = to.join(path.file_name().unwrap());
+            if path.is_dir() { copy(&path, &target) } else { drop(fs::copy(&path, &target).unwrap()) }
+        }
+    }
+    let root = tempfile::tempdir().unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/directory-store-1"), root.path());
+    let store = open(root.path());
+    assert_eq!(store.head_bucket(&namespace(), &bucket()).await.unwrap().created, Timestamp(1_700_000_000_000));
+    let (meta, body) = store.get(&id("folder/a b"), None, None).await.unwrap();
+    let bytes: Vec<u8> = body.try_collect::<Vec<_>>().await.unwrap().concat();
+    assert_eq!(bytes, b"the first form");
+    assert_eq!((meta.modified, &meta.tags["k"]), (Timestamp(1_700_000_000_123), &"v".to_owned()));
+    assert_eq!(meta.attributes.user["colour"], "blue");
+    assert_eq!(store.list(&namespace(), &bucket(), "", None, 10).await.unwrap().len(), 1);
+}

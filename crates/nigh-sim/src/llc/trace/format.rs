@@ -30,6 +30,8 @@ use super::Sampling;
 
 /// The first bytes of a trace.
 pub(super) const MAGIC: [u8; 8] = *b"NIGHLLC1";
+/// What the magic of every format begins with; the format's digit follows.
+pub(super) const MAGIC_NAME: &[u8] = b"NIGHLLC";
 /// The first bytes of a zstd frame (RFC 8878).
 pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Bytes of the checksum at the end.
@@ -55,6 +57,12 @@ pub enum TraceError {
     /// Neither of the two beginnings.
     #[error("not a memory trace: it begins neither as one nor as a zstd frame. Hint: data/llc-traces has some")]
     NotATrace,
+    /// Written by a newer Nigh.
+    #[error("the trace has format {}, this build reads 1; use the newer nigh that wrote it", char::from(*.0))]
+    Newer(
+        /// The digit of its format.
+        u8,
+    ),
     /// The compression is broken.
     #[error("the trace's zstd frame cannot be decoded: {0}. Hint: check the file out again")]
     Compression(String),

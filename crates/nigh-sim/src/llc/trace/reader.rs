@@ -7,8 +7,8 @@ use nigh_terms::ByteSize;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::format::{
-    CRC_BYTES, IN_FULL, LINE_MAX, MAGIC, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError, WINDOW_BYTES_MAX,
-    ZSTD_MAGIC, at_most, check_instructions, crc32, is_eviction, kind_of,
+    CRC_BYTES, IN_FULL, LINE_MAX, MAGIC, MAGIC_NAME, RECORDS_MAX, TEXT_BYTES_MAX, TRACE_BYTES_MAX, TraceError,
+    WINDOW_BYTES_MAX, ZSTD_MAGIC, at_most, check_instructions, crc32, is_eviction, kind_of,
 };
 use super::residents::Residents;
 use super::varint::{take, unfold};
@@ -41,7 +41,12 @@ fn decompress(mut file: &[u8]) -> Result<Vec<u8>, TraceError> {
 }
 
 fn decode_plain(plain: &[u8]) -> Result<Trace, TraceError> {
-    let body = plain.strip_prefix(&MAGIC).ok_or(TraceError::NotATrace)?;
+    let Some(body) = plain.strip_prefix(&MAGIC) else {
+        return Err(match plain.strip_prefix(MAGIC_NAME) {
+            Some([digit @ b'2'..=b'9', ..]) => TraceError::Newer(*digit),
+            _ => TraceError::NotATrace,
+        });
+    };
     at_most("size in bytes", plain.len() as u64, TRACE_BYTES_MAX as u64)?;
     let (mut rest, crc) = body.split_last_chunk::<CRC_BYTES>().ok_or(TraceError::Malformed("checksum"))?;
     let (stored, computed) = (u32::from_le_bytes(*crc), crc32(&plain[..plain.len() - CRC_BYTES]));
@@ -265,5 +270,8 @@ mod tests {
         assert_eq!(Trace::decode(b""), Err(TraceError::NotATrace));
         assert_eq!(Trace::decode(&compressed(b"RIFF")), Err(TraceError::NotATrace));
         assert_eq!(Trace::decode(&MAGIC), Err(TraceError::Malformed("checksum")));
+        let newer = Trace::decode(b"NIGHLLC2 and whatever it brings").unwrap_err();
+        assert_eq!(newer, TraceError::Newer(b'2'));
+        assert!(newer.to_string().contains("format 2"), "{newer}");
     }
 }

@@ -1,0 +1,132 @@
+//! The registry as a whole: all its documents as they are at one moment, and a registry made of such documents.
+//!
+//! It reads one transaction, so that writers go on meanwhile and none of theirs is seen. Revisions are kept: a node's
+//! lives are counted by them. What documents mean is their owners'. Every function blocks.
+
+use redb::{ReadableDatabase, ReadableTable};
+
+use crate::registry::{DOCUMENTS, decode, encode, path, storage};
+use crate::{LocalRegistry, RegistryError, Revised};
+
+/// A document and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// The table.
+    pub table: String,
+    /// The key.
+    pub key: String,
+    /// What stands there.
+    pub revised: Revised,
+}
+
+/// The registry at one moment. While it is held, the state file keeps what has been replaced since.
+pub struct RegistrySnapshot {
+    documents: Option<redb::ReadOnlyTable<&'static str, &'static [u8]>>,
+}
+
+impl LocalRegistry {
+    /// The registry as it is now.
+    ///
+    /// # Errors
+    /// If the state file cannot be read.
+    pub fn snapshot(&self) -> Result<RegistrySnapshot, RegistryError> {
+        match self.database().begin_read().map_err(storage)?.open_table(DOCUMENTS) {
+            Ok(documents) => Ok(RegistrySnapshot { documents: Some(documents) }),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(RegistrySnapshot { documents: None }),
+            Err(other) => Err(storage(other)),
+        }
+    }
+
+    /// Writes `documents`, with their revisions, in one durable step. Other documents stay.
+    ///
+    /// # Errors
+    /// `Conflict` if one of their places is taken; if the state file cannot be written.
+    pub fn take_in(&self, documents: &[StoredDocument]) -> Result<(), RegistryError> {
+        let write = self.database().begin_write().map_err(storage)?;
+        {
+            let mut table = write.open_table(DOCUMENTS).map_err(storage)?;
+            for StoredDocument { table: of, key, revised } in documents {
+                let place = path(of, key);
+                let found = table
+                    .insert(place.as_str(), encode(revised.revision, &revised.value).as_slice())
+                    .map_err(storage)?
+                    .map(|stored| decode(stored.value()).map(|revised| revised.revision))
+                    .transpose()?;
+                if found.is_some() {
+                    return Err(RegistryError::Conflict { table: of.clone(), key: key.clone(), found });
+                }
+            }
+        }
+        write.commit().map_err(storage)
+    }
+}
+
+impl RegistrySnapshot {
+    /// All documents, by table and key.
+    ///
+    /// # Errors
+    /// If the state file cannot be read; each document says so for itself.
+    pub fn documents(&self) -> Result<impl Iterator<Item = Result<StoredDocument, RegistryError>> + '_, RegistryError> {
+        let range = self.documents.as_ref().map(|documents| documents.iter().map_err(storage)).transpose()?;
+        Ok(range.into_iter().flatten().map(|entry| {
+            let (place, stored) = entry.map_err(storage)?;
+            let (table, key) = place
+                .value()
+                .split_once('\0')
+                .ok_or_else(|| RegistryError::Storage(format!("{:?} is no document's place", place.value())))?;
+            let revised = decode(stored.value())?;
+            Ok(StoredDocument { table: table.to_owned(), key: key.to_owned(), revised })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Registry, Revision, StateFile};
+
+    fn registry(folder: &std::path::Path, name: &str) -> LocalRegistry {
+        LocalRegistry::new(StateFile::open(&folder.join(name)).unwrap())
+    }
+
+    fn all(snapshot: &RegistrySnapshot) -> Vec<StoredDocument> {
+        snapshot.documents().unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_of_one_moment_and_has_the_revisions() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = registry(folder.path(), "source");
+        assert!(all(&source.snapshot().unwrap()).is_empty());
+        let first = source.put("t", "a", b"one".to_vec(), None).await.unwrap();
+        source.put("t", "a", b"two".to_vec(), Some(first)).await.unwrap();
+        source.put("u", "", Vec::new(), None).await.unwrap();
+        let snapshot = source.snapshot().unwrap();
+        source.put("t", "late", b"x".to_vec(), None).await.unwrap();
+        source.delete("u", "", Revision(1)).await.unwrap();
+        let documents = all(&snapshot);
+        let places: Vec<_> = documents.iter().map(|one| (one.table.as_str(), one.key.as_str())).collect();
+        assert_eq!(places, [("t", "a"), ("u", "")]);
+
+        let copy = registry(folder.path(), "copy");
+        copy.take_in(&documents).unwrap();
+        assert_eq!(all(&copy.snapshot().unwrap()), documents);
+        assert_eq!(copy.get("t", "a").await.unwrap().unwrap().revision, Revision(2));
+    }
+
+    #[tokio::test]
+    async fn a_place_that_is_taken_stays_and_nothing_else_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = registry(folder.path(), "state");
+        registry.put("t", "b", b"mine".to_vec(), None).await.unwrap();
+        let document = |key: &str| StoredDocument {
+            table: "t".to_owned(),
+            key: key.to_owned(),
+            revised: Revised { value: b"other".to_vec(), revision: Revision(7) },
+        };
+        let taken = registry.take_in(&[document("a"), document("b")]);
+        assert!(matches!(taken, Err(RegistryError::Conflict { key, .. }) if key == "b"));
+        assert_eq!(registry.get("t", "a").await.unwrap(), None);
+        assert_eq!(registry.get("t", "b").await.unwrap().unwrap().value, b"mine");
+    }
+}

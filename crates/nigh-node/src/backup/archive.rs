@@ -1,0 +1,322 @@
+//! The form of a backup: a plain tar (POSIX ustar) of regular files whose names say what they are, and no others.
+//!
+//! ```text
+//! nigh-backup.json                         `Header`; first
+//! registry/000001.json ...                 `[DocumentText]`: the registry's documents, in pieces
+//! files/credentials, files/nigh.toml       of the state folder
+//! code/<tree>/<namespace>/<name>/<version>.zip   archives of functions and layers, as uploaded
+//! buckets/<namespace>/<bucket>.json        a bucket's description
+//! objects/<namespace>/<bucket>/<number>    an object's file (`object_file`), behind its bucket
+//! sums/000001 ...                          SHA-256 of the entries since the last sums, as `sha256sum` writes it
+//! end.json                                 `End`; last
+//! ```
+//!
+//! No name is ever used as a path: each is parsed into its parts, and must be what these parts are written as.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use nigh_engine::{Revised, Revision, StoredDocument};
+use nigh_terms::{BucketName, FunctionName, Namespace};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The form that this build writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+/// Entries between two of sums.
+pub(super) const SUMS_EVERY: usize = 1000;
+/// The longest of each kind of entry that is read into memory.
+pub(super) const HEADER_MAX: u64 = 64 << 10;
+pub(super) const SUMS_MAX: u64 = 1 << 20;
+pub(super) const END_MAX: u64 = 1 << 20;
+pub(super) const FILE_MAX: u64 = 1 << 20;
+pub(super) const BUCKET_MAX: u64 = 1 << 20;
+/// The largest model (8 MiB) and the largest document of a function, in base64 and with room.
+pub(super) const REGISTRY_MAX: u64 = 32 << 20;
+/// Lambda's largest archive is 50 MiB, of a layer in parts 250 MiB.
+pub(super) const CODE_MAX: u64 = 256 << 20;
+/// Documents of one piece of the registry: so many bytes, or one.
+pub(super) const PIECE: usize = 2 << 20;
+/// Damaged files that are named; further ones are counted.
+pub(super) const DAMAGED_MAX: usize = 100;
+
+/// Why an archive is refused.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum ArchiveError {
+    #[error("this is no backup of nigh: {0}")]
+    Foreign(&'static str),
+    #[error(
+        "the backup has format {found} and was written by nigh {nigh}; this build reads up to {FORMAT}: restore it \
+         with that nigh or a newer one"
+    )]
+    Newer { found: u32, nigh: String },
+    #[error("the backup ends behind {entries} entries, in the middle: it was cut off; take another copy of it")]
+    Truncated { entries: u64 },
+    #[error("{name} in the backup is not as it was written: {reason}; take another copy of it")]
+    Corrupt { name: String, reason: String },
+    #[error("reading the backup: {0}")]
+    Read(io::Error),
+    #[error("writing the backup: {0}")]
+    Write(io::Error),
+}
+
+/// The first entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// `FORMAT` of the build that wrote it.
+    pub format: u32,
+    /// That build's version.
+    pub nigh: String,
+    /// When it was begun, RFC 3339.
+    pub created: String,
+    /// Whether the clients' keys are in it.
+    pub keys: bool,
+    /// Whether the directory store's objects are in it.
+    pub objects: bool,
+}
+
+/// What every format of the header has.
+#[derive(Deserialize)]
+pub(super) struct AnyHeader {
+    pub(super) format: u32,
+    #[serde(default)]
+    pub(super) nigh: String,
+}
+
+/// A file that could not be backed up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damaged {
+    /// Which.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The last entry: how much came before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Entries, those of sums left out.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// SHA-256 of all sums, in hexadecimal digits.
+    pub sums: String,
+    /// Documents of the registry.
+    pub documents: u64,
+    /// Archives of code.
+    pub code: u64,
+    /// Buckets.
+    pub buckets: u64,
+    /// Objects.
+    pub objects: u64,
+    /// Files left out since they were damaged before, the first hundred.
+    pub damaged: Vec<Damaged>,
+    /// How many of these there were.
+    pub damaged_total: u64,
+}
+
+/// A document of the registry as the archive has it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DocumentText {
+    table: String,
+    key: String,
+    revision: u64,
+    /// Base64.
+    value: String,
+}
+
+impl From<&StoredDocument> for DocumentText {
+    fn from(document: &StoredDocument) -> Self {
+        Self {
+            table: document.table.clone(),
+            key: document.key.clone(),
+            revision: document.revised.revision.0,
+            value: BASE64.encode(&document.revised.value),
+        }
+    }
+}
+
+impl DocumentText {
+    pub(super) fn decode(self) -> Result<StoredDocument, String> {
+        if self.table.contains('\0') {
+            return Err(format!("{:?} is no name of a table", self.table));
+        }
+        let value = BASE64.decode(&self.value).map_err(|error| error.to_string())?;
+        let revised = Revised { value, revision: Revision(self.revision) };
+        Ok(StoredDocument { table: self.table, key: self.key, revised })
+    }
+}
+
+/// The files of the state folder that are in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateFile {
+    /// The clients' keys.
+    Credentials,
+    /// The settings.
+    Settings,
+}
+
+impl StateFile {
+    /// Its name in the state folder and in the archive.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Credentials => "credentials",
+            Self::Settings => "nigh.toml",
+        }
+    }
+}
+
+/// What code it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeTree {
+    /// Of functions.
+    Functions,
+    /// Of layers.
+    Layers,
+}
+
+impl CodeTree {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Functions => "functions",
+            Self::Layers => "layers",
+        }
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EntryName {
+    Header,
+    Registry(u32),
+    File(StateFile),
+    Code { tree: CodeTree, namespace: Namespace, name: FunctionName, version: String },
+    Bucket { namespace: Namespace, bucket: BucketName },
+    Object { namespace: Namespace, bucket: BucketName, number: u64 },
+    Sums(u32),
+    End,
+}
+
+impl fmt::Display for EntryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("nigh-backup.json"),
+            Self::Registry(number) => write!(f, "registry/{number:06}.json"),
+            Self::File(file) => write!(f, "files/{}", file.name()),
+            Self::Code { tree, namespace, name, version } => {
+                write!(f, "code/{}/{namespace}/{name}/{version}.zip", tree.name())
+            }
+            Self::Bucket { namespace, bucket } => write!(f, "buckets/{namespace}/{bucket}.json"),
+            Self::Object { namespace, bucket, number } => write!(f, "objects/{namespace}/{bucket}/{number}"),
+            Self::Sums(number) => write!(f, "sums/{number:06}"),
+            Self::End => f.write_str("end.json"),
+        }
+    }
+}
+
+impl FromStr for EntryName {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let json = |name: &str| name.strip_suffix(".json").map(str::to_owned).ok_or(());
+        let namespace = |name: &str| Namespace::new(name).map_err(drop);
+        let parsed = match parts[..] {
+            ["nigh-backup.json"] => Self::Header,
+            ["end.json"] => Self::End,
+            ["registry", number] => Self::Registry(json(number)?.parse().map_err(drop)?),
+            ["sums", number] => Self::Sums(number.parse().map_err(drop)?),
+            ["files", "credentials"] => Self::File(StateFile::Credentials),
+            ["files", "nigh.toml"] => Self::File(StateFile::Settings),
+            ["code", tree, of, name, version] => Self::Code {
+                tree: match tree {
+                    "functions" => CodeTree::Functions,
+                    "layers" => CodeTree::Layers,
+                    _ => return Err(()),
+                },
+                namespace: namespace(of)?,
+                name: FunctionName::new(name).map_err(drop)?,
+                version: version.strip_suffix(".zip").map(str::to_owned).ok_or(())?,
+            },
+            ["buckets", of, bucket] => {
+                Self::Bucket { namespace: namespace(of)?, bucket: BucketName::new(&json(bucket)?).map_err(drop)? }
+            }
+            ["objects", of, bucket, number] => Self::Object {
+                namespace: namespace(of)?,
+                bucket: BucketName::new(bucket).map_err(drop)?,
+                number: number.parse().map_err(drop)?,
+            },
+            _ => return Err(()),
+        };
+        // One spelling each.
+        if parsed.to_string() == text { Ok(parsed) } else { Err(()) }
+    }
+}
+
+/// A digest as `sha256sum` writes it.
+pub(super) fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written_and_every_other_is_refused() {
+        let (namespace, bucket) = (Namespace::new("default").unwrap(), BucketName::new("data").unwrap());
+        let version = "p0iVbp-KwHZ_".to_owned();
+        let name = FunctionName::new("blur").unwrap();
+        for entry in [
+            EntryName::Header,
+            EntryName::Registry(3),
+            EntryName::File(StateFile::Credentials),
+            EntryName::File(StateFile::Settings),
+            EntryName::Code { tree: CodeTree::Layers, namespace: namespace.clone(), name, version },
+            EntryName::Bucket { namespace: namespace.clone(), bucket: bucket.clone() },
+            EntryName::Object { namespace, bucket, number: 12 },
+            EntryName::Sums(1_000_000),
+            EntryName::End,
+        ] {
+            assert_eq!(entry.to_string().parse(), Ok(entry.clone()), "{entry}");
+        }
+        for other in [
+            "",
+            "/",
+            "end.json/",
+            "registry/1.json",
+            "registry/-00001.json",
+            "sums/+00001",
+            "files/../state.redb",
+            "files/instance",
+            "/files/credentials",
+            "objects/../data/1",
+            "objects/default/data/01",
+            "buckets/a/..json",
+            "code/functions/default/../v.zip",
+            "code/other/default/f/v.zip",
+            "./end.json",
+        ] {
+            assert_eq!(other.parse::<EntryName>(), Err(()), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_fits_the_field_of_a_ustar_header() {
+        let (long, bucket) = (Namespace::new(&"n".repeat(32)).unwrap(), BucketName::new(&"b".repeat(63)).unwrap());
+        let code = EntryName::Code {
+            tree: CodeTree::Functions,
+            namespace: long.clone(),
+            name: FunctionName::new(&"f".repeat(64)).unwrap(),
+            version: "v".repeat(43),
+        };
+        for entry in [code, EntryName::Object { namespace: long, bucket, number: u64::MAX }] {
+            tar::Header::new_ustar().set_path(entry.to_string()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Makes a state folder of a backup: all of it aside first, verified to its end, then in place by renames (`placing`).
+//!
+//! Until the last checksum has matched nothing of what is there is touched, and a crash leaves what was there. What
+//! the archive does not hold is kept: settings and objects stay if it has none, as does the machine's own number.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use nigh_engine::{LocalRegistry, RegistryError, StateError, StateFile as RegistryFile, StoredDocument};
+use nigh_faas::code_store::{CodeStore, CodeStoreError, CodeVersion};
+use nigh_faas::function_store::FunctionLimits;
+use nigh_objects::store::directory::copy::{CopyError, StoreCopy};
+use nigh_terms::{BucketName, FunctionName, Namespace, Timestamp};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::archive::{ArchiveError, CodeTree, End, Header, StateFile};
+use super::placing::{self, Plan};
+use super::reader::{Sink, read};
+use super::source::LAYERS;
+use crate::state_folder::{self, StateFolderError, StatePaths};
+
+/// The folder of the directory store, unless the settings say another.
+const OBJECTS: &str = "objects";
+
+/// Why a state is not restored.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum RestoreError {
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    StateFolder(#[from] StateFolderError),
+    #[error(
+        "{root} is not empty ({found}); choose another folder with --state, or move what is there aside with --force"
+    )]
+    NotEmpty { root: PathBuf, found: String },
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Code(#[from] CodeStoreError),
+    #[error("the code of {namespace}/{name} in the backup is not what its name says; take another copy of it")]
+    OtherCode { namespace: Namespace, name: FunctionName },
+    #[error(transparent)]
+    Objects(#[from] CopyError),
+}
+
+/// What was restored.
+#[derive(Clone, Debug, Serialize)]
+pub struct Restored {
+    /// The state folder.
+    pub state: PathBuf,
+    /// What the backup says of itself.
+    pub backup: Header,
+    /// What was in it.
+    pub restored: End,
+    /// Where what was there before is now, if there was something.
+    pub moved_away: Option<PathBuf>,
+}
+
+/// Makes the state folder `root` of the backup `input`; told of bytes by `progress`. Blocks.
+///
+/// # Errors
+/// If the folder is held or not empty (unless `force`), the backup is not whole, or the system refuses. Then what was
+/// there is there.
+pub fn restore(
+    input: impl Read,
+    root: &Path,
+    force: bool,
+    now: Timestamp,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored, RestoreError> {
+    let _lock = state_folder::hold(root)?;
+    placing::complete(root)?;
+    // The state file is closed behind it.
+    let outcome = Making::begin(root, force, progress).and_then(|mut making| read(input, &mut making));
+    let (backup, restored) = match outcome {
+        Ok(both) => both,
+        Err(error) => {
+            placing::discard(root)?;
+            return Err(error);
+        }
+    };
+    let keep = kept(&backup);
+    let plan = Plan::new(&now.rfc3339(), &keep);
+    let moved_away = (!placing::in_the_way(root, &keep)?.is_empty()).then(|| plan.aside(root));
+    placing::commit(root, &plan)?;
+    Ok(Restored { state: root.to_owned(), backup, restored, moved_away })
+}
+
+/// What stays in the state folder, since the backup does not replace it.
+fn kept(backup: &Header) -> Vec<&'static str> {
+    let settings = (!backup.keys).then_some(StateFile::Settings.name());
+    let objects = (!backup.objects).then_some(OBJECTS);
+    settings.into_iter().chain(objects).collect()
+}
+
+/// A state being made.
+struct Making<'a> {
+    root: &'a Path,
+    paths: StatePaths,
+    force: bool,
+    registry: LocalRegistry,
+    functions: CodeStore,
+    layers: Option<CodeStore>,
+    objects: Option<StoreCopy>,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl<'a> Making<'a> {
+    fn begin(root: &'a Path, force: bool, progress: &'a mut dyn FnMut(u64)) -> Result<Self, RestoreError> {
+        let paths = StatePaths::new(&placing::begin(root)?);
+        let registry = LocalRegistry::new(RegistryFile::open(&paths.database())?);
+        let functions = CodeStore::open(&paths.functions(), FunctionLimits::default().archive)?;
+        Ok(Self { root, paths, force, registry, functions, layers: None, objects: None, progress })
+    }
+}
+
+impl Sink<RestoreError> for Making<'_> {
+    fn header(&mut self, header: &Header) -> Result<(), RestoreError> {
+        let found = placing::in_the_way(self.root, &kept(header))?;
+        if !self.force && !found.is_empty() {
+            let found = found.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
+            return Err(RestoreError::NotEmpty { root: self.root.to_owned(), found });
+        }
+        if header.objects {
+            self.objects = Some(StoreCopy::begin(&self.paths.root().join(OBJECTS))?);
+        }
+        Ok(())
+    }
+
+    fn documents(&mut self, documents: Vec<StoredDocument>) -> Result<(), RestoreError> {
+        Ok(self.registry.take_in(&documents)?)
+    }
+
+    fn file(&mut self, file: StateFile, bytes: &[u8]) -> Result<(), RestoreError> {
+        Ok(state_folder::write_private(&self.paths.root().join(file.name()), bytes)?)
+    }
+
+    fn code(
+        &mut self,
+        tree: CodeTree,
+        namespace: &Namespace,
+        name: &FunctionName,
+        version: &str,
+        archive: &[u8],
+    ) -> Result<(), RestoreError> {
+        let known = CodeVersion::of_archive(namespace, name, archive);
+        if known.folder_name() != version {
+            return Err(RestoreError::OtherCode { namespace: namespace.clone(), name: name.clone() });
+        }
+        let store = match tree {
+            CodeTree::Functions => &self.functions,
+            CodeTree::Layers => match &mut self.layers {
+                Some(layers) => layers,
+                none => {
+                    let root = self.paths.functions().join(LAYERS);
+                    none.insert(CodeStore::open(&root, FunctionLimits::default().archive)?)
+                }
+            },
+        };
+        store.publish(&known, archive)?;
+        Ok(())
+    }
+
+    fn bucket(&mut self, namespace: &Namespace, bucket: &BucketName, description: &[u8]) -> Result<(), RestoreError> {
+        match &mut self.objects {
+            Some(objects) => Ok(objects.add_bucket(namespace, bucket, description)?),
+            None => Ok(()),
+        }
+    }
+
+    fn object(&mut self, namespace: &Namespace, bucket: &BucketName, body: &mut dyn Read) -> Result<(), RestoreError> {
+        match &mut self.objects {
+            Some(objects) => Ok(objects.add_object(namespace, bucket, body)?),
+            None => Ok(()),
+        }
+    }
+
+    fn progress(&mut self, bytes: u64) {
+        (self.progress)(bytes);
+    }
+}

@@ -1,0 +1,195 @@
+//! What of a node goes into a backup, and in which order; the node may run and change meanwhile.
+//!
+//! The registry is of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
+//! code of that moment is in it. Each object is whole, as it was at some moment while the backup was made; one that
+//! was acknowledged before and not changed since is in it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use nigh_engine::{ACCESS_KEYS_TABLE, LocalRegistry, RegistryError};
+use nigh_faas::code_store::{CodeStore, CodeStoreError};
+use nigh_faas::function_store::FunctionStore;
+use nigh_objects::store::directory::copy::{CopyError, CopyTo, copy_out};
+use nigh_terms::{BucketName, Namespace, Timestamp};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::archive::{ArchiveError, CodeTree, EntryName, FORMAT, Header, StateFile};
+use super::writer::ArchiveWriter;
+use crate::config::{Settings, StoreKind};
+use crate::state_folder::StatePaths;
+
+/// The folder of layers below that of functions.
+pub(super) const LAYERS: &str = "layers";
+
+/// What shall be in a backup beside functions, models and lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupScope {
+    /// The clients' keys, and the settings, which may hold a store's.
+    pub keys: bool,
+    /// The directory store's objects.
+    pub objects: bool,
+}
+
+/// Why there is no backup.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum BackupError {
+    #[error("the objects are in the store {store}, which has its own backup; leave --objects out")]
+    NotOurs { store: String },
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Code(#[from] CodeStoreError),
+    #[error(transparent)]
+    Store(#[from] CopyError),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// A node's state, to be backed up.
+#[derive(Clone)]
+pub struct BackupSource {
+    registry: LocalRegistry,
+    paths: StatePaths,
+    /// The directory store; else what store there is.
+    objects: Result<PathBuf, String>,
+    functions: Option<FunctionStore>,
+}
+
+impl BackupSource {
+    /// The state of the node with these settings; `functions` of one that runs.
+    #[must_use]
+    pub fn new(
+        registry: LocalRegistry,
+        paths: StatePaths,
+        settings: &Settings,
+        functions: Option<FunctionStore>,
+    ) -> Self {
+        let objects = match settings.store.kind {
+            StoreKind::Directory => Ok(settings.store.path.clone()),
+            other => Err(format!("{other:?}").to_lowercase()),
+        };
+        Self { registry, paths, objects, functions }
+    }
+
+    /// Whether `scope` can be had here, before anything is written.
+    ///
+    /// # Errors
+    /// `NotOurs`.
+    pub fn check(&self, scope: BackupScope) -> Result<(), BackupError> {
+        match &self.objects {
+            Err(store) if scope.objects => Err(BackupError::NotOurs { store: store.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the backup to `to`. Blocks.
+    ///
+    /// # Errors
+    /// If something cannot be read or written; then the archive has no end, and every reader says so.
+    pub fn write<W: Write>(&self, scope: BackupScope, created: Timestamp, to: W) -> Result<W, BackupError> {
+        self.check(scope)?;
+        let header = Header {
+            format: FORMAT,
+            nigh: env!("CARGO_PKG_VERSION").to_owned(),
+            created: created.rfc3339(),
+            keys: scope.keys,
+            objects: scope.objects,
+        };
+        let mut writer = ArchiveWriter::begin(to, &header, created)?;
+        if scope.keys {
+            self.add_file(&mut writer, StateFile::Credentials)?;
+            self.add_file(&mut writer, StateFile::Settings)?;
+        }
+        // Before the registry's moment: what it names then stays.
+        let _hold = self.functions.as_ref().map(FunctionStore::hold_code);
+        self.add_registry(&mut writer, scope)?;
+        let functions = self.paths.functions();
+        self.add_code(&mut writer, CodeTree::Functions, &functions)?;
+        self.add_code(&mut writer, CodeTree::Layers, &functions.join(LAYERS))?;
+        if let (true, Ok(root)) = (scope.objects, &self.objects) {
+            copy_out(root, &mut Objects { writer: &mut writer, number: 0 })?;
+        }
+        Ok(writer.finish()?)
+    }
+
+    fn add_file<W: Write>(&self, writer: &mut ArchiveWriter<W>, file: StateFile) -> Result<(), BackupError> {
+        let path = self.paths.root().join(file.name());
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(BackupError::Io { path, source }),
+        };
+        Ok(writer.add(&EntryName::File(file), bytes.len() as u64, bytes.as_slice())?)
+    }
+
+    fn add_registry<W: Write>(&self, writer: &mut ArchiveWriter<W>, scope: BackupScope) -> Result<(), BackupError> {
+        let snapshot = self.registry.snapshot()?;
+        for document in snapshot.documents()? {
+            let document = document?;
+            if scope.keys || document.table != ACCESS_KEYS_TABLE {
+                writer.add_document(&document)?;
+            }
+        }
+        Ok(writer.end_documents()?)
+    }
+
+    fn add_code<W: Write>(
+        &self,
+        writer: &mut ArchiveWriter<W>,
+        tree: CodeTree,
+        root: &Path,
+    ) -> Result<(), BackupError> {
+        for stored in CodeStore::archives(root)? {
+            let failed = |source| BackupError::Io { path: stored.path.clone(), source };
+            let file = match File::open(&stored.path) {
+                Ok(file) => file,
+                // A deployment that failed, and took its code back.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            let length = file.metadata().map_err(failed)?.len();
+            let name =
+                EntryName::Code { tree, namespace: stored.namespace, name: stored.function, version: stored.version };
+            writer.add(&name, length, file)?;
+        }
+        Ok(())
+    }
+}
+
+struct Objects<'a, W: Write> {
+    writer: &'a mut ArchiveWriter<W>,
+    number: u64,
+}
+
+impl<W: Write> CopyTo for Objects<'_, W> {
+    type Error = BackupError;
+
+    fn bucket(&mut self, namespace: &Namespace, bucket: &BucketName, description: &[u8]) -> Result<(), BackupError> {
+        let name = EntryName::Bucket { namespace: namespace.clone(), bucket: bucket.clone() };
+        Ok(self.writer.add(&name, description.len() as u64, description)?)
+    }
+
+    fn object(
+        &mut self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        file: &File,
+        length: u64,
+    ) -> Result<(), BackupError> {
+        self.number += 1;
+        let name = EntryName::Object { namespace: namespace.clone(), bucket: bucket.clone(), number: self.number };
+        Ok(self.writer.add(&name, length, file)?)
+    }
+
+    fn damaged(&mut self, path: &Path, reason: String) {
+        tracing::warn!(file = %path.display(), reason, "left out of the backup");
+        self.writer.damaged(path.display().to_string(), reason);
+    }
+}

@@ -1,0 +1,164 @@
+//! Writes an archive, entry by entry, to any stream; nothing is held in memory but the entry's name.
+//!
+//! The checksum of an entry stands behind it, among those of its neighbours, so that a stream need not be gone back
+//! over. What is begun and not finished has no `end.json`, by which a reader knows it.
+
+use std::io::{self, Read, Write};
+
+use nigh_engine::StoredDocument;
+use nigh_terms::Timestamp;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::archive::{
+    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, Header, PIECE, SUMS_EVERY, hex,
+};
+
+/// An archive being written.
+pub(super) struct ArchiveWriter<W: Write> {
+    tar: tar::Builder<W>,
+    created: Timestamp,
+    end: End,
+    sums: String,
+    sums_pending: usize,
+    sums_written: u32,
+    all_sums: Sha256,
+    pieces: u32,
+    piece: Vec<DocumentText>,
+    piece_bytes: usize,
+}
+
+/// A reader that digests what goes through, and counts it.
+pub(super) struct Digesting<R> {
+    inner: R,
+    digest: Sha256,
+    bytes: u64,
+}
+
+impl<R: Read> Digesting<R> {
+    pub(super) fn new(inner: R) -> Self {
+        Self { inner, digest: Sha256::new(), bytes: 0 }
+    }
+
+    /// The digest in hexadecimal digits, and the bytes.
+    pub(super) fn finish(self) -> (String, u64) {
+        (hex(&self.digest.finalize()), self.bytes)
+    }
+}
+
+impl<R: Read> Read for Digesting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.digest.update(&buffer[..read]);
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+impl<W: Write> ArchiveWriter<W> {
+    /// Begins one.
+    pub(super) fn begin(to: W, header: &Header, created: Timestamp) -> Result<Self, ArchiveError> {
+        let mut writer = Self {
+            tar: tar::Builder::new(to),
+            created,
+            end: End::default(),
+            sums: String::new(),
+            sums_pending: 0,
+            sums_written: 0,
+            all_sums: Sha256::new(),
+            pieces: 0,
+            piece: Vec::new(),
+            piece_bytes: 0,
+        };
+        writer.add_json(&EntryName::Header, header)?;
+        Ok(writer)
+    }
+
+    /// Adds an entry of exactly `length` bytes.
+    pub(super) fn add(&mut self, name: &EntryName, length: u64, body: impl Read) -> Result<(), ArchiveError> {
+        let (sum, written) = self.append(name, length, body)?;
+        if written != length {
+            let reason = format!("{name} became shorter while it was read ({written} of {length} bytes)");
+            return Err(ArchiveError::Write(io::Error::new(io::ErrorKind::UnexpectedEof, reason)));
+        }
+        self.end.entries += 1;
+        self.end.bytes += length;
+        match name {
+            EntryName::Code { .. } => self.end.code += 1,
+            EntryName::Bucket { .. } => self.end.buckets += 1,
+            EntryName::Object { .. } => self.end.objects += 1,
+            _ => {}
+        }
+        self.sums += &format!("{sum}  {name}\n");
+        self.sums_pending += 1;
+        if self.sums_pending >= SUMS_EVERY { self.add_sums() } else { Ok(()) }
+    }
+
+    fn append(&mut self, name: &EntryName, length: u64, body: impl Read) -> Result<(String, u64), ArchiveError> {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(name.to_string()).map_err(ArchiveError::Write)?;
+        header.set_size(length);
+        header.set_mode(0o600);
+        header.set_mtime(self.created.millis() / 1000);
+        header.set_cksum();
+        let mut body = Digesting::new(body.take(length));
+        self.tar.append(&header, &mut body).map_err(ArchiveError::Write)?;
+        Ok(body.finish())
+    }
+
+    fn add_json<T: Serialize + ?Sized>(&mut self, name: &EntryName, value: &T) -> Result<(), ArchiveError> {
+        let text = serde_json::to_vec(value).map_err(|error| ArchiveError::Write(error.into()))?;
+        self.add(name, text.len() as u64, text.as_slice())
+    }
+
+    /// Adds a document of the registry.
+    pub(super) fn add_document(&mut self, document: &StoredDocument) -> Result<(), ArchiveError> {
+        if !self.piece.is_empty() && self.piece_bytes + document.revised.value.len() > PIECE {
+            self.end_documents()?;
+        }
+        self.piece_bytes += document.revised.value.len() + document.table.len() + document.key.len();
+        self.piece.push(DocumentText::from(document));
+        self.end.documents += 1;
+        Ok(())
+    }
+
+    /// No document follows.
+    pub(super) fn end_documents(&mut self) -> Result<(), ArchiveError> {
+        let piece = std::mem::take(&mut self.piece);
+        self.piece_bytes = 0;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.pieces += 1;
+        self.add_json(&EntryName::Registry(self.pieces), &piece)
+    }
+
+    /// Says that a file is left out.
+    pub(super) fn damaged(&mut self, path: String, reason: String) {
+        self.end.damaged_total += 1;
+        if self.end.damaged.len() < DAMAGED_MAX {
+            self.end.damaged.push(Damaged { path, reason });
+        }
+    }
+
+    fn add_sums(&mut self) -> Result<(), ArchiveError> {
+        let sums = std::mem::take(&mut self.sums);
+        self.sums_pending = 0;
+        self.sums_written += 1;
+        self.all_sums.update(&sums);
+        self.append(&EntryName::Sums(self.sums_written), sums.len() as u64, sums.as_bytes()).map(drop)
+    }
+
+    /// Ends it. The bytes have gone to the stream then.
+    pub(super) fn finish(mut self) -> Result<W, ArchiveError> {
+        if self.sums_pending > 0 {
+            self.add_sums()?;
+        }
+        self.end.sums = hex(&self.all_sums.clone().finalize());
+        let end = serde_json::to_vec(&self.end).map_err(|error| ArchiveError::Write(error.into()))?;
+        self.append(&EntryName::End, end.len() as u64, end.as_slice())?;
+        let mut to = self.tar.into_inner().map_err(ArchiveError::Write)?;
+        to.flush().map_err(ArchiveError::Write)?;
+        Ok(to)
+    }
+}
