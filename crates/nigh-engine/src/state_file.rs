@@ -22,7 +22,9 @@ const WRITTEN_BY: TableDefinition<'static, &str, &str> = TableDefinition::new("w
 const NIGH: &str = env!("CARGO_PKG_VERSION");
 
 /// What brings a file from one format to the next: the first from `FIRST` on.
-const MIGRATIONS: [fn(&WriteTransaction) -> Result<(), redb::Error>; (FORMAT - FIRST) as usize] = [v1_to_v2];
+const MIGRATIONS: [Migration; (FORMAT - FIRST) as usize] = [v1_to_v2];
+
+type Migration = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
 /// Why the state file cannot be used.
 #[derive(Debug, Error)]
