@@ -574,7 +574,11 @@ async fn a_store_of_the_first_form_gives_back_what_is_in_it() {
         for entry in fs::read_dir(from).unwrap() {
             let path = entry.unwrap().path();
             let target = to.join(path.file_name().unwrap());
-            if path.is_dir() { copy(&path, &target) } else { drop(fs::copy(&path, &target).unwrap()) }
+            if path.is_dir() {
+                copy(&path, &target);
+            } else {
+                fs::copy(&path, &target).unwrap();
+            }
         }
     }
     let root = tempfile::tempdir().unwrap();
