@@ -41,13 +41,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
-        name: "escape",
-        about: "Attempts of functions to leave their sandbox",
-        command: &["experiment", "escape"],
-        quick: &[],
-        page: None,
-    },
-    Experiment {
         name: "bench-s3",
         about: "The S3 door against bare s3s and a canned server",
         command: &["bench", "s3"],
