@@ -4,7 +4,8 @@
 //! `memory.peak` holds the most since the group was made. Then this is known: if that number has grown since the
 //! beginning, it is the peak; if not, the peak lies between what was in use at both ends and that number. Within these
 //! bounds it is what is in use now and what the group's processes have given back since their own peaks, each of which
-//! `clear_refs` begins anew (proc(5), `VmHWM`). Memory of processes that came and went in between is not seen then.
+//! `clear_refs` begins anew (proc(5), `VmHWM`). What was used and given back by processes that have ended, or become
+//! another program, in between is not seen then.
 //!
 //! A fresh child group for each measurement would not tell it: a process that is moved leaves what it has charged where
 //! it was (cgroup-v2.rst, Memory Ownership), so the child's own peak counts only what came since; every move waits
