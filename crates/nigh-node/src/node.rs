@@ -375,6 +375,7 @@ impl Node {
         let events_written = self.running.events.close();
         // Before the doors have closed: their last requests wait for invocations.
         self.running.invoker.drain(drain).await;
+        self.running.engine.end_stock().await;
         events_written.await;
         self.running.stop.cancel();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {

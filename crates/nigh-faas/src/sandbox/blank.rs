@@ -15,6 +15,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::{join, join_all};
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -23,6 +24,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 
 use super::bundle::Bundles;
 use super::control::Control;
@@ -133,6 +135,8 @@ pub(super) struct Maker {
     slots: Arc<Slots>,
     living: Arc<Living>,
     stock: Mutex<Stock>,
+    /// Those that make blanks.
+    restocking: TaskTracker,
 }
 
 #[derive(Debug)]
@@ -233,6 +237,7 @@ impl Maker {
             slots: Slots::new(count, rand::random()),
             living: Arc::default(),
             stock: Mutex::new(Stock { ready: Vec::new(), coming: 0, max: blanks }),
+            restocking: TaskTracker::new(),
         }
     }
 
@@ -277,19 +282,40 @@ impl Maker {
         };
         for _ in 0..missing {
             let maker = Arc::clone(self);
-            tokio::spawn(async move {
+            self.restocking.spawn(async move {
                 let blank = maker.blank().await;
-                let mut stock = maker.stock.lock();
-                stock.coming -= 1;
-                match blank {
-                    Ok(blank) => stock.ready.push(blank),
-                    // The next start says it if it lasts.
-                    Err(failed) => {
-                        tracing::warn!(step = failed.step, reason = failed.reason, "no blank sandbox");
+                let surplus = {
+                    let mut stock = maker.stock.lock();
+                    stock.coming -= 1;
+                    match blank {
+                        Ok(blank) if stock.max == 0 => Some(blank),
+                        Ok(blank) => {
+                            stock.ready.push(blank);
+                            None
+                        }
+                        // The next start says it if it lasts.
+                        Err(failed) => {
+                            tracing::warn!(step = failed.step, reason = failed.reason, "no blank sandbox");
+                            None
+                        }
                     }
+                };
+                if let Some(blank) = surplus {
+                    blank.end().await;
                 }
             });
         }
+    }
+
+    /// Ends the stock for good. When this returns nothing is left of it.
+    pub(super) async fn end_stock(&self) {
+        let ready = {
+            let mut stock = self.stock.lock();
+            stock.max = 0;
+            std::mem::take(&mut stock.ready)
+        };
+        self.restocking.close();
+        join(join_all(ready.into_iter().map(Blank::end)), self.restocking.wait()).await;
     }
 
     /// Ends what an earlier process left.

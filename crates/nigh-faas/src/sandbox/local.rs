@@ -119,6 +119,11 @@ impl LocalEngine {
         Ok(engine)
     }
 
+    /// Ends what is kept ready, and makes no more of it. When this returns nothing is left of it.
+    pub async fn end_stock(&self) {
+        self.maker.end_stock().await;
+    }
+
     /// What keeps its sandboxes apart.
     #[must_use]
     pub fn probe(&self) -> &Isolation {

@@ -54,7 +54,8 @@ def handler(event, context):
         "flags": [str(sys.flags), sys.dont_write_bytecode, sys.warnoptions, str(sys._xoptions), site.ENABLE_USER_SITE],
         "main": [sorted(vars(main)), main.__file__, main.__spec__.name, __name__, __file__],
         "importers": [[getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path], len(sys.path_hooks)],
-        "ids": [os.getpid(), os.getppid(), os.getsid(0), os.getpgrp(), os.getuid(), os.getgid() == os.getuid()],
+        # Its own number is as many processes as the walls took.
+        "ids": [os.getpid() > 1, os.getppid(), os.getsid(0), os.getpgrp(), os.getuid(), os.getgid() == os.getuid()],
         "status": status(),
         "signals": {number: str(signal.getsignal(number)) for number in signal.valid_signals()},
         "descriptors": descriptors(),

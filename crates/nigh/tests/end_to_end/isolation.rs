@@ -78,7 +78,8 @@ fn a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_agai
     fs::copy(installed, &there).unwrap();
     fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
     let own = format!("functions.runc={}", there.display());
-    let node = Node::start_with(&python, &["--set", "functions.engine=runc", "--set", &own]);
+    let without_stems = "functions.prewarm=off";
+    let node = Node::start_with(&python, &["--set", "functions.engine=runc", "--set", &own, "--set", without_stems]);
     let isolation = || {
         let status = node.json(["status"]);
         let levels = status["levels"].as_array().unwrap().clone();

@@ -125,11 +125,15 @@ impl Cgroup {
     fn end(self) -> io::Result<()> {
         fs::write(format!("{}/cgroup.kill", self.0), "1")?;
         let mut waited = Duration::ZERO;
-        while !fs::read_to_string(format!("{}/cgroup.procs", self.0))?.is_empty() && waited < EMPTY_WITHIN {
+        loop {
+            match fs::remove_dir(&self.0) {
+                // Processes that are ending keep it busy, also when they are listed no more.
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && waited < EMPTY_WITHIN => {}
+                outcome => return outcome,
+            }
             thread::sleep(CLOCK_TICKS);
             waited += CLOCK_TICKS;
         }
-        fs::remove_dir(&self.0)
     }
 }
 
