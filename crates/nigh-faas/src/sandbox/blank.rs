@@ -316,6 +316,9 @@ impl Maker {
         };
         self.restocking.close();
         join(join_all(ready.into_iter().map(Blank::end)), self.restocking.wait()).await;
+        if let Raising::ByRuntime(bundles) = &self.raising {
+            bundles.end_life();
+        }
     }
 
     /// Ends what an earlier process left.

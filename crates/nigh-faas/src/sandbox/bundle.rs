@@ -161,6 +161,12 @@ impl Bundles {
         Ok(())
     }
 
+    /// No bundle is made from now on: the folder of this life goes, or the last keeper removes it.
+    pub(super) fn end_life(&self) {
+        let _gone_already = fs::remove_file(self.life.join(LIVES));
+        remove_if_last(&self.life);
+    }
+
     /// Removes what earlier lives of this Nigh left. Their processes are ended by their cgroups; returns how many
     /// sandboxes there were.
     pub(super) fn sweep(&self) -> usize {
@@ -171,9 +177,7 @@ impl Bundles {
 
 impl Drop for Bundles {
     fn drop(&mut self) {
-        // From now on the last keeper removes the folder.
-        let _gone_already = fs::remove_file(self.life.join(LIVES));
-        remove_if_last(&self.life);
+        self.end_life();
     }
 }
 

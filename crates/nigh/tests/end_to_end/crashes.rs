@@ -61,6 +61,7 @@ fn a_signal_lets_running_invocations_answer_and_leaves_nothing() {
     for left in ["endpoints.json", "admin.sock", "s3.sock"] {
         assert!(!node.state.join(left).exists(), "{left}");
     }
+    assert!(!node.containers_folder().exists());
     // The record was flushed at the end.
     node.restart();
     assert_eq!(node.last_activation()["outcome"]["kind"], "answered");

@@ -214,12 +214,21 @@ impl Node {
         found
     }
 
+    /// What its groups and folders are called.
+    fn mark(&self) -> String {
+        let instance = nigh_node::state_folder::StatePaths::new(&self.state).instance();
+        format!("nigh-{}", nigh_node::instance::name_of(&instance).unwrap())
+    }
+
+    /// Where runc works for it.
+    pub(crate) fn containers_folder(&self) -> PathBuf {
+        Path::new("/run").join(self.mark())
+    }
+
     /// The cgroups of its sandboxes, in all hierarchies.
     pub(crate) fn sandbox_groups(&self) -> Vec<PathBuf> {
-        let instance = nigh_node::state_folder::StatePaths::new(&self.state).instance();
-        let name = format!("nigh-{}", nigh_node::instance::name_of(&instance).unwrap());
         let mut own = Vec::new();
-        find_folders(Path::new("/sys/fs/cgroup"), &name, 4, &mut own);
+        find_folders(Path::new("/sys/fs/cgroup"), &self.mark(), 4, &mut own);
         let below = own.iter().flat_map(|group| fs::read_dir(group).into_iter().flatten());
         below.filter_map(Result::ok).map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
     }
