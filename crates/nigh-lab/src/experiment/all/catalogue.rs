@@ -55,6 +55,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-coldstart",
+        about: "Cold starts, prewarmed and not, under each engine",
+        command: &["bench", "coldstart"],
+        quick: &["--rounds", "1"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],
