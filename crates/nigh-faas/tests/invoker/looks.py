@@ -37,7 +37,7 @@ def status():
     with open("/proc/self/status") as lines:
         fields = dict(line.rstrip("\n").split(":\t", 1) for line in lines)
     wanted = ["Uid", "Gid", "Groups", "Umask", "SigBlk", "SigIgn", "SigCgt", "CapEff", "CapBnd", "NoNewPrivs", "Seccomp"]
-    return {name: fields.get(name) for name in [*wanted, "NSpid", "Threads"]}
+    return {name: fields.get(name) for name in [*wanted, "Threads"]}
 
 
 def file_system(path):
