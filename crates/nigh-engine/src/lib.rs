@@ -14,7 +14,10 @@ mod registry_copy;
 mod state_file;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
-pub use ledger::{Appended, Change, Ledger, LedgerEntry, LedgerError, WriteThrough};
+pub use ledger::{
+    ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PieceId, Record,
+    RequestId, Staged, StagedRoom, WriteThrough,
+};
 pub use membership::{LocalMembership, Membership};
 pub use outbox::{Outbox, OutboxChange, OutboxId};
 pub use record_log::{RecordLog, Retention};

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use http::Method;
-use nigh_engine::WriteThrough;
 use nigh_lab::fault_proxy::FaultProxy;
 use nigh_lab::fault_proxy::plan::{Fault, Plan, Rule};
 use nigh_lab::peer::swift::Swift;
@@ -21,7 +20,7 @@ use nigh_objects::store::remote::RemoteStore;
 use nigh_objects::store::swift::SwiftStore;
 use nigh_objects::store::{NetworkLimits, RetryPolicy, Store};
 use nigh_objects::{
-    Attributes, GetRequest, MemoryLimits, ObjectError, ObjectMemory, PutRequest, Tags, WriteConditions,
+    Attributes, GetRequest, MemoryLimits, ObjectError, ObjectMemory, PutRequest, Tags, WriteConditions, Writes,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, ObjectKey, Principal, SystemClock};
 use rand::rngs::StdRng;
@@ -40,8 +39,8 @@ async fn memory(store: Arc<dyn Store>, folder: &Path) -> ObjectMemory {
     let limits = MemoryLimits { cache: ByteSize::mib(16), cached_object: ByteSize(CACHED), object: ByteSize::gib(5) };
     let spool = folder.join(format!("spool-{}", uuid::Uuid::new_v4()));
     std::fs::create_dir(&spool).unwrap();
-    let ledger = Arc::new(WriteThrough::new(Epoch(1)));
-    ObjectMemory::open(store, ledger, clock, Vec::new(), spool, limits).await.unwrap()
+    let writes = Writes::through(Epoch(1));
+    ObjectMemory::open(store, writes, clock, Vec::new(), spool, limits).await.unwrap()
 }
 
 fn who() -> Principal {
@@ -57,6 +56,7 @@ async fn put(memory: &ObjectMemory, bucket: &BucketName, key: &ObjectKey, bytes:
         length: Some(bytes.len() as u64),
         md5: None,
         checksum: None,
+        request: None,
     };
     memory.put(&who(), bucket, key, request).await.map(drop)
 }

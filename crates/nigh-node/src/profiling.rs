@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile, WriteThrough};
+use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
 use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cache_ways::{
@@ -29,7 +29,7 @@ use nigh_llc::{
 use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
 use nigh_objects::store::overlay::OverlayStore;
-use nigh_objects::{GetRequest, MemoryLimits, ObjectError, ObjectMemory};
+use nigh_objects::{GetRequest, MemoryLimits, ObjectError, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, NodeId, Principal};
 use serde::{Deserialize, Serialize};
@@ -305,7 +305,7 @@ impl Profiling {
         let limits = MemoryLimits { cache: ByteSize::ZERO, cached_object: ByteSize::ZERO, object: parts.object_max };
         let memory = ObjectMemory::open(
             Arc::new(overlay),
-            Arc::new(WriteThrough::new(Epoch(parts.incarnation.0))),
+            Writes::through(Epoch(parts.incarnation.0)),
             Arc::clone(&parts.clock),
             vec![observer],
             scratch.path().join("spool"),

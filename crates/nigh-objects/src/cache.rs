@@ -205,6 +205,15 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         copy.map_or_else(Vec::new, |(value, cost)| self.keep(object, value, cost))
     }
 
+    /// Somebody else has changed `object`: what was kept or was being fetched is no longer to be had. A write under way
+    /// goes on.
+    pub(crate) fn invalidate(&mut self, object: &ObjectId) -> Option<V> {
+        if self.work.get(object).is_some_and(|work| !work.writing) {
+            self.work.remove(object);
+        }
+        self.forget(object)
+    }
+
     /// Changes the budget; a lower one holds at once.
     pub(crate) fn set_budget(&mut self, budget: Cost, lingering: Cost) -> Dropped<V> {
         self.budget = budget;
@@ -316,6 +325,21 @@ mod tests {
         assert!(cache.reserve(bytes(10), Cost::default()).0);
         assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Hit(2));
+    }
+
+    #[test]
+    fn a_fetch_begun_before_somebody_elses_change_is_not_kept_and_a_write_under_way_goes_on() {
+        let (mut cache, object) = (cache(100, 10), object("n", 1));
+        let old = lead(&mut cache, &object);
+        assert_eq!(cache.invalidate(&object), None);
+        lead(&mut cache, &object);
+        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
+        put(&mut cache, &object, 2, bytes(10));
+        assert_eq!(cache.invalidate(&object), Some(2));
+        cache.begin_write(&object);
+        assert_eq!(cache.invalidate(&object), None);
+        assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
     }
 
     #[test]

@@ -5,15 +5,12 @@
 //! It decides which objects these are; it never asks a store or a clock.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use nigh_terms::Monotonic;
 
 use crate::ObjectId;
+use crate::write_back::LANDS_WITHIN;
 
-/// How long a write without an answer may land: longer than servers, proxies and their queues keep a request whose
-/// client has gone.
-const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
 /// Objects told apart. With more, which takes a store that fails for long, all objects are in doubt for that time.
 const DOUBTS_MAX: usize = 10_000;
 

@@ -18,6 +18,8 @@ pub enum ObjectError {
     BucketNotEmpty(BucketName),
     #[error("the key {0} does not exist")]
     NoSuchKey(ObjectKey),
+    #[error("the ephemeral object {0} is lost: its memory was needed, or its node ended; run again what made it")]
+    EphemeralLost(ObjectKey),
     #[error("the upload {} does not exist; it may have been completed or aborted", .0.0)]
     NoSuchUpload(UploadId),
     #[error("a condition does not hold: {0}")]

@@ -6,6 +6,7 @@
 
 mod assembly;
 mod attributes;
+mod bucket_documents;
 mod cache;
 mod checksum;
 mod completed;
@@ -28,6 +29,7 @@ mod segment;
 mod spool;
 pub mod store;
 mod uploads;
+mod write_back;
 mod write_order;
 
 pub use attributes::{Attributes, ETag, ObjectMeta, Tags};
@@ -44,3 +46,7 @@ pub use request::{
     RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
 pub use segment::{Segment, SegmentSlice};
+pub use write_back::{
+    Access, BucketPolicy, DirtyUsage, ModeRule, PolicyError, RecoveredWrite, StoreAbilities, WriteMode, WriteSettings,
+    Writes,
+};

@@ -1,7 +1,7 @@
 //! The object memory: the one way to objects, for both doors and the runtime.
 //!
-//! The shell around the cache's decisions: it authorises by `Principal`, orders writes through the ledger,
-//! moves bytes between callers, segments and the store, and emits an event for each data call. Here is what is
+//! The shell around the cache's decisions: it authorises by `Principal`, orders the writes of an object, moves bytes
+//! between callers, segments and what stands behind (`write_back`), and emits an event for each data call. Here is what is
 //! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
 mod copies;
@@ -17,9 +17,10 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use nigh_engine::Ledger;
-use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token};
+use nigh_engine::RequestId;
+use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 use crate::attributes::check_tags;
@@ -32,14 +33,15 @@ use crate::segment::{Account, Segment, segments_max};
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
 use crate::uploads::Uploads;
+use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
 use crate::{
-    BucketInfo, DataCall, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError, ObjectId, ObjectMeta,
-    ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
+    BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
+    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
 };
 
 /// The one shard of a node alone.
-const SHARD: ShardId = ShardId(0);
+pub(crate) const SHARD: ShardId = ShardId(0);
 
 /// Buckets whose existence is remembered.
 const BUCKETS_MAX: usize = 10_000;
@@ -68,8 +70,7 @@ struct Resident {
 pub struct ObjectMemory(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn Store>,
-    ledger: Arc<dyn Ledger>,
+    back: Arc<WriteBack>,
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
@@ -163,7 +164,7 @@ impl Inner {
         if self.buckets.lock().contains(&name) {
             return Ok(());
         }
-        self.store.head_bucket(&who.namespace, bucket).await?;
+        self.back.store().head_bucket(&who.namespace, bucket).await?;
         let mut buckets = self.buckets.lock();
         if buckets.len() >= BUCKETS_MAX {
             buckets.clear();
@@ -172,12 +173,29 @@ impl Inner {
         Ok(())
     }
 
+    /// Where the bucket asks for it: drops the copy that the store has something else for.
+    async fn revalidate(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        if !self.back.revalidates(object) {
+            return Ok(());
+        }
+        let Some(kept) = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta)) else {
+            return Ok(());
+        };
+        match self.back.head(object).await {
+            Ok(meta) if meta.etag == kept.etag => {}
+            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// The object's metadata as it is now.
     async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+        self.revalidate(object).await?;
         let kept = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta));
         match kept {
             Some(meta) => Ok(meta),
-            None => self.store.head(object).await.map(Arc::new),
+            None => self.back.head(object).await.map(Arc::new),
         }
     }
 
@@ -195,17 +213,32 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
     ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key.clone() }
 }
 
+impl Copies for Inner {
+    fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment> {
+        let cache = self.cache.lock();
+        let resident = cache.peek(object)?;
+        (resident.meta.version == version).then(|| resident.segment.clone())?
+    }
+
+    fn forget(&self, object: &ObjectId) {
+        let forgotten = self.cache.lock().invalidate(object);
+        self.settle(forgotten.into_iter().collect());
+    }
+}
+
 impl ObjectMemory {
     /// A memory in front of `store`. Unfinished uploads found in the spool live on, if they are not a week old.
     ///
     /// The spool is the store's own if it has one, so that a spooled file can be renamed into the store, and
     /// `spool` else. One memory at a time may use it. The metrics recorder is to be installed before.
     ///
+    /// What `writes` has recovered is visible at once; it is pushed by `persist`.
+    ///
     /// # Errors
-    /// If the spool cannot be used, or the kernel makes no memfd.
+    /// If the spool or the journal cannot be used, or the kernel makes no memfd.
     pub async fn open(
         store: Arc<dyn Store>,
-        ledger: Arc<dyn Ledger>,
+        writes: Writes,
         clock: Arc<dyn Clock>,
         observers: Vec<Arc<dyn ObjectObserver>>,
         spool: PathBuf,
@@ -220,9 +253,9 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
+        let back = Arc::new(WriteBack::open(store, Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
-            store,
-            ledger,
+            back,
             clock,
             observers: all.into(),
             limits,
@@ -260,6 +293,55 @@ impl ObjectMemory {
         })
     }
 
+    /// What was acknowledged and is not in the store.
+    #[must_use]
+    pub fn dirty(&self) -> DirtyUsage {
+        self.0.back.usage()
+    }
+
+    /// Pushes into the store what was acknowledged before it was there, until `stop`. To be run once, as long as the
+    /// memory lives; what waits when it ends is in the journal.
+    pub async fn persist(self, stop: CancellationToken) {
+        let copies = Arc::clone(&self.0) as Arc<dyn Copies>;
+        Arc::clone(&self.0.back).persist(copies, stop).await;
+    }
+
+    /// Waits until the store has what was acknowledged of an object.
+    ///
+    /// # Errors
+    /// `SlowDown` if it takes longer than a write may wait.
+    pub async fn flush(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<(), ObjectError> {
+        self.0.back.flush(&object(who, bucket, key)).await
+    }
+
+    /// Somebody else has written an object, or may have: the next read asks the store.
+    pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
+        self.0.forget(&object(who, bucket, key));
+    }
+
+    /// How a bucket's writes are kept.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub async fn bucket_policy(&self, who: &Principal, bucket: &BucketName) -> Result<BucketPolicy, ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        Ok(self.0.back.bucket_policy(&who.namespace, bucket))
+    }
+
+    /// Replaces how a bucket's writes are kept; the default removes it. Writes acknowledged before stay as they are.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `InvalidArgument` for a policy that contradicts itself or that the store cannot keep.
+    pub async fn set_bucket_policy(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        policy: BucketPolicy,
+    ) -> Result<(), ObjectError> {
+        self.head_bucket(who, bucket).await?;
+        self.0.back.set_bucket_policy(&who.namespace, bucket, policy).await
+    }
+
     /// Changes the bytes that segments may take. Copies beyond a lower budget are dropped before this returns;
     /// what readers hold of them is freed when they let go.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
@@ -278,7 +360,7 @@ impl ObjectMemory {
     /// `BucketAlreadyOwnedByYou`, or the store's.
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        self.0.store.create_bucket(&who.namespace, bucket).await?;
+        self.0.back.store().create_bucket(&who.namespace, bucket).await?;
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(())
     }
@@ -289,7 +371,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        self.0.store.delete_bucket(&who.namespace, bucket).await?;
+        self.0.back.delete_bucket(&who.namespace, bucket).await?;
         self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
         self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
@@ -306,7 +388,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, or the store's.
     pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        let info = self.0.store.head_bucket(&who.namespace, bucket).await?;
+        let info = self.0.back.store().head_bucket(&who.namespace, bucket).await?;
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(info)
     }
@@ -316,7 +398,7 @@ impl ObjectMemory {
     /// # Errors
     /// The store's.
     pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
-        self.0.store.list_buckets(&who.namespace).await
+        self.0.back.store().list_buckets(&who.namespace).await
     }
 
     /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
@@ -363,7 +445,7 @@ impl ObjectMemory {
         self.0.put(who, bucket, key, request).await
     }
 
-    /// Deletes an object; also one that is not there.
+    /// Deletes an object; also one that is not there. `request` is the client's name for it, the same when it repeats it.
     ///
     /// # Errors
     /// `NoSuchBucket`, a condition's, or the store's.
@@ -373,8 +455,9 @@ impl ObjectMemory {
         bucket: &BucketName,
         key: &ObjectKey,
         conditions: WriteConditions,
+        request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
-        self.0.delete(who, bucket, key, conditions).await
+        self.0.delete(who, bucket, key, conditions, request).await
     }
 
     /// Lists a bucket.
@@ -391,11 +474,10 @@ impl ObjectMemory {
         let prefix = request.prefix.clone();
         let (mut roll_up, mut question) = RollUp::begin(request);
         if question.is_none() {
-            self.0.store.head_bucket(&who.namespace, bucket).await?;
+            self.0.back.store().head_bucket(&who.namespace, bucket).await?;
         }
         while let Some(asked) = question {
-            let listed =
-                self.0.store.list(&who.namespace, bucket, &prefix, asked.after.as_deref(), asked.limit).await?;
+            let listed = self.0.back.list(&who.namespace, bucket, &prefix, asked.after.as_deref(), asked.limit).await?;
             question = roll_up.answer(listed);
         }
         call.succeeded(Served::Metadata, None, Token::empty());

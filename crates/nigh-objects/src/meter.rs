@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge, counter, gauge};
 use nigh_terms::ByteSize;
 
 use crate::cache::Cost;
-use crate::{ObjectEvent, ObjectObserver, Served};
+use crate::{DirtyUsage, ObjectEvent, ObjectObserver, Served};
 
 /// Every way of serving, and its label.
 const SERVED: [(Served, &str); 7] = [
@@ -134,6 +134,61 @@ impl ObjectObserver for Meter {
         tally.bytes.fetch_add(event.bytes, Ordering::Relaxed);
         tally.calls_total.increment(1);
         tally.bytes_total.increment(event.bytes);
+    }
+}
+
+/// Counts what becomes of writes that the store gets later.
+pub(crate) struct WriteBackMeter {
+    pushes: Counter,
+    bytes: Counter,
+    failures: Counter,
+    conflicts: Counter,
+    conflicts_seen: AtomicU64,
+    objects: Gauge,
+    waiting: Gauge,
+    failing: Gauge,
+    oldest: Gauge,
+}
+
+impl WriteBackMeter {
+    pub(crate) fn new() -> Self {
+        Self {
+            pushes: counter!("nigh_writeback_pushes_total"),
+            bytes: counter!("nigh_writeback_pushed_bytes_total"),
+            failures: counter!("nigh_writeback_push_failures_total"),
+            conflicts: counter!("nigh_writeback_conflicts_total"),
+            conflicts_seen: AtomicU64::new(0),
+            objects: gauge!("nigh_writeback_dirty_objects"),
+            waiting: gauge!("nigh_writeback_dirty_bytes"),
+            failing: gauge!("nigh_writeback_failing_objects"),
+            oldest: gauge!("nigh_writeback_oldest_seconds"),
+        }
+    }
+
+    pub(crate) fn pushed(&self, bytes: u64) {
+        self.pushes.increment(1);
+        self.bytes.increment(bytes);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failures.increment(1);
+    }
+
+    pub(crate) fn conflict(&self) {
+        self.conflicts.increment(1);
+        self.conflicts_seen.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many writes were kept under another key.
+    pub(crate) fn conflicts(&self) -> u64 {
+        self.conflicts_seen.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn waits(&self, usage: &DirtyUsage) {
+        self.objects.set(usage.objects as f64);
+        self.waiting.set(usage.bytes as f64);
+        self.failing.set(usage.failing as f64);
+        self.oldest.set(usage.oldest.as_secs_f64());
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use nigh_engine::RequestId;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp, Token, Version};
 
 use crate::{
@@ -180,6 +181,8 @@ pub struct PutRequest {
     pub md5: Option<[u8; 16]>,
     /// A further checksum.
     pub checksum: Option<ChecksumClaim>,
+    /// The client's name for the request, the same when it repeats it: what was written is not written again.
+    pub request: Option<RequestId>,
 }
 
 /// A write's answer.

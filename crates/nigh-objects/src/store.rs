@@ -24,7 +24,8 @@ pub use bucket_names::PrefixesMeet;
 pub use connections::NetworkLimits;
 pub use retry::RetryPolicy;
 
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
+use crate::write_back::StoreAbilities;
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions};
 
 /// A complete, verified object on its way into a store.
 #[derive(Clone, Debug)]
@@ -48,6 +49,14 @@ pub trait Store: Send + Sync {
     fn spool(&self) -> Option<&Path> {
         None
     }
+    /// What it can do for writes that come later than they were acknowledged.
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true }
+    }
+    /// Refuses what `put` would refuse whatever the store holds: a key or metadata that it cannot keep.
+    fn check(&self, _object: &ObjectId, _meta: &ObjectMeta) -> Result<(), ObjectError> {
+        Ok(())
+    }
     /// Makes a bucket; `BucketAlreadyOwnedByYou` if it is there.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
     /// Removes an empty bucket.
@@ -58,6 +67,17 @@ pub trait Store: Send + Sync {
     async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError>;
     /// Writes the object, whole or not at all.
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError>;
+    /// As `put`, if what the store holds is as `condition` says, in one step; `PreconditionFailed` if not. Asked only of
+    /// a store whose abilities have `conditions`.
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        _condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        self.put(object, payload, meta).await
+    }
     /// What is known of the object.
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError>;
     /// The object's bytes in `range` (all if absent), all of one version; if `pinned` names another, `PreconditionFailed`.
@@ -82,8 +102,13 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<Listed>, ObjectError>;
 }
 
+/// The payload as pieces in memory or of mapped files, one behind the other.
+pub(crate) fn payload_pieces(payload: &Payload, meta: &ObjectMeta) -> Result<Vec<bytes::Bytes>, ObjectError> {
+    payload::pieces("journal", payload, meta)
+}
+
 /// Refuses another version than the one `pinned`.
-fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError> {
+pub(crate) fn check_pin(meta: &ObjectMeta, pinned: Option<&ETag>) -> Result<(), ObjectError> {
     match pinned {
         Some(pinned) if *pinned != meta.etag => Err(ObjectError::PreconditionFailed("If-Match")),
         _ => Ok(()),

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use nigh_engine::WriteThrough;
 use nigh_objects::store::directory::DirectoryStore;
 use nigh_objects::{
     Attributes, ByteStream, CompleteRequest, CompletedPart, GetRequest, ListRequest, MemoryLimits, MultipartRequest,
-    ObjectError, ObjectMemory, PutRequest, RangeSpec, Tags, WriteConditions,
+    ObjectError, ObjectMemory, PutRequest, RangeSpec, Tags, WriteConditions, Writes,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
 
@@ -23,8 +22,8 @@ async fn open(root: &Path, epoch: u64) -> ObjectMemory {
     let store = DirectoryStore::open(root, Arc::clone(&clock)).unwrap();
     let limits =
         MemoryLimits { cache: ByteSize::mib(16), cached_object: ByteSize(CACHED as u64), object: ByteSize::gib(5) };
-    let ledger = Arc::new(WriteThrough::new(Epoch(epoch)));
-    ObjectMemory::open(Arc::new(store), ledger, clock, Vec::new(), root.join("unused"), limits).await.unwrap()
+    let writes = Writes::through(Epoch(epoch));
+    ObjectMemory::open(Arc::new(store), writes, clock, Vec::new(), root.join("unused"), limits).await.unwrap()
 }
 
 fn names() -> (Principal, BucketName) {
@@ -54,6 +53,7 @@ async fn put(memory: &ObjectMemory, name: &str, bytes: &[u8], length: Option<u64
         length,
         md5: None,
         checksum: None,
+        request: None,
     };
     memory.put(&who, &bucket, &key(name), request).await.unwrap();
 }
@@ -170,6 +170,7 @@ async fn a_large_body_streams_in_and_out_in_bounded_memory() {
         length: Some((PIECES * PIECE) as u64),
         md5: None,
         checksum: None,
+        request: None,
     };
     memory.put(&who, &bucket, &key("a"), request).await.unwrap();
     assert!(most.load(Ordering::SeqCst) <= BOUND, "{most:?} bytes at once");

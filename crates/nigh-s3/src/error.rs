@@ -1,6 +1,7 @@
 //! The object memory's refusals as errors of the S3 API (API reference, "Error responses").
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use nigh_engine::LedgerError;
 use nigh_objects::ObjectError;
 use s3s::{S3Error, S3ErrorCode};
 
@@ -74,7 +75,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::InvalidArgument(_) => S3Error::with_message(Code::InvalidArgument, message),
         ObjectError::InvalidTag(_) => S3Error::with_message(Code::InvalidTag, message),
         ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),
-        ObjectError::SlowDown(_) => S3Error::with_message(Code::SlowDown, message),
+        ObjectError::EphemeralLost(_) => named("EphemeralObjectLost", StatusCode::GONE, message),
+        ObjectError::SlowDown(_) | ObjectError::Ledger(LedgerError::Full) => {
+            S3Error::with_message(Code::SlowDown, message)
+        }
         ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } => {
             tracing::error!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::InternalError, INTERNAL)
@@ -161,6 +165,7 @@ mod tests {
     fn each_refusal_has_the_code_and_status_of_aws() {
         let bucket = BucketName::new("abc").unwrap();
         let key = ObjectKey::new("k").unwrap();
+        let lost = key.clone();
         for (error, code, status) in [
             (ObjectError::NoSuchBucket(bucket.clone()), "NoSuchBucket", 404),
             (ObjectError::BucketAlreadyOwnedByYou(bucket.clone()), "BucketAlreadyOwnedByYou", 409),
@@ -180,6 +185,8 @@ mod tests {
             (ObjectError::InvalidPartOrder, "InvalidPartOrder", 400),
             (ObjectError::MetadataTooLarge, "MetadataTooLarge", 400),
             (ObjectError::SlowDown("x"), "SlowDown", 503),
+            (ObjectError::Ledger(LedgerError::Full), "SlowDown", 503),
+            (ObjectError::EphemeralLost(lost), "EphemeralObjectLost", 410),
         ] {
             assert_eq!(code_and_status(error), (code.to_owned(), status));
         }

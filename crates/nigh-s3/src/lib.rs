@@ -28,6 +28,7 @@ mod objects;
 mod payload;
 mod query;
 mod read;
+mod repeated;
 mod request_id;
 mod screen;
 mod send_guard;

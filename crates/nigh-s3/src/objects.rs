@@ -2,6 +2,7 @@
 
 use futures::StreamExt;
 use http::HeaderName;
+use nigh_engine::RequestId;
 use nigh_objects::{
     Attributes, CopyRequest, Direction, ETag, GetRequest, ObjectError, PutRequest, Tags, WriteConditions,
 };
@@ -19,7 +20,7 @@ use crate::checksum_headers::{self, fill_checksum, kind};
 use crate::error::{invalid_argument, invalid_request, not_implemented, s3_error, upload_error};
 use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
 use crate::listing::page_size;
-use crate::{conditions, metadata, payload, tagging};
+use crate::{conditions, metadata, payload, repeated, tagging};
 
 /// Objects of one DeleteObjects (API reference).
 const DELETE_MAX: usize = 1000;
@@ -51,6 +52,7 @@ pub(crate) async fn put(
         md5: payload::content_md5(&request.headers)?,
         checksum: checksum_headers::claim(&request.headers, request.trailing_headers.take())?,
         body: payload::byte_stream(request.input.body.take()),
+        request: repeated::request(&request.headers),
     };
     let done = handlers
         .memory()
@@ -160,10 +162,11 @@ pub(crate) async fn delete(
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let who = handlers.enter(&request)?;
+    let name = repeated::request(&request.headers);
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let conditions = conditions::of_write(input.if_match, None)?;
-    handlers.memory().delete(&who, &bucket, &key, conditions).await.map_err(s3_error)?;
+    handlers.memory().delete(&who, &bucket, &key, conditions, name).await.map_err(s3_error)?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 
@@ -173,6 +176,7 @@ pub(crate) async fn delete_many(
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     let who = handlers.enter_with_document(&request)?;
+    let name = repeated::request(&request.headers);
     let input = request.input;
     let bucket = bucket_name(&input.bucket)?;
     if !(1..=DELETE_MAX).contains(&input.delete.objects.len()) {
@@ -183,7 +187,7 @@ pub(crate) async fn delete_many(
     }
     handlers.memory().head_bucket(&who, &bucket).await.map_err(s3_error)?;
     let removals: Vec<_> =
-        input.delete.objects.into_iter().map(|object| delete_one(handlers, &who, &bucket, object)).collect();
+        input.delete.objects.into_iter().map(|object| delete_one(handlers, &who, &bucket, object, name)).collect();
     let outcomes: Vec<_> = futures::stream::iter(removals).buffered(DELETES_AT_ONCE).collect().await;
     let quiet = input.delete.quiet.unwrap_or_default();
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
@@ -207,6 +211,7 @@ async fn delete_one(
     who: &Principal,
     bucket: &nigh_terms::BucketName,
     object: ObjectIdentifier,
+    name: Option<RequestId>,
 ) -> (String, S3Result<()>) {
     let outcome = async {
         if object.version_id.as_deref().is_some_and(|version| version != "null") {
@@ -218,7 +223,7 @@ async fn delete_one(
         let key = object_key(&object.key)?;
         let if_match = object.e_tag.map(|tag| ETag(tag.into_value()));
         let conditions = WriteConditions { if_match, if_absent: false };
-        handlers.memory().delete(who, bucket, &key, conditions).await.map_err(s3_error)
+        handlers.memory().delete(who, bucket, &key, conditions, name).await.map_err(s3_error)
     }
     .await;
     (object.key, outcome)

@@ -48,6 +48,7 @@ impl RecordBuckets for ObjectMemory {
             length: Some(length),
             md5: None,
             checksum: None,
+            request: None,
         };
         Self::put(self, &Principal::outside(namespace.clone()), bucket, key, request).await.map(drop)
     }

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use nigh_faas::sandbox::local::EngineChoice;
+use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// The system of record.
     pub store: StoreSettings,
+    /// When writes are done, and how they come to the store.
+    pub writes: WritesSettings,
     /// What namespaces have of their own.
     pub namespaces: BTreeMap<Namespace, NamespaceSettings>,
     /// Functions and their sandboxes.
@@ -101,6 +104,33 @@ pub struct CacheSettings {
 pub struct NamespaceSettings {
     /// Its system of record: whole, with the node's values where the file has none. The node's if absent.
     pub store: Option<StoreSettings>,
+    /// When its writes are done, where a bucket does not say otherwise. The node's mode if absent.
+    pub write_mode: Option<WriteMode>,
+}
+
+/// When writes are done, and how they come to the store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WritesSettings {
+    /// When a write is acknowledged: `through` in the store, `shadow` in the journal and announced to the store, `lazy`
+    /// in the journal, `ephemeral` in memory.
+    pub mode: WriteMode,
+    /// The folder of the journal.
+    pub journal: PathBuf,
+    /// What the journal may take on its disk. Half of it may wait for the store; then writes wait, and are refused.
+    pub journal_max: ByteSize,
+    /// How many objects may wait for the store.
+    pub objects_max: usize,
+    /// How long a write waits for a newer one of its object before it goes to the store.
+    pub delay: Span,
+    /// How long a write waits for room before it is refused (`SlowDown`).
+    pub wait: Span,
+    /// The wait after the store has failed to take a write; it doubles up to `back_off_max`.
+    pub back_off: Span,
+    /// The longest such wait.
+    pub back_off_max: Span,
+    /// Writes that go to the store at a time.
+    pub pushes_max: usize,
 }
 
 /// Functions and their sandboxes.
@@ -307,6 +337,17 @@ impl Settings {
             lambda: LambdaSettings { listen: loopback(9401) },
             cache: CacheSettings { bytes: ByteSize(machine.memory.bytes() / 4), object_max: ByteSize::mib(10) },
             store: StoreSettings::directory(&state.join("objects")),
+            writes: WritesSettings {
+                mode: WriteMode::Lazy,
+                journal: state.join("journal"),
+                journal_max: ByteSize::gib(2),
+                objects_max: 100_000,
+                delay: Span::seconds(1),
+                wait: Span::seconds(10),
+                back_off: Span::millis(500),
+                back_off_max: Span::seconds(60),
+                pushes_max: 8,
+            },
             namespaces: BTreeMap::new(),
             functions: FunctionSettings {
                 memory: ByteSize(machine.memory.bytes() / 2),
@@ -379,6 +420,14 @@ impl Settings {
         }
         if self.activations.records_max == 0 {
             return broken("activations.records_max", "at least one record is needed".to_owned());
+        }
+        if self.writes.pushes_max == 0 {
+            return broken("writes.pushes_max", "at least one write must be allowed on its way to the store".to_owned());
+        }
+        // An object that may be kept in memory may be the only one that waits.
+        if self.writes.journal_max.bytes() / 4 < self.cache.object_max.bytes() {
+            let why = format!("{} is less than four times cache.object_max", self.writes.journal_max);
+            return broken("writes.journal_max", why);
         }
         self.store.check("store")?;
         for (name, store) in self.own_stores() {

@@ -59,29 +59,33 @@ impl ObjectMemory {
         if read.meta.size > limit {
             return Err(ObjectError::EntityTooLarge { limit });
         }
+        let tags = match request.tags_from {
+            Direction::Copy => &read.meta.tags,
+            Direction::Replace => &request.tags,
+        };
         let algorithm = request.checksum.or_else(|| read.meta.checksums.first().map(|checksum| checksum.algorithm));
         let expected = Expected {
             length: Some(read.meta.size),
             md5: None,
             checksum: algorithm.map(|algorithm| ChecksumClaim { algorithm, value: ClaimedValue::Compute }),
             limit,
+            journal: self.0.goes_to_journal(&target, tags),
         };
-        let staged = self.0.stage(read.source.into_stream(), expected).await?;
+        let taken = self.0.take_in(read.source.into_stream(), expected).await?;
         let draft = Draft {
+            journal: taken.journal,
+            request: None,
             object: target,
             conditions: request.conditions,
             attributes: match request.attributes_from {
                 Direction::Copy => read.meta.attributes.clone(),
                 Direction::Replace => request.attributes,
             },
-            tags: match request.tags_from {
-                Direction::Copy => read.meta.tags.clone(),
-                Direction::Replace => request.tags,
-            },
-            size: staged.size,
-            etag: staged.verified.etag(),
-            checksum: staged.verified.checksum,
-            content: staged.content,
+            tags: tags.clone(),
+            size: taken.size,
+            etag: taken.verified.etag(),
+            checksum: taken.verified.checksum,
+            content: taken.content,
             parts: Vec::new(),
             change: ObjectChange::Copy,
         };

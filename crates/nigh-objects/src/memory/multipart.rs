@@ -111,6 +111,8 @@ impl Inner {
             attributes: manifest.attributes.clone(),
             tags: manifest.tags.clone(),
             content: Content::Parts(files),
+            journal: None,
+            request: None,
             size: whole.size,
             etag: whole.etag,
             checksum: whole.checksum,
@@ -222,7 +224,7 @@ impl ObjectMemory {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         let checksum = part_checksum(&upload, checksum)?;
-        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit }).await?;
+        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit, journal: false }).await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
@@ -258,7 +260,13 @@ impl ObjectMemory {
         if length > limit {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        let expected = Expected { length: Some(length), md5: None, checksum: part_checksum(&upload, None)?, limit };
+        let expected = Expected {
+            length: Some(length),
+            md5: None,
+            checksum: part_checksum(&upload, None)?,
+            limit,
+            journal: false,
+        };
         let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }

@@ -4,24 +4,19 @@
 //! the events are durable before the change is acknowledged. A crash between the two loses an event of a change that
 //! nobody was told of. Without any configuration a write pays one load of a counter.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_engine::{Registry, RegistryError};
 use nigh_terms::{BucketName, Namespace, Principal, Timestamp, Token, Version};
-use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 
 use super::{Inner, ObjectMemory, SHARD};
+use crate::bucket_documents::BucketDocuments;
 use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
 use crate::{ETag, ObjectError, ObjectId};
 
 const TABLE: &str = "bucket-notifications";
-/// The document's form that this build writes.
-const FORMAT: u32 = 1;
 
 /// What the rules of buckets name: whoever assembles a node brings it.
 #[async_trait]
@@ -49,26 +44,11 @@ pub trait ReservedEvents: Send {
     async fn send(self: Box<Self>, documents: Vec<Bytes>, token: Token) -> Result<(), String>;
 }
 
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    format: u32,
-    config: NotificationConfig,
-}
-
-/// A configuration, and the revision of its document.
-type Kept = (Arc<NotificationConfig>, Revision);
-
 /// The notification configurations of a node's buckets.
 pub struct Notifications {
-    registry: Arc<dyn Registry>,
+    configs: BucketDocuments<NotificationConfig>,
     targets: Arc<dyn NotificationTargets>,
     region: String,
-    configured: AtomicUsize,
-    configs: RwLock<HashMap<(Namespace, BucketName), Kept>>,
-}
-
-fn key(namespace: &Namespace, bucket: &BucketName) -> String {
-    format!("{namespace}/{bucket}")
 }
 
 impl Notifications {
@@ -81,60 +61,8 @@ impl Notifications {
         targets: Arc<dyn NotificationTargets>,
         region: String,
     ) -> Result<Self, RegistryError> {
-        let mut configs = HashMap::new();
-        for (key, stored) in registry.list(TABLE, "").await? {
-            let unreadable = |why: String| RegistryError::Storage(format!("notifications of bucket {key}: {why}"));
-            let Stored { format, config } =
-                serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
-            if format > FORMAT {
-                return Err(unreadable(format!("their format is {format}, this build reads up to {FORMAT}")));
-            }
-            let (namespace, bucket) = key.split_once('/').ok_or_else(|| unreadable("no namespace".to_owned()))?;
-            let namespace = Namespace::new(namespace).map_err(|error| unreadable(error.to_string()))?;
-            let bucket = BucketName::new(bucket).map_err(|error| unreadable(error.to_string()))?;
-            configs.insert((namespace, bucket), (Arc::new(config), stored.revision));
-        }
-        let configured = AtomicUsize::new(configs.len());
-        Ok(Self { registry, targets, region, configured, configs: RwLock::new(configs) })
-    }
-
-    fn of(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept> {
-        if self.configured.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        self.configs.read().get(&(namespace.clone(), bucket.clone())).cloned()
-    }
-
-    async fn set(
-        &self,
-        namespace: &Namespace,
-        bucket: &BucketName,
-        config: NotificationConfig,
-    ) -> Result<(), ObjectError> {
-        let failed = |error: RegistryError| match error {
-            RegistryError::Conflict { .. } => ObjectError::ConditionalRequestConflict,
-            other => ObjectError::Memory { operation: "keep a notification configuration", reason: other.to_string() },
-        };
-        let before = self.of(namespace, bucket).map(|(_, revision)| revision);
-        let place = key(namespace, bucket);
-        let now = if config.rules.is_empty() {
-            if let Some(revision) = before {
-                self.registry.delete(TABLE, &place, revision).await.map_err(failed)?;
-            }
-            None
-        } else {
-            let stored = serde_json::to_vec(&Stored { format: FORMAT, config: config.clone() });
-            let stored = stored.map_err(|error| failed(RegistryError::Storage(error.to_string())))?;
-            Some(self.registry.put(TABLE, &place, stored, before).await.map_err(failed)?)
-        };
-        let mut configs = self.configs.write();
-        let which = (namespace.clone(), bucket.clone());
-        match now {
-            Some(revision) => drop(configs.insert(which, (Arc::new(config), revision))),
-            None => drop(configs.remove(&which)),
-        }
-        self.configured.store(configs.len(), Ordering::Relaxed);
-        Ok(())
+        let configs = BucketDocuments::open(registry, TABLE, "notifications").await?;
+        Ok(Self { configs, targets, region })
     }
 }
 
@@ -157,8 +85,8 @@ pub(super) struct ChangeDone<'a> {
 impl Inner {
     /// Whether some rule wants to hear of `change`.
     pub(super) fn is_wanted(&self, object: &ObjectId, change: ObjectChange) -> bool {
-        let config = self.notifications.get().and_then(|all| all.of(&object.namespace, &object.bucket));
-        config.is_some_and(|(config, _)| config.wanting(change, object.key.as_str()).next().is_some())
+        let config = self.notifications.get().and_then(|all| all.configs.of(&object.namespace, &object.bucket));
+        config.is_some_and(|config| config.wanting(change, object.key.as_str()).next().is_some())
     }
 
     /// Takes places for the events of `change`, if any rule wants to hear of it.
@@ -168,7 +96,7 @@ impl Inner {
         change: ObjectChange,
     ) -> Result<Option<Notices>, ObjectError> {
         let Some(all) = self.notifications.get() else { return Ok(None) };
-        let Some((config, _)) = all.of(&object.namespace, &object.bucket) else { return Ok(None) };
+        let Some(config) = all.configs.of(&object.namespace, &object.bucket) else { return Ok(None) };
         let rules: Vec<NotificationRule> = config.wanting(change, object.key.as_str()).cloned().collect();
         if rules.is_empty() {
             return Ok(None);
@@ -194,8 +122,8 @@ impl Inner {
     /// Drops the configuration of a bucket that is gone.
     pub(super) async fn forget_notifications(&self, namespace: &Namespace, bucket: &BucketName) {
         let Some(all) = self.notifications.get() else { return };
-        if all.of(namespace, bucket).is_some()
-            && let Err(error) = all.set(namespace, bucket, NotificationConfig::default()).await
+        if all.configs.of(namespace, bucket).is_some()
+            && let Err(error) = all.configs.set(namespace, bucket, None).await
         {
             tracing::warn!(%bucket, %error, "the notification configuration of a bucket that is gone stays");
         }
@@ -220,8 +148,8 @@ impl ObjectMemory {
         bucket: &BucketName,
     ) -> Result<NotificationConfig, ObjectError> {
         self.head_bucket(who, bucket).await?;
-        let found = self.0.notifications.get().and_then(|all| all.of(&who.namespace, bucket));
-        Ok(found.map(|(config, _)| NotificationConfig::clone(&config)).unwrap_or_default())
+        let found = self.0.notifications.get().and_then(|all| all.configs.of(&who.namespace, bucket));
+        Ok(found.map(|config| NotificationConfig::clone(&config)).unwrap_or_default())
     }
 
     /// Replaces the bucket's notification configuration; one without rules removes it. Durable when it returns.
@@ -248,6 +176,7 @@ impl ObjectMemory {
                 ))
             })?;
         }
-        all.set(&who.namespace, bucket, config).await
+        let config = (!config.rules.is_empty()).then_some(config);
+        all.configs.set(&who.namespace, bucket, config).await
     }
 }

@@ -154,6 +154,7 @@ impl Inner {
 
     /// Reads, wherever from.
     pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
+        self.revalidate(object).await?;
         let mut sender = None;
         let lookup = {
             let mut cache = self.cache.lock();
@@ -216,16 +217,16 @@ impl Inner {
         let mut known = known;
         for _ in 0..PIN_ATTEMPTS {
             let (range, answer) = match (known.take(), request.range) {
-                (None, None) => (None, self.store.get(object, None, None).await),
+                (None, None) => (None, self.back.get(object, None, None).await),
                 (known, wanted) => {
                     let meta = match known {
                         Some(meta) => meta,
-                        None => Arc::new(self.store.head(object).await?),
+                        None => Arc::new(self.back.head(object).await?),
                     };
                     check_read(&request.conditions, &meta)?;
                     let range = resolve(wanted, &meta)?;
                     let part = (range != (0..meta.size)).then(|| range.clone());
-                    (Some(range), self.store.get(object, part, Some(&meta.etag)).await)
+                    (Some(range), self.back.get(object, part, Some(&meta.etag)).await)
                 }
             };
             let (meta, stream) = match answer {
@@ -239,7 +240,7 @@ impl Inner {
                     0..meta.size
                 }
             };
-            let stream = exactly(stream, range.end - range.start, self.store.kind());
+            let stream = exactly(stream, range.end - range.start, self.back.store().kind());
             let source = ReadSource::Stream(stream);
             return Ok(Read { meta: Arc::new(meta), range, source, served: Served::Past });
         }
@@ -267,7 +268,7 @@ impl Inner {
         self: &Arc<Self>,
         object: &ObjectId,
     ) -> Result<(Fetched, Option<(Resident, Reservation)>), ObjectError> {
-        let (meta, stream) = self.store.get(object, None, None).await?;
+        let (meta, stream) = self.back.get(object, None, None).await?;
         let meta = Arc::new(meta);
         if meta.size > self.limits.cached_object.bytes() {
             let room = self.reserve(metadata_cost(object, &meta));
@@ -278,7 +279,7 @@ impl Inner {
             return Ok((Fetched::TooLarge(meta), None));
         };
         let mut filling = Filling::new(&self.account, meta.size)?;
-        let mut stream = exactly(stream, meta.size, self.store.kind());
+        let mut stream = exactly(stream, meta.size, self.back.store().kind());
         while let Some(bytes) = stream.next().await {
             filling.append(&bytes?)?;
         }

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use nigh_engine::WriteThrough;
 use nigh_terms::{BucketName, ByteSize, Epoch, ManualClock, Namespace, ObjectKey, Principal, Version};
 use parking_lot::Mutex;
 
 use super::{MemoryLimits, ObjectMemory};
+use crate::Writes;
 use crate::gated_store::{GatedStore, Point};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, CompleteRequest, CompletedPart,
@@ -55,7 +55,7 @@ async fn open(
         MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
     ObjectMemory::open(
         Arc::clone(store) as Arc<dyn crate::store::Store>,
-        Arc::new(WriteThrough::new(Epoch(1))),
+        Writes::through(Epoch(1)),
         Arc::clone(clock) as Arc<dyn nigh_terms::Clock>,
         vec![Arc::clone(events) as Arc<dyn ObjectObserver>],
         folder.to_owned(),
@@ -103,7 +103,7 @@ impl Fixture {
     }
 
     async fn delete(&self, name: &str) {
-        self.memory.delete(&self.who, &self.bucket, &key(name), WriteConditions::default()).await.unwrap();
+        self.memory.delete(&self.who, &self.bucket, &key(name), WriteConditions::default(), None).await.unwrap();
     }
 
     fn in_background<T: Send + 'static>(
@@ -149,6 +149,7 @@ fn body(bytes: &[u8]) -> PutRequest {
         length: Some(bytes.len() as u64),
         md5: None,
         checksum: None,
+        request: None,
     }
 }
 

@@ -1,16 +1,19 @@
 //! Writes: a body is taken in and verified without holding anything; then, in the object's turn, its
-//! conditions are checked, the ledger gives it its place, the store makes it durable, and it is kept.
+//! conditions are checked, what stands behind makes it durable and gives it its place, and it is kept.
+//!
+//! A body that goes to the journal goes there piece by piece as it comes, beside the computing of its checksums.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use nigh_engine::{Change, LedgerEntry};
+use nigh_engine::{INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
+use tokio::task::JoinHandle;
 
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
-use super::{Inner, Reservation, Resident, SHARD, object, to_the_end};
+use super::{Inner, Reservation, Resident, object, to_the_end};
 use crate::attributes::check_tags;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
@@ -18,6 +21,7 @@ use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
+use crate::write_back::{Kept, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
     PutRequest, Served, Tags, WriteConditions,
@@ -34,13 +38,64 @@ pub(super) struct Expected {
     pub(super) checksum: Option<ChecksumClaim>,
     /// The greatest length allowed.
     pub(super) limit: u64,
+    /// It is to be durable in the journal.
+    pub(super) journal: bool,
+}
+
+/// A body's way to the journal while it comes in.
+struct JournalIntake {
+    back: Arc<WriteBack>,
+    piece: Vec<u8>,
+    staging: Vec<JoinHandle<Result<Staged, ObjectError>>>,
+}
+
+impl JournalIntake {
+    const fn new(back: Arc<WriteBack>) -> Self {
+        Self { back, piece: Vec::new(), staging: Vec::new() }
+    }
+
+    /// Takes the next bytes.
+    fn take(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(PIECE_MAX_BYTES - self.piece.len()));
+            self.piece.extend_from_slice(now);
+            bytes = later;
+            if self.piece.len() == PIECE_MAX_BYTES {
+                self.put_on_its_way();
+            }
+        }
+    }
+
+    fn put_on_its_way(&mut self) {
+        let piece = std::mem::take(&mut self.piece).into();
+        self.staging.push(tokio::spawn(Arc::clone(&self.back).stage(piece)));
+    }
+
+    /// All pieces, in their order.
+    async fn end(mut self) -> Result<Vec<Staged>, ObjectError> {
+        if !self.piece.is_empty() {
+            self.put_on_its_way();
+        }
+        let mut staged = Vec::with_capacity(self.staging.len());
+        for piece in self.staging {
+            let ended = piece.await;
+            let lost = |error: tokio::task::JoinError| ObjectError::Memory {
+                operation: "keep a body in the journal",
+                reason: error.to_string(),
+            };
+            staged.push(ended.map_err(lost)??);
+        }
+        Ok(staged)
+    }
 }
 
 /// A body, verified, where the store can take it from.
-pub(super) struct Staged {
+pub(super) struct Taken {
     pub(super) content: Content,
     pub(super) size: u64,
     pub(super) verified: Verified,
+    /// Its pieces in the journal, if they went there as they came.
+    pub(super) journal: Option<Vec<Staged>>,
 }
 
 /// Bytes on their way into the store. What is not taken is freed when this is dropped.
@@ -60,12 +115,16 @@ pub(super) struct Draft {
     pub(super) attributes: Attributes,
     pub(super) tags: Tags,
     pub(super) content: Content,
+    /// Its pieces in the journal, if they went there as they came.
+    pub(super) journal: Option<Vec<Staged>>,
     pub(super) size: u64,
     pub(super) etag: ETag,
     pub(super) checksum: Option<Checksum>,
     pub(super) parts: Vec<u64>,
     /// How it came here.
     pub(super) change: ObjectChange,
+    /// The client's name for the request, the same when it repeats it.
+    pub(super) request: Option<RequestId>,
 }
 
 /// A write under way, as the cache sees it; one dropped leaves no copy, and a doubt.
@@ -118,7 +177,7 @@ impl Inner {
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let PutRequest { attributes, tags, conditions, body, length, md5, checksum } = request;
+        let PutRequest { attributes, tags, conditions, body, length, md5, checksum, request } = request;
         attributes.check()?;
         check_tags(&tags)?;
         let limit = self.limits.object.bytes();
@@ -126,32 +185,36 @@ impl Inner {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         self.find_bucket(who, bucket).await?;
-        let staged = self.stage(body, Expected { length, md5, checksum, limit }).await?;
-        call.served(staged.size);
+        let object = object(who, bucket, key);
+        let journal = self.goes_to_journal(&object, &tags);
+        let taken = self.take_in(body, Expected { length, md5, checksum, limit, journal }).await?;
+        call.served(taken.size);
         let draft = Draft {
-            object: object(who, bucket, key),
+            object,
             conditions,
             attributes,
             tags,
-            size: staged.size,
-            etag: staged.verified.etag(),
-            checksum: staged.verified.checksum,
-            content: staged.content,
+            size: taken.size,
+            etag: taken.verified.etag(),
+            checksum: taken.verified.checksum,
+            content: taken.content,
+            journal: taken.journal,
             parts: Vec::new(),
             change: ObjectChange::Put,
+            request,
         };
         to_the_end(Arc::clone(self).commit(call, draft)).await
     }
 
     /// Takes a body in: to memory if its length is known and there is room, else to the spool.
-    pub(super) async fn stage(self: &Arc<Self>, body: ByteStream, expected: Expected) -> Result<Staged, ObjectError> {
+    pub(super) async fn take_in(self: &Arc<Self>, body: ByteStream, expected: Expected) -> Result<Taken, ObjectError> {
         if let Some(length) = expected.length
             && let Some(room) = self.reserve_incoming(length)
         {
             return self.stage_in_memory(body, expected, length, room).await;
         }
         let (file, size, verified) = self.stage_in_spool(body, expected).await?;
-        Ok(Staged { content: Content::File(file), size, verified })
+        Ok(Taken { content: Content::File(file), size, verified, journal: None })
     }
 
     fn reserve_incoming(self: &Arc<Self>, length: u64) -> Option<Reservation> {
@@ -172,11 +235,16 @@ impl Inner {
         expected: Expected,
         length: u64,
         room: Reservation,
-    ) -> Result<Staged, ObjectError> {
+    ) -> Result<Taken, ObjectError> {
         let mut filling = Filling::new(&self.account, length)?;
         let mut digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
+        let goes = expected.journal && length > INLINE_MAX_BYTES as u64;
+        let mut journal = goes.then(|| JournalIntake::new(Arc::clone(&self.back)));
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
+            if let Some(journal) = &mut journal {
+                journal.take(&bytes);
+            }
             for (at, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
                 if at > 0 {
                     tokio::task::yield_now().await;
@@ -188,7 +256,11 @@ impl Inner {
         let size = filling.filled();
         let segment = filling.seal()?;
         let verified = digest.verify(expected.md5, expected.checksum)?;
-        Ok(Staged { content: Content::Memory(segment, room), size, verified })
+        let journal = match journal {
+            Some(journal) => Some(journal.end().await?),
+            None => None,
+        };
+        Ok(Taken { content: Content::Memory(segment, room), size, verified, journal })
     }
 
     /// Takes a body in to a file; it is not durable yet.
@@ -197,7 +269,7 @@ impl Inner {
         body: ByteStream,
         expected: Expected,
     ) -> Result<(SpoolFile, u64, Verified), ObjectError> {
-        let Expected { length, md5, checksum, limit } = expected;
+        let Expected { length, md5, checksum, limit, .. } = expected;
         let digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
         let too_long = move |received| match length {
             Some(expected) => ObjectError::IncompleteBody { expected, received },
@@ -212,12 +284,24 @@ impl Inner {
 
     /// Writes `draft` in its turn. Not to be given up half way: run it by `to_the_end`.
     pub(super) async fn commit(self: Arc<Self>, mut call: DataCall, draft: Draft) -> Result<PutDone, ObjectError> {
-        let Draft { object, conditions, attributes, tags, content, size, etag, checksum, parts, change } = draft;
+        let Draft {
+            object,
+            conditions,
+            attributes,
+            tags,
+            content,
+            journal,
+            size,
+            etag,
+            checksum,
+            parts,
+            change,
+            request,
+        } = draft;
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
-        let version = self.append(&object, Change::Put { bytes: size }).await?;
-        let meta = Arc::new(ObjectMeta {
+        let meta = ObjectMeta {
             size,
             etag,
             modified: self.clock.wall(),
@@ -225,19 +309,21 @@ impl Inner {
             tags,
             checksums: checksum.clone().into_iter().collect(),
             parts,
-            version,
+            version: Version::OUTSIDE,
             token: Token::empty(),
-        });
+        };
         let (mut ticket, _) = Ticket::begin(&self, &object);
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
             Content::Parts(files) => Payload::Files(files.clone()),
         };
-        self.store.put(&object, &payload, &meta).await.inspect_err(|error| ticket.failed(error))?;
+        let mode = self.mode_of(&object, &meta, &content);
+        let write = Write { object: &object, meta, payload, staged: journal, mode, request };
+        let Kept { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
+        let version = meta.version;
         self.doubts.lock().settle(&object);
-        ticket.end(self.copy_of(&object, &meta, content));
-        self.stored(&object, version).await;
+        ticket.end((!repeated).then(|| self.copy_of(&object, &meta, content)).flatten());
         if let Some(who) = call.principal() {
             let (object, created) = (&object, Some((size, &meta.etag)));
             let done = ChangeDone { object, change, who, created, version, at: meta.modified };
@@ -281,18 +367,24 @@ impl Inner {
         check_write(conditions, object, current.as_deref())
     }
 
-    async fn append(&self, object: &ObjectId, change: Change) -> Result<Version, ObjectError> {
-        let ObjectId { namespace, bucket, key } = object.clone();
-        // Durable or not, the store holds the write before it is acknowledged: nothing is written back later yet.
-        Ok(self.ledger.append(SHARD, LedgerEntry { namespace, bucket, key, change }).await?.version)
+    /// How a write is kept: by the bucket's policy, as far as what there is of it allows.
+    fn mode_of(&self, object: &ObjectId, meta: &ObjectMeta, content: &Content) -> WriteMode {
+        match self.back.mode(object, &meta.tags) {
+            // What does not stay in memory is not kept there alone.
+            WriteMode::Ephemeral if !matches!(content, Content::Memory(..)) => WriteMode::Lazy,
+            mode => mode,
+        }
+        .max(self.least_mode(meta.size))
     }
 
-    /// Tells the ledger that its record may go. If it cannot be told the record stays, and a write that the
-    /// store has already may be repeated, to the same effect.
-    async fn stored(&self, object: &ObjectId, version: Version) {
-        if let Err(error) = self.ledger.stored(SHARD, version).await {
-            tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
-        }
+    /// Whether the body of a write is to go to the journal, if it is not too large for that.
+    pub(super) fn goes_to_journal(&self, object: &ObjectId, tags: &Tags) -> bool {
+        matches!(self.back.mode(object, tags), WriteMode::Lazy | WriteMode::Shadow)
+    }
+
+    /// Objects too large for memory go to the store at once: the journal is not for them.
+    fn least_mode(&self, size: u64) -> WriteMode {
+        if size > self.limits.cached_object.bytes() { WriteMode::Through } else { WriteMode::Ephemeral }
     }
 
     pub(super) async fn delete(
@@ -301,10 +393,11 @@ impl Inner {
         bucket: &BucketName,
         key: &ObjectKey,
         conditions: WriteConditions,
+        request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let call = self.begin(who, bucket, Some(key));
         self.find_bucket(who, bucket).await?;
-        to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions)).await
+        to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions, request)).await
     }
 
     async fn commit_delete(
@@ -312,6 +405,7 @@ impl Inner {
         mut call: DataCall,
         object: ObjectId,
         conditions: WriteConditions,
+        request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
@@ -322,12 +416,11 @@ impl Inner {
         } else {
             None
         };
-        let version = self.append(&object, Change::Delete).await?;
         let (mut ticket, _) = Ticket::begin(&self, &object);
-        self.store.delete(&object).await.inspect_err(|error| ticket.failed(error))?;
+        let mode = self.back.mode(&object, &Tags::new());
+        let version = self.back.delete(&object, mode, request).await.inspect_err(|error| ticket.failed(error))?;
         self.doubts.lock().settle(&object);
         ticket.end(None);
-        self.stored(&object, version).await;
         if let Some(who) = call.principal() {
             let (object, at) = (&object, self.clock.wall());
             let done = ChangeDone { object, change, who, created: None, version, at };
@@ -345,7 +438,7 @@ impl Inner {
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
         let (mut ticket, forgotten) = Ticket::begin(&self, &object);
-        self.store.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
+        self.back.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         let kept = forgotten.and_then(|Resident { meta, segment }| {
             let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), |_| self.account.cost(meta.size));

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nigh_engine::{AccessKeys, Ledger, LocalRegistry, StateFile, WriteThrough};
+use nigh_engine::{AccessKeys, LocalRegistry, StateFile};
 use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{MemoryLimits, ObjectMemory};
+use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{AccessKeyId, ByteSize, Clock, Epoch, Namespace, SystemClock};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -52,11 +52,11 @@ impl Running {
         let (id, secret) = keys.issue(&registry, &Namespace::new("tenant").unwrap()).await.unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Arc::new(DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock)).unwrap());
-        let ledger: Arc<dyn Ledger> = Arc::new(WriteThrough::new(Epoch(1)));
+        let writes = Writes::through(Epoch(1));
         let memory_limits =
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize::mib(16), object: ByteSize::gib(5) };
         let spool = folder.path().join("spool");
-        let memory = ObjectMemory::open(store, ledger, clock, Vec::new(), spool, memory_limits).await.unwrap();
+        let memory = ObjectMemory::open(store, writes, clock, Vec::new(), spool, memory_limits).await.unwrap();
         let door = S3Door::new(Arc::new(memory), keys.clone(), limits).unwrap();
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -114,7 +114,7 @@ async fn a_change_whose_event_finds_no_place_is_refused_before_anything_is_writt
     for name in ["in/new", "in/old"] {
         assert!(matches!(f.put_with(name, body(b"new")).await, Err(ObjectError::SlowDown(_))));
     }
-    let deleted = f.memory.delete(&f.who, &f.bucket, &key("in/old"), WriteConditions::default()).await;
+    let deleted = f.memory.delete(&f.who, &f.bucket, &key("in/old"), WriteConditions::default(), None).await;
     assert!(matches!(deleted, Err(ObjectError::SlowDown(_))));
     f.put("out/new", b"new").await;
     assert!(matches!(f.get("in/new").await, Err(ObjectError::NoSuchKey(_))));

@@ -140,7 +140,7 @@ async fn a_write_that_the_store_refused_leaves_no_doubt() {
     let missing = BucketName::new("missing").unwrap();
     f.memory.create_bucket(&f.who, &missing).await.unwrap();
     f.memory.put(&f.who, &missing, &key("a"), body(b"old")).await.unwrap();
-    f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default()).await.unwrap();
+    f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default(), None).await.unwrap();
     crate::store::Store::delete_bucket(&*f.store, &f.who.namespace, &missing).await.unwrap();
     let refused = f.memory.put(&f.who, &missing, &key("a"), body(b"new")).await;
     assert!(matches!(refused, Err(ObjectError::NoSuchBucket(_))));
@@ -278,7 +278,7 @@ async fn of_concurrent_conditional_writes_one_succeeds() {
     let puts = (10..18u8).map(|n| f.put_with("a", PutRequest { conditions: conditions.clone(), ..body(&[n]) }));
     let done = futures::future::join_all(puts).await;
     assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1);
-    let deleted = f.memory.delete(&f.who, &f.bucket, &key("a"), conditions).await;
+    let deleted = f.memory.delete(&f.who, &f.bucket, &key("a"), conditions, None).await;
     assert!(matches!(deleted, Err(ObjectError::PreconditionFailed(_))));
 }
 
@@ -288,7 +288,7 @@ async fn a_delete_that_lasts_leaves_no_copy_to_read() {
     f.put("a", b"old").await;
     let gate = f.store.close(Point::DeleteDone);
     let delete = f.in_background(async |memory: ObjectMemory, who: Principal, bucket: BucketName| {
-        memory.delete(&who, &bucket, &key("a"), WriteConditions::default()).await
+        memory.delete(&who, &bucket, &key("a"), WriteConditions::default(), None).await
     });
     let (deleted, ()) = futures::join!(delete, async {
         gate.arrival().await;

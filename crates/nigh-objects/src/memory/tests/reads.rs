@@ -79,7 +79,7 @@ async fn namespaces_do_not_meet() {
     f.memory.create_bucket(&other, &f.bucket).await.unwrap();
     let get = f.memory.get(&other, &f.bucket, &key("a"), GetRequest::default()).await;
     assert!(matches!(get.map(drop), Err(ObjectError::NoSuchKey(_))));
-    f.memory.delete(&other, &f.bucket, &key("a"), WriteConditions::default()).await.unwrap();
+    f.memory.delete(&other, &f.bucket, &key("a"), WriteConditions::default(), None).await.unwrap();
     assert_eq!(f.get("a").await.unwrap(), b"mine");
     assert_eq!(
         f.memory.list(&other, &f.bucket, ListRequest { limit: 9, ..ListRequest::default() }).await.unwrap().objects,

@@ -63,7 +63,7 @@ async fn a_delete_is_idempotent_and_versions_grow() {
     let two = f.put("a", b"2").await.version;
     assert!(Version::OUTSIDE < one && one < two);
     let missing = BucketName::new("missing").unwrap();
-    let deleted = f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default()).await;
+    let deleted = f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default(), None).await;
     assert!(matches!(deleted, Err(ObjectError::NoSuchBucket(_))));
     let put = f.memory.put(&f.who, &missing, &key("a"), body(b"")).await;
     assert!(matches!(put, Err(ObjectError::NoSuchBucket(_))));

@@ -1,0 +1,673 @@
+//! What stands behind the memory: the journal of acknowledged writes, what waits in it, and the store.
+//!
+//! A write is durable when it returns, by its mode (`policy`): in the store, or in the ledger with the store to follow
+//! (`persistor`). Whoever reads here sees every acknowledged write, wherever it stands. Writes of one object come one
+//! after the other: the memory orders them. What waits and what is pushed when is decided in `dirty`.
+
+mod about;
+mod dirty;
+mod merged_page;
+mod persistor;
+mod policy;
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use nigh_engine::{
+    Body as LedgerBody, Change, INLINE_MAX_BYTES, Ledger, LedgerError, Record, Registry, RequestId, Staged,
+    WriteThrough,
+};
+use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+pub use self::dirty::DirtyUsage;
+use self::dirty::{Base, Becomes, Dirty, DirtyLimits, Unpushed};
+use self::merged_page::{Merged, Side, merge};
+pub(crate) use self::persistor::Copies;
+pub use self::policy::{Access, BucketPolicy, ModeRule, PolicyError, StoreAbilities, WriteMode};
+use crate::bucket_documents::BucketDocuments;
+use crate::memory::SHARD;
+use crate::meter::WriteBackMeter;
+use crate::store::{Payload, Store, check_pin};
+use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+
+/// The registry's table of buckets' policies.
+const POLICIES: &str = "bucket-policies";
+/// How often a read begins anew because what it read was pushed, and let go, under it.
+const READ_ATTEMPTS: usize = 4;
+/// How long a push without an answer may land: longer than servers, proxies and their queues keep a request whose
+/// client has gone.
+pub(crate) const LANDS_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// How writes are kept where a bucket does not say otherwise, and what may wait.
+#[derive(Clone, Debug)]
+pub struct WriteSettings {
+    /// The mode.
+    pub mode: WriteMode,
+    /// The modes of namespaces.
+    pub modes: BTreeMap<Namespace, WriteMode>,
+    /// Bytes that may be acknowledged and not in the store.
+    pub dirty_max: ByteSize,
+    /// Objects and deletions that may.
+    pub dirty_objects_max: usize,
+    /// How long a write waits for a newer one of its object before it is pushed.
+    pub delay: Duration,
+    /// The wait after the first failure of a push; it doubles up to `back_off_max`.
+    pub back_off: Duration,
+    /// The longest such wait.
+    pub back_off_max: Duration,
+    /// Pushes under way at a time.
+    pub pushes_max: usize,
+    /// How long a write waits for room, or for an earlier one of its object to be pushed, before it is told to come back.
+    pub wait: Duration,
+}
+
+impl WriteSettings {
+    fn limits(&self) -> DirtyLimits {
+        DirtyLimits {
+            bytes: self.dirty_max.bytes(),
+            objects: self.dirty_objects_max,
+            delay: self.delay,
+            back_off: self.back_off,
+            back_off_max: self.back_off_max,
+            lands_within: LANDS_WITHIN,
+        }
+    }
+}
+
+impl Default for WriteSettings {
+    fn default() -> Self {
+        Self {
+            mode: WriteMode::Lazy,
+            modes: BTreeMap::new(),
+            dirty_max: ByteSize::gib(1),
+            dirty_objects_max: 100_000,
+            delay: Duration::from_secs(1),
+            back_off: Duration::from_millis(500),
+            back_off_max: Duration::from_secs(60),
+            pushes_max: 8,
+            wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A write on its way.
+pub(crate) struct Write<'a> {
+    pub(crate) object: &'a ObjectId,
+    /// What is known of it; its version is the ledger's to give.
+    pub(crate) meta: ObjectMeta,
+    pub(crate) payload: Payload,
+    /// The bytes, if they went to the ledger as they came.
+    pub(crate) staged: Option<Vec<Staged>>,
+    pub(crate) mode: WriteMode,
+    pub(crate) request: Option<RequestId>,
+}
+
+/// A write that was kept.
+pub(crate) struct Kept {
+    pub(crate) meta: Arc<ObjectMeta>,
+    /// It was kept before: this is the answer of then, and there may be newer ones.
+    pub(crate) repeated: bool,
+}
+
+/// Everything behind the memory.
+pub(crate) struct WriteBack {
+    store: Arc<dyn Store>,
+    ledger: Arc<dyn Ledger>,
+    clock: Arc<dyn Clock>,
+    settings: WriteSettings,
+    policies: Option<BucketDocuments<BucketPolicy>>,
+    dirty: Mutex<Dirty>,
+    /// Objects whose records were let go, and the ledger has not been asked whether that is durable.
+    unsettled: Mutex<HashSet<ObjectId>>,
+    /// Counts the pushes that have ended.
+    pushes: watch::Sender<u64>,
+    /// There is something to push.
+    work: Notify,
+    meter: WriteBackMeter,
+}
+
+/// A record that the ledger has given back.
+pub struct RecoveredWrite {
+    /// Its place in the order.
+    pub version: Version,
+    /// The write.
+    pub record: Record,
+}
+
+/// What a memory's writes stand on.
+pub struct Writes {
+    /// Their order, and where they are durable before the store has them.
+    pub ledger: Arc<dyn Ledger>,
+    /// What an earlier life has acknowledged and not pushed, oldest first.
+    pub recovered: Vec<RecoveredWrite>,
+    /// What holds where a bucket does not say otherwise.
+    pub settings: WriteSettings,
+    /// Where the policies of buckets are kept; without it they have none.
+    pub registry: Option<Arc<dyn Registry>>,
+}
+
+impl Writes {
+    /// Every write goes through to the store. `epoch` must be higher than in any earlier life of the memory.
+    #[must_use]
+    pub fn through(epoch: Epoch) -> Self {
+        let settings = WriteSettings { mode: WriteMode::Through, ..WriteSettings::default() };
+        Self { ledger: Arc::new(WriteThrough::new(epoch)), recovered: Vec::new(), settings, registry: None }
+    }
+}
+
+impl WriteBack {
+    /// In front of `store`.
+    ///
+    /// # Errors
+    /// Which record or policy cannot be read.
+    pub(crate) async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        writes: Writes,
+    ) -> Result<Self, ObjectError> {
+        let Writes { ledger, recovered, settings, registry } = writes;
+        let failed = |operation, reason| ObjectError::Memory { operation, reason };
+        let policies = match registry {
+            None => None,
+            Some(registry) => {
+                let opened = BucketDocuments::open(registry, POLICIES, "write policies").await;
+                Some(opened.map_err(|error| failed("read the write policies", error.to_string()))?)
+            }
+        };
+        let mut dirty = Dirty::new(settings.limits());
+        let now = clock.monotonic();
+        for RecoveredWrite { version, record } in recovered {
+            let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
+            let written = about::decode(record.change.about(), version)
+                .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
+            // Older writes of the object are in the journal too; they go when the newest has been pushed.
+            dirty.write(&object, version, written.mode, written.becomes, written.base, now);
+            if store.abilities(&object.namespace).lands_late {
+                dirty.doubt(&object, now);
+            }
+        }
+        let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
+        let (dirty, unsettled, work) = (Mutex::new(dirty), Mutex::default(), Notify::new());
+        Ok(Self { store, ledger, clock, settings, policies, dirty, unsettled, pushes, work, meter })
+    }
+
+    /// The system of record, for what is about buckets.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn policy(&self, object: &ObjectId) -> Option<Arc<BucketPolicy>> {
+        self.policies.as_ref()?.of(&object.namespace, &object.bucket)
+    }
+
+    fn default_mode(&self, namespace: &Namespace) -> WriteMode {
+        self.settings.modes.get(namespace).copied().unwrap_or(self.settings.mode)
+    }
+
+    /// How a write of `object` is kept.
+    pub(crate) fn mode(&self, object: &ObjectId, tags: &Tags) -> WriteMode {
+        let default = self.default_mode(&object.namespace);
+        self.policy(object).map_or(default, |policy| policy.mode_of(object.key.as_str(), tags, default))
+    }
+
+    fn is_shared(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
+    }
+
+    /// Whether the store is to be asked before a copy of `object` serves.
+    pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()
+    }
+
+    /// A bucket's policy.
+    pub(crate) fn bucket_policy(&self, namespace: &Namespace, bucket: &BucketName) -> BucketPolicy {
+        let policy = self.policies.as_ref().and_then(|policies| policies.of(namespace, bucket));
+        policy.map(|policy| BucketPolicy::clone(&policy)).unwrap_or_default()
+    }
+
+    /// Replaces a bucket's policy; the default one removes it. Writes acknowledged before stay as they are.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that contradicts itself or that the store cannot keep.
+    pub(crate) async fn set_bucket_policy(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        policy: BucketPolicy,
+    ) -> Result<(), ObjectError> {
+        let policies = self.policies.as_ref();
+        let policies =
+            policies.ok_or_else(|| ObjectError::InvalidRequest("policies of buckets are not kept here".to_owned()))?;
+        policy
+            .check(self.default_mode(namespace), self.store.abilities(namespace))
+            .map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
+        policies.set(namespace, bucket, (policy != BucketPolicy::default()).then_some(policy)).await
+    }
+
+    /// Puts a piece of a body on its way to the ledger.
+    pub(crate) async fn stage(self: Arc<Self>, piece: Bytes) -> Result<Staged, ObjectError> {
+        Ok(self.ledger.stage(SHARD, piece).await?)
+    }
+
+    /// Keeps a write; durable by its mode when it returns.
+    ///
+    /// # Errors
+    /// `SlowDown` if there is no room, the store's, or the ledger's.
+    pub(crate) async fn put(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+        self.store.check(write.object, &write.meta)?;
+        match write.mode {
+            WriteMode::Through => self.put_through(write).await,
+            WriteMode::Ephemeral => self.put_ephemeral(write).await,
+            WriteMode::Lazy | WriteMode::Shadow => {
+                let (object, mode) = (write.object.clone(), write.mode);
+                self.put_journal(write).await.inspect(|_| tracing::trace!(%object, %mode, "kept in the journal"))
+            }
+        }
+    }
+
+    async fn put_through(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+        let Write { object, meta, payload, .. } = &write;
+        if self.dirty.lock().get(object).is_some() {
+            // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
+            let kept = self.put_journal(write).await?;
+            return Ok(kept);
+        }
+        self.settle(object).await?;
+        let meta = ObjectMeta { version: self.ledger.place(SHARD), ..meta.clone() };
+        self.store.put(object, payload, &meta).await?;
+        Ok(Kept { meta: Arc::new(meta), repeated: false })
+    }
+
+    async fn put_ephemeral(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+        let Write { object, meta, .. } = write;
+        self.flush(object).await?;
+        if !self.dirty.lock().has_room(object, meta.size) {
+            return Err(ObjectError::SlowDown("too many objects wait to be stored or are ephemeral"));
+        }
+        let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
+        let becomes = Becomes::Put(Arc::clone(&meta));
+        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Base::Unknown).await?;
+        Ok(Kept { meta, repeated: false })
+    }
+
+    async fn put_journal(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+        let Write { object, meta, payload, staged, mode, request } = write;
+        self.wait_for_room(object, meta.size).await?;
+        let base = self.base(object).await?;
+        let about = about::encode(mode, Some(&meta), &base).map_err(|reason| unkept(object, &reason))?;
+        let body = match staged {
+            Some(staged) => LedgerBody::Staged(staged),
+            None => self.journal_body(&payload, &meta).await?,
+        };
+        let appended = self.append(object, request, Change::Put { about }, body).await?;
+        let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
+        if !appended.repeated {
+            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), base).await?;
+            self.acknowledge(object, mode, meta.version).await?;
+        }
+        Ok(Kept { meta, repeated: appended.repeated })
+    }
+
+    /// Does what `mode` asks for beyond the journal.
+    async fn acknowledge(&self, object: &ObjectId, mode: WriteMode, version: Version) -> Result<(), ObjectError> {
+        match mode {
+            WriteMode::Through => self.flushed(object, version).await,
+            WriteMode::Ephemeral | WriteMode::Lazy | WriteMode::Shadow => Ok(()),
+        }
+    }
+
+    /// The bytes of a payload as the ledger takes them.
+    async fn journal_body(&self, payload: &Payload, meta: &ObjectMeta) -> Result<LedgerBody, ObjectError> {
+        let pieces = crate::store::payload_pieces(payload, meta)?;
+        if meta.size <= INLINE_MAX_BYTES as u64 {
+            let mut whole = Vec::with_capacity(meta.size as usize);
+            pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+            return Ok(LedgerBody::Inline(whole.into()));
+        }
+        let mut staged = Vec::new();
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                let part = piece.split_to(piece.len().min(nigh_engine::PIECE_MAX_BYTES));
+                staged.push(self.ledger.stage(SHARD, part).await?);
+            }
+        }
+        Ok(LedgerBody::Staged(staged))
+    }
+
+    async fn append(
+        &self,
+        object: &ObjectId,
+        request: Option<RequestId>,
+        change: Change,
+        body: LedgerBody,
+    ) -> Result<nigh_engine::Appended, ObjectError> {
+        let ObjectId { namespace, bucket, key } = object.clone();
+        let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));
+        let appended = self.ledger.append(SHARD, Record { request, namespace, bucket, key, change }, body).await;
+        if matches!(appended, Err(LedgerError::Full)) {
+            self.dirty.lock().want_all();
+            self.work.notify_one();
+        }
+        Ok(appended?)
+    }
+
+    /// Takes note of a write that is durable.
+    async fn wrote(
+        &self,
+        object: &ObjectId,
+        version: Version,
+        mode: WriteMode,
+        becomes: Becomes,
+        base: Base,
+    ) -> Result<(), ObjectError> {
+        let now = self.clock.monotonic();
+        let settled = self.dirty.lock().write(object, version, mode, becomes, base, now);
+        self.let_go(object, settled).await;
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// Deletes the object, by `mode`.
+    ///
+    /// # Errors
+    /// As of a put.
+    pub(crate) async fn delete(
+        &self,
+        object: &ObjectId,
+        mode: WriteMode,
+        request: Option<RequestId>,
+    ) -> Result<Version, ObjectError> {
+        let waits = self.dirty.lock().get(object).is_some();
+        // What others write must not be deleted: in a shared bucket a deletion is never late.
+        let through = mode == WriteMode::Through || self.is_shared(object);
+        if through && !waits {
+            self.settle(object).await?;
+            let version = self.ledger.place(SHARD);
+            self.store.delete(object).await?;
+            return Ok(version);
+        }
+        let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
+        self.wait_for_room(object, 0).await?;
+        let base = self.base(object).await?;
+        let about = about::encode(mode, None, &base).map_err(|reason| unkept(object, &reason))?;
+        let body = LedgerBody::Inline(Bytes::new());
+        let appended = self.append(object, request, Change::Delete { about }, body).await?;
+        if !appended.repeated {
+            self.wrote(object, appended.version, mode, Becomes::Gone, base).await?;
+            self.acknowledge(object, mode, appended.version).await?;
+        }
+        Ok(appended.version)
+    }
+
+    /// Replaces the object's tags. One that waits is written anew with them.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, or as of a put.
+    pub(crate) async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
+        let Some((meta, mode)) = self.waiting_put(object)? else {
+            self.settle(object).await?;
+            return self.store.put_tags(object, tags).await;
+        };
+        let bytes = self.read_waiting(object, &meta).await?;
+        let Some(bytes) = bytes else { return self.store.put_tags(object, tags).await };
+        let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
+        let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
+        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None }).await?;
+        Ok(())
+    }
+
+    /// What waits of an object: what is known of it and how it was acknowledged; `None` if nothing waits.
+    fn waiting_put(&self, object: &ObjectId) -> Result<Option<(Arc<ObjectMeta>, WriteMode)>, ObjectError> {
+        match self.dirty.lock().get(object) {
+            None => Ok(None),
+            Some(Unpushed { becomes: Becomes::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
+            Some(Unpushed { mode: WriteMode::Ephemeral, .. }) => Err(ObjectError::EphemeralLost(object.key.clone())),
+            Some(Unpushed { becomes: Becomes::Put(meta), mode, .. }) => Ok(Some((Arc::clone(meta), *mode))),
+        }
+    }
+
+    /// The bytes of a write that waits; `None` if it waits no longer: the store has it or a newer one.
+    async fn read_waiting(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<Option<Bytes>, ObjectError> {
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut read = 0;
+        while read < meta.size {
+            let piece = match self.ledger.read(SHARD, meta.version, read).await {
+                Err(LedgerError::Unknown(_)) => return Ok(None),
+                other => other?,
+            };
+            if piece.is_empty() {
+                let reason = format!("its body in the journal ends at {read} of {} bytes", meta.size);
+                return Err(unkept(object, &reason));
+            }
+            read += piece.len() as u64;
+            pieces.push(piece);
+        }
+        let mut pieces = pieces.into_iter();
+        Ok(Some(match (pieces.next(), pieces.next()) {
+            (None, _) => Bytes::new(),
+            (Some(one), None) => one,
+            (Some(first), Some(second)) => {
+                let mut whole = Vec::with_capacity(meta.size as usize);
+                [first, second].into_iter().chain(pieces).for_each(|piece| whole.extend_from_slice(&piece));
+                whole.into()
+            }
+        }))
+    }
+
+    /// What is known of the object as it is now.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, `EphemeralLost`, or the store's.
+    pub(crate) async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
+        match self.waiting_put(object)? {
+            Some((meta, _)) => Ok(ObjectMeta::clone(&meta)),
+            None => self.store.head(object).await,
+        }
+    }
+
+    /// The object's bytes in `range`, all of one version; if `pinned` names another, `PreconditionFailed`.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, `EphemeralLost`, the ledger's, or the store's.
+    pub(crate) async fn get(
+        &self,
+        object: &ObjectId,
+        range: Option<Range<u64>>,
+        pinned: Option<&ETag>,
+    ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        for _ in 0..READ_ATTEMPTS {
+            let Some((meta, _)) = self.waiting_put(object)? else {
+                return self.store.get(object, range, pinned).await;
+            };
+            check_pin(&meta, pinned)?;
+            if let Some(bytes) = self.read_waiting(object, &meta).await? {
+                let within = |at: u64| usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len()));
+                let wanted = range.map_or(0..bytes.len(), |range| within(range.start)..within(range.end));
+                let bytes = bytes.slice(wanted);
+                return Ok((ObjectMeta::clone(&meta), futures::stream::iter([Ok(bytes)]).boxed()));
+            }
+        }
+        Err(ObjectError::SlowDown("the object changes faster than it can be read"))
+    }
+
+    /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes;
+    /// what waits among them.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn list(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, ObjectError> {
+        let (mut listed, mut after) = (Vec::new(), after.map(str::to_owned));
+        loop {
+            let waiting = self.waiting(namespace, bucket, prefix, after.as_deref(), limit);
+            let entries = self.store.list(namespace, bucket, prefix, after.as_deref(), limit).await?;
+            let more = entries.len() >= limit;
+            let Merged { listed: part, next } = merge(Side { entries, more }, waiting);
+            listed.extend(part);
+            let Some(next) = next.filter(|_| listed.len() < limit) else { break };
+            after = Some(next.as_str().to_owned());
+        }
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
+    fn waiting(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Side<(nigh_terms::ObjectKey, Option<Listed>)> {
+        let dirty = self.dirty.lock();
+        let mut keys = dirty.keys(namespace, bucket, prefix, after);
+        let shown = |becomes: &Becomes, key: &nigh_terms::ObjectKey| match becomes {
+            Becomes::Gone => None,
+            Becomes::Put(meta) => {
+                Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
+            }
+        };
+        let entries = keys.by_ref().take(limit).map(|(key, waits)| (key.clone(), shown(&waits.becomes, key))).collect();
+        Side { entries, more: keys.next().is_some() }
+    }
+
+    /// Removes an empty bucket.
+    ///
+    /// # Errors
+    /// `BucketNotEmpty`, also for what only waits; the store's.
+    pub(crate) async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        loop {
+            let waiting = self.waiting(namespace, bucket, "", None, 1).entries;
+            match waiting.into_iter().next() {
+                None => break,
+                Some((_, Some(_))) => return Err(ObjectError::BucketNotEmpty(bucket.clone())),
+                Some((key, None)) => {
+                    let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
+                    self.flush(&object).await?;
+                    // Only what cannot come back may be forgotten with its bucket.
+                    let settled = self.dirty.lock().drop_all(&object);
+                    self.let_go(&object, settled).await;
+                }
+            }
+        }
+        self.store.delete_bucket(namespace, bucket).await?;
+        if let Some(policies) = &self.policies
+            && policies.of(namespace, bucket).is_some()
+        {
+            policies.set(namespace, bucket, None).await?;
+        }
+        Ok(())
+    }
+
+    /// What the store holds below a write of `object`, where its push must not overwrite what others wrote.
+    async fn base(&self, object: &ObjectId) -> Result<Base, ObjectError> {
+        if !self.is_shared(object) || self.dirty.lock().get(object).is_some() {
+            return Ok(Base::Unknown);
+        }
+        match self.store.head(object).await {
+            Ok(meta) => Ok(Base::Holds(meta.etag)),
+            Err(ObjectError::NoSuchKey(_)) => Ok(Base::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until a write of `bytes` may wait too.
+    async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<(), ObjectError> {
+        let has_room = || self.dirty.lock().has_room(object, bytes);
+        if has_room() {
+            return Ok(());
+        }
+        self.dirty.lock().want_all();
+        self.work.notify_one();
+        self.until(has_room, "the store has not taken what was written before").await
+    }
+
+    /// Waits, bounded, until `holds`; it is looked at after each end of a push.
+    async fn until(&self, holds: impl Fn() -> bool, why_not: &'static str) -> Result<(), ObjectError> {
+        let mut pushes = self.pushes.subscribe();
+        let waited = tokio::time::timeout(self.settings.wait, async {
+            while !holds() {
+                if pushes.changed().await.is_err() {
+                    break;
+                }
+            }
+        });
+        waited.await.map_err(|_| ObjectError::SlowDown(why_not))
+    }
+
+    /// Waits until the store has, or has had, all of the object that was acknowledged.
+    ///
+    /// # Errors
+    /// `SlowDown` if it takes longer than a write may wait.
+    pub(crate) async fn flush(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        let newest = self.dirty.lock().get(object).map(|unpushed| (unpushed.version, unpushed.mode));
+        match newest {
+            None | Some((_, WriteMode::Ephemeral)) => Ok(()),
+            Some((version, _)) => self.flushed(object, version).await,
+        }
+    }
+
+    async fn flushed(&self, object: &ObjectId, version: Version) -> Result<(), ObjectError> {
+        self.dirty.lock().want(object);
+        self.work.notify_one();
+        self.until(|| self.dirty.lock().has_had(object, version), "the store has not taken the write yet").await
+    }
+
+    /// Tells the ledger which records may go. If it cannot be told they stay, and are pushed again after a restart, to
+    /// the same effect.
+    async fn let_go(&self, object: &ObjectId, settled: Vec<Version>) {
+        if settled.is_empty() {
+            return;
+        }
+        self.unsettled.lock().insert(object.clone());
+        for version in settled {
+            if let Err(error) = self.ledger.stored(SHARD, version).await {
+                tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
+            }
+        }
+    }
+
+    /// Makes sure that no older record of `object` comes back after a crash: the store is about to be written past the
+    /// ledger.
+    async fn settle(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        if !self.unsettled.lock().contains(object) {
+            return Ok(());
+        }
+        self.settle_all().await
+    }
+
+    /// Makes durable what was let go.
+    async fn settle_all(&self) -> Result<(), ObjectError> {
+        let settling = std::mem::take(&mut *self.unsettled.lock());
+        if settling.is_empty() {
+            return Ok(());
+        }
+        let settled = self.ledger.settle(SHARD).await;
+        if settled.is_err() {
+            self.unsettled.lock().extend(settling);
+        }
+        Ok(settled?)
+    }
+
+    /// What waits.
+    pub(crate) fn usage(&self) -> DirtyUsage {
+        let usage = self.dirty.lock().usage(self.clock.monotonic());
+        DirtyUsage { conflicts: self.meter.conflicts(), ..usage }
+    }
+}
+
+fn unkept(object: &ObjectId, reason: &str) -> ObjectError {
+    ObjectError::Memory { operation: "keep a write in the journal", reason: format!("{object}: {reason}") }
+}

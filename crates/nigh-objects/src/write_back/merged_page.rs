@@ -1,0 +1,101 @@
+//! One page of a listing where some objects are in the store and others wait: which keys it has. Pure.
+//!
+//! What waits is looked at before the store is asked, so that an object that is pushed meanwhile is seen twice and not
+//! never. Either side may give only a part of what it has; the page goes as far as both have spoken.
+
+use std::collections::BTreeMap;
+
+use nigh_terms::ObjectKey;
+
+use crate::Listed;
+
+/// What one side gave: its entries in order, and whether there may be more behind the last one.
+pub(super) struct Side<T> {
+    pub(super) entries: Vec<T>,
+    pub(super) more: bool,
+}
+
+/// A part of a page.
+pub(super) struct Merged {
+    /// The objects, in order.
+    pub(super) listed: Vec<Listed>,
+    /// Behind which key to go on; nothing if all has been seen.
+    pub(super) next: Option<ObjectKey>,
+}
+
+/// Lays what waits (`None`: a deletion) over what is stored.
+pub(super) fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -> Merged {
+    let end_of_stored = stored.entries.last().filter(|_| stored.more).map(|listed| listed.key.clone());
+    let end_of_waiting = waiting.entries.last().filter(|_| waiting.more).map(|(key, _)| key.clone());
+    let next = match (end_of_stored, end_of_waiting) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    let within = |key: &ObjectKey| next.as_ref().is_none_or(|next| key <= next);
+    let mut objects: BTreeMap<ObjectKey, Option<Listed>> =
+        stored.entries.into_iter().map(|listed| (listed.key.clone(), Some(listed))).collect();
+    objects.extend(waiting.entries);
+    let listed = objects.into_iter().filter(|(key, _)| within(key)).filter_map(|(_, listed)| listed).collect();
+    Merged { listed, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ETag;
+
+    fn listed(key: u8, size: u64) -> Listed {
+        Listed {
+            key: ObjectKey::new(&format!("{key:03}")).unwrap(),
+            size,
+            etag: ETag(String::new()),
+            modified: Timestamp(0),
+        }
+    }
+
+    /// Up to `limit` of what stands behind `after`.
+    fn part<T>(all: &[(ObjectKey, T)], after: Option<&ObjectKey>, limit: usize) -> (Vec<(ObjectKey, T)>, bool)
+    where
+        T: Clone,
+    {
+        let behind: Vec<_> =
+            all.iter().filter(|(key, _)| after.is_none_or(|after| key > after)).take(limit + 1).cloned().collect();
+        let more = behind.len() > limit;
+        (behind.into_iter().take(limit).collect(), more)
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_together_are_what_is_stored_with_what_waits_over_it(
+            stored in prop::collection::btree_set(0u8..60, 0..40),
+            waiting in prop::collection::btree_map(0u8..60, any::<bool>(), 0..40),
+            limit in 1usize..9,
+        ) {
+            let mut expected: BTreeMap<u8, u64> = stored.iter().map(|key| (*key, 1)).collect();
+            for (key, gone) in &waiting {
+                if *gone { expected.remove(key); } else { expected.insert(*key, 2); }
+            }
+            let below: Vec<_> = stored.iter().map(|key| (listed(*key, 1).key, listed(*key, 1))).collect();
+            let above: Vec<_> =
+                waiting.iter().map(|(key, gone)| (listed(*key, 2).key, (!gone).then(|| listed(*key, 2)))).collect();
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let (entries, more) = part(&below, after.as_ref(), limit);
+                let stored = Side { entries: entries.into_iter().map(|(_, listed)| listed).collect(), more };
+                let (entries, more) = part(&above, after.as_ref(), limit);
+                let merged = merge(stored, Side { entries, more });
+                seen.extend(merged.listed);
+                if merged.next.is_none() {
+                    break;
+                }
+                prop_assert!(merged.next > after);
+                after = merged.next;
+            }
+            let expected: Vec<_> = expected.into_iter().map(|(key, size)| listed(key, size)).collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

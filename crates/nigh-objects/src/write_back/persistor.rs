@@ -1,0 +1,292 @@
+//! Pushes what waits into the store: the shell around `dirty`.
+//!
+//! Of an object others may write too, a push says what it replaces, and the store refuses it if that is no longer so.
+//! What cannot be pushed because somebody else wrote is kept under a key of its own: nothing is overwritten, nothing
+//! acknowledged is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_terms::{ObjectKey, Version};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::WriteBack;
+use super::dirty::{Base, Becomes, Next, Push};
+use crate::store::Payload;
+use crate::{ObjectError, ObjectId, ObjectMeta, Segment, WriteConditions};
+
+/// From this share of the room on, what waits is pushed before it is due.
+const HURRY: f64 = 0.5;
+/// How often what was let go is made durable, so that a restart pushes little again.
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
+/// S3's longest key.
+const KEY_MAX: usize = 1024;
+
+/// The copies in memory.
+pub(crate) trait Copies: Send + Sync {
+    /// The bytes of this version, if they are there.
+    fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment>;
+    /// The store has another object now.
+    fn forget(&self, object: &ObjectId);
+}
+
+/// How a push ended.
+enum Outcome {
+    /// The store holds what was pushed.
+    Stored(Base),
+    /// It may or may not.
+    Failed { error: ObjectError, attempted: bool, base: Option<Base> },
+    /// Somebody else has written: the store holds this.
+    Conflict(Base),
+}
+
+impl Outcome {
+    const fn refused(error: ObjectError) -> Self {
+        Self::Failed { error, attempted: false, base: None }
+    }
+}
+
+/// What the store should hold after a push.
+fn wanted(push: &Push) -> Base {
+    match &push.becomes {
+        Becomes::Put(meta) => Base::Holds(meta.etag.clone()),
+        Becomes::Gone => Base::Absent,
+    }
+}
+
+/// The key under which an object is kept whose own somebody else has taken.
+pub(crate) fn conflict_key(key: &ObjectKey, version: Version) -> Option<ObjectKey> {
+    let suffix = format!(".nigh-conflict-{}-{}", version.epoch.0, version.sequence.0);
+    let mut kept = KEY_MAX - suffix.len();
+    let text = key.as_str();
+    while !text.is_char_boundary(kept.min(text.len())) {
+        kept -= 1;
+    }
+    ObjectKey::new(&format!("{}{suffix}", &text[..kept.min(text.len())])).ok()
+}
+
+impl WriteBack {
+    /// Pushes what is due until `stop`. Pushes under way are ended.
+    pub(crate) async fn persist(self: Arc<Self>, copies: Arc<dyn Copies>, stop: CancellationToken) {
+        let mut pushes = JoinSet::new();
+        let mut settle = tokio::time::interval(SETTLE_EVERY);
+        settle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let mut sleep = None;
+            while pushes.len() < self.settings.pushes_max {
+                let next = {
+                    let mut dirty = self.dirty.lock();
+                    let hurry = dirty.fullness() >= HURRY;
+                    dirty.next(self.clock.monotonic(), hurry)
+                };
+                match next {
+                    Next::Push(push) => {
+                        let (back, copies) = (Arc::clone(&self), Arc::clone(&copies));
+                        pushes.spawn(async move { back.push(*push, &*copies).await });
+                    }
+                    Next::At(due) => {
+                        sleep = Some(due.since(self.clock.monotonic()));
+                        break;
+                    }
+                    Next::Idle => break,
+                }
+            }
+            let due = async {
+                match sleep {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(_) = pushes.join_next() => {}
+                () = due => {}
+                () = self.work.notified() => {}
+                _ = settle.tick() => {
+                    if let Err(error) = self.settle_all().await {
+                        tracing::warn!(%error, "the ledger cannot keep what is stored; a restart will push it again");
+                    }
+                    self.meter.waits(&self.usage());
+                }
+            }
+        }
+        while pushes.join_next().await.is_some() {}
+        if let Err(error) = self.settle_all().await {
+            tracing::warn!(%error, "the ledger cannot keep what is stored; the next start will push it again");
+        }
+    }
+
+    async fn push(&self, push: Push, copies: &dyn Copies) {
+        let mut outcome = self.try_push(&push, copies).await;
+        if let Outcome::Conflict(holds) = outcome {
+            outcome = self.keep_apart(&push, holds, copies).await;
+        }
+        let (object, version, now) = (&push.object, push.version, self.clock.monotonic());
+        let settled = match outcome {
+            Outcome::Stored(base) => {
+                self.meter.pushed(push.becomes.bytes());
+                self.dirty.lock().pushed(object, version, base, now)
+            }
+            Outcome::Failed { error, attempted, base } => {
+                self.meter.failed();
+                let lands_late = self.store.abilities(&object.namespace).lands_late;
+                let attempted = (attempted && lands_late).then(|| wanted(&push));
+                tracing::warn!(%object, %version, %error, "a write could not be pushed to the store; it stays in the journal");
+                self.dirty.lock().failed(object, version, attempted, base, now)
+            }
+            Outcome::Conflict(_) => Vec::new(),
+        };
+        self.let_go(object, settled).await;
+        self.pushes.send_modify(|pushes| *pushes += 1);
+    }
+
+    async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {
+        let mut base = push.base.clone();
+        if !push.attempts.is_empty() {
+            match self.look(push).await {
+                Ok(Seen::Done(holds)) => return Outcome::Stored(holds),
+                Ok(Seen::Ours(holds)) => base = holds,
+                Ok(Seen::Others(holds)) if self.is_shared(&push.object) => return Outcome::Conflict(holds),
+                Ok(Seen::Others(holds)) => base = holds,
+                Err(error) => return Outcome::refused(error),
+            }
+        }
+        let put = match &push.becomes {
+            Becomes::Put(meta) => match self.payload(&push.object, meta, copies).await {
+                Ok(Some(payload)) => self.put_onto(&push.object, &payload, meta, &base).await,
+                // It was let go meanwhile: a newer write has been pushed, or the store was asked to forget it.
+                Ok(None) => Ok(()),
+                Err(error) => return Outcome::refused(error),
+            },
+            Becomes::Gone => self.store.delete(&push.object).await,
+        };
+        match put {
+            Ok(()) => Outcome::Stored(wanted(push)),
+            Err(ObjectError::PreconditionFailed(_)) => match self.look(push).await {
+                Ok(Seen::Done(holds)) => Outcome::Stored(holds),
+                Ok(Seen::Others(holds)) if self.is_shared(&push.object) => Outcome::Conflict(holds),
+                Ok(Seen::Ours(holds) | Seen::Others(holds)) => {
+                    let error = ObjectError::PreconditionFailed("the store held something else than was thought");
+                    Outcome::Failed { error, attempted: false, base: Some(holds) }
+                }
+                Err(error) => Outcome::refused(error),
+            },
+            Err(error) => Outcome::Failed { error, attempted: true, base: None },
+        }
+    }
+
+    /// Writes the object over what `base` says the store holds, if the store can tell.
+    async fn put_onto(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        base: &Base,
+    ) -> Result<(), ObjectError> {
+        let condition = match base {
+            Base::Unknown => WriteConditions::default(),
+            Base::Absent => WriteConditions { if_absent: true, ..WriteConditions::default() },
+            Base::Holds(etag) => WriteConditions { if_match: Some(etag.clone()), ..WriteConditions::default() },
+        };
+        if condition != WriteConditions::default() && self.store.abilities(&object.namespace).conditions {
+            self.store.put_if(object, payload, meta, &condition).await
+        } else {
+            self.store.put(object, payload, meta).await
+        }
+    }
+
+    /// The bytes of a write that waits, from memory or from the ledger; `None` if it waits no longer.
+    async fn payload(
+        &self,
+        object: &ObjectId,
+        meta: &ObjectMeta,
+        copies: &dyn Copies,
+    ) -> Result<Option<Payload>, ObjectError> {
+        if let Some(segment) = copies.copy_of(object, meta.version) {
+            return Ok(Some(Payload::Segment(segment)));
+        }
+        let Some(bytes) = self.read_waiting(object, meta).await? else { return Ok(None) };
+        Ok(Some(Payload::Segment(Segment::copy_of(&bytes)?)))
+    }
+
+    /// What the store holds now, as far as this push is concerned.
+    async fn look(&self, push: &Push) -> Result<Seen, ObjectError> {
+        let (holds, version) = match self.store.head(&push.object).await {
+            Ok(meta) => (Base::Holds(meta.etag), Some(meta.version)),
+            Err(ObjectError::NoSuchKey(_)) => (Base::Absent, None),
+            Err(error) => return Err(error),
+        };
+        let done = holds == wanted(push) && version.is_none_or(|version| version == push.version);
+        if done {
+            return Ok(Seen::Done(holds));
+        }
+        let ours = holds == push.base || holds == wanted(push) || push.attempts.contains(&holds);
+        Ok(if ours { Seen::Ours(holds) } else { Seen::Others(holds) })
+    }
+
+    /// Keeps what was acknowledged under another key: somebody else has its own.
+    async fn keep_apart(&self, push: &Push, holds: Base, copies: &dyn Copies) -> Outcome {
+        let is_newest = self.dirty.lock().get(&push.object).is_some_and(|newest| newest.version == push.version);
+        if !is_newest {
+            // The newer one meets the same and is kept.
+            return Outcome::refused(ObjectError::ConditionalRequestConflict);
+        }
+        if let Becomes::Put(meta) = &push.becomes {
+            let Some(key) = conflict_key(&push.object.key, push.version) else {
+                return Outcome::refused(ObjectError::ConditionalRequestConflict);
+            };
+            let apart = ObjectId { key, ..push.object.clone() };
+            let kept = match self.payload(&push.object, meta, copies).await {
+                Ok(Some(payload)) => self.put_onto(&apart, &payload, meta, &Base::Absent).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            match kept {
+                // One that is there already is from a try whose answer was lost.
+                Ok(()) | Err(ObjectError::PreconditionFailed(_)) => {
+                    tracing::error!(
+                        object = %push.object, kept = %apart,
+                        "somebody else wrote the object before this write was pushed: it is kept under another key"
+                    );
+                }
+                Err(error) => return Outcome::refused(error),
+            }
+        } else {
+            tracing::error!(object = %push.object, "somebody else wrote the object before its deletion: it stays");
+        }
+        self.meter.conflict();
+        let settled = self.dirty.lock().drop_all(&push.object);
+        copies.forget(&push.object);
+        self.let_go(&push.object, settled).await;
+        Outcome::Conflict(holds)
+    }
+}
+
+/// What the store holds when a push looks.
+enum Seen {
+    /// What the push wants.
+    Done(Base),
+    /// What it was to replace, or an earlier state of Nigh's.
+    Ours(Base),
+    /// Somebody else's.
+    Others(Base),
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Sequence};
+
+    use super::*;
+
+    #[test]
+    fn a_conflict_key_is_a_key_whatever_the_key_was() {
+        let version = Version { epoch: Epoch(2), sequence: Sequence(9) };
+        let of = |key: &str| conflict_key(&ObjectKey::new(key).unwrap(), version).unwrap().as_str().to_owned();
+        assert_eq!(of("a/b.txt"), "a/b.txt.nigh-conflict-2-9");
+        for long in ["k".repeat(1024), "ü".repeat(512)] {
+            let key = of(&long);
+            assert!(key.len() <= KEY_MAX && key.ends_with(".nigh-conflict-2-9"), "{}", key.len());
+        }
+    }
+}

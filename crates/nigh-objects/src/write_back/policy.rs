@@ -1,0 +1,269 @@
+//! When a write counts as done, and who else may write: the policy of a bucket. Pure.
+//!
+//! A mode is a promise about what has happened when a write is acknowledged. The most specific statement wins: a tag's
+//! over a prefix's, a longer prefix's over a shorter one's, then the bucket's, the namespace's, the node's; the result
+//! is never weaker than the bucket's floor.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Tags;
+
+/// What has happened when a write is acknowledged. In order: a later one promises more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteMode {
+    /// The bytes are in this node's memory, never in the store; a crash or want of memory loses them.
+    Ephemeral,
+    /// They are in the journal, and go to the store later.
+    Lazy,
+    /// They are in the journal, and the store knows that they are coming.
+    Shadow,
+    /// The store has them.
+    Through,
+}
+
+impl WriteMode {
+    /// All, weakest first.
+    pub const ALL: [Self; 4] = [Self::Ephemeral, Self::Lazy, Self::Shadow, Self::Through];
+
+    /// As settings write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ephemeral => "ephemeral",
+            Self::Lazy => "lazy",
+            Self::Shadow => "shadow",
+            Self::Through => "through",
+        }
+    }
+}
+
+impl fmt::Display for WriteMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A text that names no mode.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is no write mode; it is one of ephemeral, lazy, shadow, through")]
+pub struct ParseWriteModeError(String);
+
+impl FromStr for WriteMode {
+    type Err = ParseWriteModeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
+        named.ok_or_else(|| ParseWriteModeError(text.to_owned()))
+    }
+}
+
+/// Who writes to a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Nigh alone.
+    #[default]
+    Exclusive,
+    /// Others too: nothing of theirs is overwritten.
+    Shared,
+}
+
+/// A mode for some objects of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModeRule {
+    /// Keys that begin so; all if empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+    /// Objects with this tag (key and value); with any or none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<(String, String)>,
+    /// Their mode.
+    pub mode: WriteMode,
+}
+
+/// How a bucket's writes are kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BucketPolicy {
+    /// Its mode; the namespace's or the node's if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<WriteMode>,
+    /// No object of it is kept by a weaker mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<WriteMode>,
+    /// Who writes to it.
+    pub access: Access,
+    /// Ask the store before each hit whether the copy is the newest.
+    pub revalidate: bool,
+    /// Modes of some of its objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<ModeRule>,
+}
+
+/// Rules a bucket may have.
+const RULES_MAX: usize = 100;
+/// S3's longest key: a longer prefix fits nothing.
+const PREFIX_MAX: usize = 1024;
+
+/// Why a policy is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum PolicyError {
+    #[error("{count} rules are more than the {RULES_MAX} a bucket may have")]
+    TooManyRules { count: usize },
+    #[error("the prefix of rule {0} is longer than a key can be")]
+    PrefixTooLong(usize),
+    #[error("rules {0} and {1} are about the same objects and differ")]
+    Contradiction(usize, usize),
+    #[error("the mode shadow needs a store that shows what is coming (Swift with Nigh's middleware); this is {0}")]
+    NoShadow(&'static str),
+    #[error(
+        "a shared bucket needs a store that can refuse to overwrite what others wrote; {0} cannot: use the mode through"
+    )]
+    NoConditions(&'static str),
+}
+
+impl BucketPolicy {
+    /// The mode of an object with `key` and `tags`, where `default` holds for whatever nobody has spoken of.
+    #[must_use]
+    pub fn mode_of(&self, key: &str, tags: &Tags, default: WriteMode) -> WriteMode {
+        let fits = |rule: &&ModeRule| {
+            let tagged = rule.tag.as_ref().is_none_or(|(name, value)| tags.get(name) == Some(value));
+            tagged && key.starts_with(&rule.prefix)
+        };
+        let rule = self.rules.iter().filter(fits).max_by_key(|rule| (rule.tag.is_some(), rule.prefix.len()));
+        let mode = rule.map(|rule| rule.mode).or(self.mode).unwrap_or(default);
+        self.floor.map_or(mode, |floor| mode.max(floor))
+    }
+
+    /// Every mode that an object of the bucket may have.
+    fn modes(&self, default: WriteMode) -> impl Iterator<Item = WriteMode> {
+        let floor = self.floor.unwrap_or(WriteMode::Ephemeral);
+        let own = self.mode.unwrap_or(default);
+        self.rules.iter().map(|rule| rule.mode).chain([own]).map(move |mode| mode.max(floor))
+    }
+
+    /// Refuses what contradicts itself, or what `store` cannot keep.
+    ///
+    /// # Errors
+    /// Which rule, or which ability the store lacks.
+    pub fn check(&self, default: WriteMode, store: StoreAbilities) -> Result<(), PolicyError> {
+        if self.rules.len() > RULES_MAX {
+            return Err(PolicyError::TooManyRules { count: self.rules.len() });
+        }
+        for (at, rule) in self.rules.iter().enumerate() {
+            if rule.prefix.len() > PREFIX_MAX {
+                return Err(PolicyError::PrefixTooLong(at + 1));
+            }
+            let same = |other: &ModeRule| other.prefix == rule.prefix && other.tag == rule.tag;
+            let differs = |other: &ModeRule| same(other) && other.mode != rule.mode;
+            if let Some(other) = self.rules.iter().skip(at + 1).position(differs) {
+                return Err(PolicyError::Contradiction(at + 1, at + 2 + other));
+            }
+        }
+        if !store.shadows && self.modes(default).any(|mode| mode == WriteMode::Shadow) {
+            return Err(PolicyError::NoShadow(store.kind));
+        }
+        // What is pushed later may meet what others wrote meanwhile.
+        let later = |mode| matches!(mode, WriteMode::Lazy | WriteMode::Shadow);
+        if self.access == Access::Shared && !store.conditions && self.modes(default).any(later) {
+            return Err(PolicyError::NoConditions(store.kind));
+        }
+        Ok(())
+    }
+}
+
+/// What a store can do for write-back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreAbilities {
+    /// Its kind, for messages.
+    pub kind: &'static str,
+    /// It refuses a write whose condition on what it holds fails.
+    pub conditions: bool,
+    /// It shows outsiders that an object is coming, and asks for it.
+    pub shadows: bool,
+    /// A write that got no answer may be carried out later, also when whoever sent it is gone.
+    pub lands_late: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABLE: StoreAbilities = StoreAbilities { kind: "able", conditions: true, shadows: true, lands_late: true };
+    const PLAIN: StoreAbilities = StoreAbilities { kind: "plain", conditions: false, shadows: false, lands_late: true };
+
+    fn rule(prefix: &str, tag: Option<(&str, &str)>, mode: WriteMode) -> ModeRule {
+        let tag = tag.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        ModeRule { prefix: prefix.to_owned(), tag, mode }
+    }
+
+    #[test]
+    fn the_most_specific_statement_wins_and_the_floor_holds() {
+        let policy = BucketPolicy {
+            mode: Some(WriteMode::Through),
+            rules: vec![
+                rule("tmp/", None, WriteMode::Lazy),
+                rule("tmp/scratch/", None, WriteMode::Ephemeral),
+                rule("", Some(("keep", "no")), WriteMode::Ephemeral),
+            ],
+            ..BucketPolicy::default()
+        };
+        let none = Tags::new();
+        let tagged: Tags = [("keep".to_owned(), "no".to_owned())].into();
+        for (key, tags, mode) in [
+            ("a", &none, WriteMode::Through),
+            ("tmp/a", &none, WriteMode::Lazy),
+            ("tmp/scratch/a", &none, WriteMode::Ephemeral),
+            ("a", &tagged, WriteMode::Ephemeral),
+            ("tmp/a", &tagged, WriteMode::Ephemeral),
+        ] {
+            assert_eq!(policy.mode_of(key, tags, WriteMode::Lazy), mode, "{key}");
+        }
+        let floored = BucketPolicy { floor: Some(WriteMode::Lazy), ..policy };
+        assert_eq!(floored.mode_of("tmp/scratch/a", &none, WriteMode::Lazy), WriteMode::Lazy);
+        assert_eq!(floored.mode_of("a", &none, WriteMode::Lazy), WriteMode::Through);
+        let silent = BucketPolicy::default();
+        assert_eq!(silent.mode_of("a", &none, WriteMode::Shadow), WriteMode::Shadow);
+    }
+
+    #[test]
+    fn a_policy_that_the_store_cannot_keep_is_refused_and_says_why() {
+        let policy = |access, mode| BucketPolicy { access, mode: Some(mode), ..BucketPolicy::default() };
+        let check = |policy: &BucketPolicy, store| policy.check(WriteMode::Lazy, store);
+        let shadow = policy(Access::Exclusive, WriteMode::Shadow);
+        assert_eq!(check(&shadow, ABLE), Ok(()));
+        assert_eq!(check(&shadow, PLAIN), Err(PolicyError::NoShadow("plain")));
+        assert_eq!(check(&policy(Access::Shared, WriteMode::Lazy), PLAIN), Err(PolicyError::NoConditions("plain")));
+        assert_eq!(check(&policy(Access::Shared, WriteMode::Through), PLAIN), Ok(()));
+        let floored = BucketPolicy { floor: Some(WriteMode::Through), ..policy(Access::Shared, WriteMode::Lazy) };
+        assert_eq!(check(&floored, PLAIN), Ok(()), "the floor makes all of it go through");
+        let by_default = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
+        assert_eq!(check(&by_default, PLAIN), Err(PolicyError::NoConditions("plain")));
+    }
+
+    #[test]
+    fn rules_that_contradict_each_other_are_refused_by_number() {
+        let rules = vec![
+            rule("a", None, WriteMode::Lazy),
+            rule("b", None, WriteMode::Lazy),
+            rule("a", None, WriteMode::Through),
+        ];
+        let policy = BucketPolicy { rules, ..BucketPolicy::default() };
+        assert_eq!(policy.check(WriteMode::Lazy, ABLE), Err(PolicyError::Contradiction(1, 3)));
+    }
+
+    #[test]
+    fn modes_are_read_as_they_are_written() {
+        for mode in WriteMode::ALL {
+            assert_eq!(mode.as_str().parse(), Ok(mode));
+        }
+        assert!("none".parse::<WriteMode>().unwrap_err().to_string().contains("ephemeral, lazy, shadow, through"));
+    }
+}
