@@ -1,29 +1,66 @@
 //! The ledger: the order of writes to a shard, and where an acknowledged write is durable first.
 //!
-//! A put appends before it is applied. What `Appended` says of durability decides who may acknowledge:
-//! a durable record stands for the write; one that is not leaves the write to the store behind.
+//! A write is a record; a body that is large goes ahead of it in pieces, and is there only once a record names them. So
+//! one durable record is the commit, and the proof that a request was carried out. What a writer knows of an object
+//! (`about`) is its own: a ledger keeps it and never reads it. Nothing here is decided by a read.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
 use thiserror::Error;
+
+/// The longest body that goes inline in its record, bytes; a longer one is staged in pieces.
+pub const INLINE_MAX_BYTES: usize = 64 << 10;
+/// The longest piece of a body, bytes.
+pub const PIECE_MAX_BYTES: usize = 1 << 20;
+/// The most pieces that one record names.
+pub const PIECES_MAX: usize = 4096;
+/// The longest `about` of a change, bytes.
+pub const ABOUT_MAX_BYTES: usize = 64 << 10;
+
+/// Names one request to write, whoever repeats it: the same id on the same object is the same write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u128);
 
 /// What a write does to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has new bytes, so many.
+    /// It has new bytes, the record's body.
     Put {
-        /// The length of the new bytes.
-        bytes: u64,
+        /// The writer's own encoding of what it knows of the object.
+        about: Bytes,
     },
     /// It is gone.
-    Delete,
+    Delete {
+        /// As above.
+        about: Bytes,
+    },
+    /// Its bytes stay, what is known of them changes.
+    Amend {
+        /// As above.
+        about: Bytes,
+    },
+}
+
+impl Change {
+    /// The writer's own encoding.
+    #[must_use]
+    pub const fn about(&self) -> &Bytes {
+        match self {
+            Self::Put { about } | Self::Delete { about } | Self::Amend { about } => about,
+        }
+    }
 }
 
 /// One write, as the ledger orders it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LedgerEntry {
+pub struct Record {
+    /// The request that asks for it.
+    pub request: RequestId,
     /// The tenant.
     pub namespace: Namespace,
     /// The bucket.
@@ -34,16 +71,88 @@ pub struct LedgerEntry {
     pub change: Change,
 }
 
-/// Where an entry came to stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// The entry's place in the order.
-    pub version: Version,
-    /// True if the record alone survives a crash. If not, the store must hold the write before it is acknowledged.
-    pub durable: bool,
+/// Names a piece in its ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PieceId(pub u64);
+
+/// Gives the room of a piece free that no record came to name.
+pub trait StagedRoom: Send + Sync {
+    /// Nobody will name `piece`.
+    fn release(&self, piece: PieceId);
 }
 
-/// Why an entry was not taken.
+/// A piece of a body in a ledger that no record names yet. Dropped so, its room is free again.
+pub struct Staged {
+    piece: PieceId,
+    bytes: u32,
+    crc: u32,
+    room: Option<Arc<dyn StagedRoom>>,
+}
+
+impl Staged {
+    /// A piece of so many bytes with this CRC-32C, whose room is `room`'s.
+    #[must_use]
+    pub fn new(piece: PieceId, bytes: u32, crc: u32, room: Arc<dyn StagedRoom>) -> Self {
+        Self { piece, bytes, crc, room: Some(room) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn piece(&self) -> PieceId {
+        self.piece
+    }
+
+    /// Its length, bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Its CRC-32C.
+    #[must_use]
+    pub const fn crc(&self) -> u32 {
+        self.crc
+    }
+
+    /// A record names it now: its room goes with that.
+    pub fn named(mut self) {
+        self.room = None;
+    }
+}
+
+impl fmt::Debug for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Staged({}, {} bytes)", self.piece.0, self.bytes)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            room.release(self.piece);
+        }
+    }
+}
+
+/// The bytes of a record.
+#[derive(Debug)]
+pub enum Body {
+    /// In the record itself, at most [`INLINE_MAX_BYTES`]; empty for a change that has none.
+    Inline(Bytes),
+    /// In pieces staged before, in their order.
+    Staged(Vec<Staged>),
+}
+
+/// Where a record came to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its place in the order.
+    pub version: Version,
+    /// True if its request was carried out before: this is the answer of then, and nothing was written now.
+    pub repeated: bool,
+}
+
+/// Why a ledger refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LedgerError {
     /// Another home has taken the shard.
@@ -54,12 +163,43 @@ pub enum LedgerError {
         /// The epoch this home held.
         held: Epoch,
     },
-    /// The ledger is at its size limit.
+    /// The ledger, or the disk below it, has no room until the store has taken what waits.
     #[error("the ledger is full; write again later")]
     Full,
-    /// The medium's own reason.
-    #[error("ledger: {0}")]
-    Storage(String),
+    /// More than a record holds.
+    #[error("{what} of {bytes} bytes is more than the ledger takes ({limit}); write it through to the store")]
+    TooLarge {
+        /// What is too long.
+        what: &'static str,
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// A piece that this ledger does not hold.
+    #[error("piece {0} was not staged in this ledger, or a record names it already")]
+    UnknownPiece(u64),
+    /// No record of that version, or not any more.
+    #[error("the ledger holds no record of version {0}")]
+    Unknown(Version),
+    /// What is on the medium is not what was written.
+    #[error(
+        "the ledger's record of version {version} is damaged in {file} at {offset}; `nigh journal verify` lists all"
+    )]
+    Damaged {
+        /// The record.
+        version: Version,
+        /// The file.
+        file: String,
+        /// Where the record or its piece begins.
+        offset: u64,
+    },
+    /// A write or a sync failed: what the medium holds is not known before it is read again.
+    #[error("the ledger takes nothing since {0}; restart the node")]
+    Failed(String),
+    /// This ledger orders writes and keeps none.
+    #[error("this ledger keeps nothing; the store makes each write durable")]
+    KeepsNothing,
 }
 
 /// The order of writes.
@@ -67,10 +207,46 @@ pub enum LedgerError {
 pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
     fn epoch(&self, shard: ShardId) -> Epoch;
-    /// Gives `entry` the next version of `shard`.
-    async fn append(&self, shard: ShardId, entry: LedgerEntry) -> Result<Appended, LedgerError>;
-    /// The store behind holds `version` durably: its record may go.
+
+    /// A place in the order for a write that the store itself makes durable: nothing is kept. Where the object had
+    /// records before, these must be `stored`, and [`settle`](Self::settle) have returned, before the write is
+    /// acknowledged: else a restart would push them again, over it.
+    fn place(&self, shard: ShardId) -> Version;
+
+    /// Puts a piece of a body on its way to the disk. It is there for readers and restarts only if a record names it.
+    ///
+    /// # Errors
+    /// If there is no room, or the ledger takes nothing.
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError>;
+
+    /// Gives `record` the next version of `shard`; durable with its whole body when it returns. A request that was
+    /// carried out before gets its answer of then.
+    ///
+    /// # Errors
+    /// If there is no room, or the ledger takes nothing. After [`LedgerError::Failed`] the record may be there at the
+    /// next start, or not.
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError>;
+
+    /// The store holds `version` durably, or a newer one of its object: its record may go, and those of older versions
+    /// of the same object with it. Kept lazily: after a crash such records may be given for recovery again, the older
+    /// of an object never without the newer.
+    ///
+    /// # Errors
+    /// If the ledger takes nothing.
     async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError>;
+
+    /// Returns when all that was told by `stored` is durable.
+    ///
+    /// # Errors
+    /// If the ledger takes nothing.
+    async fn settle(&self, shard: ShardId) -> Result<(), LedgerError>;
+
+    /// The bytes of a record's body from `offset` to the end of the piece in which that lies, checked; empty at the end
+    /// of the body. A whole body is read by asking on until then.
+    ///
+    /// # Errors
+    /// If no such record is held, or what is held is damaged.
+    async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError>;
 }
 
 /// Orders writes and keeps none: each is in the store before it is acknowledged.
@@ -96,14 +272,30 @@ impl Ledger for WriteThrough {
         self.epoch
     }
 
-    async fn append(&self, _shard: ShardId, _entry: LedgerEntry) -> Result<Appended, LedgerError> {
+    fn place(&self, _shard: ShardId) -> Version {
         // One counter for all shards: a version need only be total and increasing within each.
         let sequence = Sequence(self.last.fetch_add(1, Ordering::Relaxed) + 1);
-        Ok(Appended { version: Version { epoch: self.epoch, sequence }, durable: false })
+        Version { epoch: self.epoch, sequence }
+    }
+
+    async fn stage(&self, _shard: ShardId, _piece: Bytes) -> Result<Staged, LedgerError> {
+        Err(LedgerError::KeepsNothing)
+    }
+
+    async fn append(&self, _shard: ShardId, _record: Record, _body: Body) -> Result<Appended, LedgerError> {
+        Err(LedgerError::KeepsNothing)
     }
 
     async fn stored(&self, _shard: ShardId, _version: Version) -> Result<(), LedgerError> {
         Ok(())
+    }
+
+    async fn settle(&self, _shard: ShardId) -> Result<(), LedgerError> {
+        Ok(())
+    }
+
+    async fn read(&self, _shard: ShardId, version: Version, _offset: u64) -> Result<Bytes, LedgerError> {
+        Err(LedgerError::Unknown(version))
     }
 }
 
@@ -111,21 +303,15 @@ impl Ledger for WriteThrough {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn versions_grow_within_an_epoch_and_over_epochs() {
-        let entry = LedgerEntry {
-            namespace: Namespace::new("n").unwrap(),
-            bucket: BucketName::new("bucket").unwrap(),
-            key: ObjectKey::new("k").unwrap(),
-            change: Change::Delete,
-        };
+    #[test]
+    fn versions_grow_within_an_epoch_and_over_epochs() {
         let mut last = Version::OUTSIDE;
         for epoch in 1..3 {
             let ledger = WriteThrough::new(Epoch(epoch));
             for _ in 0..3 {
-                let appended = ledger.append(ShardId(0), entry.clone()).await.unwrap();
-                assert!(appended.version > last && !appended.durable);
-                last = appended.version;
+                let version = ledger.place(ShardId(0));
+                assert!(version > last);
+                last = version;
             }
         }
     }

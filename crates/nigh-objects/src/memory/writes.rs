@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use nigh_engine::{Change, LedgerEntry};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 
 use super::notify::ChangeDone;
@@ -216,7 +215,7 @@ impl Inner {
         let _turn = self.order.turn(&object).await?;
         self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
-        let version = self.append(&object, Change::Put { bytes: size }).await?;
+        let version = self.ledger.place(SHARD);
         let meta = Arc::new(ObjectMeta {
             size,
             etag,
@@ -281,12 +280,6 @@ impl Inner {
         check_write(conditions, object, current.as_deref())
     }
 
-    async fn append(&self, object: &ObjectId, change: Change) -> Result<Version, ObjectError> {
-        let ObjectId { namespace, bucket, key } = object.clone();
-        // Durable or not, the store holds the write before it is acknowledged: nothing is written back later yet.
-        Ok(self.ledger.append(SHARD, LedgerEntry { namespace, bucket, key, change }).await?.version)
-    }
-
     /// Tells the ledger that its record may go. If it cannot be told the record stays, and a write that the
     /// store has already may be repeated, to the same effect.
     async fn stored(&self, object: &ObjectId, version: Version) {
@@ -322,7 +315,7 @@ impl Inner {
         } else {
             None
         };
-        let version = self.append(&object, Change::Delete).await?;
+        let version = self.ledger.place(SHARD);
         let (mut ticket, _) = Ticket::begin(&self, &object);
         self.store.delete(&object).await.inspect_err(|error| ticket.failed(error))?;
         self.doubts.lock().settle(&object);
