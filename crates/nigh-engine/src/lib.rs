@@ -5,6 +5,7 @@
 //! Here are the embedded implementations; a cluster brings others behind the same traits.
 
 mod access_keys;
+pub mod journal;
 mod ledger;
 mod membership;
 mod outbox;
@@ -14,9 +15,10 @@ mod registry_copy;
 mod state_file;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
+pub use journal::{Journal, JournalError, JournalSettings};
 pub use ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PieceId, Record,
-    RequestId, Staged, StagedRoom, WriteThrough,
+    ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,
+    PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
 };
 pub use membership::{LocalMembership, Membership};
 pub use outbox::{Outbox, OutboxChange, OutboxId};

@@ -25,6 +25,7 @@ pub mod state_folder;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+mod writes;
 
 pub use nigh_faas::activation::{Activation, Outcome};
 pub use nigh_faas::event_invoker::{EventListing, ListedEvent, ShownEvent};

@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry, RegistryError, Retention,
-    StateError, StateFile, WriteThrough,
+    AccessKeys, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry,
+    RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cgroup::cpuset::Cpusets;
@@ -61,6 +61,7 @@ use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
 use crate::status::{CacheStatus, Draining, Level, SandboxStatus, Status};
 use crate::store::{self, StoreOpenError};
 use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
+use crate::writes;
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
@@ -83,6 +84,8 @@ pub enum NodeError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Store(#[from] StoreOpenError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Objects(#[from] ObjectError),
     #[error(transparent)]
@@ -112,6 +115,7 @@ struct Running {
     records: RecordLog,
     activations: ActivationLog,
     memory: ObjectMemory,
+    journal: Arc<Journal>,
     functions: FunctionStore,
     backup: BackupSource,
     engine: Arc<LocalEngine>,
@@ -196,10 +200,12 @@ impl Node {
         .await?;
         levels.push(llc.level.clone());
         // The incarnation grows at every start, as a new home's epoch must.
-        let ledger = Arc::new(WriteThrough::new(Epoch(membership.incarnation().0)));
+        let epoch = Epoch(membership.incarnation().0);
+        let (write_parts, journal, level) = writes::open(&settings, Arc::clone(&registry), epoch).await?;
+        levels.push(level);
         let memory = ObjectMemory::open(
             Arc::clone(&store),
-            ledger,
+            write_parts,
             Arc::clone(&clock) as Arc<dyn Clock>,
             vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, sizes],
             paths.spool(),
@@ -315,6 +321,7 @@ impl Node {
             records,
             activations,
             memory,
+            journal,
             functions,
             backup,
             engine,
@@ -329,6 +336,8 @@ impl Node {
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
         tasks.spawn(s3.serve_unix(listeners.s3_unix, doors.clone()));
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
+        // It pushes on while what ran finishes.
+        tasks.spawn(running.memory.clone().persist(running.stop.clone()));
         tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
         tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
@@ -497,6 +506,7 @@ impl admin::Shows for Running {
                 writes: usage.writes,
                 evictions: usage.evictions,
             },
+            writes: writes::status(self.memory.dirty(), self.journal.usage()),
             sandboxes: SandboxStatus {
                 alive: pool.sandboxes,
                 idle: pool.idle,

@@ -63,6 +63,31 @@ pub struct SandboxStatus {
     pub waiting: usize,
 }
 
+/// Writes that were acknowledged before the store had them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WritesStatus {
+    /// Objects and deletions that the store does not have yet.
+    pub waiting: usize,
+    /// The bytes of the objects, ephemeral ones included.
+    pub bytes: ByteSize,
+    /// Objects that never go to the store.
+    pub ephemeral: usize,
+    /// How many of those that wait have failed to be pushed.
+    pub failing: usize,
+    /// How long the oldest has waited, in milliseconds.
+    pub oldest_ms: u64,
+    /// Writes kept under another key since the start, because somebody else had written theirs.
+    pub conflicts: u64,
+    /// What the journal takes on its disk.
+    pub journal: ByteSize,
+    /// What it may take.
+    pub journal_max: ByteSize,
+    /// Commits since the start.
+    pub commits: u64,
+    /// Times that the disk was synced for them.
+    pub syncs: u64,
+}
+
 /// A node that takes nothing new, and ends when what it awaits has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draining {
@@ -109,6 +134,9 @@ pub struct Status {
     pub functions: usize,
     /// The memory kept for objects.
     pub cache: CacheStatus,
+    /// Writes that the store does not have yet.
+    #[serde(default)]
+    pub writes: WritesStatus,
     /// The sandboxes.
     pub sandboxes: SandboxStatus,
     /// The waiting runtimes; none where sandboxes are not prewarmed.

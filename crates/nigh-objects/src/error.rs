@@ -20,6 +20,8 @@ pub enum ObjectError {
     NoSuchKey(ObjectKey),
     #[error("the ephemeral object {0} is lost: its memory was needed, or its node ended; run again what made it")]
     EphemeralLost(ObjectKey),
+    #[error("the last acknowledged write of {0} is damaged in the journal; write or delete it anew")]
+    Damaged(ObjectKey),
     #[error("the upload {} does not exist; it may have been completed or aborted", .0.0)]
     NoSuchUpload(UploadId),
     #[error("a condition does not hold: {0}")]

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::store::{Payload, Store};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use crate::{
+    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
+};
 
 /// Where an operation can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +64,25 @@ pub(crate) struct GatedStore {
     /// Makes puts fail before they happen; `land` makes them happen.
     pub(crate) delay_puts: AtomicBool,
     delayed: Mutex<Vec<(ObjectId, ObjectMeta, Bytes)>>,
+    /// Puts so far.
+    pub(crate) puts: AtomicUsize,
+    /// It refuses to overwrite what is not as the writer thinks.
+    pub(crate) has_conditions: AtomicBool,
     /// Makes gets give one byte too few.
     pub(crate) cut_gets: AtomicBool,
 }
 
 impl GatedStore {
+    /// What somebody else puts there.
+    pub(crate) fn put_by_others(&self, object: &ObjectId, meta: ObjectMeta, bytes: Bytes) {
+        self.objects.lock().insert(object.clone(), (meta, bytes));
+    }
+
+    /// The object's bytes as they are stored.
+    pub(crate) fn holds(&self, object: &ObjectId) -> Option<Bytes> {
+        self.objects.lock().get(object).map(|(_, bytes)| bytes.clone())
+    }
+
     pub(crate) fn close(&self, point: Point) -> Gate {
         let gate = Gate { arrived: Arc::new(Semaphore::new(0)), passes: Arc::new(Semaphore::new(0)) };
         self.gates.lock().insert(point, gate.clone());
@@ -138,6 +154,7 @@ impl Store for GatedStore {
     }
 
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.puts.fetch_add(1, Ordering::SeqCst);
         self.pass(Point::PutAsked).await;
         self.find_bucket(&object.namespace, &object.bucket)?;
         let bytes: Vec<u8> = match payload {
@@ -168,6 +185,23 @@ impl Store for GatedStore {
             return Err(ObjectError::Store { store: "gated", operation: "put", reason: "no answer".to_owned() });
         }
         Ok(())
+    }
+
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        let conditions = self.has_conditions.load(Ordering::SeqCst);
+        StoreAbilities { kind: self.kind(), conditions, shadows: false, lands_late: true }
+    }
+
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let current = self.stored(object).ok().map(|(meta, _)| meta);
+        crate::conditions::check_write(condition, object, current.as_ref())?;
+        self.put(object, payload, meta).await
     }
 
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {

@@ -47,6 +47,5 @@ pub use request::{
 };
 pub use segment::{Segment, SegmentSlice};
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, ModeRule, PolicyError, RecoveredWrite, StoreAbilities, WriteMode, WriteSettings,
-    Writes,
+    Access, BucketPolicy, DirtyUsage, ModeRule, PolicyError, StoreAbilities, WriteMode, WriteSettings, Writes,
 };

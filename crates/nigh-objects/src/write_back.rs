@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{
     Body as LedgerBody, Change, INLINE_MAX_BYTES, Ledger, LedgerError, Record, Registry, RequestId, Staged,
     WriteThrough,
@@ -132,20 +133,14 @@ pub(crate) struct WriteBack {
     meter: WriteBackMeter,
 }
 
-/// A record that the ledger has given back.
-pub struct RecoveredWrite {
-    /// Its place in the order.
-    pub version: Version,
-    /// The write.
-    pub record: Record,
-}
-
 /// What a memory's writes stand on.
 pub struct Writes {
     /// Their order, and where they are durable before the store has them.
     pub ledger: Arc<dyn Ledger>,
-    /// What an earlier life has acknowledged and not pushed, oldest first.
-    pub recovered: Vec<RecoveredWrite>,
+    /// What an earlier life has acknowledged and not pushed.
+    pub recovered: Vec<RecoveredRecord>,
+    /// What of it is damaged: reads of these objects fail until they are written anew.
+    pub lost: Vec<RecoveredRecord>,
     /// What holds where a bucket does not say otherwise.
     pub settings: WriteSettings,
     /// Where the policies of buckets are kept; without it they have none.
@@ -157,7 +152,13 @@ impl Writes {
     #[must_use]
     pub fn through(epoch: Epoch) -> Self {
         let settings = WriteSettings { mode: WriteMode::Through, ..WriteSettings::default() };
-        Self { ledger: Arc::new(WriteThrough::new(epoch)), recovered: Vec::new(), settings, registry: None }
+        Self {
+            ledger: Arc::new(WriteThrough::new(epoch)),
+            recovered: Vec::new(),
+            lost: Vec::new(),
+            settings,
+            registry: None,
+        }
     }
 }
 
@@ -171,7 +172,7 @@ impl WriteBack {
         clock: Arc<dyn Clock>,
         writes: Writes,
     ) -> Result<Self, ObjectError> {
-        let Writes { ledger, recovered, settings, registry } = writes;
+        let Writes { ledger, recovered, lost, settings, registry } = writes;
         let failed = |operation, reason| ObjectError::Memory { operation, reason };
         let policies = match registry {
             None => None,
@@ -182,10 +183,18 @@ impl WriteBack {
         };
         let mut dirty = Dirty::new(settings.limits());
         let now = clock.monotonic();
-        for RecoveredWrite { version, record } in recovered {
+        let whole = recovered.into_iter().map(|record| (record, true));
+        let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
+        found.sort_by_key(|(record, _)| record.version);
+        for (RecoveredRecord { version, record, .. }, whole) in found {
             let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
             let written = about::decode(record.change.about(), version)
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
+            if !whole {
+                tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
+                dirty.write(&object, version, written.mode, Becomes::Lost, written.base, now);
+                continue;
+            }
             // Older writes of the object are in the journal too; they go when the newest has been pushed.
             dirty.write(&object, version, written.mode, written.becomes, written.base, now);
             if store.abilities(&object.namespace).lands_late {
@@ -428,6 +437,7 @@ impl WriteBack {
             None => Ok(None),
             Some(Unpushed { becomes: Becomes::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
             Some(Unpushed { mode: WriteMode::Ephemeral, .. }) => Err(ObjectError::EphemeralLost(object.key.clone())),
+            Some(Unpushed { becomes: Becomes::Lost, .. }) => Err(ObjectError::Damaged(object.key.clone())),
             Some(Unpushed { becomes: Becomes::Put(meta), mode, .. }) => Ok(Some((Arc::clone(meta), *mode))),
         }
     }
@@ -534,7 +544,7 @@ impl WriteBack {
         let dirty = self.dirty.lock();
         let mut keys = dirty.keys(namespace, bucket, prefix, after);
         let shown = |becomes: &Becomes, key: &nigh_terms::ObjectKey| match becomes {
-            Becomes::Gone => None,
+            Becomes::Gone | Becomes::Lost => None,
             Becomes::Put(meta) => {
                 Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
             }
@@ -612,10 +622,12 @@ impl WriteBack {
     /// # Errors
     /// `SlowDown` if it takes longer than a write may wait.
     pub(crate) async fn flush(&self, object: &ObjectId) -> Result<(), ObjectError> {
-        let newest = self.dirty.lock().get(object).map(|unpushed| (unpushed.version, unpushed.mode));
+        let newest = self.dirty.lock().get(object).cloned();
         match newest {
-            None | Some((_, WriteMode::Ephemeral)) => Ok(()),
-            Some((version, _)) => self.flushed(object, version).await,
+            None | Some(Unpushed { mode: WriteMode::Ephemeral, .. } | Unpushed { becomes: Becomes::Lost, .. }) => {
+                Ok(())
+            }
+            Some(Unpushed { version, .. }) => self.flushed(object, version).await,
         }
     }
 

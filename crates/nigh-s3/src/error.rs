@@ -76,6 +76,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::InvalidTag(_) => S3Error::with_message(Code::InvalidTag, message),
         ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),
         ObjectError::EphemeralLost(_) => named("EphemeralObjectLost", StatusCode::GONE, message),
+        ObjectError::Damaged(_) => named("ObjectDamaged", StatusCode::INTERNAL_SERVER_ERROR, message),
         ObjectError::SlowDown(_) | ObjectError::Ledger(LedgerError::Full) => {
             S3Error::with_message(Code::SlowDown, message)
         }

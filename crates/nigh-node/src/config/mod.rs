@@ -131,6 +131,19 @@ pub struct WritesSettings {
     pub back_off_max: Span,
     /// Writes that go to the store at a time.
     pub pushes_max: usize,
+    /// What to do at the start when acknowledged writes in the journal are damaged.
+    pub on_damage: DamagedJournal,
+}
+
+/// What to do with a damaged journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DamagedJournal {
+    /// Do not start; `nigh journal verify` says what is damaged.
+    Refuse,
+    /// Keep the damaged files aside and go on with what is whole; reads of an object whose last write is damaged fail
+    /// until it is written anew.
+    KeepAside,
 }
 
 /// Functions and their sandboxes.
@@ -347,6 +360,7 @@ impl Settings {
                 back_off: Span::millis(500),
                 back_off_max: Span::seconds(60),
                 pushes_max: 8,
+                on_damage: DamagedJournal::Refuse,
             },
             namespaces: BTreeMap::new(),
             functions: FunctionSettings {
@@ -422,7 +436,10 @@ impl Settings {
             return broken("activations.records_max", "at least one record is needed".to_owned());
         }
         if self.writes.pushes_max == 0 {
-            return broken("writes.pushes_max", "at least one write must be allowed on its way to the store".to_owned());
+            return broken(
+                "writes.pushes_max",
+                "at least one write must be allowed on its way to the store".to_owned(),
+            );
         }
         // An object that may be kept in memory may be the only one that waits.
         if self.writes.journal_max.bytes() / 4 < self.cache.object_max.bytes() {

@@ -4,6 +4,7 @@ mod notices;
 mod races;
 mod reads;
 mod uploads;
+mod write_back;
 mod writes;
 
 use std::sync::Arc;

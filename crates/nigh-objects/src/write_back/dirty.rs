@@ -26,13 +26,15 @@ pub(crate) enum Becomes {
     Put(Arc<ObjectMeta>),
     /// Nothing.
     Gone,
+    /// Nobody knows: its bytes are damaged in the journal. It is not pushed.
+    Lost,
 }
 
 impl Becomes {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Put(meta) => meta.size,
-            Self::Gone => 0,
+            Self::Gone | Self::Lost => 0,
         }
     }
 }
@@ -120,7 +122,8 @@ struct Entry {
 
 impl Entry {
     const fn is_queued(&self) -> bool {
-        self.pushing.is_none() && !matches!(self.newest.mode, WriteMode::Ephemeral)
+        let never = matches!(self.newest.mode, WriteMode::Ephemeral) || matches!(self.newest.becomes, Becomes::Lost);
+        self.pushing.is_none() && !never
     }
 
     /// Whether it may be pushed before it is due: it has not failed, and is not only looked after.
@@ -634,7 +637,7 @@ mod tests {
             let key_of = |object: &ObjectId| object.key.as_str().parse::<u8>().unwrap();
             let body = |becomes: &Becomes| match becomes {
                 Becomes::Put(meta) => meta.etag.0.parse::<u64>().ok(),
-                Becomes::Gone => None,
+                Becomes::Gone | Becomes::Lost => None,
             };
             let mut steps = steps;
             // At the end everything is pushed and answered.

@@ -51,7 +51,7 @@ impl Outcome {
 fn wanted(push: &Push) -> Base {
     match &push.becomes {
         Becomes::Put(meta) => Base::Holds(meta.etag.clone()),
-        Becomes::Gone => Base::Absent,
+        Becomes::Gone | Becomes::Lost => Base::Absent,
     }
 }
 
@@ -160,6 +160,8 @@ impl WriteBack {
                 Err(error) => return Outcome::refused(error),
             },
             Becomes::Gone => self.store.delete(&push.object).await,
+            // Never in the queue.
+            Becomes::Lost => return Outcome::refused(ObjectError::Damaged(push.object.key.clone())),
         };
         match put {
             Ok(()) => Outcome::Stored(wanted(push)),

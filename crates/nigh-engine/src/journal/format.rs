@@ -1,0 +1,416 @@
+//! The bytes of a segment: its header and its records, as docs/journal.md draws them. Pure.
+//!
+//! A record's head (with its names and lists) and its body have a CRC-32C each, so that a damaged body can still be
+//! called by its object's name. Every head says which use of its file it belongs to (generation, salt), where it stands,
+//! which record was written before it, and up to where all was on the disk by then: recovery needs no other source.
+
+use bytes::Bytes;
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
+
+use crate::ledger::{ABOUT_MAX_BYTES, Change, PIECES_MAX, PieceId, Record, RequestId};
+
+/// The format that this build writes.
+pub(super) const FORMAT: u32 = 1;
+pub(super) const MAGIC: [u8; 8] = *b"NIGHJRNL";
+/// What a disk writes whole or not at all, bytes.
+pub(super) const SECTOR: u32 = 512;
+/// Where the first record of a segment may begin.
+pub(super) const FIRST_RECORD: u32 = 4096;
+/// The bytes of a segment's header, at the begin of its first sector and of its last.
+pub(super) const HEADER_BYTES: usize = 64;
+/// The bytes of what all heads begin with.
+pub(super) const HEAD_BYTES: u32 = 64;
+/// Records begin at multiples of this.
+const ALIGN: u32 = 8;
+/// The versions that one record of stored ones names at most.
+pub(super) const STORED_MAX: usize = 4000;
+/// The longest head: the longest `about`, three names, the most pieces.
+pub(super) const HEAD_MAX_BYTES: u32 = HEAD_BYTES + 64 + ABOUT_MAX_BYTES as u32 + 4096 + 16 * PIECES_MAX as u32;
+
+const COMMIT: u8 = 1;
+const PIECE: u8 = 2;
+const STORED: u8 = 3;
+const LIFE: u8 = 4;
+
+/// The CRC-32C (Castagnoli) of `bytes`.
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The next place for a record at or behind `offset`.
+pub(super) const fn aligned(offset: u32) -> u32 {
+    offset.next_multiple_of(ALIGN)
+}
+
+/// The next sector at or behind `offset`.
+pub(super) const fn next_sector(offset: u32) -> u32 {
+    offset.next_multiple_of(SECTOR)
+}
+
+/// A place in the journal, in the order of writing: a generation and an offset in its segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Position(pub(super) u64);
+
+impl Position {
+    pub(super) const START: Self = Self(0);
+
+    pub(super) const fn new(generation: u64, offset: u32) -> Self {
+        Self(generation << 32 | offset as u64)
+    }
+
+    pub(super) const fn generation(self) -> u64 {
+        self.0 >> 32
+    }
+
+    pub(super) const fn offset(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    /// Which use of a file this is, counted over all files; never twice the same.
+    pub(super) generation: u64,
+    /// Drawn for this use: what a client stores cannot be taken for a record.
+    pub(super) salt: u64,
+    /// The oldest generation there was when this one was made.
+    pub(super) oldest: u64,
+    /// The epoch then.
+    pub(super) epoch: Epoch,
+    /// The file's length.
+    pub(super) bytes: u32,
+}
+
+/// Why a header is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadHeader {
+    Damaged,
+    Newer(u32),
+}
+
+impl SegmentHeader {
+    pub(super) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        out[16..24].copy_from_slice(&self.generation.to_le_bytes());
+        out[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        out[32..40].copy_from_slice(&self.oldest.to_le_bytes());
+        out[40..48].copy_from_slice(&self.epoch.0.to_le_bytes());
+        out[48..52].copy_from_slice(&self.bytes.to_le_bytes());
+        let crc = crc32c(&out[..60]);
+        out[60..].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, BadHeader> {
+        let bytes = bytes.get(..HEADER_BYTES).ok_or(BadHeader::Damaged)?;
+        if bytes[..8] != MAGIC {
+            return Err(BadHeader::Damaged);
+        }
+        match u32_at(bytes, 8) {
+            FORMAT if u32_at(bytes, 60) == crc32c(&bytes[..60]) => {}
+            format if format > FORMAT => return Err(BadHeader::Newer(format)),
+            _ => return Err(BadHeader::Damaged),
+        }
+        let header = Self {
+            generation: u64_at(bytes, 16),
+            salt: u64_at(bytes, 24),
+            oldest: u64_at(bytes, 32),
+            epoch: Epoch(u64_at(bytes, 40)),
+            bytes: u32_at(bytes, 48),
+        };
+        let possible = (1..=u64::from(u32::MAX)).contains(&header.generation) && header.bytes > FIRST_RECORD + SECTOR;
+        if possible { Ok(header) } else { Err(BadHeader::Damaged) }
+    }
+
+    /// Where records must end: the last sector holds the header again.
+    pub(super) const fn records_end(&self) -> u32 {
+        self.bytes - SECTOR
+    }
+}
+
+/// What every head has beside its own content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) salt: u64,
+    pub(super) position: Position,
+    /// The epoch of the journal's life that wrote it.
+    pub(super) life: Epoch,
+    /// The record written before it.
+    pub(super) previous: Position,
+    /// All before this place was on the disk when it was written.
+    pub(super) durable: Position,
+}
+
+/// How a commit names a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PieceRef {
+    pub(super) id: PieceId,
+    pub(super) bytes: u32,
+    pub(super) crc: u32,
+}
+
+/// A write, as a record holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Commit {
+    pub(super) shard: ShardId,
+    pub(super) version: Version,
+    pub(super) record: Record,
+    pub(super) pieces: Vec<PieceRef>,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A write; its body is the record's, or that of the pieces it names.
+    Commit(Box<Commit>),
+    /// A piece; the record's body.
+    Piece(PieceId),
+    /// These are in the store.
+    Stored(Vec<Version>),
+    /// A life begins: what stands between the record named as the one before and this was never acknowledged.
+    Life,
+}
+
+/// What a record is to say.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ContentRef<'a> {
+    Commit(&'a Commit),
+    Piece(PieceId),
+    Stored(&'a [Version]),
+    Life,
+}
+
+/// A record's body beside its head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BodyRef {
+    pub(super) bytes: u32,
+    pub(super) crc: u32,
+}
+
+/// A record whose head is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) frame: Frame,
+    pub(super) head_bytes: u32,
+    pub(super) body: BodyRef,
+    pub(super) content: Content,
+}
+
+impl Found {
+    /// Where the record ends.
+    pub(super) const fn end(&self) -> u32 {
+        self.frame.position.offset() + self.head_bytes + self.body.bytes
+    }
+}
+
+/// The bytes that a head with `content` takes.
+pub(super) fn head_bytes(content: ContentRef<'_>) -> u32 {
+    let own = match content {
+        ContentRef::Commit(commit) => return commit_bytes(&commit.record, commit.pieces.len()),
+        ContentRef::Piece(_) => 8,
+        ContentRef::Stored(versions) => 16 * versions.len(),
+        ContentRef::Life => 0,
+    };
+    aligned(HEAD_BYTES + own as u32)
+}
+
+/// The bytes that the head of a commit takes.
+pub(super) fn commit_bytes(record: &Record, pieces: usize) -> u32 {
+    let names = record.namespace.as_str().len() + record.bucket.as_str().len() + record.key.as_str().len();
+    aligned(HEAD_BYTES + (48 + names + record.change.about().len() + 16 * pieces) as u32)
+}
+
+/// Writes a head behind what is in `out`; its body follows it on the disk.
+pub(super) fn encode(out: &mut Vec<u8>, frame: &Frame, content: ContentRef<'_>, body: BodyRef) {
+    let start = out.len();
+    let (kind, change) = match content {
+        ContentRef::Commit(commit) => (
+            COMMIT,
+            match commit.record.change {
+                Change::Put { .. } => 1,
+                Change::Delete { .. } => 2,
+                Change::Amend { .. } => 3,
+            },
+        ),
+        ContentRef::Piece(_) => (PIECE, 0),
+        ContentRef::Stored(_) => (STORED, 0),
+        ContentRef::Life => (LIFE, 0),
+    };
+    out.resize(start + HEAD_BYTES as usize, 0);
+    out[start + 4] = kind;
+    out[start + 5] = change;
+    out[start + 36..start + 40].copy_from_slice(&head_bytes(content).to_le_bytes());
+    out[start + 40..start + 44].copy_from_slice(&body.bytes.to_le_bytes());
+    out[start + 44..start + 48].copy_from_slice(&body.crc.to_le_bytes());
+    match content {
+        ContentRef::Commit(commit) => encode_commit(out, commit),
+        ContentRef::Piece(id) => out.extend_from_slice(&id.0.to_le_bytes()),
+        ContentRef::Stored(versions) => versions.iter().for_each(|version| encode_version(out, *version)),
+        ContentRef::Life => {}
+    }
+    out.resize(start + head_bytes(content) as usize, 0);
+    set_frame(&mut out[start..], frame);
+}
+
+/// Says in `head` where and when it is written, and closes it with its checksum.
+fn set_frame(head: &mut [u8], frame: &Frame) {
+    head[8..16].copy_from_slice(&frame.position.generation().to_le_bytes());
+    head[16..24].copy_from_slice(&frame.salt.to_le_bytes());
+    head[24..32].copy_from_slice(&frame.life.0.to_le_bytes());
+    head[32..36].copy_from_slice(&frame.position.offset().to_le_bytes());
+    head[48..56].copy_from_slice(&frame.previous.0.to_le_bytes());
+    head[56..64].copy_from_slice(&frame.durable.0.to_le_bytes());
+    let crc = crc32c(&head[4..]);
+    head[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// True if `head` is the whole head of the record at `position`.
+pub(super) fn is_head(head: &[u8], position: Position) -> bool {
+    head.len() >= HEAD_BYTES as usize
+        && u64_at(head, 8) == position.generation()
+        && u32_at(head, 32) == position.offset()
+        && u32_at(head, 36) as usize == head.len()
+        && u32_at(head, 0) == crc32c(&head[4..])
+}
+
+/// Writes a head that was read behind what is in `out`, for its new place.
+pub(super) fn encode_copy(out: &mut Vec<u8>, frame: &Frame, head: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(head);
+    set_frame(&mut out[start..], frame);
+}
+
+fn encode_version(out: &mut Vec<u8>, version: Version) {
+    out.extend_from_slice(&version.epoch.0.to_le_bytes());
+    out.extend_from_slice(&version.sequence.0.to_le_bytes());
+}
+
+fn encode_commit(out: &mut Vec<u8>, commit: &Commit) {
+    let Commit { shard, version, record, pieces } = commit;
+    let (namespace, bucket, key) = (record.namespace.as_str(), record.bucket.as_str(), record.key.as_str());
+    encode_version(out, *version);
+    out.extend_from_slice(&record.request.0.to_le_bytes());
+    out.extend_from_slice(&shard.0.to_le_bytes());
+    for name in [namespace, bucket, key] {
+        out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    }
+    out.extend_from_slice(&(record.change.about().len() as u32).to_le_bytes());
+    out.extend_from_slice(&(pieces.len() as u32).to_le_bytes());
+    for piece in pieces {
+        out.extend_from_slice(&piece.id.0.to_le_bytes());
+        out.extend_from_slice(&piece.bytes.to_le_bytes());
+        out.extend_from_slice(&piece.crc.to_le_bytes());
+    }
+    for name in [namespace, bucket, key] {
+        out.extend_from_slice(name.as_bytes());
+    }
+    out.extend_from_slice(record.change.about());
+}
+
+/// True if a record of this generation and salt seems to begin at `offset`.
+pub(super) fn begins(segment: &[u8], header: &SegmentHeader, offset: u32) -> bool {
+    let at = offset as usize;
+    segment.len() >= at + HEAD_BYTES as usize
+        && (u64_at(segment, at + 16) == header.salt || u64_at(segment, at + 8) == header.generation)
+}
+
+/// The record at `offset` of `segment`, if its head is whole and belongs there.
+pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Option<Found> {
+    let end = segment.len().min(header.records_end() as usize);
+    let head = segment.get(offset as usize..end)?;
+    if head.len() < HEAD_BYTES as usize
+        || u64_at(head, 8) != header.generation
+        || u64_at(head, 16) != header.salt
+        || u32_at(head, 32) != offset
+    {
+        return None;
+    }
+    let bytes = u32_at(head, 36);
+    if !(HEAD_BYTES..=HEAD_MAX_BYTES).contains(&bytes) || !bytes.is_multiple_of(ALIGN) {
+        return None;
+    }
+    let body = BodyRef { bytes: u32_at(head, 40), crc: u32_at(head, 44) };
+    // A body that a truncated file lacks is a damaged body; one beyond the segment's end is no record.
+    if u64::from(offset) + u64::from(bytes) + u64::from(body.bytes) > u64::from(header.records_end()) {
+        return None;
+    }
+    let head = head.get(..bytes as usize)?;
+    if u32_at(head, 0) != crc32c(&head[4..]) {
+        return None;
+    }
+    let own = &head[HEAD_BYTES as usize..];
+    let content = match (head[4], head[5]) {
+        (COMMIT, change) => Content::Commit(Box::new(decode_commit(own, change)?)),
+        (PIECE, 0) => Content::Piece(PieceId(u64_at(own.get(..8)?, 0))),
+        (STORED, 0) => Content::Stored(own.chunks_exact(16).map(|pair| version_at(pair, 0)).collect()),
+        (LIFE, 0) => Content::Life,
+        _ => return None,
+    };
+    let frame = Frame {
+        salt: header.salt,
+        position: Position::new(header.generation, offset),
+        life: Epoch(u64_at(head, 24)),
+        previous: Position(u64_at(head, 48)),
+        durable: Position(u64_at(head, 56)),
+    };
+    Some(Found { frame, head_bytes: bytes, body, content })
+}
+
+fn decode_commit(own: &[u8], change: u8) -> Option<Commit> {
+    let fixed = own.get(..48)?;
+    let version = version_at(fixed, 0);
+    let request = RequestId(u128::from(u64_at(fixed, 16)) | u128::from(u64_at(fixed, 24)) << 64);
+    let lengths = [34, 36, 38].map(|at| usize::from(u16_at(fixed, at)));
+    let about = u32_at(fixed, 40) as usize;
+    let count = u32_at(fixed, 44) as usize;
+    if count > PIECES_MAX || about > ABOUT_MAX_BYTES {
+        return None;
+    }
+    let (list, mut rest) = own[48..].split_at_checked(16 * count)?;
+    let pieces = list
+        .chunks_exact(16)
+        .map(|one| PieceRef { id: PieceId(u64_at(one, 0)), bytes: u32_at(one, 8), crc: u32_at(one, 12) })
+        .collect();
+    let mut take = |length: usize| {
+        let (taken, left) = rest.split_at_checked(length)?;
+        rest = left;
+        Some(taken)
+    };
+    let namespace = Namespace::new(std::str::from_utf8(take(lengths[0])?).ok()?).ok()?;
+    let bucket = BucketName::new(std::str::from_utf8(take(lengths[1])?).ok()?).ok()?;
+    let key = ObjectKey::new(std::str::from_utf8(take(lengths[2])?).ok()?).ok()?;
+    let about = Bytes::copy_from_slice(take(about)?);
+    let change = match change {
+        1 => Change::Put { about },
+        2 => Change::Delete { about },
+        3 => Change::Amend { about },
+        _ => return None,
+    };
+    let record = Record { request, namespace, bucket, key, change };
+    Some(Commit { shard: ShardId(u16_at(fixed, 32)), version, record, pieces })
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array_at(bytes, at))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+fn version_at(bytes: &[u8], at: usize) -> Version {
+    Version { epoch: Epoch(u64_at(bytes, at)), sequence: Sequence(u64_at(bytes, at + 8)) }
+}

@@ -1,0 +1,138 @@
+//! Reads the files of a journal: which are segments, what their headers say, what records they hold.
+
+use std::io;
+use std::sync::Arc;
+
+use super::JournalError;
+use super::disk::{Folder, SegmentFile};
+use super::format::{BadHeader, FORMAT, HEADER_BYTES, SECTOR, SegmentHeader};
+use super::recovery::SegmentFound;
+use super::report::{Damage, DamageKind};
+use super::scan::scan;
+
+/// What segment files are called.
+const PREFIX: &str = "segment-";
+
+/// A segment file.
+pub(super) struct FoundFile {
+    pub(super) name: String,
+    pub(super) number: u32,
+    pub(super) file: Arc<dyn SegmentFile>,
+    pub(super) header: SegmentHeader,
+    /// Shorter than it was made.
+    pub(super) truncated: bool,
+    /// Its header does not stand whole in both places.
+    pub(super) uneven: bool,
+}
+
+/// All that is in a journal's folder.
+#[derive(Default)]
+pub(super) struct FoundFiles {
+    /// In the order of their generations.
+    pub(super) files: Vec<FoundFile>,
+    /// What they hold, in the same order.
+    pub(super) segments: Vec<SegmentFound>,
+    /// What is damaged, records apart.
+    pub(super) damage: Vec<Damage>,
+    /// Segment files that cannot be looked into.
+    pub(super) unusable: Vec<String>,
+    pub(super) last_number: u32,
+    pub(super) bytes: u64,
+}
+
+/// What a segment is called.
+pub(super) fn file_name(number: u32) -> String {
+    format!("{PREFIX}{number:06}")
+}
+
+/// The number in a segment's name.
+pub(super) fn number_of(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix(PREFIX)?;
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Reads all segments. With `fresh` what is read comes from the disk, and what comes is on it.
+pub(super) fn read(folder: &dyn Folder, fresh: bool) -> Result<FoundFiles, JournalError> {
+    let io = |name: &str| {
+        let name = name.to_owned();
+        move |source: io::Error| JournalError::Io { what: "reading", file: name, source }
+    };
+    let mut found = FoundFiles::default();
+    for name in folder.names().map_err(io("the folder"))? {
+        let Some(number) = number_of(&name) else { continue };
+        found.last_number = found.last_number.max(number);
+        let file = folder.open(&name).map_err(io(&name))?;
+        if fresh {
+            file.sync().map_err(io(&name))?;
+            file.drop_cache();
+        }
+        let length = file.bytes().map_err(io(&name))?;
+        match headers(&*file, length).map_err(io(&name))? {
+            Headers::Newer(format) => return Err(JournalError::Newer { file: name, found: format, known: FORMAT }),
+            Headers::Damaged => {
+                found.damage.push(Damage { file: name.clone(), offset: 0, kind: DamageKind::Header });
+                found.unusable.push(name);
+            }
+            Headers::Whole { header, uneven, damaged } => {
+                let truncated = length < u64::from(header.bytes);
+                if truncated {
+                    found.damage.push(Damage { file: name.clone(), offset: length, kind: DamageKind::Truncated });
+                } else if let Some(offset) = damaged {
+                    found.damage.push(Damage { file: name.clone(), offset, kind: DamageKind::HeaderCopy });
+                }
+                found.files.push(FoundFile { name, number, file, header, truncated, uneven });
+            }
+        }
+    }
+    found.files.sort_by_key(|file| (file.header.generation, file.number));
+    let oldest = found.files.last().map_or(0, |newest| newest.header.oldest);
+    let mut last = None;
+    let (files, stray): (Vec<_>, Vec<_>) = std::mem::take(&mut found.files).into_iter().partition(|file| {
+        let generation = file.header.generation;
+        generation >= oldest && last.replace(generation) != Some(generation)
+    });
+    for FoundFile { name, .. } in stray {
+        found.damage.push(Damage { file: name.clone(), offset: 0, kind: DamageKind::Stray });
+        found.unusable.push(name);
+    }
+    let mut buffer = Vec::new();
+    for FoundFile { name, file, header, .. } in &files {
+        let length = file.bytes().map_err(io(name))?.min(u64::from(header.bytes));
+        buffer.resize(length as usize, 0);
+        file.read_at(&mut buffer, 0).map_err(io(name))?;
+        found.bytes += length;
+        found.segments.push(SegmentFound { file: name.clone(), header: *header, scan: scan(&buffer, header) });
+    }
+    found.files = files;
+    Ok(found)
+}
+
+enum Headers {
+    Whole { header: SegmentHeader, uneven: bool, damaged: Option<u64> },
+    Damaged,
+    Newer(u32),
+}
+
+/// What the two copies of a header say together.
+fn headers(file: &dyn SegmentFile, length: u64) -> io::Result<Headers> {
+    let at = |offset: u64| {
+        let mut bytes = [0; HEADER_BYTES];
+        if offset + HEADER_BYTES as u64 > length {
+            return Ok(Err(BadHeader::Damaged));
+        }
+        file.read_at(&mut bytes, offset).map(|()| SegmentHeader::decode(&bytes))
+    };
+    let first = at(0)?;
+    let end = first.map_or(length.saturating_sub(u64::from(SECTOR)), |header| u64::from(header.records_end()));
+    Ok(match (first, at(end)?) {
+        (Ok(first), Ok(second)) => {
+            // A crash while the segment was begun anew: nobody needed what was in it.
+            let header = if second.generation > first.generation { second } else { first };
+            Headers::Whole { header, uneven: first != second, damaged: None }
+        }
+        (Ok(header), Err(_)) => Headers::Whole { header, uneven: true, damaged: Some(end) },
+        (Err(_), Ok(header)) => Headers::Whole { header, uneven: true, damaged: Some(0) },
+        (Err(BadHeader::Newer(format)), Err(_)) | (Err(_), Err(BadHeader::Newer(format))) => Headers::Newer(format),
+        (Err(BadHeader::Damaged), Err(BadHeader::Damaged)) => Headers::Damaged,
+    })
+}

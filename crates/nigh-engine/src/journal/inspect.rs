@@ -1,0 +1,80 @@
+//! Looks into a journal that nobody has open, and changes nothing.
+
+use std::io;
+use std::path::Path;
+
+use nigh_terms::Epoch;
+
+use super::JournalError;
+use super::disk::DiskFolder;
+use super::format::SegmentHeader;
+use super::found::read;
+use super::recovery::{KeptCommit, SegmentFound, recover};
+use super::report::{Damage, RecoveredRecord, TornTail};
+use super::scan::scan;
+
+/// A record of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InspectedRecord {
+    /// The record, as recovery would give it.
+    pub record: RecoveredRecord,
+    /// True if the store is known to hold it: its room waits to be used again.
+    pub stored: bool,
+}
+
+/// What a journal holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// The highest epoch in it.
+    pub epoch: Epoch,
+    /// Its whole records, in the order of versions.
+    pub records: Vec<InspectedRecord>,
+    /// What is damaged.
+    pub damage: Vec<Damage>,
+    /// Where a crash cut it off, if a write was under way.
+    pub torn: Option<TornTail>,
+    /// Segments read.
+    pub segments: usize,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// Looks into the journal in `folder`; one that is not there is empty.
+///
+/// # Errors
+/// If a process has it open, its format is newer, or the system refuses.
+pub fn inspect(folder: &Path) -> Result<Inspected, JournalError> {
+    let held = match DiskFolder::hold(folder, false) {
+        Ok(held) => held.ok_or_else(|| JournalError::Held(folder.to_owned()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Inspected::default()),
+        Err(source) => {
+            return Err(JournalError::Io { what: "opening", file: folder.display().to_string(), source });
+        }
+    };
+    let mut found = read(&held, false)?;
+    let mut inspected = weigh(&mut found.segments);
+    inspected.damage.splice(0..0, found.damage);
+    inspected.segments = found.segments.len();
+    inspected.bytes = found.bytes;
+    Ok(inspected)
+}
+
+fn weigh(segments: &mut [SegmentFound]) -> Inspected {
+    let outcome = recover(segments);
+    let records = outcome.commits.into_values().map(|KeptCommit { commit, stored, body_bytes, .. }| {
+        let record =
+            RecoveredRecord { shard: commit.shard, version: commit.version, record: commit.record, body_bytes };
+        InspectedRecord { record, stored }
+    });
+    let (epoch, damage, torn) = (outcome.epoch, outcome.damage, outcome.torn);
+    Inspected { epoch, records: records.collect(), damage, torn, ..Inspected::default() }
+}
+
+/// What recovery makes of one segment file with these bytes; for the fuzz target. None if the header is not one.
+#[doc(hidden)]
+#[must_use]
+pub fn fuzz(bytes: &[u8]) -> Option<Inspected> {
+    let header = SegmentHeader::decode(bytes).ok()?;
+    let scan = scan(bytes, &header);
+    Some(weigh(&mut [SegmentFound { file: "segment-000001".to_owned(), header, scan }]))
+}

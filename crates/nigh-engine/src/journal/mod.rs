@@ -1,0 +1,350 @@
+//! The journal: the ledger of one machine. Preallocated segment files, one thread that writes, one `fdatasync` for all
+//! that waits, before any of it is acknowledged.
+//!
+//! The format, the commit and the proof of recovery are in docs/journal.md. `format`, `scan`, `recovery`, `live` and
+//! `requests` are pure; `disk` is all that touches files.
+
+mod disk;
+mod format;
+mod found;
+mod inspect;
+mod live;
+mod open;
+mod prepare;
+mod queue;
+mod reading;
+mod recovery;
+mod report;
+mod requests;
+mod room;
+mod scan;
+mod shared;
+mod tail;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_terms::{ByteSize, Epoch, ShardId, Version};
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use self::disk::{DiskFolder, Folder};
+use self::format::{HEAD_BYTES, commit_bytes, crc32c};
+use self::live::Place;
+use self::open::Opening;
+use self::queue::Job;
+use self::shared::{Limits, Shared};
+use crate::ledger::{
+    ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record, Staged,
+};
+
+pub use self::inspect::{Inspected, InspectedRecord, fuzz, inspect};
+pub use self::report::{Damage, DamageKind, Recovered, RecoveredRecord, TornTail};
+
+/// The least bytes of a segment: the longest record, its copies and notices find their place in it.
+pub const SEGMENT_MIN: ByteSize = ByteSize::mib(16);
+/// The most bytes of a segment.
+pub const SEGMENT_MAX: ByteSize = ByteSize::gib(1);
+
+/// What to do when acknowledged bytes are damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Do not open; change nothing.
+    Refuse,
+    /// Keep copies of the damaged files aside, and open with what is whole.
+    KeepAside,
+}
+
+/// How a journal is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalSettings {
+    /// The bytes of all its files together, in whole segments; three segments at least.
+    pub limit: ByteSize,
+    /// The bytes of a segment file.
+    pub segment: ByteSize,
+    /// The epoch to take at least; higher than any under which versions were given out elsewhere.
+    pub epoch_min: Epoch,
+    /// What to do when acknowledged bytes are damaged.
+    pub on_damage: OnDamage,
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        Self { limit: ByteSize::gib(1), segment: ByteSize::mib(64), epoch_min: Epoch(1), on_damage: OnDamage::Refuse }
+    }
+}
+
+/// Why a journal does not open.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// Another process has it.
+    #[error("the journal {0} is in use by another process; stop that node first")]
+    Held(PathBuf),
+    /// Written by a newer Nigh.
+    #[error(
+        "the journal's {file} has format {found}, this build reads up to {known}: start the Nigh that wrote it, or a newer one"
+    )]
+    Newer {
+        /// The file.
+        file: String,
+        /// Its format.
+        found: u32,
+        /// The newest that this build knows.
+        known: u32,
+    },
+    /// Acknowledged bytes are not what was written.
+    #[error("the journal is damaged: {}; `nigh journal verify` lists all", first_of(.0))]
+    Damaged(Vec<Damage>),
+    /// There is no place for another damaged file.
+    #[error("{kept} damaged files of the journal are kept aside already; move those named damaged-* to another place")]
+    TooMuchDamage {
+        /// Those there are.
+        kept: usize,
+    },
+    /// Settings that cannot work.
+    #[error(
+        "a journal of {limit} in segments of {segment} is not possible: a segment has {SEGMENT_MIN} to {SEGMENT_MAX}, in whole sectors, and a journal three of them at least"
+    )]
+    Settings {
+        /// All files.
+        limit: ByteSize,
+        /// One file.
+        segment: ByteSize,
+    },
+    /// The system's own reason.
+    #[error("journal: {what} {file}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        file: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn first_of(damage: &[Damage]) -> String {
+    let more = damage.len().saturating_sub(1);
+    let first = damage.first().map(ToString::to_string).unwrap_or_default();
+    if more == 0 { first } else { format!("{first}, and {more} more") }
+}
+
+/// What a journal holds and has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalUsage {
+    /// Records that the store is not known to hold.
+    pub records: u64,
+    /// The bytes of their bodies.
+    pub body_bytes: u64,
+    /// Segment files there are.
+    pub files: u64,
+    /// Segment files there may be.
+    pub files_max: u64,
+    /// The bytes of a new one.
+    pub segment_bytes: u64,
+    /// Commits since it was opened.
+    pub commits: u64,
+    /// Times that the disk was synced for them.
+    pub syncs: u64,
+}
+
+/// An open journal. When it is dropped what waits is still written, and its folder is free.
+pub struct Journal {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Journal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Journal").field("epoch", &self.shared.life).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// Opens the journal in `folder`, made if it is not there. Blocks: it reads all that is there.
+    ///
+    /// # Errors
+    /// If another process has it, its format is newer, the settings are not possible, acknowledged bytes are damaged and
+    /// that is to be refused, or the system refuses. Nothing is changed then but for damaged files put aside.
+    pub fn open(folder: &Path, settings: &JournalSettings) -> Result<(Self, Recovered), JournalError> {
+        let JournalSettings { limit, segment, epoch_min, on_damage } = *settings;
+        let files_max = u32::try_from(limit.bytes() / segment.bytes().max(1)).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(segment.bytes()).unwrap_or(0);
+        let limits = Limits::new(bytes, files_max);
+        if !(SEGMENT_MIN..=SEGMENT_MAX).contains(&segment) || !limits.are_possible() {
+            return Err(JournalError::Settings { limit, segment });
+        }
+        let held = DiskFolder::hold(folder, true).map_err(|source| JournalError::Io {
+            what: "opening",
+            file: folder.display().to_string(),
+            source,
+        })?;
+        let held = held.ok_or_else(|| JournalError::Held(folder.to_owned()))?;
+        Self::open_in(Arc::new(held), &Opening { limits, epoch_min, on_damage, salt: rand::random })
+    }
+
+    fn open_in(folder: Arc<dyn Folder>, opening: &Opening) -> Result<(Self, Recovered), JournalError> {
+        let (writer, shared, recovered) = open::open(folder, opening)?;
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
+        let thread =
+            thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
+        Ok((Self { shared, writer: Some(thread) }, recovered))
+    }
+
+    /// The epoch of the versions given out.
+    #[must_use]
+    pub fn life(&self) -> Epoch {
+        self.shared.life
+    }
+
+    /// What it holds and has done.
+    #[must_use]
+    pub fn usage(&self) -> JournalUsage {
+        let Shared { live, limits, counters, .. } = &*self.shared;
+        let (records, body_bytes) = {
+            let live = live.lock();
+            (live.records() as u64, live.body_bytes())
+        };
+        JournalUsage {
+            records,
+            body_bytes,
+            files: counters.files.load(Ordering::Relaxed),
+            files_max: u64::from(limits.files_max),
+            segment_bytes: u64::from(limits.segment_bytes),
+            commits: counters.commits.load(Ordering::Relaxed),
+            syncs: counters.syncs.load(Ordering::Relaxed),
+        }
+    }
+
+    async fn ask<T>(&self, job: impl FnOnce(queue::Reply<T>) -> Job) -> Result<T, LedgerError> {
+        self.shared.check()?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.queue.push(job(reply)).await;
+        answer.await.unwrap_or_else(|_| Err(self.shared.failure()))
+    }
+
+    /// Refuses a record of so many bytes if no segment holds it.
+    fn check_length(&self, what: &'static str, bytes: u64) -> Result<(), LedgerError> {
+        let limit = u64::from(self.shared.limits.record_max_bytes);
+        if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
+    }
+}
+
+fn at_most(what: &'static str, bytes: usize, limit: usize) -> Result<(), LedgerError> {
+    let (bytes, limit) = (bytes as u64, limit as u64);
+    if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
+}
+
+#[async_trait]
+impl Ledger for Journal {
+    fn epoch(&self, _shard: ShardId) -> Epoch {
+        self.shared.life
+    }
+
+    fn place(&self, _shard: ShardId) -> Version {
+        self.shared.next_version()
+    }
+
+    async fn stage(&self, _shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+        at_most("a piece", piece.len(), PIECE_MAX_BYTES)?;
+        self.check_length("a piece", u64::from(HEAD_BYTES) + 8 + piece.len() as u64)?;
+        let crc = crc32c(&piece);
+        self.ask(|reply| Job::Stage { piece, crc, reply }).await
+    }
+
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError> {
+        let (inline, pieces) = match body {
+            Body::Inline(inline) => (inline, Vec::new()),
+            Body::Staged(pieces) => (Bytes::new(), pieces),
+        };
+        at_most("an inline body", inline.len(), INLINE_MAX_BYTES)?;
+        at_most("a list of pieces", 16 * pieces.len(), 16 * PIECES_MAX)?;
+        at_most("what is told about an object", record.change.about().len(), ABOUT_MAX_BYTES)?;
+        self.check_length("a record", u64::from(commit_bytes(&record, pieces.len())) + inline.len() as u64)?;
+        let crc = crc32c(&inline);
+        self.ask(|reply| Job::Append { shard, record, inline, crc, pieces, reply }).await
+    }
+
+    async fn stored(&self, _shard: ShardId, version: Version) -> Result<(), LedgerError> {
+        self.shared.check()?;
+        let noticed = {
+            let mut live = self.shared.live.lock();
+            let done = live.stored(version);
+            live.notices.extend(&done);
+            !done.is_empty()
+        };
+        if noticed {
+            self.shared.queue.notice();
+        }
+        Ok(())
+    }
+
+    async fn settle(&self, _shard: ShardId) -> Result<(), LedgerError> {
+        self.ask(|reply| Job::Settle { reply }).await
+    }
+
+    async fn read(&self, _shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
+        let mut tried = None;
+        loop {
+            let Some((place, skip, name, file)) = self.locate(version, offset)? else { return Ok(Bytes::new()) };
+            if tried == Some(place) {
+                // It is still there, and still not what was written.
+                let offset = u64::from(place.position.offset());
+                return Err(LedgerError::Damaged { version, file: name, offset });
+            }
+            tried = Some(place);
+            let read = tokio::task::spawn_blocking(move || reading::body(&*file, &place)).await;
+            match read {
+                Ok(Ok(body)) => return Ok(body.slice(skip.min(body.len())..)),
+                Ok(Err(error)) => tracing::warn!(%version, %error, name, "a record of the journal cannot be read"),
+                Err(join) => return Err(LedgerError::Failed(join.to_string())),
+            }
+        }
+    }
+}
+
+/// A record's place, how much of its body is skipped, and its file.
+type Located = (Place, usize, String, Arc<dyn disk::SegmentFile>);
+
+impl Journal {
+    /// Where `offset` of a body stands; none at its end.
+    fn locate(&self, version: Version, offset: u64) -> Result<Option<Located>, LedgerError> {
+        let live = self.shared.live.lock();
+        let record = live.record(version).ok_or(LedgerError::Unknown(version))?;
+        let mut start = 0;
+        let mut found = None;
+        if record.pieces.is_empty() && offset < u64::from(record.place.body.bytes) {
+            found = Some((record.place, offset));
+        }
+        for piece in &record.pieces {
+            let end = start + u64::from(piece.bytes);
+            if (start..end).contains(&offset) {
+                found = live.piece(piece.id).map(|place| (place, offset - start));
+            }
+            start = end;
+        }
+        let Some((place, skip)) = found else { return Ok(None) };
+        let segment = live.segment(place.position.generation()).ok_or(LedgerError::Unknown(version))?;
+        Ok(Some((place, skip as usize, segment.name.clone(), Arc::clone(&segment.file))))
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the thread that writes the journal has panicked");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Opens a journal: what counts is recovered, an epoch is taken, and writing goes on behind the last record that counts.
+//!
+//! What is damaged stays where it is until its segment is used again, and a copy of the file is kept aside for good;
+//! files that cannot be looked into are put aside themselves.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use nigh_terms::Epoch;
+
+use super::disk::Folder;
+use super::format::{ContentRef, FIRST_RECORD, HEAD_BYTES, Position, SegmentHeader, next_sector};
+use super::found::{FoundFile, FoundFiles, file_name, read};
+use super::live::{Live, Place, Segment};
+use super::prepare::{NotReady, Preparer, Ready, UNFINISHED, Wanted, begin_anew, prepare};
+use super::recovery::{Outcome, recover};
+use super::report::{Recovered, RecoveredRecord};
+use super::requests::Requests;
+use super::room::Room;
+use super::shared::{Limits, Shared};
+use super::tail::{Active, Fault, Tail};
+use super::writer::Writer;
+use super::{JournalError, OnDamage};
+
+/// What a damaged file, or its copy, is called.
+const ASIDE: &str = "damaged-";
+/// Files kept aside; with more the journal does not open.
+const ASIDE_MAX: usize = 16;
+
+/// What opening is told.
+pub(super) struct Opening {
+    pub(super) limits: Limits,
+    pub(super) epoch_min: Epoch,
+    pub(super) on_damage: OnDamage,
+    pub(super) salt: fn() -> u64,
+}
+
+fn failed(what: &'static str, file: &str) -> impl FnOnce(io::Error) -> JournalError {
+    let file = file.to_owned();
+    move |source| JournalError::Io { what, file, source }
+}
+
+/// Opens the journal in `folder`.
+pub(super) fn open(
+    folder: Arc<dyn Folder>,
+    opening: &Opening,
+) -> Result<(Writer, Arc<Shared>, Recovered), JournalError> {
+    let names = folder.names().map_err(failed("reading", "the folder"))?;
+    for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+        folder.remove(name).map_err(failed("removing", name))?;
+    }
+    let mut found = read(&*folder, true)?;
+    let mut outcome = recover(&mut found.segments);
+    outcome.damage.splice(0..0, std::mem::take(&mut found.damage));
+    if !outcome.damage.is_empty() {
+        match opening.on_damage {
+            OnDamage::Refuse => return Err(JournalError::Damaged(outcome.damage)),
+            OnDamage::KeepAside => keep_aside(&*folder, &names, &found, &outcome)?,
+        }
+    }
+    let epoch = outcome.epoch.next().max(opening.epoch_min);
+    let mut recovered = Recovered {
+        epoch,
+        records: Vec::new(),
+        damage: std::mem::take(&mut outcome.damage),
+        torn: outcome.torn.take(),
+        segments: found.segments.len(),
+        bytes: found.bytes,
+    };
+    let last = outcome.last;
+    let tail =
+        last.map_or(0, |(last, _)| found.files.partition_point(|file| file.header.generation < last.generation()));
+    let (live, requests, records) = index(&found.files, tail, outcome);
+    recovered.records = records;
+
+    let shared = Arc::new(Shared::new(live, epoch, opening.limits));
+    let room = begin(folder, opening, &shared, found, last, tail)?;
+    Ok((Writer::new(room, requests), shared, recovered))
+}
+
+/// Copies what is damaged, and puts away what cannot be looked into.
+fn keep_aside(
+    folder: &dyn Folder,
+    names: &[String],
+    found: &FoundFiles,
+    outcome: &Outcome,
+) -> Result<(), JournalError> {
+    let damaged: BTreeSet<&str> = outcome.damage.iter().map(|damage| damage.file.as_str()).collect();
+    let mut aside = names.iter().filter(|name| name.starts_with(ASIDE)).count();
+    let mut another = |as_name: &str| {
+        if names.iter().any(|name| name == as_name) {
+            return Ok(false);
+        }
+        aside += 1;
+        if aside > ASIDE_MAX { Err(JournalError::TooMuchDamage { kept: ASIDE_MAX }) } else { Ok(true) }
+    };
+    for file in found.files.iter().filter(|file| damaged.contains(file.name.as_str())) {
+        let as_name = format!("{ASIDE}{:08}-{}", file.header.generation, file.name);
+        if another(&as_name)? {
+            folder.copy(&file.name, &as_name).map_err(failed("copying", &file.name))?;
+        }
+    }
+    for name in &found.unusable {
+        let mut number = 1;
+        let mut as_name = format!("{ASIDE}{name}");
+        while names.contains(&as_name) {
+            number += 1;
+            as_name = format!("{ASIDE}{name}-{number}");
+        }
+        another(&as_name)?;
+        folder.rename(name, &as_name).map_err(failed("renaming", name))?;
+    }
+    Ok(())
+}
+
+/// What lives, which requests are known, and what is not known to be stored; `tail` is the last segment that counts.
+fn index(files: &[FoundFile], tail: usize, outcome: Outcome) -> (Live, Requests, Vec<RecoveredRecord>) {
+    let mut live = Live::default();
+    live.segments.extend(files.iter().take(tail + 1).map(|file| {
+        let FoundFile { name, file, header, .. } = file;
+        Segment::new(&Ready { name: name.clone(), file: Arc::clone(file), header: *header })
+    }));
+    let mut requests = Requests::default();
+    for kept in outcome.order.iter().filter_map(|version| outcome.commits.get(version)) {
+        requests.insert(requests.key(kept.commit.shard, &kept.commit.record), kept.commit.version);
+    }
+    let mut records = Vec::new();
+    for kept in outcome.commits.into_values().filter(|kept| !kept.stored) {
+        let (commit, body_bytes) = (kept.commit, kept.body_bytes);
+        for piece in &commit.pieces {
+            if let Some(found) = outcome.pieces.get(&piece.id) {
+                live.add_piece(piece.id, Place::of(found));
+            }
+        }
+        let record = &commit.record;
+        let object = (commit.shard, record.namespace.clone(), record.bucket.clone(), record.key.clone());
+        live.add_record(commit.version, object, Place::of(&kept.found), commit.pieces);
+        records.push(RecoveredRecord {
+            shard: commit.shard,
+            version: commit.version,
+            record: commit.record,
+            body_bytes,
+        });
+    }
+    (live, requests, records)
+}
+
+/// Begins a life behind the last record that counts, in segment number `tail` or, if that has no room, in the next.
+fn begin(
+    folder: Arc<dyn Folder>,
+    opening: &Opening,
+    shared: &Arc<Shared>,
+    found: FoundFiles,
+    last: Option<(Position, u32)>,
+    tail: usize,
+) -> Result<Room, JournalError> {
+    let epoch = shared.life;
+    let oldest = found.files.first().map(|file| file.header.generation);
+    let mut next_generation = found.files.last().map_or(1, |file| file.header.generation + 1);
+    let (mut files, mut last_number) = (found.files.len() as u32, found.last_number);
+    let mut ready = VecDeque::new();
+    let mut active = None;
+    for (at, FoundFile { name, file, header, truncated, uneven, .. }) in found.files.into_iter().enumerate() {
+        if at > tail {
+            // What may stand there was never acknowledged; with another salt it is gone.
+            let header = SegmentHeader { salt: (opening.salt)(), epoch, oldest: oldest.unwrap_or(1), ..header };
+            begin_anew(&*file, &header).map_err(failed("beginning anew with", &name))?;
+            ready.push_back(Ready { name, file, header });
+        } else if !truncated && uneven {
+            begin_anew(&*file, &header).map_err(failed("writing the header of", &name))?;
+            active = Some((name, file, header));
+        } else {
+            active = (!truncated).then_some((name, file, header));
+        }
+    }
+    let offset = next_sector(last.map_or(FIRST_RECORD, |(_, end)| end));
+    let active = active.filter(|(.., header)| offset + HEAD_BYTES <= header.records_end());
+    let active = match active {
+        Some((name, file, header)) => Active { name, file, header, at: offset },
+        None => {
+            let next = match ready.pop_front() {
+                Some(next) => next,
+                None => {
+                    let free = {
+                        let mut live = shared.live.lock();
+                        let is_free = live.segments.len() > 1
+                            && live.segments.front().is_some_and(|oldest| oldest.needed_bytes == 0);
+                        // Why it is free is on the disk: that is where it was read.
+                        if is_free { live.segments.pop_front() } else { None }
+                    };
+                    let mut bytes = opening.limits.segment_bytes;
+                    let (name, file) = match free {
+                        Some(free) => {
+                            bytes = bytes.max(free.bytes);
+                            (free.name, Some(free.file))
+                        }
+                        // Beyond the limit if need be: a full journal must open, to be emptied.
+                        None => {
+                            files += 1;
+                            last_number += 1;
+                            (file_name(last_number), None)
+                        }
+                    };
+                    let oldest =
+                        shared.live.lock().segments.front().map_or(next_generation, |oldest| oldest.generation);
+                    let salt = (opening.salt)();
+                    let header = SegmentHeader { generation: next_generation, salt, oldest, epoch, bytes };
+                    next_generation += 1;
+                    prepare(&*folder, Wanted { name: name.clone(), file, header }).map_err(|not| match not {
+                        NotReady::New(source) | NotReady::Again(source) => failed("making", &name)(source),
+                    })?
+                }
+            };
+            shared.live.lock().segments.push_back(Segment::new(&next));
+            let Ready { name, file, header } = next;
+            Active { name, file, header, at: FIRST_RECORD }
+        }
+    };
+    let mut tail = Tail::new(active, epoch, last.map_or(Position::START, |(last, _)| last));
+    tail.append(ContentRef::Life, &Bytes::new(), 0);
+    tail.sync().map_err(|Fault(reason)| failed("beginning a life in", "the journal")(io::Error::other(reason)))?;
+    shared.counters.files.store(u64::from(files), Ordering::Relaxed);
+    let preparer = Preparer::start(Arc::clone(&folder)).map_err(failed("starting", "a thread"))?;
+    Ok(Room {
+        tail,
+        shared: Arc::clone(shared),
+        preparer,
+        ready,
+        next_generation,
+        files,
+        last_number,
+        salt: opening.salt,
+        full_until: None,
+    })
+}

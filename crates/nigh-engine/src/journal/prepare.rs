@@ -1,0 +1,129 @@
+//! Makes segments ready ahead of need, on a thread of its own: a new one is zeroed, an old one gets a new header.
+//!
+//! A segment that is used again is not zeroed: no old record has the new generation and salt.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
+
+use super::disk::{Folder, SegmentFile};
+use super::format::{SECTOR, SegmentHeader};
+
+/// What a file is called until it is a segment.
+pub(super) const UNFINISHED: &str = ".new";
+
+/// A segment that nothing is written to yet.
+pub(super) struct Ready {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn SegmentFile>,
+    pub(super) header: SegmentHeader,
+}
+
+/// What is to be made ready.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    /// The file to use again; none: a new one.
+    pub(super) file: Option<Arc<dyn SegmentFile>>,
+    pub(super) header: SegmentHeader,
+}
+
+/// Why a segment is not there.
+#[derive(Debug)]
+pub(super) enum NotReady {
+    /// A new one could not be made: there is no room, and nothing is lost.
+    New(io::Error),
+    /// An old one could not be used again: what the disk holds is not known.
+    Again(io::Error),
+}
+
+/// Makes one ready; durable when this returns.
+pub(super) fn prepare(folder: &dyn Folder, wanted: Wanted) -> Result<Ready, NotReady> {
+    let Wanted { name, file, header } = wanted;
+    match file {
+        Some(file) => {
+            begin_anew(&*file, &header).map_err(NotReady::Again)?;
+            Ok(Ready { name, file, header })
+        }
+        None => {
+            let unfinished = format!("{name}{UNFINISHED}");
+            let made = (|| {
+                let file = folder.create(&unfinished)?;
+                begin_anew(&*file, &header)?;
+                folder.rename(&unfinished, &name)?;
+                Ok(file)
+            })();
+            let file = made.map_err(|error| {
+                // The next start removes it, if this does not.
+                let _ = folder.remove(&unfinished);
+                NotReady::New(error)
+            })?;
+            Ok(Ready { name, file, header })
+        }
+    }
+}
+
+/// Writes both copies of a header, durably; a file that is too short gets its length.
+pub(super) fn begin_anew(file: &dyn SegmentFile, header: &SegmentHeader) -> io::Result<()> {
+    if file.bytes()? < u64::from(header.bytes) {
+        file.extend(u64::from(header.bytes))?;
+    }
+    let mut sector = [0; SECTOR as usize];
+    let encoded = header.encode();
+    sector[..encoded.len()].copy_from_slice(&encoded);
+    for offset in [0, header.records_end()] {
+        file.write_at(&[IoSlice::new(&sector)], u64::from(offset))?;
+    }
+    file.sync()
+}
+
+/// The thread, as its client sees it. It ends when this is dropped.
+pub(super) struct Preparer {
+    jobs: Sender<Wanted>,
+    done: Receiver<Result<Ready, NotReady>>,
+    /// One is under way.
+    busy: bool,
+}
+
+impl Preparer {
+    pub(super) fn start(folder: Arc<dyn Folder>) -> io::Result<Self> {
+        let (jobs, queue) = channel::<Wanted>();
+        let (answers, done) = channel();
+        std::thread::Builder::new().name("journal-ahead".to_owned()).spawn(move || {
+            while let Ok(wanted) = queue.recv() {
+                if answers.send(prepare(&*folder, wanted)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { jobs, done, busy: false })
+    }
+
+    pub(super) const fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Begins with one; none may be under way.
+    pub(super) fn begin(&mut self, wanted: Wanted) {
+        debug_assert!(!self.busy, "one at a time");
+        // If the thread is gone the answer says so.
+        self.busy = self.jobs.send(wanted).is_ok() || self.busy;
+    }
+
+    /// What has come of the one under way, if that is known.
+    pub(super) fn poll(&mut self) -> Option<Result<Ready, NotReady>> {
+        match self.done.try_recv() {
+            Ok(done) => {
+                self.busy = false;
+                Some(done)
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Waits for the one under way.
+    pub(super) fn wait(&mut self) -> Result<Ready, NotReady> {
+        self.busy = false;
+        let gone = |RecvError| NotReady::Again(io::Error::other("the thread that prepares segments has ended"));
+        self.done.recv().map_err(gone)?
+    }
+}

@@ -1,0 +1,200 @@
+//! What counts of the records found in all segments. Pure.
+//!
+//! Each record names the one written before it, so the records form a chain; a gap in it is a hole, whatever its bytes
+//! are now. Each also says up to where all was on the disk when it was written. A hole, or a body that is not whole,
+//! before the highest such place was durable once: it is damage, and what follows it still counts. One behind that
+//! place was never acknowledged: the journal is cut off there. The first record of a life names the record that its
+//! recovery kept last, so that what was cut off once stays so.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use nigh_terms::{Epoch, Version};
+
+use super::format::{Commit, Content, Found, Position, SegmentHeader};
+use super::report::{Damage, DamageKind, RecoveredRecord, TornTail};
+use super::scan::{Scan, Scanned};
+use crate::ledger::PieceId;
+
+/// A segment that was read.
+#[derive(Debug)]
+pub(super) struct SegmentFound {
+    pub(super) file: String,
+    pub(super) header: SegmentHeader,
+    pub(super) scan: Scan,
+}
+
+/// A write that counts.
+#[derive(Debug)]
+pub(super) struct KeptCommit {
+    pub(super) commit: Commit,
+    /// The newest copy of its record.
+    pub(super) found: Found,
+    pub(super) stored: bool,
+    pub(super) body_bytes: u64,
+}
+
+/// What recovery decides.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// The highest epoch seen.
+    pub(super) epoch: Epoch,
+    /// Every whole write, stored or not, with the newest copy of each.
+    pub(super) commits: BTreeMap<Version, KeptCommit>,
+    /// The newest whole copy of each piece.
+    pub(super) pieces: HashMap<PieceId, Found>,
+    /// Versions in the order of their records, for the table of requests.
+    pub(super) order: Vec<Version>,
+    /// The last record that counts, and where it ends.
+    pub(super) last: Option<(Position, u32)>,
+    pub(super) damage: Vec<Damage>,
+    pub(super) torn: Option<TornTail>,
+}
+
+struct Hole {
+    /// The records before it.
+    index: usize,
+    start: Position,
+}
+
+/// Weighs the segments, which are in the order of their generations.
+pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
+    let files: HashMap<u64, String> =
+        segments.iter().map(|segment| (segment.header.generation, segment.file.clone())).collect();
+    // A place whose segment is gone is named by its generation.
+    let file = |position: Position| {
+        files
+            .get(&position.generation())
+            .cloned()
+            .unwrap_or_else(|| format!("the segment of generation {}", position.generation()))
+    };
+    missing(segments, &mut outcome.damage);
+
+    let used = |segment: &&SegmentFound| segment.scan.begun.is_some() || !segment.scan.records.is_empty();
+    let last_used = segments.iter().rev().find(used);
+    let begun = last_used.and_then(|segment| Some((segment.file.clone(), segment.scan.begun?)));
+    let oldest = segments.first().map_or(Position::START, |segment| Position::new(segment.header.generation, 0));
+    let all = segments.iter_mut().flat_map(|segment| std::mem::take(&mut segment.scan.records));
+    let (mut chain, mut holes) = link(all, oldest);
+
+    let durable = chain.iter().map(|one| one.found.frame.durable).max().unwrap_or_default();
+    let torn_body = chain.iter().position(|one| !one.whole && one.found.frame.position >= durable);
+    let torn_hole = holes.iter().find(|hole| hole.start >= durable).map(|hole| (hole.index, hole.start));
+    let cut = match (torn_body, torn_hole) {
+        (Some(body), Some((index, start))) if index <= body => Some((index, start)),
+        (Some(body), _) => Some((body, chain[body].found.frame.position)),
+        (None, hole) => hole,
+    };
+    if let Some((index, start)) = cut {
+        chain.truncate(index);
+        holes.retain(|hole| hole.index < index);
+        outcome.torn = Some(TornTail { file: file(start), offset: u64::from(start.offset()) });
+    } else {
+        outcome.torn = begun.map(|(file, offset)| TornTail { file, offset: u64::from(offset) });
+    }
+    let damaged =
+        |position: Position, kind| Damage { file: file(position), offset: u64::from(position.offset()), kind };
+    outcome.damage.extend(holes.iter().map(|hole| damaged(hole.start, DamageKind::Unknown)));
+    outcome.last = chain.last().map(|one| (one.found.frame.position, one.found.end()));
+    weigh(chain, &mut outcome, damaged);
+    outcome
+}
+
+/// Segments that should be there: generations follow each other, and the newest says which was the oldest.
+fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
+    let Some(newest) = segments.last() else { return };
+    let mut expected = newest.header.oldest;
+    for segment in segments {
+        for generation in expected..segment.header.generation {
+            let file = format!("the segment of generation {generation}");
+            damage.push(Damage { file, offset: 0, kind: DamageKind::Missing });
+        }
+        expected = segment.header.generation + 1;
+    }
+}
+
+/// The chain, and where it has holes.
+fn link(all: impl Iterator<Item = Scanned>, oldest: Position) -> (Vec<Scanned>, Vec<Hole>) {
+    let mut chain: Vec<Scanned> = Vec::new();
+    let mut holes: Vec<Hole> = Vec::new();
+    for one in all {
+        let frame = &one.found.frame;
+        if chain.last().is_some_and(|last| frame.life < last.found.frame.life) {
+            continue;
+        }
+        if one.found.content == Content::Life {
+            chain.truncate(chain.partition_point(|kept| kept.found.frame.position <= frame.previous));
+            holes.retain(|hole| hole.index < chain.len());
+        }
+        let (follows, start) = match chain.last() {
+            Some(last) => {
+                let position = last.found.frame.position;
+                (frame.previous == position, Position::new(position.generation(), last.found.end()))
+            }
+            // Nothing is missing before the first if the record before it stood in a segment that is used again.
+            None => (frame.previous < oldest, Position::new(oldest.generation(), super::format::FIRST_RECORD)),
+        };
+        if !follows {
+            holes.push(Hole { index: chain.len(), start });
+        }
+        chain.push(one);
+    }
+    (chain, holes)
+}
+
+/// What the records of the chain say, taken together.
+fn weigh(chain: Vec<Scanned>, outcome: &mut Outcome, damaged: impl Fn(Position, DamageKind) -> Damage) {
+    let mut stored: HashSet<Version> = HashSet::new();
+    let mut commits: BTreeMap<Version, Vec<(Commit, Found, bool)>> = BTreeMap::new();
+    let mut broken: HashMap<PieceId, Position> = HashMap::new();
+    for Scanned { found, whole } in chain {
+        outcome.epoch = outcome.epoch.max(found.frame.life);
+        match &found.content {
+            Content::Commit(commit) => {
+                let commit = Commit::clone(commit);
+                outcome.epoch = outcome.epoch.max(commit.version.epoch);
+                outcome.order.push(commit.version);
+                commits.entry(commit.version).or_default().push((commit, found, whole));
+            }
+            Content::Piece(id) if whole => {
+                outcome.pieces.insert(*id, found);
+            }
+            Content::Piece(id) => {
+                broken.insert(*id, found.frame.position);
+            }
+            Content::Stored(versions) => stored.extend(versions),
+            Content::Life => {}
+        }
+    }
+    for (version, mut copies) in commits {
+        let stored = stored.contains(&version);
+        // The last of them, unless another is better.
+        let best = copies.iter().rposition(|(.., whole)| *whole).unwrap_or(copies.len() - 1);
+        let (commit, found, whole) = copies.swap_remove(best);
+        let body_bytes =
+            u64::from(found.body.bytes) + commit.pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
+        let bad = (!whole).then_some(found.frame.position).or_else(|| {
+            let bad = commit.pieces.iter().find(|piece| {
+                outcome
+                    .pieces
+                    .get(&piece.id)
+                    .is_none_or(|found| found.body.bytes != piece.bytes || found.body.crc != piece.crc)
+            })?;
+            Some(broken.remove(&bad.id).unwrap_or(found.frame.position))
+        });
+        // Of what is stored the pieces may have gone with the segment that held them.
+        let gone = stored && whole && bad == Some(found.frame.position);
+        match bad.filter(|_| !gone) {
+            None => drop(outcome.commits.insert(version, KeptCommit { commit, found, stored, body_bytes })),
+            Some(position) => {
+                let Commit { shard, version, record, .. } = commit;
+                let record = Box::new(RecoveredRecord { shard, version, record, body_bytes });
+                outcome.damage.push(damaged(position, DamageKind::Record { record, stored }));
+            }
+        }
+    }
+    let mut unnamed: Vec<Position> = broken.into_values().collect();
+    unnamed.sort_unstable();
+    outcome.damage.extend(unnamed.into_iter().map(|position| damaged(position, DamageKind::Piece)));
+}

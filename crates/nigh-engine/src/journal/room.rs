@@ -1,0 +1,253 @@
+//! Where the next record finds room: in the segment that is written to, in one made ready, in one used again.
+//!
+//! Segments are used again strictly oldest first. Were a younger one used again before an older, a record in the older
+//! could outlive a newer one of the same object: after a crash it would be pushed over what the store has. Records that
+//! hold the oldest segment back are therefore copied forward, with their versions, when they are few; and what is known
+//! to be stored is durable before any segment is used again. So of an object recovery never finds an older write
+//! without the newer ones, unless those are known to be stored.
+//!
+//! While no segment is ready, the end of the one that is written to is kept free for those copies and notices: a full
+//! journal always can do what makes room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nigh_terms::Version;
+
+use super::format::{ContentRef, HEAD_BYTES, SECTOR, STORED_MAX, SegmentHeader, aligned};
+use super::found::file_name;
+use super::live::Segment;
+use super::prepare::{NotReady, Preparer, Ready, Wanted};
+use super::reading;
+use super::shared::{Limits, Shared};
+use super::tail::{Fault, Tail};
+
+/// A new segment is tried for again so long after the disk was full.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Why a record has no room, or there is nothing to be written to any more.
+#[derive(Debug)]
+pub(super) enum NoRoom {
+    Full,
+    Fault(Fault),
+}
+
+impl From<Fault> for NoRoom {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Limits {
+    /// Live bytes of the oldest segment that are copied forward at most.
+    pub(super) const fn movable_bytes(&self) -> u32 {
+        self.segment_bytes / 4 - 2 * SECTOR
+    }
+
+    /// What is kept free for copies, and for notices of all that may be live.
+    pub(super) const fn reserve_bytes(&self) -> u32 {
+        self.segment_bytes / 4 + self.segment_bytes / 8 + 4 * SECTOR
+    }
+}
+
+/// The segments, and the tail of the journal in the youngest of them.
+pub(super) struct Room {
+    pub(super) tail: Tail,
+    pub(super) shared: Arc<Shared>,
+    pub(super) preparer: Preparer,
+    /// Younger than the tail's, oldest first.
+    pub(super) ready: VecDeque<Ready>,
+    pub(super) next_generation: u64,
+    /// Files there are.
+    pub(super) files: u32,
+    /// The number in the name of the newest of them.
+    pub(super) last_number: u32,
+    /// Where the salt of a segment comes from.
+    pub(super) salt: fn() -> u64,
+    /// No new segment is tried for before this.
+    pub(super) full_until: Option<Instant>,
+}
+
+impl Room {
+    /// Sees to it that a record of so many bytes can be appended. The reserve is not touched, but if `vital`.
+    pub(super) fn make(&mut self, bytes: u32, vital: bool) -> Result<(), NoRoom> {
+        let bytes = aligned(bytes);
+        loop {
+            let left = self.tail.left();
+            let fits = bytes <= left;
+            if fits && (vital || !self.ready.is_empty() || left - bytes >= self.shared.limits.reserve_bytes()) {
+                return Ok(());
+            }
+            if vital && self.ready.is_empty() {
+                return Err(NoRoom::Full);
+            }
+            if self.ready.is_empty() && !self.obtain()? {
+                return Err(NoRoom::Full);
+            }
+            if !fits && let Some(next) = self.ready.pop_front() {
+                self.switch(next)?;
+            }
+        }
+    }
+
+    fn switch(&mut self, next: Ready) -> Result<(), Fault> {
+        self.shared.live.lock().segments.push_back(Segment::new(&next));
+        self.tail.switch(next)
+    }
+
+    /// Begins with the next segment before it is needed.
+    pub(super) fn prepare_ahead(&mut self) -> Result<(), Fault> {
+        if let Some(done) = self.preparer.poll() {
+            self.take_prepared(done)?;
+        }
+        if self.ready.is_empty() && !self.preparer.is_busy() && self.tail.used() > self.shared.limits.segment_bytes / 4
+        {
+            self.begin()?;
+        }
+        Ok(())
+    }
+
+    /// Has a segment made ready and waits for it. False if there is no room for one.
+    fn obtain(&mut self) -> Result<bool, Fault> {
+        loop {
+            if self.preparer.is_busy() {
+                let done = self.preparer.wait();
+                self.take_prepared(done)?;
+                if !self.ready.is_empty() {
+                    return Ok(true);
+                }
+            }
+            if !self.begin()? && !self.move_oldest()? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn take_prepared(&mut self, done: Result<Ready, NotReady>) -> Result<(), Fault> {
+        match done {
+            Ok(ready) => self.ready.push_back(ready),
+            Err(NotReady::New(error)) => {
+                tracing::warn!(%error, "no new segment of the journal could be made; it counts as full meanwhile");
+                self.full_until = Some(Instant::now() + RETRY);
+                self.files -= 1;
+                self.next_generation -= 1;
+            }
+            Err(NotReady::Again(error)) => return Err(Fault::of("beginning anew with", "a segment")(error)),
+        }
+        self.shared.counters.files.store(u64::from(self.files), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Begins to make a segment ready: the oldest, if nobody needs it, else a new one. False if there is none.
+    fn begin(&mut self) -> Result<bool, Fault> {
+        let oldest_is_free = {
+            let live = self.shared.live.lock();
+            live.segments.len() > 1 && live.segments.front().is_some_and(|oldest| oldest.needed_bytes == 0)
+        };
+        let (name, file, bytes) = if oldest_is_free {
+            // Why it is free must be durable before it is gone.
+            match self.notices(true) {
+                Ok(()) => {}
+                Err(NoRoom::Full) => return Ok(false),
+                Err(NoRoom::Fault(fault)) => return Err(fault),
+            }
+            self.sync()?;
+            let Some(oldest) = self.shared.live.lock().segments.pop_front() else { return Ok(false) };
+            (oldest.name, Some(oldest.file), oldest.bytes.max(self.shared.limits.segment_bytes))
+        } else {
+            let full = self.full_until.is_some_and(|until| Instant::now() < until);
+            if full || self.files >= self.shared.limits.files_max {
+                return Ok(false);
+            }
+            self.files += 1;
+            self.last_number += 1;
+            (file_name(self.last_number), None, self.shared.limits.segment_bytes)
+        };
+        let header = self.header(bytes);
+        self.preparer.begin(Wanted { name, file, header });
+        Ok(true)
+    }
+
+    /// The header of the next segment.
+    fn header(&mut self, bytes: u32) -> SegmentHeader {
+        let oldest = self.shared.live.lock().segments.front().map_or(self.next_generation, |oldest| oldest.generation);
+        let header = SegmentHeader {
+            generation: self.next_generation,
+            salt: (self.salt)(),
+            oldest,
+            epoch: self.shared.life,
+            bytes,
+        };
+        self.next_generation += 1;
+        header
+    }
+
+    /// Writes down what is stored.
+    pub(super) fn notices(&mut self, vital: bool) -> Result<(), NoRoom> {
+        let most = STORED_MAX.min((self.shared.limits.record_max_bytes - HEAD_BYTES) as usize / 16);
+        loop {
+            let count = self.shared.live.lock().notices.len().min(most);
+            if count == 0 {
+                return Ok(());
+            }
+            self.make(HEAD_BYTES + 16 * count as u32, vital)?;
+            // Making room may have written some.
+            let versions: Vec<Version> = {
+                let mut live = self.shared.live.lock();
+                let count = count.min(live.notices.len());
+                live.notices.drain(..count).collect()
+            };
+            if !versions.is_empty() {
+                self.tail.append(ContentRef::Stored(&versions), &Bytes::new(), 0);
+            }
+        }
+    }
+
+    /// Makes all that was appended durable.
+    pub(super) fn sync(&mut self) -> Result<(), Fault> {
+        let synced = self.tail.sync()?;
+        self.shared.counters.syncs.fetch_add(u64::from(synced), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies what the oldest segment still holds forward, if that is little. False if it is not, or cannot be read.
+    fn move_oldest(&mut self) -> Result<bool, Fault> {
+        let (oldest, name, file, movable) = {
+            let live = self.shared.live.lock();
+            let Some(oldest) = live.segments.front().filter(|_| live.segments.len() > 1) else { return Ok(false) };
+            let little = 1..=u64::from(self.shared.limits.movable_bytes());
+            if oldest.unmovable || !little.contains(&oldest.needed_bytes) {
+                return Ok(false);
+            }
+            (oldest.generation, oldest.name.clone(), Arc::clone(&oldest.file), live.movable(oldest.generation))
+        };
+        let mut copies = Vec::with_capacity(movable.len());
+        for (item, place) in movable {
+            match reading::copy(&*file, &place) {
+                Ok(copy) => copies.push((item, copy)),
+                Err(reason) => {
+                    tracing::error!(name, offset = place.position.offset(), %reason, "a record cannot be moved");
+                    if let Some(segment) = self.shared.live.lock().segment_mut(oldest) {
+                        segment.unmovable = true;
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+        let whole: u64 = copies.iter().map(|(_, copy)| copy.head.len() as u64 + copy.body.len() as u64 + 8).sum();
+        if whole > u64::from(self.tail.left()) {
+            return Ok(false);
+        }
+        let moved: Vec<_> = copies
+            .into_iter()
+            .map(|(item, copy)| (item, self.tail.append_copy(&copy.head, &copy.body, copy.crc)))
+            .collect();
+        self.sync()?;
+        let mut live = self.shared.live.lock();
+        moved.into_iter().for_each(|(item, place)| live.moved(item, place));
+        Ok(true)
+    }
+}

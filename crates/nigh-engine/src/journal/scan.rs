@@ -1,0 +1,50 @@
+//! Finds the records of one segment, also behind damage. Pure.
+//!
+//! A segment is used again without being zeroed, and a life may end in the middle of a batch: behind what counts there
+//! may be records of an earlier use (another generation and salt) and of an earlier life. The former are no records
+//! here. The latter are passed over as soon as a later life has written: they are never jumped by their length, since
+//! newer records may stand inside them.
+
+use super::format::{FIRST_RECORD, Found, HEAD_BYTES, SegmentHeader, aligned, begins, crc32c, decode, next_sector};
+
+/// A record, and whether its body is what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scanned {
+    pub(super) found: Found,
+    pub(super) whole: bool,
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// In the order of their places.
+    pub(super) records: Vec<Scanned>,
+    /// Where a record begins that is not whole, with no whole one behind it.
+    pub(super) begun: Option<u32>,
+}
+
+/// The records in `segment`, the bytes of a file with this header.
+pub(super) fn scan(segment: &[u8], header: &SegmentHeader) -> Scan {
+    let mut result = Scan::default();
+    let mut at = FIRST_RECORD;
+    let mut life = header.epoch;
+    loop {
+        let near = [aligned(at), next_sector(at)];
+        let here = |offset: u32| decode(segment, header, offset).filter(|found| found.frame.life >= life);
+        let next = near.into_iter().find_map(here).or_else(|| {
+            let last = (header.records_end() as usize).min(segment.len()).saturating_sub(HEAD_BYTES as usize) as u32;
+            (aligned(at)..=last).step_by(8).find_map(here)
+        });
+        let Some(found) = next else {
+            result.begun = near.into_iter().find(|&offset| begins(segment, header, offset));
+            return result;
+        };
+        life = found.frame.life;
+        let body_at = found.frame.position.offset() + found.head_bytes;
+        let body = segment.get(body_at as usize..found.end() as usize);
+        let whole = body.is_some_and(|body| crc32c(body) == found.body.crc);
+        // The length of a body that is not there says nothing of where the next record begins.
+        at = if whole { found.end() } else { body_at };
+        result.records.push(Scanned { found, whole });
+    }
+}

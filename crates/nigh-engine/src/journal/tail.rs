@@ -1,0 +1,198 @@
+//! The end of the journal: records gather, go out in one write, and are synced. The order of what is written is the
+//! order of `append`; what is durable when is recovery's proof, so it is kept here and said in each head.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nigh_terms::Epoch;
+
+use super::disk::SegmentFile;
+use super::format::{
+    BodyRef, ContentRef, FIRST_RECORD, Frame, Position, SegmentHeader, aligned, encode, encode_copy, head_bytes,
+    next_sector,
+};
+use super::live::Place;
+use super::prepare::Ready;
+
+/// From so long a write on the disk is told to begin with it at once, bytes.
+const BEGIN_MIN_BYTES: u32 = 256 << 10;
+/// Zeros between records.
+const PAD: [u8; 8] = [0; 8];
+
+/// A write or a sync failed: what the disk holds is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Fault(pub(super) String);
+
+impl Fault {
+    pub(super) fn of(what: &str, name: &str) -> impl FnOnce(io::Error) -> Self {
+        let what = format!("{what} {name} failed");
+        move |error| Self(format!("{what}: {error}"))
+    }
+}
+
+enum Part {
+    Head(Range<usize>),
+    Body(Bytes),
+    Pad(usize),
+}
+
+/// The segment that is written to.
+pub(super) struct Active {
+    pub(super) name: String,
+    pub(super) file: Arc<dyn SegmentFile>,
+    pub(super) header: SegmentHeader,
+    /// Where the next record begins.
+    pub(super) at: u32,
+}
+
+pub(super) struct Tail {
+    active: Active,
+    life: Epoch,
+    /// The record written last.
+    last: Position,
+    /// Where that ends.
+    end: Position,
+    /// All before this is on the disk.
+    durable: Position,
+    heads: Vec<u8>,
+    parts: Vec<Part>,
+    /// Where `parts` go.
+    parts_at: u32,
+    /// Files left behind that are not synced.
+    behind: Vec<(String, Arc<dyn SegmentFile>)>,
+    is_unsynced: bool,
+}
+
+impl Tail {
+    /// The tail in `active`, behind `last`; all of that is on the disk.
+    pub(super) fn new(active: Active, life: Epoch, last: Position) -> Self {
+        let here = Position::new(active.header.generation, active.at);
+        Self {
+            parts_at: active.at,
+            active,
+            life,
+            last,
+            end: here,
+            durable: here,
+            heads: Vec::new(),
+            parts: Vec::new(),
+            behind: Vec::new(),
+            is_unsynced: false,
+        }
+    }
+
+    /// The generation that is written to.
+    pub(super) const fn generation(&self) -> u64 {
+        self.active.header.generation
+    }
+
+    /// Where the next record will stand.
+    pub(super) const fn next(&self) -> Position {
+        Position::new(self.active.header.generation, self.active.at)
+    }
+
+    /// The room left in the segment.
+    pub(super) const fn left(&self) -> u32 {
+        self.active.header.records_end().saturating_sub(self.active.at)
+    }
+
+    /// The bytes of the segment that are used.
+    pub(super) const fn used(&self) -> u32 {
+        self.active.at
+    }
+
+    fn frame(&self) -> Frame {
+        let Self { active, life, last, durable, .. } = self;
+        Frame { salt: active.header.salt, position: self.next(), life: *life, previous: *last, durable: *durable }
+    }
+
+    /// A record is to be written; there must be room.
+    pub(super) fn append(&mut self, content: ContentRef<'_>, body: &Bytes, crc: u32) -> Place {
+        let body_ref = BodyRef { bytes: body.len() as u32, crc };
+        let (frame, start) = (self.frame(), self.heads.len());
+        encode(&mut self.heads, &frame, content, body_ref);
+        self.take(start, head_bytes(content), body, body_ref)
+    }
+
+    /// A record that was read is to be written again; there must be room.
+    pub(super) fn append_copy(&mut self, head: &[u8], body: &Bytes, crc: u32) -> Place {
+        let body_ref = BodyRef { bytes: body.len() as u32, crc };
+        let (frame, start) = (self.frame(), self.heads.len());
+        encode_copy(&mut self.heads, &frame, head);
+        self.take(start, head.len() as u32, body, body_ref)
+    }
+
+    fn take(&mut self, start: usize, head_bytes: u32, body: &Bytes, body_ref: BodyRef) -> Place {
+        let place = Place { position: self.next(), head_bytes, body: body_ref };
+        let end = self.active.at + head_bytes + body_ref.bytes;
+        self.parts.push(Part::Head(start..self.heads.len()));
+        if !body.is_empty() {
+            self.parts.push(Part::Body(body.clone()));
+            if aligned(end) > end {
+                self.parts.push(Part::Pad((aligned(end) - end) as usize));
+            }
+        }
+        self.last = place.position;
+        self.end = Position::new(self.generation(), end);
+        self.active.at = aligned(end);
+        place
+    }
+
+    /// Hands what has gathered to the kernel.
+    pub(super) fn write_out(&mut self) -> Result<(), Fault> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
+        let slices: Vec<IoSlice<'_>> = self
+            .parts
+            .iter()
+            .map(|part| match part {
+                Part::Head(range) => IoSlice::new(&self.heads[range.clone()]),
+                Part::Body(bytes) => IoSlice::new(bytes),
+                Part::Pad(bytes) => IoSlice::new(&PAD[..*bytes]),
+            })
+            .collect();
+        let Active { name, file, at, .. } = &self.active;
+        self.is_unsynced = true;
+        file.write_at(&slices, u64::from(self.parts_at)).map_err(Fault::of("writing", name))?;
+        if at - self.parts_at >= BEGIN_MIN_BYTES {
+            file.begin_writing(u64::from(self.parts_at), u64::from(at - self.parts_at));
+        }
+        self.parts_at = *at;
+        self.parts.clear();
+        self.heads.clear();
+        Ok(())
+    }
+
+    /// Makes all that was appended durable. True if there was anything.
+    pub(super) fn sync(&mut self) -> Result<bool, Fault> {
+        self.write_out()?;
+        if !self.is_unsynced && self.behind.is_empty() {
+            return Ok(false);
+        }
+        for (name, file) in self.behind.drain(..) {
+            file.sync().map_err(Fault::of("syncing", &name))?;
+        }
+        self.active.file.sync().map_err(Fault::of("syncing", &self.active.name))?;
+        self.is_unsynced = false;
+        self.durable = self.end;
+        // A sector that holds acknowledged bytes is never written again.
+        self.active.at = next_sector(self.active.at);
+        self.parts_at = self.active.at;
+        Ok(true)
+    }
+
+    /// Goes on in another segment.
+    pub(super) fn switch(&mut self, to: Ready) -> Result<(), Fault> {
+        self.write_out()?;
+        let Ready { name, file, header } = to;
+        let left = std::mem::replace(&mut self.active, Active { name, file, header, at: FIRST_RECORD });
+        if std::mem::take(&mut self.is_unsynced) {
+            self.behind.push((left.name, left.file));
+        }
+        self.parts_at = FIRST_RECORD;
+        Ok(())
+    }
+}

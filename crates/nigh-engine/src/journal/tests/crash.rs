@@ -1,0 +1,169 @@
+//! Crash images at every write boundary: what was acknowledged is there, nothing is half there, nothing old stands alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nigh_terms::{Epoch, Version};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::image::{Crash, MemoryFolder};
+use super::*;
+
+const FILES_MAX: u32 = 4;
+
+/// A write that was asked for.
+struct Issued {
+    key: String,
+    record: Record,
+    body: Bytes,
+    /// Its version, and the length of the disk's log when it was acknowledged.
+    acknowledged: Option<(Version, usize)>,
+    /// The log's length when the store was first said to hold it or a newer one of its object.
+    stored: Option<usize>,
+}
+
+/// Work that turns the ring several times, with batches, pieces, drops, notices and one record that stays.
+async fn work(folder: &Arc<MemoryFolder>, seed: u64, steps: u128) -> Vec<Issued> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (journal, _) = open(folder, FILES_MAX).unwrap();
+    let journal = Arc::new(journal);
+    let mut issued: Vec<Issued> = Vec::new();
+    for step in 0..steps {
+        let mut writes = Vec::new();
+        for nth in 0..random.random_range(1..5_u128) {
+            let request = step * 10 + nth + 1;
+            let key = if request == 11 { "stuck".to_owned() } else { format!("key-{}", random.random_range(0..5)) };
+            if issued.iter().chain(&writes).any(|other: &Issued| other.key == key && other.acknowledged.is_none()) {
+                continue;
+            }
+            let about = Bytes::from(vec![b'a'; random.random_range(0..300)]);
+            let (change, bytes) = match random.random_range(0..6) {
+                0 => (Change::Delete { about }, 0),
+                1 => (Change::Amend { about }, 0),
+                2 => (Change::Put { about }, random.random_range(3000..7000)),
+                _ => (Change::Put { about }, random.random_range(0..1500)),
+            };
+            let record = record(request, &key, change);
+            writes.push(Issued { key, record, body: content(request, bytes), acknowledged: None, stored: None });
+        }
+        if random.random_ratio(1, 4) {
+            drop(journal.stage(SHARD, content(step, 900)).await);
+        }
+        let mut running = tokio::task::JoinSet::new();
+        for (nth, write) in writes.iter().enumerate() {
+            let (journal, record, body) = (Arc::clone(&journal), write.record.clone(), write.body.clone());
+            let folder = Arc::clone(folder);
+            running.spawn(async move {
+                let done = if body.len() > 2000 {
+                    append_pieces(&journal, record, body, 1300).await
+                } else {
+                    append(&journal, record, body).await
+                };
+                (nth, done, folder.ops())
+            });
+        }
+        while let Some(done) = running.join_next().await {
+            let (nth, done, ops) = done.unwrap();
+            match done {
+                Ok(done) => writes[nth].acknowledged = Some((done.version, ops)),
+                Err(error) => assert_eq!(error, LedgerError::Full),
+            }
+        }
+        issued.extend(writes.into_iter().filter(|write| write.acknowledged.is_some()));
+        // The store takes some, and in the order of versions: the stuck one never.
+        for nth in 0..issued.len() {
+            let Issued { key, acknowledged, stored, .. } = &issued[nth];
+            if key == "stuck" || stored.is_some() || !random.random_ratio(1, 3) {
+                continue;
+            }
+            let (key, (version, _)) = (key.clone(), acknowledged.unwrap());
+            let before = folder.ops();
+            journal.stored(SHARD, version).await.unwrap();
+            for other in issued.iter_mut().filter(|other| other.key == key && other.acknowledged.unwrap().0 <= version)
+            {
+                other.stored.get_or_insert(before);
+            }
+        }
+    }
+    issued
+}
+
+/// Recovers `image` and holds it against what was issued before the log had `ops` entries.
+async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: Epoch) {
+    let (journal, recovered) = open(image, FILES_MAX).unwrap();
+    assert_eq!(recovered.damage, [], "a crash is no damage");
+    assert!(recovered.epoch >= life);
+    let by_request: BTreeMap<_, _> = issued.iter().map(|one| (one.record.request, one)).collect();
+    let found: BTreeMap<Version, &Record> = recovered.records.iter().map(|one| (one.version, &one.record)).collect();
+    assert!(recovered.records.is_sorted_by_key(|one| one.version));
+    for one in &recovered.records {
+        let expected = by_request[&one.record.request];
+        assert_eq!(one.record, expected.record);
+        assert_eq!(one.shard, SHARD);
+        assert_eq!(read(&journal, one.version).await.unwrap(), expected.body, "no mix, no half");
+        assert_eq!(one.body_bytes, expected.body.len() as u64);
+        if let Some((version, _)) = expected.acknowledged {
+            assert_eq!(one.version, version);
+        }
+        let newer = issued.iter().filter(|other| other.key == expected.key);
+        for (version, _) in
+            newer.filter_map(|other| other.acknowledged.filter(|&(version, at)| at <= ops && version > one.version))
+        {
+            assert!(found.contains_key(&version), "{} came back without {version}, which is newer", one.version);
+        }
+    }
+    for one in issued {
+        let Some((version, _)) = one.acknowledged.filter(|&(_, at)| at <= ops) else { continue };
+        assert!(version.epoch < recovered.epoch);
+        if one.stored.is_none_or(|at| at > ops) {
+            assert_eq!(found.get(&version), Some(&&one.record), "{version} was acknowledged");
+            let again = append(&journal, one.record.clone(), Bytes::new()).await.unwrap();
+            assert_eq!(again, Appended { version, repeated: true });
+        }
+    }
+    if let Ok(fresh) = append(&journal, put(1 << 70, "fresh"), Bytes::new()).await {
+        assert_eq!(fresh.version.epoch, recovered.epoch);
+        assert!(!fresh.repeated);
+    }
+}
+
+fn modes(at: usize) -> [Crash; 4] {
+    [Crash::KeepAll, Crash::DropAll, Crash::Torn(at as u64), Crash::Torn(!at as u64)]
+}
+
+#[test]
+fn whatever_a_crash_leaves_at_any_write_what_was_acknowledged_is_recovered_and_nothing_else() {
+    runtime().block_on(async {
+        for seed in [1, 2] {
+            let folder = MemoryFolder::new();
+            let issued = work(&folder, seed, 40).await;
+            assert!(issued.iter().any(|one| one.key == "stuck") && issued.len() > 60);
+            for ops in 0..=folder.ops() {
+                for how in modes(ops) {
+                    check(&folder.crashed(ops, how), &issued, ops, Epoch(1)).await;
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_crash_during_recovery_and_again_loses_nothing_either() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let issued = work(&folder, 3, 16).await;
+        for ops in (0..=folder.ops()).step_by(5) {
+            let first = folder.crashed(ops, Crash::Torn(ops as u64));
+            drop(open(&first, FILES_MAX).unwrap());
+            for again in 0..=first.ops() {
+                for how in modes(again) {
+                    let second = first.crashed(again, how);
+                    drop(open(&second, FILES_MAX).unwrap());
+                    check(&second.crashed(second.ops(), Crash::DropAll), &issued, ops, Epoch(2)).await;
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,241 @@
+//! The one thread that writes: takes all that waits, writes it in one go, syncs once, answers all. While one group waits
+//! for the disk the next one gathers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use nigh_terms::{Epoch, Sequence, ShardId, Version};
+
+use super::format::{Commit, ContentRef, PieceRef, head_bytes};
+use super::live::Place;
+use super::queue::{Job, Reply, Woken, slots};
+use super::requests::Requests;
+use super::room::{NoRoom, Room};
+use super::shared::Shared;
+use super::tail::Fault;
+use crate::ledger::{Appended, LedgerError, PieceId, Record, Staged};
+
+/// What one batch writes before its commits are answered, bytes; the job that passes it is the last.
+const BATCH_MAX_BYTES: usize = 4 << 20;
+
+/// Why a job is refused.
+enum Refused {
+    Because(LedgerError),
+    Fault(Fault),
+}
+
+impl From<NoRoom> for Refused {
+    fn from(reason: NoRoom) -> Self {
+        match reason {
+            NoRoom::Full => Self::Because(LedgerError::Full),
+            NoRoom::Fault(fault) => Self::Fault(fault),
+        }
+    }
+}
+
+/// A commit that is written and not yet synced.
+struct Written {
+    reply: Reply<Appended>,
+    appended: Appended,
+    /// None for a request that was carried out before.
+    added: Option<(Commit, Place)>,
+}
+
+/// What waits for the end of a batch.
+#[derive(Default)]
+struct Batch {
+    staged: Vec<(Reply<Staged>, Staged)>,
+    commits: Vec<Written>,
+    settles: Vec<Reply<()>>,
+}
+
+/// Tells whoever asked; if nobody waits any more nobody need be told, and a piece is dropped.
+fn answer<T>(reply: Reply<T>, with: Result<T, LedgerError>) {
+    drop(reply.send(with));
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    room: Room,
+    requests: Requests,
+}
+
+impl Writer {
+    pub(super) fn new(room: Room, requests: Requests) -> Self {
+        Self { shared: Arc::clone(&room.shared), room, requests }
+    }
+
+    /// Serves the queue until it is closed.
+    pub(super) fn run(mut self) {
+        let mut backlog = VecDeque::new();
+        loop {
+            let done = match self.shared.queue.take(&mut backlog) {
+                Woken::Jobs => self.batch(&mut backlog),
+                Woken::Notices => self.tidy(),
+                Woken::Closed => {
+                    if let Err(Fault(reason)) = self.tidy() {
+                        tracing::warn!(reason, "what is stored may be pushed again at the next start");
+                    }
+                    return;
+                }
+            };
+            if let Err(Fault(reason)) = done {
+                tracing::error!(reason, "the journal takes nothing any more");
+                self.shared.fail(reason);
+                return self.refuse_all(backlog);
+            }
+        }
+    }
+
+    fn refuse_all(self, mut backlog: VecDeque<Job>) {
+        loop {
+            for job in backlog.drain(..) {
+                let error = self.shared.failure();
+                match job {
+                    Job::Stage { reply, .. } => answer(reply, Err(error)),
+                    Job::Append { reply, .. } => answer(reply, Err(error)),
+                    Job::Settle { reply } => answer(reply, Err(error)),
+                }
+            }
+            if self.shared.queue.take(&mut backlog) == Woken::Closed {
+                return;
+            }
+        }
+    }
+
+    /// Writes down what is stored, if there is room beside the reserve.
+    fn tidy(&mut self) -> Result<(), Fault> {
+        match self.room.notices(false) {
+            Err(NoRoom::Fault(fault)) => return Err(fault),
+            Err(NoRoom::Full) | Ok(()) => {}
+        }
+        self.room.sync()?;
+        self.room.prepare_ahead()
+    }
+
+    /// Writes what `backlog` begins with, and answers it.
+    fn batch(&mut self, backlog: &mut VecDeque<Job>) -> Result<(), Fault> {
+        let mut batch = Batch::default();
+        let outcome = self.gather(backlog, &mut batch).and_then(|()| self.finish(&mut batch));
+        let failed = outcome.as_ref().err().map(|Fault(reason)| LedgerError::Failed(reason.clone()));
+        for (reply, staged) in batch.staged {
+            answer(reply, failed.clone().map_or(Ok(staged), Err));
+        }
+        for Written { reply, appended, .. } in batch.commits {
+            answer(reply, failed.clone().map_or(Ok(appended), Err));
+        }
+        let settled = !batch.settles.is_empty() && self.shared.live.lock().notices.is_empty();
+        for reply in batch.settles {
+            let unsettled = (!settled).then_some(LedgerError::Full);
+            answer(reply, failed.clone().or(unsettled).map_or(Ok(()), Err));
+        }
+        outcome?;
+        self.room.prepare_ahead()
+    }
+
+    fn gather(&mut self, backlog: &mut VecDeque<Job>, batch: &mut Batch) -> Result<(), Fault> {
+        let mut taken = 0;
+        while taken < BATCH_MAX_BYTES
+            && let Some(job) = backlog.pop_front()
+        {
+            let bytes = job.bytes();
+            taken += bytes;
+            self.shared.queue.free(slots(bytes));
+            match job {
+                Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
+                    Ok(staged) => batch.staged.push((reply, staged)),
+                    Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
+                    Err(NoRoom::Fault(fault)) => {
+                        answer(reply, Err(LedgerError::Failed(fault.0.clone())));
+                        return Err(fault);
+                    }
+                },
+                Job::Append { shard, record, inline, crc, pieces, reply } => {
+                    match self.append(shard, record, &inline, crc, pieces, batch.commits.len()) {
+                        Ok((appended, added)) => batch.commits.push(Written { reply, appended, added }),
+                        Err(Refused::Because(error)) => answer(reply, Err(error)),
+                        Err(Refused::Fault(fault)) => {
+                            answer(reply, Err(LedgerError::Failed(fault.0.clone())));
+                            return Err(fault);
+                        }
+                    }
+                }
+                Job::Settle { reply } => batch.settles.push(reply),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes out; if something waits for the disk, has it durable and takes it into the index.
+    fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
+        if batch.commits.is_empty() && batch.settles.is_empty() {
+            return self.room.tail.write_out();
+        }
+        // Notices that find no room now wait for another time.
+        match self.room.notices(false) {
+            Err(NoRoom::Fault(fault)) => return Err(fault),
+            Err(NoRoom::Full) | Ok(()) => {}
+        }
+        self.room.tail.write_out()?;
+        for (reply, staged) in batch.staged.drain(..) {
+            answer(reply, Ok(staged));
+        }
+        self.room.sync()?;
+        let mut live = self.shared.live.lock();
+        for (commit, place) in batch.commits.iter_mut().filter_map(|written| written.added.take()) {
+            let Commit { shard, version, record, pieces } = commit;
+            live.add_record(version, (shard, record.namespace, record.bucket, record.key), place, pieces);
+            self.shared.counters.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn stage(&mut self, piece: Bytes, crc: u32) -> Result<Staged, NoRoom> {
+        let bytes = piece.len() as u32;
+        self.room.make(head_bytes(ContentRef::Piece(PieceId(0))) + bytes, false)?;
+        // Its first place is its name: no other piece ever stands there.
+        let id = PieceId(self.room.tail.next().0);
+        let place = self.room.tail.append(ContentRef::Piece(id), &piece, crc);
+        self.shared.live.lock().add_piece(id, place);
+        Ok(Staged::new(id, bytes, crc, Arc::clone(&self.shared) as _))
+    }
+
+    fn append(
+        &mut self,
+        shard: ShardId,
+        record: Record,
+        inline: &Bytes,
+        crc: u32,
+        staged: Vec<Staged>,
+        waiting: usize,
+    ) -> Result<(Appended, Option<(Commit, Place)>), Refused> {
+        let key = self.requests.key(shard, &record);
+        if let Some(version) = self.requests.get(&key) {
+            return Ok((Appended { version, repeated: true }, None));
+        }
+        let as_ref = |piece: &Staged| PieceRef { id: piece.piece(), bytes: piece.bytes(), crc: piece.crc() };
+        let pieces: Vec<PieceRef> = staged.iter().map(as_ref).collect();
+        {
+            let live = self.shared.live.lock();
+            if live.records() + waiting >= self.shared.limits.records_max {
+                return Err(Refused::Because(LedgerError::Full));
+            }
+            if let Some(unknown) = pieces.iter().find(|piece| !live.is_unnamed(piece)) {
+                return Err(Refused::Because(LedgerError::UnknownPiece(unknown.id.0)));
+            }
+        }
+        let no_version = Version { epoch: Epoch(0), sequence: Sequence(0) };
+        let mut commit = Commit { shard, version: no_version, record, pieces };
+        self.room.make(head_bytes(ContentRef::Commit(&commit)) + inline.len() as u32, false)?;
+        // Only now: a version that is given out is in the order of the records.
+        let version = self.shared.next_version();
+        commit.version = version;
+        let place = self.room.tail.append(ContentRef::Commit(&commit), inline, crc);
+        self.shared.live.lock().name_pieces(&commit.pieces);
+        staged.into_iter().for_each(Staged::named);
+        self.requests.insert(key, version);
+        Ok((Appended { version, repeated: false }, Some((commit, place))))
+    }
+}

@@ -1,0 +1,328 @@
+//! Writes that the store gets later: what is acknowledged is seen and survives, and comes to the store in order.
+
+use nigh_engine::{Journal, JournalSettings, LocalRegistry, Registry, RequestId, StateFile};
+use nigh_terms::{Clock, SystemClock};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::{Access, BucketPolicy, ModeRule, ObjectId, WriteMode, WriteSettings};
+
+struct Lazy {
+    store: Arc<GatedStore>,
+    memory: ObjectMemory,
+    journal: Arc<Journal>,
+    who: Principal,
+    bucket: BucketName,
+    folder: tempfile::TempDir,
+    stop: CancellationToken,
+}
+
+fn settings() -> WriteSettings {
+    WriteSettings {
+        delay: Duration::from_millis(20),
+        back_off: Duration::from_millis(20),
+        wait: Duration::from_millis(300),
+        ..WriteSettings::default()
+    }
+}
+
+async fn open_lazy(
+    store: &Arc<GatedStore>,
+    folder: &std::path::Path,
+    settings: WriteSettings,
+) -> (ObjectMemory, Arc<Journal>) {
+    let journal =
+        JournalSettings { limit: ByteSize::mib(64), segment: ByteSize::mib(16), ..JournalSettings::default() };
+    let (journal, recovered) = Journal::open(&folder.join("journal"), &journal).unwrap();
+    let journal = Arc::new(journal);
+    let registry: Arc<dyn Registry> =
+        Arc::new(LocalRegistry::new(StateFile::open(&folder.join("state.redb")).unwrap()));
+    let writes = Writes {
+        ledger: Arc::clone(&journal) as Arc<dyn nigh_engine::Ledger>,
+        recovered: recovered.records,
+        lost: Vec::new(),
+        settings,
+        registry: Some(registry),
+    };
+    let limits =
+        MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = Arc::clone(store) as Arc<dyn crate::store::Store>;
+    let memory = ObjectMemory::open(store, writes, clock, Vec::new(), folder.join("spool"), limits).await.unwrap();
+    (memory, journal)
+}
+
+impl Lazy {
+    async fn new() -> Self {
+        Self::with(settings()).await
+    }
+
+    async fn with(settings: WriteSettings) -> Self {
+        let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
+        let (memory, journal) = open_lazy(&store, folder.path(), settings).await;
+        let who = Principal::outside(Namespace::new("tenant").unwrap());
+        let bucket = BucketName::new("bucket").unwrap();
+        memory.create_bucket(&who, &bucket).await.unwrap();
+        Self { store, memory, journal, who, bucket, folder, stop: CancellationToken::new() }
+    }
+
+    /// As after `kill -9`: nothing is ended, all memory is gone.
+    async fn restarted(self) -> Self {
+        let Self { store, memory, journal, who, bucket, folder, .. } = self;
+        // A task that has just answered may hold the memory for a moment longer.
+        let last = Arc::downgrade(&memory.0);
+        drop(memory);
+        while last.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(journal);
+        let (memory, journal) = open_lazy(&store, folder.path(), settings()).await;
+        Self { store, memory, journal, who, bucket, folder, stop: CancellationToken::new() }
+    }
+
+    fn persist(&self) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(self.memory.clone().persist(self.stop.clone()))
+    }
+
+    async fn put_with(&self, name: &str, request: PutRequest) -> Result<PutDone, ObjectError> {
+        self.memory.put(&self.who, &self.bucket, &key(name), request).await
+    }
+
+    async fn put(&self, name: &str, bytes: &[u8]) -> PutDone {
+        self.put_with(name, body(bytes)).await.unwrap()
+    }
+
+    async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
+        bytes_of(self.memory.get(&self.who, &self.bucket, &key(name), GetRequest::default()).await?).await
+    }
+
+    async fn delete(&self, name: &str) {
+        self.memory.delete(&self.who, &self.bucket, &key(name), WriteConditions::default(), None).await.unwrap();
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let request = ListRequest { limit: 1000, ..ListRequest::default() };
+        let page = self.memory.list(&self.who, &self.bucket, request).await.unwrap();
+        page.objects.iter().map(|listed| listed.key.as_str().to_owned()).collect()
+    }
+
+    async fn policy(&self, policy: BucketPolicy) -> Result<(), ObjectError> {
+        self.memory.set_bucket_policy(&self.who, &self.bucket, policy).await
+    }
+
+    fn id(&self, name: &str) -> ObjectId {
+        ObjectId { namespace: self.who.namespace.clone(), bucket: self.bucket.clone(), key: key(name) }
+    }
+
+    fn stored(&self, name: &str) -> Option<Vec<u8>> {
+        self.store.holds(&self.id(name)).map(|bytes| bytes.to_vec())
+    }
+
+    /// Waits until the store has all.
+    async fn settled(&self) {
+        for _ in 0..500 {
+            if self.memory.dirty().objects == 0 && self.journal.usage().records == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{:?} {:?}", self.memory.dirty(), self.journal.usage());
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledged_write_is_seen_before_the_store_has_it_and_comes_there_later() {
+    let l = Lazy::new().await;
+    for (name, size) in [("small", 10), ("large", CACHED), ("empty", 0)] {
+        let bytes: Vec<u8> = (0..size).map(|n| n as u8).collect();
+        let done = l.put(name, &bytes).await;
+        assert_eq!(l.get(name).await.unwrap(), bytes);
+        let meta = l.memory.head(&l.who, &l.bucket, &key(name), GetRequest::default()).await.unwrap();
+        assert_eq!((meta.size, meta.version), (size as u64, done.version));
+        assert_eq!(l.stored(name), None);
+    }
+    assert_eq!(l.names().await, ["empty", "large", "small"]);
+    assert_eq!(l.memory.dirty().objects, 3);
+    let persisting = l.persist();
+    l.settled().await;
+    assert_eq!(l.stored("large").unwrap().len(), CACHED);
+    assert_eq!(l.names().await, ["empty", "large", "small"]);
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_crash_and_is_pushed_then() {
+    let l = Lazy::new().await;
+    let large = vec![7; CACHED];
+    l.put("a", b"old").await;
+    l.put("a", b"new").await;
+    l.put("b", &large).await;
+    l.put("gone", b"x").await;
+    l.delete("gone").await;
+    let l = l.restarted().await;
+    assert_eq!((l.get("a").await.unwrap(), l.get("b").await.unwrap()), (b"new".to_vec(), large));
+    assert!(matches!(l.get("gone").await, Err(ObjectError::NoSuchKey(_))));
+    assert_eq!(l.names().await, ["a", "b"]);
+    let persisting = l.persist();
+    l.memory.flush(&l.who, &l.bucket, &key("a")).await.unwrap();
+    l.memory.flush(&l.who, &l.bucket, &key("b")).await.unwrap();
+    assert_eq!(l.stored("a"), Some(b"new".to_vec()));
+    assert_eq!(l.memory.dirty().objects, 3, "a push of the earlier life may land: they are looked after");
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn of_writes_that_follow_each_other_the_store_gets_the_last() {
+    let l = Lazy::new().await;
+    for n in 0..20u8 {
+        l.put("a", &[n]).await;
+    }
+    let persisting = l.persist();
+    l.settled().await;
+    assert_eq!((l.stored("a"), l.store.puts.load(Ordering::SeqCst)), (Some(vec![19]), 1));
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_hides_the_object_until_the_store_has_deleted_it() {
+    let l = Lazy::new().await;
+    let persisting = l.persist();
+    l.put("a", b"x").await;
+    l.put("b", b"x").await;
+    l.settled().await;
+    let gate = l.store.close(Point::DeleteDone);
+    l.delete("a").await;
+    assert!(matches!(l.get("a").await, Err(ObjectError::NoSuchKey(_))));
+    assert_eq!(l.names().await, ["b"]);
+    gate.arrival().await;
+    gate.let_one_on();
+    l.settled().await;
+    assert_eq!((l.stored("a"), l.names().await), (None, vec!["b".to_owned()]));
+    let refused = l.memory.delete_bucket(&l.who, &l.bucket).await;
+    assert!(matches!(refused, Err(ObjectError::BucketNotEmpty(_))));
+    l.store.open(Point::DeleteDone);
+    l.delete("b").await;
+    l.memory.delete_bucket(&l.who, &l.bucket).await.unwrap();
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_repeated_is_one_write_also_after_a_restart() {
+    let l = Lazy::new().await;
+    let named = |bytes: &[u8]| PutRequest { request: Some(RequestId(7)), ..body(bytes) };
+    let first = l.put_with("a", named(b"one")).await.unwrap();
+    l.put("a", b"two").await;
+    let again = l.put_with("a", named(b"one")).await.unwrap();
+    assert_eq!((again.version, l.get("a").await.unwrap()), (first.version, b"two".to_vec()));
+    let l = l.restarted().await;
+    let again = l.put_with("a", named(b"one")).await.unwrap();
+    assert_eq!((again.version, l.get("a").await.unwrap()), (first.version, b"two".to_vec()));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_delays_pushes_and_loses_nothing() {
+    let l = Lazy::new().await;
+    l.store.lose_puts.store(true, Ordering::SeqCst);
+    let persisting = l.persist();
+    l.put("a", b"one").await;
+    while l.memory.dirty().failing == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    l.put("a", b"two").await;
+    assert_eq!(l.get("a").await.unwrap(), b"two");
+    l.store.lose_puts.store(false, Ordering::SeqCst);
+    while l.stored("a") != Some(b"two".to_vec()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_and_a_write_beyond_it_is_refused() {
+    let l = Lazy::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
+    l.put("a", &[0; 60]).await;
+    let refused = l.put_with("b", body(&[0; 60])).await;
+    assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "{refused:?}");
+    assert_eq!(l.names().await, ["a"]);
+    let persisting = l.persist();
+    l.put("b", &[0; 60]).await;
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn modes_follow_the_policy_of_the_bucket() {
+    let l = Lazy::new().await;
+    let rule = |prefix: &str, mode| ModeRule { prefix: prefix.to_owned(), tag: None, mode };
+    let rules = vec![rule("through/", WriteMode::Through), rule("scratch/", WriteMode::Ephemeral)];
+    l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
+    l.put("through/a", b"x").await;
+    assert_eq!(l.stored("through/a"), Some(b"x".to_vec()));
+    l.put("scratch/a", b"y").await;
+    assert_eq!(l.get("scratch/a").await.unwrap(), b"y");
+    assert_eq!((l.memory.dirty().ephemeral, l.journal.usage().records), (1, 0));
+    let shadow = BucketPolicy { mode: Some(WriteMode::Shadow), ..BucketPolicy::default() };
+    assert!(matches!(l.policy(shadow).await, Err(ObjectError::InvalidArgument(_))));
+    // Its memory is needed elsewhere.
+    l.memory.set_cache_budget(ByteSize(0));
+    assert!(matches!(l.get("scratch/a").await, Err(ObjectError::EphemeralLost(_))));
+}
+
+#[tokio::test]
+async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash() {
+    let l = Lazy::new().await;
+    let persisting = l.persist();
+    l.put("a", b"lazy").await;
+    l.policy(BucketPolicy { mode: Some(WriteMode::Through), ..BucketPolicy::default() }).await.unwrap();
+    l.put("a", b"through").await;
+    assert_eq!(l.stored("a"), Some(b"through".to_vec()));
+    l.settled().await;
+    l.put("a", b"last").await;
+    assert_eq!(l.stored("a"), Some(b"last".to_vec()));
+    l.stop.cancel();
+    persisting.await.unwrap();
+    let l = l.restarted().await;
+    assert_eq!((l.memory.dirty().objects, l.get("a").await.unwrap()), (0, b"last".to_vec()));
+}
+
+#[tokio::test]
+async fn what_others_wrote_is_not_overwritten_and_the_acknowledged_write_is_kept_apart() {
+    let l = Lazy::new().await;
+    let shared = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
+    assert!(matches!(l.policy(shared.clone()).await, Err(ObjectError::InvalidArgument(_))), "the store cannot refuse");
+    l.store.has_conditions.store(true, Ordering::SeqCst);
+    l.policy(shared).await.unwrap();
+    let done = l.put("a", b"ours").await;
+    let theirs = {
+        let meta = l.memory.head(&l.who, &l.bucket, &key("a"), GetRequest::default()).await.unwrap();
+        crate::ObjectMeta { size: 6, etag: ETag("theirs".to_owned()), version: Version::OUTSIDE, ..(*meta).clone() }
+    };
+    l.store.put_by_others(&l.id("a"), theirs, Bytes::from_static(b"theirs"));
+    let persisting = l.persist();
+    l.settled().await;
+    assert_eq!((l.memory.dirty().conflicts, l.get("a").await.unwrap()), (1, b"theirs".to_vec()));
+    let apart = format!("a.nigh-conflict-{}-{}", done.version.epoch.0, done.version.sequence.0);
+    assert_eq!(l.get(&apart).await.unwrap(), b"ours");
+    // Nobody meddles: the next write replaces theirs.
+    l.put("a", b"next").await;
+    l.settled().await;
+    assert_eq!((l.stored("a"), l.memory.dirty().conflicts), (Some(b"next".to_vec()), 1));
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn tags_of_an_object_that_waits_are_changed_with_it() {
+    let l = Lazy::new().await;
+    l.put("a", b"bytes").await;
+    let tags: Tags = [("k".to_owned(), "v".to_owned())].into();
+    l.memory.put_tags(&l.who, &l.bucket, &key("a"), tags.clone()).await.unwrap();
+    let l = l.restarted().await;
+    assert_eq!(l.memory.get_tags(&l.who, &l.bucket, &key("a")).await.unwrap(), tags);
+    assert_eq!(l.get("a").await.unwrap(), b"bytes");
+}
