@@ -37,7 +37,7 @@ use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, S3Door};
-use nigh_terms::{ByteSize, Clock, Epoch, NodeId, SystemClock, Timestamp};
+use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -482,7 +482,8 @@ impl admin::Shows for Running {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            uptime_s: self.clock.wall().millis().saturating_sub(self.started.millis()) / 1000,
+            // The clock was made at the start, and does not jump with the date.
+            uptime_s: self.clock.monotonic().since(Monotonic::default()).as_secs(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),
