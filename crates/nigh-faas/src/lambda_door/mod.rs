@@ -23,7 +23,7 @@ use nigh_engine::AccessKeys;
 use nigh_terms::{ByteSize, Clock};
 use tokio::sync::Semaphore;
 
-pub use code_objects::CodeObjects;
+pub use code_objects::{CodeObjects, Pieces};
 pub use error::LambdaError;
 pub use route::Operation;
 

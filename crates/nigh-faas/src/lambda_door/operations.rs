@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures::TryStreamExt as _;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -12,11 +13,12 @@ use nigh_objects::ObjectError;
 use nigh_terms::{FunctionName, Principal, Token};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 use super::shape::configuration;
 use super::validation::{self, CodeLocation};
 use super::{LambdaDoor, LambdaError, Operation};
-use crate::code_archive::ArchiveLimits;
+use crate::code_archive::{Archive, ArchiveLimits};
 use crate::function_arn::{LATEST, function_arn, parse_function_reference};
 use crate::function_store::{Deployed, FunctionStoreError};
 use crate::invocation::InvokeRequest;
@@ -257,7 +259,7 @@ impl LambdaDoor {
             "AccountLimit": {
                 "TotalCodeSize": limits.code,
                 "CodeSizeUnzipped": limits.archive.unpacked,
-                "CodeSizeZipped": limits.archive.zipped,
+                "CodeSizeZipped": limits.archive.uploaded,
                 "ConcurrentExecutions": self.settings.concurrency,
                 "UnreservedConcurrentExecutions": self.unreserved(),
             },
@@ -300,18 +302,32 @@ impl LambdaDoor {
         }
     }
 
-    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
+    /// The archive that a request brings or names; one that it names is copied into a file, whatever its size.
+    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Archive, LambdaError> {
         let (bucket, key) = match location {
-            CodeLocation::Inline(archive) => return Ok(archive),
+            CodeLocation::Inline(archive) => return Ok(archive.into()),
             CodeLocation::Object(bucket, key) => (bucket, key),
         };
-        let limit = ArchiveLimits::LAMBDA.zipped;
-        self.parts.objects.read(who, &bucket, &key, limit).await.map_err(|error| match error {
+        let unread = |error: ObjectError| match error {
             ObjectError::Store { .. } | ObjectError::Memory { .. } | ObjectError::Ledger(_) => {
                 LambdaError::service(format!("the archive could not be read: {error}"))
             }
             _ => LambdaError::invalid_parameter(format!("the archive {bucket}/{key} could not be read: {error}")),
-        })
+        };
+        let limit = ArchiveLimits::LAMBDA.zipped;
+        let (size, mut body) = self.parts.objects.open(who, &bucket, &key).await.map_err(unread)?;
+        if size > limit {
+            return Err(unread(ObjectError::EntityTooLarge { limit: limit.bytes() }));
+        }
+        let functions = self.parts.functions.clone();
+        let unwritten = |error: &dyn std::fmt::Display| LambdaError::service(format!("the archive: {error}"));
+        let scratch = off_the_path(move || functions.scratch().map_err(LambdaError::from)).await?;
+        let mut file = tokio::fs::File::from_std(scratch);
+        while let Some(piece) = body.try_next().await.map_err(unread)? {
+            file.write_all(&piece).await.map_err(|error| unwritten(&error))?;
+        }
+        file.flush().await.map_err(|error| unwritten(&error))?;
+        Archive::in_file(file.into_std().await).map_err(|error| unwritten(&error))
     }
 }
 

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use nigh_engine::{LocalRegistry, RegistryError, StateError, StateFile as RegistryFile, StoredDocument};
+use nigh_faas::code_archive::Archive;
 use nigh_faas::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use nigh_faas::function_store::FunctionLimits;
 use nigh_objects::store::directory::copy::{CopyError, StoreCopy};
@@ -147,7 +148,8 @@ impl Sink<RestoreError> for Making<'_> {
         version: &str,
         archive: &[u8],
     ) -> Result<(), RestoreError> {
-        let known = CodeVersion::of_archive(namespace, name, archive);
+        let archive = Archive::from(archive.to_vec());
+        let known = CodeVersion::of_archive(namespace, name, &archive)?;
         if known.folder_name() != version {
             return Err(RestoreError::OtherCode { namespace: namespace.clone(), name: name.clone() });
         }
@@ -161,7 +163,7 @@ impl Sink<RestoreError> for Making<'_> {
                 }
             },
         };
-        store.publish(&known, archive)?;
+        store.publish(&known, &archive)?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write as _};
 use std::path::Path;
 
 use nigh_engine::{AccessKeys, LocalRegistry, Registry as _, StateFile};
-use nigh_faas::code_archive::ArchiveLimits;
+use nigh_faas::code_archive::{Archive, ArchiveLimits};
 use nigh_faas::code_store::{CodeStore, CodeVersion};
 use nigh_terms::{FunctionName, Namespace, Timestamp};
 
@@ -19,15 +19,15 @@ use crate::state_folder::{StateFolder, StatePaths};
 const ALL: BackupScope = BackupScope { keys: true, objects: false };
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-fn zip() -> Vec<u8> {
+fn zip() -> Archive {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("app.py", zip::write::SimpleFileOptions::default()).unwrap();
     zip.write_all(b"x = 1").unwrap();
-    zip.finish().unwrap().into_inner()
+    zip.finish().unwrap().into_inner().into()
 }
 
-fn version(archive: &[u8]) -> CodeVersion {
-    CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive)
+fn version(archive: &Archive) -> CodeVersion {
+    CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive).unwrap()
 }
 
 /// A state with keys, documents and code, and its backup.
