@@ -90,7 +90,7 @@ impl Outbound {
                 format!("names from {}", servers.join(", "))
             }
         };
-        format!("{}; {names}; {} sandboxes have it", self.tool.version, self.attached.load(Ordering::Relaxed))
+        format!("{}; {names}; sandboxes with it: {}", self.tool.version, self.attached.load(Ordering::Relaxed))
     }
 
     /// The text of the sandbox's resolv.conf.

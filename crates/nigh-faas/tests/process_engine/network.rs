@@ -254,9 +254,9 @@ async fn a_sandbox_with_a_way_out_has_its_doors_no_privilege_and_one_frozen_goes
     started.sandbox.thaw().await.unwrap();
     until("it reaches the host again", || lines.count() > before + 1).await;
     assert!(!lines.text().contains("refused") && !lines.text().contains("CHANGED"), "{}", lines.text());
-    assert!(engine.outbound().unwrap().ends_with("1 sandboxes have it"), "{:?}", engine.outbound());
+    assert!(engine.outbound().unwrap().ends_with("sandboxes with it: 1"), "{:?}", engine.outbound());
     destroy(&*started.sandbox).await;
-    assert!(engine.outbound().unwrap().ends_with("0 sandboxes have it"), "{:?}", engine.outbound());
+    assert!(engine.outbound().unwrap().ends_with("sandboxes with it: 0"), "{:?}", engine.outbound());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -277,7 +277,7 @@ fn a_function_reaches_the_network_where_it_asks_and_the_operator_permits_it() {
     node.ok(["deploy", "asks", "--network", "outbound"]);
     assert!(node.ok(["invoke", "asks", &event]).contains("reached"));
     assert!(node.ok(["functions", "show", "asks"]).contains("LEVEL"));
-    assert!(level()["detail"].as_str().unwrap().contains("1 sandboxes have it"), "{}", level());
+    assert!(level()["detail"].as_str().unwrap().contains("sandboxes with it: 1"), "{}", level());
     // The operator takes it back.
     node.restart_with(&["--set", "functions.network=permitted", "--set", "functions.network_namespaces=other"]);
     let refused = node.nigh(["invoke", "asks", &event]);

@@ -18,7 +18,7 @@ use crate::sandbox::blank::Failed;
 /// A network: an address and how many of its bits count.
 type Network<A> = (A, u8);
 
-const BARRED_V4: [Network<Ipv4Addr>; 4] = [
+const BARRED_V4: [Network<Ipv4Addr>; 5] = [
     // EC2, ECS, GCE, Azure, OpenStack and most others.
     (Ipv4Addr::new(169, 254, 0, 0), 16),
     // Alibaba Cloud.
@@ -26,6 +26,8 @@ const BARRED_V4: [Network<Ipv4Addr>; 4] = [
     // Oracle Cloud.
     (Ipv4Addr::new(192, 0, 0, 192), 32),
     (Ipv4Addr::new(224, 0, 0, 0), 4),
+    // The tool's own name server, which it is told not to be: it would look for the address in the host's network.
+    (Ipv4Addr::new(198, 18, 254, 3), 32),
 ];
 const BARRED_V6: Network<Ipv6Addr> = (Ipv6Addr::UNSPECIFIED, 0);
 /// Of a message, without its address.
