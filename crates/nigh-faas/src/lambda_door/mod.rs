@@ -28,6 +28,7 @@ pub use error::LambdaError;
 pub use route::Operation;
 
 use crate::event_invoker::EventInvoker;
+use crate::function_network::NetworkPermission;
 use crate::function_store::FunctionStore;
 use crate::invocation::Invoke;
 use crate::runtime_catalog::RuntimeCatalog;
@@ -42,6 +43,8 @@ pub struct LambdaDoorSettings {
     pub region: String,
     /// How many invocations can run at once, for `GetAccountSettings`.
     pub concurrency: usize,
+    /// Which functions may have a way out to the network.
+    pub network: NetworkPermission,
 }
 
 /// What a door stands on.

@@ -190,6 +190,7 @@ impl LambdaDoor {
         let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
         let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
         let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
+        self.check_network(&request.who, new.settings.environment.as_ref())?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;
@@ -214,9 +215,21 @@ impl LambdaDoor {
         let layers = self.parts.functions.layers();
         let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
         let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
+        self.check_network(&request.who, settings.environment.as_ref())?;
         let updated = self.parts.functions.update_settings(&request.who.namespace, &name, settings, revision).await;
         let updated = updated.map_err(|error| self.refused(error))?;
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
+    }
+
+    /// Refuses an environment that asks for a network which functions of the namespace may not have.
+    fn check_network(
+        &self,
+        who: &Principal,
+        environment: Option<&BTreeMap<String, String>>,
+    ) -> Result<(), LambdaError> {
+        let Some(environment) = environment else { return Ok(()) };
+        let checked = self.settings.network.check(&who.namespace, environment);
+        checked.map(drop).map_err(|refusal| LambdaError::invalid_parameter(refusal.to_string()))
     }
 
     fn list(&self, request: &Request<'_>) -> Result<Answer, LambdaError> {

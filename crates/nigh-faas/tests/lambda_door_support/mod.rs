@@ -13,6 +13,7 @@ use nigh_engine::{AccessKeys, LocalRegistry, Outbox, Registry, StateFile};
 use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
 use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function::FunctionSource;
+use nigh_faas::function_network::NetworkPermission;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore};
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings, Pieces};
@@ -166,7 +167,11 @@ impl Door {
             catalog: RuntimeCatalog::new([11]),
             clock,
         };
-        let settings = LambdaDoorSettings { region: "us-east-1".to_owned(), concurrency: 10 };
+        let settings = LambdaDoorSettings {
+            region: "us-east-1".to_owned(),
+            concurrency: 10,
+            network: NetworkPermission::default(),
+        };
         let door = Arc::new(LambdaDoor::new(parts, settings));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
