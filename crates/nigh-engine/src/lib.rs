@@ -21,7 +21,7 @@ pub use ledger::{
     PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
 };
 pub use membership::{LocalMembership, Membership};
-pub use outbox::{Outbox, OutboxChange, OutboxId};
+pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryError, Revised, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};
