@@ -1,6 +1,7 @@
 """A real Swift on loopback ports below one folder, three replicas of each object, the middleware in its pipeline.
 
-One for all tests of a run, started by the first that needs it. A second proxy has the same cluster and other settings.
+One for all tests of a run, started by the first that needs it. A second proxy has the same cluster, other settings, and
+right of the middleware a meddler.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Optional
 
 SECRET = b"a-secret-of-tests-that-is-long-enough-0123456789"
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -36,7 +36,7 @@ for name, port, replicas in zip(('account', 'container', 'object'), ports, (1, 1
 """
 
 
-def missing() -> Optional[str]:
+def missing() -> str | None:
     """What is not installed that a Swift needs; None if all is there."""
     absent = [program for program in PROGRAMS if shutil.which(program) is None]
     if absent:
@@ -61,6 +61,8 @@ class SwiftServer:
 
     def __init__(self, nodes: str, settings: str, other_settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nigh-swift-test-"))
+        #: A word in this file makes the second proxy write to the object of its next write, just before that.
+        self.meddle = self.folder / "meddle"
         self._processes: list[subprocess.Popen[bytes]] = []
         atexit.register(self.stop)
         account, container, obj, memcached, self.port, self.other_port = _free_ports(6)
@@ -77,13 +79,13 @@ class SwiftServer:
         secret.write_bytes(SECRET + b"\n")
         for kind, port in (("account", account), ("container", container), ("object", obj)):
             self._write(f"{kind}.conf", self._storage(kind, port))
-        self._write("proxy.conf", self._proxy(self.port, memcached, nodes, settings))
-        self._write("other.conf", self._proxy(self.other_port, memcached, nodes, other_settings))
+        self._write("proxy.conf", self._proxy(self.port, memcached, nodes, settings, "nigh"))
+        self._write("other.conf", self._proxy(self.other_port, memcached, nodes, other_settings, "nigh meddler"))
         subprocess.run(
             [sys.executable, "-c", RINGS, str(self.folder), str(account), str(container), str(obj)], check=True
         )
         self._start("memcached", "-l", "127.0.0.1", "-p", str(memcached), "-m", "16", "-u", "root")
-        for kind, port in (("account", account), ("container", container), ("object", obj)):
+        for kind in ("account", "container", "object"):
             self._start(f"swift-{kind}-server", str(self.folder / f"{kind}.conf"))
         self._start("swift-proxy-server", str(self.folder / "proxy.conf"))
         self._start("swift-proxy-server", str(self.folder / "other.conf"))
@@ -106,14 +108,27 @@ class SwiftServer:
             "[filter:healthcheck]\nuse = egg:swift#healthcheck\n"
         )
 
-    def _proxy(self, port: int, memcached: int, nodes: str, settings: str) -> str:
+    def _proxy(self, port: int, memcached: int, nodes: str, settings: str, ours: str) -> str:
         filters = (
-            "catch_errors", "gatekeeper", "healthcheck", "cache", "listing_formats", "bulk", "tempurl", "s3api",
-            "tempauth", "copy", "slo", "dlo", "versioned_writes", "symlink",
+            "catch_errors",
+            "gatekeeper",
+            "healthcheck",
+            "cache",
+            "listing_formats",
+            "bulk",
+            "tempurl",
+            "s3api",
+            "tempauth",
+            "copy",
+            "slo",
+            "dlo",
+            "versioned_writes",
+            "symlink",
         )
         text = self._default(port) + (
-            f"\n[pipeline:main]\npipeline = {' '.join(filters)} nigh proxy-server\n\n"
-            "[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\n\n"
+            f"\n[pipeline:main]\npipeline = {' '.join(filters)} {ours} proxy-server\n\n"
+            "[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\nerror_suppression_interval = 0.5\n\n"
+            f"[filter:meddler]\npaste.filter_factory = meddler:filter_factory\nfile = {self.meddle}\n\n"
             "[filter:nigh]\npaste.filter_factory = nigh_swift.middleware:filter_factory\n"
             f"secret_file = {self.folder / 'secret'}\nnodes = {nodes}\n{settings}\n\n"
         )
@@ -133,7 +148,7 @@ class SwiftServer:
         path = shutil.which(program)
         if path is None:
             raise RuntimeError(f"{program} is gone")
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        environment = {**os.environ, "PYTHONPATH": f"{SOURCE}:{Path(__file__).resolve().parent}"}
         log = open(self.folder / f"{program}.log", "ab")
         with log:
             self._processes.append(

@@ -10,8 +10,9 @@ import time
 import unittest
 from urllib.parse import quote
 
-from nigh_swift.client import Answer
 from world import OnSwift, md5
+
+from nigh_swift.client import Answer
 
 OLD, NEW = b"the old payload", b"the payload that Nigh acknowledged"
 
@@ -22,15 +23,16 @@ class Readers(OnSwift):
     def shadowed(self, name: str, old: bytes | None, new: bytes = NEW) -> None:
         """Leaves a shadow of `new`, over `old` if it is not None."""
         if old is not None:
-            self.assertEqual(self.ask("PUT", name, {"content-type": "text/plain", "x-object-meta-age": "old"}, old).status, 201)
+            self.assertEqual(
+                self.ask("PUT", name, {"content-type": "text/plain", "x-object-meta-age": "old"}, old).status, 201
+            )
         self.node.write(self.container, name, self.version(), new, headers={"x-object-meta-age": "new"})
         state = self.own.own("HEAD", self.container, name)
         self.assertIn("x-nigh-shadow", state.headers)
 
     def both(self):
         """A new object's shadow, and one over an old payload."""
-        for name, old in (("fresh", None), ("over", OLD)):
-            yield name, old
+        yield from (("fresh", None), ("over", OLD))
 
     def test_a_get_of_a_shadow_waits_for_the_push_and_gives_the_payload(self) -> None:
         for name, old in self.both():
@@ -47,7 +49,7 @@ class Readers(OnSwift):
         cases: list[tuple[dict[str, str], int, bytes]] = [
             ({"range": "bytes=4-10"}, 206, NEW[4:11]),
             ({"range": "bytes=-7"}, 206, NEW[-7:]),
-            ({"range": f"bytes={len(OLD) + 2}-"}, 206, NEW[len(OLD) + 2:]),
+            ({"range": f"bytes={len(OLD) + 2}-"}, 206, NEW[len(OLD) + 2 :]),
             ({"range": "bytes=900-"}, 416, b""),
             ({"if-none-match": md5(OLD)}, 200, NEW),
             ({"if-none-match": md5(b"")}, 200, NEW),
@@ -79,23 +81,33 @@ class Readers(OnSwift):
                 self.assertEqual(before.headers["etag"], md5(NEW))
                 self.assertEqual(self.ask("HEAD", name, {"if-none-match": md5(NEW)}).status, 304)
                 self.assertEqual(self.ask("HEAD", name, {"if-match": md5(OLD)}).status, 412)
-                self.assertIn("x-nigh-shadow", self.own.own("HEAD", self.container, name).headers, "a HEAD needs no push")
+                self.assertIn(
+                    "x-nigh-shadow", self.own.own("HEAD", self.container, name).headers, "a HEAD needs no push"
+                )
                 self.assertEqual(self.ask("GET", name).status, 200)
                 after = self.ask("HEAD", name)
-                self.assertEqual({key: before.headers.get(key) for key in said}, {key: after.headers.get(key) for key in said})
+                self.assertEqual(
+                    {key: before.headers.get(key) for key in said}, {key: after.headers.get(key) for key in said}
+                )
 
     def test_listings_are_true_in_every_form_and_the_same_after_the_push(self) -> None:
         self.ask("PUT", "a/plain", {"content-type": "image/png"}, b"123")
         self.shadowed("a/fresh", None)
         self.shadowed("a/over", OLD)
         self.shadowed("b", OLD, b"other")
-        expected = {"a/fresh": (len(NEW), md5(NEW)), "a/over": (len(NEW), md5(NEW)), "a/plain": (3, md5(b"123")),
-                    "b": (5, md5(b"other"))}
+        expected = {
+            "a/fresh": (len(NEW), md5(NEW)),
+            "a/over": (len(NEW), md5(NEW)),
+            "a/plain": (3, md5(b"123")),
+            "b": (5, md5(b"other")),
+        }
 
         def listed(query: str) -> dict[str, tuple[int, str]]:
             entries = json.loads(self.ask("GET", query="?format=json" + query).body)
             self.assertTrue(all("nigh" not in json.dumps(entry) for entry in entries))
-            return {entry.get("name", entry.get("subdir")): (entry.get("bytes"), entry.get("hash")) for entry in entries}
+            return {
+                entry.get("name", entry.get("subdir")): (entry.get("bytes"), entry.get("hash")) for entry in entries
+            }
 
         self.assertEqual(listed(""), expected)
         self.assertEqual(list(listed("&reverse=true")), list(reversed(expected)))
@@ -107,7 +119,6 @@ class Readers(OnSwift):
         self.assertEqual((xml.count(f"<bytes>{len(NEW)}</bytes>"), xml.count(f"<hash>{md5(NEW)}</hash>")), (2, 2))
         self.assertNotIn("nigh", xml)
         before = json.loads(self.ask("GET", query="?format=json").body)
-        self.assertEqual(before[0]["last_modified"][:19], before[0]["last_modified"][:19])
         for name in expected:
             self.ask("GET", name)
         self.assertEqual(before, json.loads(self.ask("GET", query="?format=json").body))
@@ -127,8 +138,10 @@ class Readers(OnSwift):
 
         self.shadowed("segment-1", None, b"uno ")
         self.shadowed("segment-2", OLD, b"due")
-        manifest = [{"path": f"/{self.container}/segment-{n}", "etag": md5(p), "size_bytes": len(p)}
-                    for n, p in ((1, b"uno "), (2, b"due"))]
+        manifest = [
+            {"path": f"/{self.container}/segment-{n}", "etag": md5(p), "size_bytes": len(p)}
+            for n, p in ((1, b"uno "), (2, b"due"))
+        ]
         put = self.ask("PUT", "static", {}, json.dumps(manifest).encode(), "?multipart-manifest=put")
         self.assertEqual((put.status, self.ask("GET", "static").body), (201, b"uno due"))
         self.shadowed("static", None, NEW)
@@ -152,6 +165,7 @@ class Readers(OnSwift):
             text = f"{method}\n\n\n{date}\n{resource}"
             digest = hmac.new(b"testing", text.encode(), hashlib.sha1).digest()
             import base64
+
             headers = {"date": date, "authorization": f"AWS test:tester:{base64.b64encode(digest).decode()}"}
             client = self.world.client(self.world.swift.port, "")
             return client.send(method, quote(resource) + query, headers)

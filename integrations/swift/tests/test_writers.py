@@ -14,8 +14,11 @@ import threading
 import time
 import unittest
 
-from nigh_swift.client import Answer, Conflict
+from swift_server import SECRET
 from world import OnSwift, md5
+
+from nigh_swift.client import Answer, Conflict
+from nigh_swift.signing import TO_SWIFT, sign
 
 OURS, THEIRS = b"what Nigh acknowledged", b"what an outsider wrote"
 
@@ -32,14 +35,20 @@ class Writers(OnSwift):
         self.assertEqual(put.status, 201)
         begin, end = self.node.told
         self.assertEqual((begin["phase"], begin["container"], begin["account"]), ("begin", self.container, "AUTH_test"))
-        self.assertEqual((end["phase"], end["token"], end["etag"], end["deleted"]), ("end", begin["token"], md5(THEIRS), False))
-        self.assertEqual(end["timestamp"].partition(".")[0], self.ask("HEAD", "a").headers["x-timestamp"].partition(".")[0])
+        self.assertEqual(
+            (end["phase"], end["token"], end["etag"], end["deleted"]), ("end", begin["token"], md5(THEIRS), False)
+        )
+        self.assertEqual(
+            end["timestamp"].partition(".")[0], self.ask("HEAD", "a").headers["x-timestamp"].partition(".")[0]
+        )
         self.assertEqual(self.ask("POST", "a", {"x-object-meta-x": "1"}).status, 202)
         self.assertEqual(self.ask("COPY", "a", {"destination": f"{self.container}/b"}).status, 201)
         self.assertEqual(self.ask("DELETE", "a").status, 204)
         told = [("PUT", "begin", None), ("PUT", "end", True)]
-        self.assertEqual(self.phases("a"), told + [("POST", "begin", None), ("POST", "end", True),
-                                                   ("DELETE", "begin", None), ("DELETE", "end", True)])
+        self.assertEqual(
+            self.phases("a"),
+            told + [("POST", "begin", None), ("POST", "end", True), ("DELETE", "begin", None), ("DELETE", "end", True)],
+        )
         self.assertTrue(self.node.told[-1]["deleted"])
         self.assertEqual(self.phases("b"), told)
 
@@ -50,9 +59,15 @@ class Writers(OnSwift):
             tar.addfile(entry, io.BytesIO(THEIRS))
         self.assertEqual(self.ask("PUT", "", {}, archive.getvalue(), "?extract-archive=tar").status, 200)
         self.assertEqual(self.phases("unpacked"), told)
-        deleted = self.world.outside.send("POST", f"{self.world.path}?bulk-delete", {"content-type": "text/plain"},
-                                          f"/{self.container}/unpacked\n".encode())
-        self.assertEqual((deleted.status, self.phases("unpacked")[2:]), (200, [("DELETE", "begin", None), ("DELETE", "end", True)]))
+        deleted = self.world.outside.send(
+            "POST",
+            f"{self.world.path}?bulk-delete",
+            {"content-type": "text/plain"},
+            f"/{self.container}/unpacked\n".encode(),
+        )
+        self.assertEqual(
+            (deleted.status, self.phases("unpacked")[2:]), (200, [("DELETE", "begin", None), ("DELETE", "end", True)])
+        )
 
         manifest = json.dumps([{"path": f"/{self.container}/b"}]).encode()
         self.assertEqual(self.ask("PUT", "large", {}, manifest, "?multipart-manifest=put").status, 201)
@@ -74,7 +89,9 @@ class Writers(OnSwift):
         xml = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{part.headers['etag']}</ETag></Part></CompleteMultipartUpload>"
         self.assertEqual(self.phases("whole"), [])
         done = s3("POST", f"/{self.container}/whole?uploadId={upload}", xml.encode(), "application/xml")
-        self.assertEqual((done.status, self.phases("whole")), (200, [("PUT", "begin", None), ("PUT", "end", True)]), done.body)
+        self.assertEqual(
+            (done.status, self.phases("whole")), (200, [("PUT", "begin", None), ("PUT", "end", True)]), done.body
+        )
         self.assertEqual(self.ask("GET", "whole").body, THEIRS)
 
     def test_once_an_outside_write_is_answered_the_node_serves_nothing_older(self) -> None:
@@ -137,8 +154,10 @@ class Writers(OnSwift):
                     push = self.own.push(self.container, name, version, OURS, {"content-type": "text/plain"})
                     self.assertEqual((push.status, push.state), (412, "outside"))
                     after = self.ask("GET", name)
-                    self.assertEqual((after.status, after.body if method == "PUT" else b""),
-                                     (200, THEIRS) if method == "PUT" else (404, b""))
+                    self.assertEqual(
+                        (after.status, after.body if method == "PUT" else b""),
+                        (200, THEIRS) if method == "PUT" else (404, b""),
+                    )
 
     def test_a_write_or_delete_that_comes_during_the_push_wins(self) -> None:
         # The push has looked and its body is half there when the outsider writes: only the order of times is left.
@@ -149,8 +168,10 @@ class Writers(OnSwift):
                     if old:
                         self.ask("PUT", name, {}, old)
                     payload, version = b"x" * 70_000, self.version()
-                    self.assertEqual(self.own.placeholder(self.container, name, self.tags(payload, version)).status, 201)
-                    slow = SlowPush(self, name, version, payload)
+                    self.assertEqual(
+                        self.own.placeholder(self.container, name, self.tags(payload, version)).status, 201
+                    )
+                    slow = SlowPut(self, name, payload, version)
                     time.sleep(0.3)
                     self.assertEqual(self.ask(method, name, {}, THEIRS if method == "PUT" else b"").status, status)
                     answered = slow.finish()
@@ -161,6 +182,21 @@ class Writers(OnSwift):
                         self.assertEqual(after.body, THEIRS)
                     again = self.own.push(self.container, name, version, payload, {})
                     self.assertEqual((again.status, again.state), (412, "outside"))
+
+    def test_an_outside_upload_that_began_after_the_placeholder_wins_though_the_push_was_faster(self) -> None:
+        for old in (None, b"old"):
+            with self.subTest(old=old):
+                name, theirs = f"slow-{old is None}", THEIRS * 4000
+                if old:
+                    self.ask("PUT", name, {}, old)
+                version = self.version()
+                self.assertEqual(self.own.placeholder(self.container, name, self.tags(OURS, version)).status, 201)
+                slow = SlowPut(self, name, theirs)
+                time.sleep(0.3)
+                self.assertEqual(self.own.push(self.container, name, version, OURS, {}).status, 201)
+                self.assertEqual(self.ask("GET", name).body, OURS)
+                self.assertEqual(slow.finish(), 201)
+                self.assertEqual(self.ask("GET", name).body, theirs)
 
     def test_outside_puts_against_pushes_end_with_the_last_of_them(self) -> None:
         lost: list[object] = []
@@ -206,7 +242,9 @@ class Writers(OnSwift):
         begun = self.world.swift.other_port
         with socket.create_connection(("127.0.0.1", begun), timeout=20) as connection:
             path = f"{self.world.path}/{self.container}/slow"
-            head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {self.world.token}\r\nContent-Length: 8\r\n\r\n1234"
+            head = (
+                f"PUT {path} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: {self.world.token}\r\nContent-Length: 8\r\n\r\n1234"
+            )
             connection.sendall(head.encode())
             time.sleep(2.0)
             connection.sendall(b"5678")
@@ -216,21 +254,19 @@ class Writers(OnSwift):
         self.assertEqual(self.phases("slow"), [("PUT", "begin", None), ("PUT", "end", None)])
 
 
-class SlowPush:
-    """A push whose body stops half way until `finish`."""
+class SlowPut:
+    """A PUT whose body stops half way until `finish`; a push if a version is given, else an outsider's."""
 
-    def __init__(self, test: Writers, name: str, version: object, payload: bytes) -> None:
-        from nigh_swift.signing import TO_SWIFT, sign
-        from swift_server import SECRET
-
+    def __init__(self, test: Writers, name: str, payload: bytes, version: object = None) -> None:
         path = f"{test.world.path}/{test.container}/{name}"
-        signed = sign(SECRET, TO_SWIFT, "PUT", path, now=time.time(),
-                      headers={"x-nigh-op": "push", "x-nigh-version": str(version)})
-        lines = [f"PUT {path} HTTP/1.1", "Host: x", f"X-Auth-Token: {test.world.token}", f"Content-Length: {len(payload)}"]
-        lines += [f"{key}: {value}" for key, value in signed.items()]
+        headers = {"host": "x", "x-auth-token": test.world.token, "content-length": str(len(payload))}
+        if version is not None:
+            signed = {"x-nigh-op": "push", "x-nigh-version": str(version)}
+            headers.update(sign(SECRET, TO_SWIFT, "PUT", path, now=time.time(), headers=signed))
+        head = "\r\n".join([f"PUT {path} HTTP/1.1"] + [f"{key}: {value}" for key, value in headers.items()])
         self._connection = socket.create_connection(("127.0.0.1", test.world.swift.port), timeout=20)
-        self._connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + payload[: len(payload) // 2])
-        self._rest = payload[len(payload) // 2:]
+        self._connection.sendall(head.encode() + b"\r\n\r\n" + payload[: len(payload) // 2])
+        self._rest = payload[len(payload) // 2 :]
 
     def finish(self) -> int:
         """Sends the rest; returns the answer's status."""

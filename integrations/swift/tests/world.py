@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import unittest
-from typing import Any, Optional
+from typing import Any
 from urllib.parse import quote
 
 import swift_server
+
 from nigh_swift.client import Answer, Client, Node
 from nigh_swift.shadow import Shadow, Version
 
 DEAD = "http://127.0.0.1:9"
-_world: Optional["World"] = None
+_world: World | None = None
 _failed = False
 _numbers = itertools.count(1)
 
@@ -31,7 +32,7 @@ class World:
         nodes = f"n1={self.node.url} dead={DEAD}"
         quick = "push_timeout = 3\ninvalidate_timeout = 3\n"
         self.swift = swift_server.SwiftServer(
-            nodes, quick + "retry_after = 7\n", quick + "on_unreachable = proceed\nwrite_lease = 1.5\nkeep_payload = no\n"
+            nodes, quick + "retry_after = 7\n", quick + "on_unreachable = proceed\nwrite_lease = 1.5\n"
         )
         probe = Client(f"http://127.0.0.1:{self.swift.port}/", "", swift_server.SECRET)
         logins = {}
@@ -81,8 +82,13 @@ class OnSwift(unittest.TestCase):
         self.node.told.clear()
 
     def ask(
-        self, method: str, name: str = "", headers: Optional[dict[str, str]] = None, body: bytes = b"",
-        query: str = "", client: Optional[Client] = None,
+        self,
+        method: str,
+        name: str = "",
+        headers: dict[str, str] | None = None,
+        body: bytes = b"",
+        query: str = "",
+        client: Client | None = None,
     ) -> Answer:
         """An outside request to this test's container or an object of it."""
         path = f"{self.world.path}/{self.container}" + (f"/{quote(name)}" if name else "") + query
@@ -92,7 +98,7 @@ class OnSwift(unittest.TestCase):
         """A version younger than all before."""
         return Version(1, next(_numbers))
 
-    def tags(self, payload: bytes, version: Optional[Version] = None, **more: Any) -> Shadow:
+    def tags(self, payload: bytes, version: Version | None = None, **more: Any) -> Shadow:
         """Tags of a payload, of the node `n1` if nothing else is said."""
         node = more.pop("node", "n1")
         return Shadow(version or self.version(), len(payload), md5(payload), "text/plain", node, **more)

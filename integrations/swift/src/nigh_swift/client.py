@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 from urllib.parse import quote, urlsplit
 
 from nigh_swift import INVALIDATE, PUSH
@@ -66,14 +66,21 @@ class Client:
 
     def placeholder(self, container: str, name: str, tags: Shadow, expect: str = "any") -> Answer:
         """Puts a placeholder of a version: 201, with its timestamp."""
-        return self.ask("PUT", container, name, "placeholder", {"x-nigh-shadow": tags.encode(), "x-nigh-expect": expect})
+        return self.ask(
+            "PUT", container, name, "placeholder", {"x-nigh-shadow": tags.encode(), "x-nigh-expect": expect}
+        )
 
     def push(self, container: str, name: str, version: Version, payload: bytes, headers: Mapping[str, str]) -> Answer:
         """Replaces the placeholder of `version` by its payload: 201; 412 or 409 if something else is there."""
         return self.ask("PUT", container, name, "push", {"x-nigh-version": str(version)}, headers, payload)
 
     def put(
-        self, container: str, name: str, version: Version, payload: bytes, headers: Mapping[str, str],
+        self,
+        container: str,
+        name: str,
+        version: Version,
+        payload: bytes,
+        headers: Mapping[str, str],
         expect: str = "any",
     ) -> Answer:
         """Writes a version through, if what is there is what is expected."""
@@ -92,19 +99,23 @@ class Client:
         """Says that `node` caches the container; that none does, if empty."""
         return self.ask("POST", container, "", "cache", {"x-nigh-cached": node})
 
-    def own(self, method: str, container: str, name: str, headers: Optional[Mapping[str, str]] = None) -> Answer:
+    def own(self, method: str, container: str, name: str, headers: Mapping[str, str] | None = None) -> Answer:
         """A plain request of Nigh's own: it meets no middleware, and is told the tags."""
         return self.ask(method, container, name, "own", {}, headers)
 
     def ask(
-        self, method: str, container: str, name: str, operation: str, signed: Mapping[str, str],
-        headers: Optional[Mapping[str, str]] = None, body: bytes = b"",
+        self,
+        method: str,
+        container: str,
+        name: str,
+        operation: str,
+        signed: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> Answer:
         """Any signed request."""
         path = f"{self._base}/{quote(container)}" + (f"/{quote(name)}" if name else "")
-        head = sign(
-            self._secret, TO_SWIFT, method, path, headers={"x-nigh-op": operation, **signed}, now=self._clock()
-        )
+        head = sign(self._secret, TO_SWIFT, method, path, headers={"x-nigh-op": operation, **signed}, now=self._clock())
         return self.send(method, path, {**(headers or {}), **head}, body)
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
@@ -137,7 +148,7 @@ class _Key:
     """All that concerns one object. `lock` is held during every request to Swift that changes it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    held: Optional[Held] = None
+    held: Held | None = None
     newest: str = ""
     #: Outside writes under way: their tokens, and when each lease ends.
     pending: dict[str, float] = field(default_factory=dict)
@@ -152,7 +163,7 @@ class Node:
 
     def __init__(self, name: str, secret: bytes, skew_s: float = 60.0) -> None:
         self.name, self._secret, self._skew_s = name, secret, skew_s
-        self.client: Optional[Client] = None
+        self.client: Client | None = None
         self.told: list[dict[str, Any]] = []
         self.conflicts: list[tuple[str, str, Held]] = []
         self._keys: dict[tuple[str, str], _Key] = {}
@@ -175,8 +186,13 @@ class Node:
         self._thread.join()
 
     def write(
-        self, container: str, name: str, version: Version, payload: bytes, content_type: str = "text/plain",
-        headers: Optional[dict[str, str]] = None,
+        self,
+        container: str,
+        name: str,
+        version: Version,
+        payload: bytes,
+        content_type: str = "text/plain",
+        headers: dict[str, str] | None = None,
     ) -> Held:
         """A write of a function: acknowledged when this returns. Raises Conflict."""
         key, headers = self._key(container, name), dict(headers or {})
@@ -195,7 +211,7 @@ class Node:
             key.held = None if through else held
             return held
 
-    def read(self, container: str, name: str) -> Optional[bytes]:
+    def read(self, container: str, name: str) -> bytes | None:
         """A read of a function: from memory, else from Swift (None if nothing is there)."""
         key = self._key(container, name)
         with key.lock:

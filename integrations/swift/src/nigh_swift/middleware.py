@@ -46,14 +46,17 @@ class NighMiddleware:
         if not container or not valid_api_version(version):
             return self._pass(env, start_response)
         if SIGNATURE in req.headers:
-            return self._signed(req, name is not None)(env, start_response)
-        if name and req.method in _READS:
-            return self._outside.read(req)(env, start_response)
-        if name and req.method in _WRITES:
-            return self._outside.write(req)(env, start_response)
-        if not name and req.method == "GET":
-            return self._outside.listing(req)(env, start_response)
-        return self._pass(env, start_response)
+            answer = self._signed(req, name is not None)
+        elif name and req.method in _READS:
+            answer = self._outside.read(req)
+        elif name and req.method in _WRITES:
+            answer = self._outside.write(req)
+        elif not name and req.method == "GET":
+            answer = self._outside.listing(req)
+        else:
+            return self._pass(env, start_response)
+        answered: Iterable[bytes] = answer(env, start_response)
+        return answered
 
     def _pass(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         passed: Iterable[bytes] = self._app(env, start_response)
@@ -77,7 +80,9 @@ class NighMiddleware:
             return HTTPForbidden(request=req, content_type="text/plain", body=f"{refused}\n".encode())
         except MemcacheConnectionError:
             return HTTPServiceUnavailable(
-                request=req, headers={"Retry-After": str(self._settings.retry_after)}, content_type="text/plain",
+                request=req,
+                headers={"Retry-After": str(self._settings.retry_after)},
+                content_type="text/plain",
                 body=b"The store of nonces (memcached) cannot be reached.\n",
             )
         try:

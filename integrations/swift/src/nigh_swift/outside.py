@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Any, Optional
+from typing import Any
 
 from eventlet import sleep
 from swift.common.exceptions import ChunkReadError
@@ -129,7 +129,7 @@ class Outside:
                 return self._unavailable(req, error)
             self._logger.warning("nigh: %s is written although its node was not told: %s", req.path, error)
             floor = None
-        answer: Optional[Response] = None
+        answer: Response | None = None
         try:
             if req.method == "POST":
                 self._push_first(req)
@@ -179,7 +179,7 @@ class Told:
         self._message = {**target.names(), "token": uuid.uuid4().hex, "method": method, "lease": lease_s}
         self.until = time.monotonic() + lease_s
 
-    def begin(self) -> Optional[Timestamp]:
+    def begin(self) -> Timestamp | None:
         """Returns the timestamp of the newest that the node wrote there, if it knows. Raises Unreachable."""
         answer = self._nodes.invalidate(self._node, {**self._message, "phase": "begin"})
         newest = answer.get("newest")
@@ -188,10 +188,10 @@ class Told:
         except (TypeError, ValueError) as error:
             raise Unreachable(f"node {self._node} answered no timestamp") from error
 
-    def end(self, req: Request, answer: Optional[Response]) -> None:
+    def end(self, req: Request, answer: Response | None) -> None:
         """`applied` is true if the write is there, false if it is not and will not be, null if nobody knows."""
         status = answer.status_int if answer is not None else 0
-        applied: Optional[bool] = None
+        applied: bool | None = None
         if req.method == "PUT" and status == 202:
             applied = False
         elif 200 <= status < 300:
@@ -211,13 +211,13 @@ class Told:
         self._nodes.invalidate(self._node, message)
 
 
-def _refused_by_rights(req: Request, container: Container) -> Optional[Response]:
+def _refused_by_rights(req: Request, container: Container) -> Response | None:
     """What the proxy's own question of rights answers: nobody without them makes Nigh forget anything."""
     authorize = req.environ.get("swift.authorize")
     if authorize is None:
         return None
     req.acl = container.write_acl
-    refusal: Optional[Response] = authorize(req)
+    refusal: Response | None = authorize(req)
     return refusal
 
 

@@ -9,7 +9,7 @@ nothing younger, and whatever is written after the state wins, before or after t
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from swift.common.swob import HTTPException, Request, Response
 from swift.common.utils import Timestamp
@@ -17,8 +17,19 @@ from swift.common.utils import Timestamp
 from nigh_swift import state as swift_state
 from nigh_swift.settings import Settings
 from nigh_swift.shadow import (
-    ATTRIBUTES, CACHED, EMPTY, EMPTY_HEADER, KEPT, KEPT_HEADER, OURS, USER_META, VERSION_HEADER, BadTags, Shadow,
-    Version, bare_type,
+    ATTRIBUTES,
+    CACHED,
+    EMPTY,
+    EMPTY_HEADER,
+    KEPT,
+    KEPT_HEADER,
+    OURS,
+    USER_META,
+    VERSION_HEADER,
+    BadTags,
+    Shadow,
+    Version,
+    bare_type,
 )
 from nigh_swift.state import App, State, Target, look, write
 
@@ -36,7 +47,7 @@ _REPEATED_PREFIXES = (USER_META, "x-object-transient-sysmeta-")
 class Refusal(Exception):
     """An answer other than success, with a word for Nigh and what is there instead."""
 
-    def __init__(self, status: int, word: str, why: str, now: Optional[State] = None) -> None:
+    def __init__(self, status: int, word: str, why: str, now: State | None = None) -> None:
         super().__init__(why)
         members: dict[str, Any] = {"state": word, "reason": why}
         if now is not None:
@@ -89,7 +100,9 @@ class Own:
             return answer
 
     def _plain(self, req: Request) -> Response:
-        """As if there were no middleware, but told what the tags say."""
+        """As if there were no middleware, but of the newest replica, and told what the tags say."""
+        if req.method in ("GET", "HEAD"):
+            req.headers["X-Newest"] = "true"
         answer = req.get_response(self._app)
         shadow = swift_state.shadow_in(answer.headers)
         if shadow is not None:
@@ -116,7 +129,7 @@ class Own:
         container = swift_state.container_of(self._app, req)
         if container.node is None:
             raise Refusal(409, "not-cached", "the container is not marked as cached by Nigh; `cache` it first")
-        keep = self._settings.keep_payload
+        keep = True
         for _ in range(ATTEMPTS):
             now = look(self._app, req, target)
             if now.version is not None and now.version > tags.version or now.pushed == tags.version:
@@ -129,7 +142,8 @@ class Own:
                 if answer.status_int in (404, 409):
                     continue
                 _only(answer, 202)
-                if swift_state.stands_everywhere(target, container.policy, self._settings.swift_dir, timestamp):
+                directory = self._settings.swift_dir
+                if swift_state.stands_everywhere(target, container.policy, directory, standing.encode()):
                     return _done(req, standing.timestamp)
                 # A reader could meet a replica that has the old payload and not the tags.
                 keep = False
@@ -235,7 +249,9 @@ def _check(now: State, expected: str) -> None:
         "version": now.exists and str(now.version) == value,
     }.get(kind)
     if holds is None:
-        raise Refusal(400, "unknown", f"{expected[:40]!r} is none of any, absent, present, etag:<etag>, version:<version>")
+        raise Refusal(
+            400, "unknown", f"{expected[:40]!r} is none of any, absent, present, etag:<etag>, version:<version>"
+        )
     if not holds:
         raise Refusal(412, "outside", f"the object is not as expected ({expected[:80]})", now)
 

@@ -15,8 +15,14 @@ NODES_MAX = 1024
 #: The longest that any wait may be set to, in seconds.
 WAIT_S_MAX = 3600.0
 _KNOWN = {
-    "secret_file", "nodes", "push_timeout", "invalidate_timeout", "write_lease", "clock_skew", "retry_after",
-    "on_unreachable", "keep_payload",
+    "secret_file",
+    "nodes",
+    "push_timeout",
+    "invalidate_timeout",
+    "write_lease",
+    "clock_skew",
+    "retry_after",
+    "on_unreachable",
 }
 
 
@@ -36,7 +42,6 @@ class Settings:
     clock_skew: float = 60.0
     retry_after: int = 5
     refuse_unreachable: bool = True
-    keep_payload: bool = True
     swift_dir: str = "/etc/swift"
 
     @classmethod
@@ -55,7 +60,6 @@ class Settings:
             clock_skew=_wait(local, "clock_skew", 60.0),
             retry_after=int(_wait(local, "retry_after", 5.0)),
             refuse_unreachable=_choice(local, "on_unreachable", {"refuse": True, "proceed": False}),
-            keep_payload=_choice(local, "keep_payload", {"yes": True, "no": False}),
             swift_dir=shared.get("swift_dir", "/etc/swift"),
         )
 

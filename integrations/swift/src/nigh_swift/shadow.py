@@ -30,7 +30,12 @@ PARAMETER = ";nigh-shadow="
 TAGS_BYTES_MAX = 6000
 #: Headers of an object that a version may have beside its user metadata: Swift's own list, but what makes manifests.
 ATTRIBUTES = (
-    "cache-control", "content-disposition", "content-encoding", "content-language", "expires", "x-robots-tag",
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "expires",
+    "x-robots-tag",
 )
 USER_META = "x-object-meta-"
 _VERSION = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})\Z")
@@ -159,9 +164,7 @@ def listed_shadow(content_type: str) -> ListedShadow | None:
         return None
     members = _from_text(rest.partition(";")[0])
     try:
-        return ListedShadow(
-            int(members["size"]), str(members["etag"]), str(members["timestamp"]), str(members["type"])
-        )
+        return ListedShadow(int(members["size"]), str(members["etag"]), str(members["timestamp"]), str(members["type"]))
     except (KeyError, TypeError, ValueError) as error:
         raise BadTags(f"a listed shadow lacks or misuses {error}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from eventlet import GreenPool, Timeout
 from swift.common.direct_client import direct_head_object
@@ -20,7 +20,7 @@ from swift.common.utils import Timestamp, drain_and_close
 from swift.common.wsgi import make_pre_authed_request, make_subrequest
 from swift.proxy.controllers.base import get_container_info
 
-from nigh_swift.shadow import CACHED, KEPT, VERSION_HEADER, BadTags, Shadow, Version, shadow_of
+from nigh_swift.shadow import CACHED, KEPT, KEPT_HEADER, VERSION_HEADER, BadTags, Shadow, Version, shadow_of
 
 #: What Swift's logs say of the middleware's own requests.
 SOURCE = "NIGH"
@@ -60,10 +60,10 @@ class Target:
 class Container:
     """Of a container, what decides here."""
 
-    node: Optional[str]
+    node: str | None
     policy: int
-    read_acl: Optional[str]
-    write_acl: Optional[str]
+    read_acl: str | None
+    write_acl: str | None
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class State:
     exists: bool
     timestamp: Timestamp
     etag: str
-    shadow: Optional[Shadow]
-    pushed: Optional[Version]
+    shadow: Shadow | None
+    pushed: Version | None
     headers: Mapping[str, str]
 
     @property
-    def version(self) -> Optional[Version]:
+    def version(self) -> Version | None:
         """Nigh's newest version in it: of the shadow, else of the payload."""
         return self.shadow.version if self.shadow else self.pushed
 
@@ -95,7 +95,7 @@ def container_of(app: App, req: Request) -> Container:
     return Container(node, int(info.get("storage_policy") or 0), info.get("read_acl"), info.get("write_acl"))
 
 
-def shadow_in(headers: Mapping[str, str]) -> Optional[Shadow]:
+def shadow_in(headers: Mapping[str, str]) -> Shadow | None:
     """The shadow among an answer's headers. Raises Unsure if its tags do not parse: never taken for a payload."""
     try:
         return shadow_of(headers)
@@ -131,30 +131,41 @@ def look(app: App, req: Request, target: Target) -> State:
 def write(app: App, req: Request, target: Target, method: str, headers: Mapping[str, str]) -> Any:
     """A write without a body, in the name and with the rights of `req`. Returns the answer."""
     sent = make_subrequest(
-        req.environ, method, target.path, body=b"" if method == "PUT" else None, headers=dict(headers),
-        swift_source=SOURCE, agent="%(orig)s",
+        req.environ,
+        method,
+        target.path,
+        body=b"" if method == "PUT" else None,
+        headers=dict(headers),
+        swift_source=SOURCE,
+        agent="%(orig)s",
     )
     answer = sent.get_response(app)
     drain_and_close(answer)
     return answer
 
 
-def stands_everywhere(target: Target, policy: int, swift_dir: str, timestamp: Timestamp) -> bool:
-    """Whether each replica of the object has metadata of `timestamp` or newer."""
-    part, nodes = POLICIES.get_object_ring(policy, swift_dir).get_nodes(
-        target.account, target.container, target.object
-    )
-    if len(nodes) == 1:
-        return True
+def stands_everywhere(target: Target, policy: int, swift_dir: str, tags: str) -> bool:
+    """Whether each replica of the object has these tags beside its payload.
+
+    A POST that was answered well is no proof: one that meets younger metadata and brings a content type changes the
+    content type alone.
+    """
+    part, nodes = POLICIES.get_object_ring(policy, swift_dir).get_nodes(target.account, target.container, target.object)
 
     def has(node: dict[str, Any]) -> bool:
         try:
             headers = direct_head_object(
-                node, part, target.account, target.container, target.object, CONNECT_S, ANSWER_S,
+                node,
+                part,
+                target.account,
+                target.container,
+                target.object,
+                CONNECT_S,
+                ANSWER_S,
                 {"X-Backend-Storage-Policy-Index": str(policy)},
             )
-            return bool(Timestamp(headers.get("X-Backend-Timestamp", 0)) >= timestamp)
-        except (ClientException, Timeout, OSError, ValueError):
+        except (ClientException, Timeout, OSError):
             return False
+        return bool(headers.get(KEPT_HEADER) == tags)
 
     return all(GreenPool(REPLICAS_AT_ONCE).imap(has, nodes))
