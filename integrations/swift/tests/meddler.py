@@ -11,14 +11,12 @@ from swift.common.swob import Request, wsgi_quote
 from swift.common.utils import drain_and_close
 from swift.common.wsgi import make_pre_authed_request
 
-MEDDLED = b"written in between"
-
 
 class Meddler:
     """See the head."""
 
-    def __init__(self, app: Any, file: str) -> None:
-        self._app, self._file = app, file
+    def __init__(self, app: Any, file: str, body: bytes) -> None:
+        self._app, self._file, self._body = app, file, body
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         req = Request(env)
@@ -26,7 +24,7 @@ class Meddler:
             with open(self._file, encoding="ascii") as file:
                 method = file.read()
             os.remove(self._file)
-            body = MEDDLED if method == "PUT" else None
+            body = self._body if method == "PUT" else None
             headers = {"x-object-meta-who": "meddler"} if method != "DELETE" else {}
             sent = make_pre_authed_request(env, method, wsgi_quote(req.path_info), body=body, headers=headers)
             answer = sent.get_response(self._app)
@@ -38,4 +36,4 @@ class Meddler:
 
 def filter_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[Any], Meddler]:
     """What paste asks for."""
-    return lambda app: Meddler(app, local_conf["file"])
+    return lambda app: Meddler(app, local_conf["file"], local_conf["body"].encode())

@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 SECRET = b"a-secret-of-tests-that-is-long-enough-0123456789"
+#: What the meddler writes.
+MEDDLED = b"written in between"
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 SWIFT_CONF = Path("/etc/swift/swift.conf")
 PROGRAMS = ("memcached", "swift-account-server", "swift-container-server", "swift-object-server", "swift-proxy-server")
@@ -128,7 +130,8 @@ class SwiftServer:
         text = self._default(port) + (
             f"\n[pipeline:main]\npipeline = {' '.join(filters)} {ours} proxy-server\n\n"
             "[app:proxy-server]\nuse = egg:swift#proxy\naccount_autocreate = true\nerror_suppression_interval = 0.5\n\n"
-            f"[filter:meddler]\npaste.filter_factory = meddler:filter_factory\nfile = {self.meddle}\n\n"
+            f"[filter:meddler]\npaste.filter_factory = meddler:filter_factory\nfile = {self.meddle}\n"
+            f"body = {MEDDLED.decode()}\n\n"
             "[filter:nigh]\npaste.filter_factory = nigh_swift.middleware:filter_factory\n"
             f"secret_file = {self.folder / 'secret'}\nnodes = {nodes}\n{settings}\n\n"
         )

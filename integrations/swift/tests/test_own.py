@@ -9,8 +9,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from meddler import MEDDLED
-from swift_server import SECRET
+from swift_server import MEDDLED, SECRET
 from world import OnSwift, md5
 
 from nigh_swift import INVALIDATE, PROTOCOL

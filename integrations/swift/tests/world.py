@@ -30,7 +30,7 @@ class World:
     def __init__(self) -> None:
         self.node = Node("n1", swift_server.SECRET)
         nodes = f"n1={self.node.url} dead={DEAD}"
-        quick = "push_timeout = 3\ninvalidate_timeout = 3\n"
+        quick = "push_timeout = 2\ninvalidate_timeout = 2\n"
         self.swift = swift_server.SwiftServer(
             nodes, quick + "retry_after = 7\n", quick + "on_unreachable = proceed\nwrite_lease = 1.5\n"
         )

@@ -258,9 +258,10 @@ class Node:
                     key.held = None
                 return {"newest": key.newest}
             key.pending.pop(token, None)
-            if message["applied"] and key.held is not None and str(message["timestamp"]) > key.held.timestamp:
-                if message["method"] != "POST":
-                    key.held = None
+            younger = key.held is not None and str(message["timestamp"]) > key.held.timestamp
+            # New metadata do not replace a payload that Swift does not have.
+            if message["applied"] and younger and not (message["method"] == "POST" and key.held and key.held.dirty):
+                key.held = None
             return {}
 
     def _swift(self) -> Client:
