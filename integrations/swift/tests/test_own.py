@@ -13,7 +13,7 @@ from swift_server import MEDDLED, SECRET
 from world import OnSwift, md5
 
 from nigh_swift import INVALIDATE, PROTOCOL
-from nigh_swift.client import Answer
+from nigh_swift.client import GUARDS, Answer
 from nigh_swift.shadow import EMPTY_HEADER, KEPT_HEADER, Shadow
 from nigh_swift.signing import TO_NIGH, TO_SWIFT, sign
 
@@ -186,6 +186,13 @@ class Order(OnSwift):
         self.assertEqual(delete(self.container, "shadow", self.version(), f"etag:{md5(ONE)}").status, 204)
         self.assertEqual(self.ask("GET", "shadow").status, 404)
 
+    def test_writes_that_expect_something_may_be_repeated(self) -> None:
+        version = self.version()
+        for _ in range(2):
+            self.assertEqual(self.own.put(self.container, "o", version, ONE, {}, "absent").status, 201)
+        for status in (204, 404):
+            self.assertEqual(self.own.delete(self.container, "o", self.version(), f"etag:{md5(ONE)}").status, status)
+
     def test_a_push_of_other_bytes_than_the_tags_say_is_refused(self) -> None:
         version = self.placed("o", ONE)
         self.assertEqual(self.own.push(self.container, "o", version, ONE + b"!", {}).status, 422)
@@ -324,6 +331,14 @@ class Rights(OnSwift):
     def test_swift_says_that_the_middleware_is_there(self) -> None:
         info = json.loads(self.own.send("GET", "/info", {}).body)
         self.assertEqual(info["nigh"], {"protocol": PROTOCOL})
+
+    def test_a_swift_without_the_middleware_refuses_nighs_writes(self) -> None:
+        # What is not signed goes on to Swift as it is.
+        self.ask("PUT", "o", {}, OLD)
+        self.assertEqual(self.ask("PUT", "o", {**GUARDS["PUT"], **self.placeholder_headers()}).status, 400)
+        self.assertEqual(self.ask("DELETE", "o", {**GUARDS["DELETE"], "x-nigh-op": "drop"}).status, 412)
+        self.assertEqual(self.ask("GET", "o").body, OLD)
+        self.assertEqual(self.own.own("HEAD", self.container, "o").headers["x-nigh-protocol"], str(PROTOCOL))
 
     def test_names_of_any_letters_go_through(self) -> None:
         letters = random.Random(7)

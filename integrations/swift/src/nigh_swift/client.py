@@ -27,6 +27,9 @@ from nigh_swift.signing import TO_NIGH, TO_SWIFT, Refused, sign, verify
 NONCES_MAX = 100_000
 #: Of a request of the middleware, in bytes.
 REQUEST_BYTES_MAX = 64 * 1024
+#: What makes a Swift without the middleware refuse a write that is not for it: a past date of expiry, and a condition on
+#: such a date.
+GUARDS = {"PUT": {"x-delete-at": "1"}, "DELETE": {"x-if-delete-at": "1"}}
 #: For one request to Swift, in seconds.
 SWIFT_S = 30.0
 
@@ -116,7 +119,8 @@ class Client:
         """Any signed request."""
         path = f"{self._base}/{quote(container)}" + (f"/{quote(name)}" if name else "")
         head = sign(self._secret, TO_SWIFT, method, path, headers={"x-nigh-op": operation, **signed}, now=self._clock())
-        return self.send(method, path, {**(headers or {}), **head}, body)
+        guard = {} if operation in ("own", "cache") else GUARDS.get(method, {})
+        return self.send(method, path, {**(headers or {}), **guard, **head}, body)
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
         """A request as it is, with the token alone added."""

@@ -47,6 +47,8 @@ class NighMiddleware:
             return self._pass(env, start_response)
         if SIGNATURE in req.headers:
             answer = self._signed(req, name is not None)
+            # Nigh knows by it that a Swift has the middleware.
+            answer.headers["X-Nigh-Protocol"] = str(PROTOCOL)
         elif name and req.method in _READS:
             answer = self._outside.read(req)
         elif name and req.method in _WRITES:

@@ -21,7 +21,7 @@ from nigh_swift.nodes import Nodes, Unreachable
 from nigh_swift.own import strip_ours
 from nigh_swift.settings import Settings
 from nigh_swift.shadow import Shadow, bare_type
-from nigh_swift.state import App, Container, Target, Unsure, container_of, look, shadow_in
+from nigh_swift.state import App, Target, Unsure, container_of, look, refused_by_rights, shadow_in
 
 #: Between two looks at an object that a node says it pushed, in seconds, doubled from the first to the second.
 PAUSE_S, PAUSE_S_MAX = 0.02, 1.0
@@ -118,7 +118,7 @@ class Outside:
         container = container_of(self._app, req)
         if container.node is None:
             return req.get_response(self._app)
-        refused = _refused_by_rights(req, container)
+        refused = refused_by_rights(req, container)
         if refused is not None:
             return refused
         told = Told(self._nodes, container.node, Target.of(req), req.method, self._settings.write_lease)
@@ -209,16 +209,6 @@ class Told:
             "timestamp": req.headers.get("X-Timestamp", ""),
         }
         self._nodes.invalidate(self._node, message)
-
-
-def _refused_by_rights(req: Request, container: Container) -> Response | None:
-    """What the proxy's own question of rights answers: nobody without them makes Nigh forget anything."""
-    authorize = req.environ.get("swift.authorize")
-    if authorize is None:
-        return None
-    req.acl = container.write_acl
-    refusal: Response | None = authorize(req)
-    return refusal
 
 
 def _shown(answer: Response) -> Response:

@@ -36,6 +36,9 @@ from nigh_swift.state import App, State, Target, look, write
 OP, TAGS, VERSION, EXPECT, NODE = "X-Nigh-Op", "X-Nigh-Shadow", "X-Nigh-Version", "X-Nigh-Expect", "X-Nigh-Cached"
 #: What answers tell Nigh: the timestamp that Swift orders a version by, and the tags of a shadow.
 TIMESTAMP = "X-Nigh-Timestamp"
+#: Nigh's writes carry these, with this value. A Swift without the middleware refuses them for it and writes nothing; the
+#: middleware takes them out.
+GUARDS, GUARD = ("X-Delete-At", "X-If-Delete-At"), "1"
 #: A placeholder that meets another write looks again so often.
 ATTEMPTS = 4
 _MD5_LETTERS = frozenset("0123456789abcdef")
@@ -74,6 +77,9 @@ class Own:
     def handle(self, req: Request, has_object: bool) -> Response:
         """Does what the request's operation says."""
         name = req.headers.get(OP, "")
+        for guard in GUARDS:
+            if req.headers.get(guard) == GUARD:
+                del req.headers[guard]
         if name == "own":
             return self._plain(req)
         if name == "cache" and not has_object:
@@ -183,6 +189,9 @@ class Own:
     def _time_for(self, req: Request, now: State) -> Timestamp:
         """Just above what is expected and there; after all that is there if anything may be."""
         expected = req.headers.get(EXPECT, "any")
+        # A request that is repeated finds what it did itself.
+        if now.shadow is None and now.pushed is not None and str(now.pushed) == req.headers.get(VERSION):
+            return Timestamp(now.timestamp, offset=1)
         _check(now, expected)
         return _after(now) if expected == "any" or not now.exists else Timestamp(now.timestamp, offset=1)
 
@@ -202,6 +211,9 @@ class Own:
         version = req.headers.get(VERSION)
         if version and now.version is not None and now.version > Version.parse(version):
             raise Refusal(409, "newer", f"Swift has version {now.version}", now)
+        if not now.exists:
+            refused = swift_state.refused_by_rights(req, swift_state.container_of(self._app, req))
+            return refused or _done(req, now.timestamp.internal, 404)
         timestamp = self._time_for(req, now)
         answer = write(self._app, req, target, "DELETE", {"X-Timestamp": timestamp.internal})
         if answer.status_int == 409:

@@ -15,7 +15,7 @@ from eventlet import GreenPool, Timeout
 from swift.common.direct_client import direct_head_object
 from swift.common.exceptions import ClientException
 from swift.common.storage_policy import POLICIES
-from swift.common.swob import HeaderKeyDict, Request, wsgi_quote, wsgi_to_str
+from swift.common.swob import HeaderKeyDict, Request, Response, wsgi_quote, wsgi_to_str
 from swift.common.utils import Timestamp, drain_and_close
 from swift.common.wsgi import make_pre_authed_request, make_subrequest
 from swift.proxy.controllers.base import get_container_info
@@ -93,6 +93,16 @@ def container_of(app: App, req: Request) -> Container:
     info = get_container_info(req.environ, app, swift_source=SOURCE)
     node = (info.get("sysmeta") or {}).get(CACHED) or None
     return Container(node, int(info.get("storage_policy") or 0), info.get("read_acl"), info.get("write_acl"))
+
+
+def refused_by_rights(req: Request, container: Container) -> Response | None:
+    """What the proxy's own question of rights to write answers, asked before it is."""
+    authorize = req.environ.get("swift.authorize")
+    if authorize is None:
+        return None
+    req.acl = container.write_acl
+    refusal: Response | None = authorize(req)
+    return refusal
 
 
 def shadow_in(headers: Mapping[str, str]) -> Shadow | None:
