@@ -193,6 +193,28 @@ class Order(OnSwift):
         for status in (204, 404):
             self.assertEqual(self.own.delete(self.container, "o", self.version(), f"etag:{md5(ONE)}").status, status)
 
+    def test_a_manifest_is_pushed_like_any_payload_and_replaces_its_placeholder_only(self) -> None:
+        self.ask("PUT", "segment", {}, ONE)
+        manifest = json.dumps([{"path": f"/{self.container}/segment", "etag": md5(ONE)}]).encode()
+        etag, query = f'"{md5(md5(ONE).encode())}"', "multipart-manifest=put"
+        path = f"{self.world.path}/{self.container}/large"
+
+        def push(version: object) -> Answer:
+            headers = {"x-nigh-op": "push", "x-nigh-version": str(version)}
+            signed = sign(SECRET, TO_SWIFT, "PUT", path, query=query, now=time.time(), headers=headers)
+            return self.own.send("PUT", f"{path}?{query}", {**GUARDS["PUT"], **signed}, manifest)
+
+        version = self.version()
+        tags = Shadow(version, len(ONE), etag, "text/plain", "n1")
+        self.assertEqual(self.own.placeholder(self.container, "large", tags).status, 201)
+        before = self.ask("HEAD", "large")
+        self.assertEqual(push(version).status, 201)
+        after = self.ask("GET", "large")
+        self.assertEqual((after.body, after.headers["etag"]), (ONE, before.headers["etag"]))
+        self.assertEqual(self.ask("PUT", "large", {}, TWO).status, 201)
+        self.assertEqual(push(version).status, 412)
+        self.assertEqual(self.ask("GET", "large").body, TWO)
+
     def test_a_push_of_other_bytes_than_the_tags_say_is_refused(self) -> None:
         version = self.placed("o", ONE)
         self.assertEqual(self.own.push(self.container, "o", version, ONE + b"!", {}).status, 422)

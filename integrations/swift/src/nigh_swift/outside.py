@@ -88,7 +88,7 @@ class Outside:
 
     def _get(self, req: Request) -> Response:
         deadline = time.monotonic() + self._settings.push_timeout
-        pause = PAUSE_S
+        pause = 0.0
         while True:
             answer = req.get_response(self._app)
             shadow = shadow_in(answer.headers)
@@ -97,9 +97,7 @@ class Outside:
             # What comes with a shadow is no payload of anybody's: it is not even read.
             close_if_possible(answer.app_iter)
             self._push(Target.of(req), shadow, deadline)
-            if time.monotonic() + pause < deadline:
-                sleep(pause)
-            pause = min(2 * pause, PAUSE_S_MAX)
+            pause = _wait(pause, deadline)
 
     def _push(self, target: Target, shadow: Shadow, deadline: float) -> None:
         """Has the shadow's node push it. Raises Unreachable, also if the time is over."""
@@ -152,14 +150,13 @@ class Outside:
     def _push_first(self, req: Request) -> None:
         """New metadata belong on the payload, and would take the tags away. Raises Unreachable, Unsure."""
         deadline = time.monotonic() + self._settings.push_timeout
-        target, pause = Target.of(req), PAUSE_S
+        target, pause = Target.of(req), 0.0
         while True:
             shadow = look(self._app, req, target).shadow
             if shadow is None:
                 return
             self._push(target, shadow, deadline)
-            sleep(min(pause, max(deadline - time.monotonic(), 0)))
-            pause = min(2 * pause, PAUSE_S_MAX)
+            pause = _wait(pause, deadline)
 
     def _unavailable(self, req: Request, error: Exception) -> Response:
         self._logger.warning("nigh: %s %s is refused: %s", req.method, req.path, error)
@@ -209,6 +206,12 @@ class Told:
             "timestamp": req.headers.get("X-Timestamp", ""),
         }
         self._nodes.invalidate(self._node, message)
+
+
+def _wait(pause_s: float, deadline: float) -> float:
+    """Waits, but not beyond the deadline; returns the next wait. The first look after a push is at once."""
+    sleep(max(min(pause_s, deadline - time.monotonic()), 0))
+    return min(max(2 * pause_s, PAUSE_S), PAUSE_S_MAX)
 
 
 def _shown(answer: Response) -> Response:
