@@ -362,6 +362,15 @@ class Rights(OnSwift):
         self.assertEqual(self.ask("GET", "o").body, OLD)
         self.assertEqual(self.own.own("HEAD", self.container, "o").headers["x-nigh-protocol"], str(PROTOCOL))
 
+    def test_nigh_reads_containers_as_they_are_and_listings_as_they_will_be(self) -> None:
+        self.assertEqual(self.own.own("HEAD", "not-there", "").status, 404)
+        self.assertEqual(self.own.own("HEAD", self.container, "").status, 204)
+        self.node.write(self.container, "o", self.version(), ONE)
+        path = f"{self.world.path}/{self.container}"
+        signed = sign(SECRET, TO_SWIFT, "GET", path, now=time.time(), headers={"x-nigh-op": "own"})
+        listed = json.loads(self.own.send("GET", f"{path}?format=json&limit=5", signed).body)
+        self.assertEqual([(entry["name"], entry["hash"]) for entry in listed], [("o", md5(ONE))])
+
     def test_names_of_any_letters_go_through(self) -> None:
         letters = random.Random(7)
         names = ["a b", "ü/é", "100%25", "a?b#c", "//x/", "'\"<>&"] + [

@@ -202,3 +202,11 @@ async fn a_swift_without_the_middleware_or_with_another_secret_takes_no_shadow_a
     assert!(none(ours.drop_placeholder(&object, meta.version).await));
     assert_eq!(read(&theirs, &object).await.unwrap(), OLD);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_swift_store_with_shadows_conforms_on_a_swift_with_the_middleware() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "the_swift_store_with_shadows_conforms_on_a_swift_with_the_middleware";
+    let Some(swift) = start(name, folder.path()) else { return };
+    crate::check(&nigh(&swift, SECRET), folder.path()).await;
+}

@@ -71,7 +71,8 @@ class NighMiddleware:
                 TO_SWIFT,
                 req.method,
                 wsgi_quote(req.path_info),
-                query=req.query_string or "",
+                # `listing_formats` changes the query of a listing.
+                query=(req.query_string or "") if has_object else "",
                 headers=req.headers,
                 now=time.time(),
                 skew_s=self._settings.clock_skew,
