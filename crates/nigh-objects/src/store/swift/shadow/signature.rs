@@ -6,9 +6,11 @@ use hmac::{Hmac, Mac};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use nigh_terms::SecretKey;
+use percent_encoding::percent_decode_str;
 use sha2::Sha256;
 
 use crate::digest::hex;
+use crate::store::wire::encode_path;
 
 /// The first line of what is signed: this direction, this form.
 const TO_SWIFT: &str = "nigh-swift-request-1";
@@ -71,7 +73,9 @@ fn canonical(method: &str, path: &str, query: &str, headers: &HeaderMap) -> Stri
         .map(|(name, value)| (name.as_str(), value.to_str().unwrap_or_default().trim()))
         .collect();
     signed.sort_unstable();
-    let mut lines = vec![TO_SWIFT.to_owned(), method.to_owned(), path.to_owned(), query.to_owned(), NO_BODY.to_owned()];
+    // One form, whatever of it was sent plain: a `+` for one.
+    let path = encode_path(&percent_decode_str(path).decode_utf8_lossy());
+    let mut lines = vec![TO_SWIFT.to_owned(), method.to_owned(), path, query.to_owned(), NO_BODY.to_owned()];
     lines.extend(signed.iter().map(|(name, value)| format!("{name}:{value}")));
     lines.join("\n")
 }
@@ -97,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_query_of_an_object_is_signed_and_that_of_a_listing_is_not() {
+    fn a_path_is_signed_in_one_form_and_the_query_of_a_listing_not_at_all() {
         let signer = Signer::new(SecretKey::new("0123456789abcdef0123456789abcdef")).unwrap();
         let signature = |url: &str| {
             let mut head = http::Request::get(url).body(()).unwrap().into_parts().0;
@@ -106,6 +110,7 @@ mod tests {
         };
         assert_eq!(signature("http://s/v1/a/c?prefix=x"), signature("http://s/v1/a/c?format=json"));
         assert_ne!(signature("http://s/v1/a/c/o?x=1"), signature("http://s/v1/a/c/o"));
+        assert_eq!(signature("http://s/v1/a/c+d"), signature("http://s/v1/a/c%2Bd"));
     }
 
     #[test]
