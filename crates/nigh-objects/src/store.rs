@@ -53,6 +53,10 @@ pub trait Store: Send + Sync {
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: true }
     }
+    /// Whether the conditions that it has are kept in this bucket.
+    async fn keeps_conditions(&self, namespace: &Namespace, _bucket: &BucketName) -> Result<bool, ObjectError> {
+        Ok(self.abilities(namespace).conditions)
+    }
     /// Refuses what `put` would refuse whatever the store holds: a key or metadata that it cannot keep.
     fn check(&self, _object: &ObjectId, _meta: &ObjectMeta) -> Result<(), ObjectError> {
         Ok(())

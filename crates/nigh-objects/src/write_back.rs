@@ -253,8 +253,12 @@ impl WriteBack {
         let policies = self.policies.as_ref();
         let policies =
             policies.ok_or_else(|| ObjectError::InvalidRequest("policies of buckets are not kept here".to_owned()))?;
+        let mut abilities = self.store.abilities(namespace);
+        if policy.access == Access::Shared && abilities.conditions {
+            abilities.conditions = self.store.keeps_conditions(namespace, bucket).await?;
+        }
         policy
-            .check(self.default_mode(namespace), self.store.abilities(namespace))
+            .check(self.default_mode(namespace), abilities)
             .map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
         policies.set(namespace, bucket, (policy != BucketPolicy::default()).then_some(policy)).await
     }

@@ -277,6 +277,11 @@ impl Store for CloudStore {
         self.dialect.store
     }
 
+    fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.target(object)?;
+        to_headers(self.dialect, &object.key, meta).map(drop)
+    }
+
     /// A bucket that is there is the namespace's; one that is not is made by the service's own tools.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         match self.find_bucket(namespace, bucket).await {

@@ -39,7 +39,7 @@ use self::bucket::Bucket;
 use self::commit::{Staging, StepHook};
 use self::reader::Want;
 use super::{Payload, Store};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags};
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
@@ -296,6 +296,11 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 impl Store for DirectoryStore {
     fn kind(&self) -> &'static str {
         "directory"
+    }
+
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        // What writes is this process: nothing comes after it has ended.
+        StoreAbilities { kind: self.kind(), conditions: false, shadows: false, lands_late: false }
     }
 
     fn spool(&self) -> Option<&Path> {

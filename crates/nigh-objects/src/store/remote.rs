@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
+use nigh_terms::{AccessKeyId, BucketName, Namespace, ObjectKey, SecretKey, Timestamp};
 use parking_lot::Mutex;
 use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::Signer;
@@ -32,7 +32,9 @@ use super::carried::{Dialect, from_headers, to_headers};
 use super::connections::{Connections, NetworkLimits, chain, check_endpoint, head_of};
 use super::wire::{Access, Call, Pass, Wire, WireError, encode_path, encode_query};
 use super::{Payload, Store, check_pin};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use crate::{
+    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
+};
 
 const STORE: &str = "s3";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-amz-meta-");
@@ -98,6 +100,9 @@ pub struct RemoteStore {
     /// When buckets were made, as far as asked: only the list of all buckets says so.
     created: Mutex<HashMap<String, Timestamp>>,
 }
+
+/// Keys of probes begin so.
+const PROBE: &str = ".nigh-probe-";
 
 /// Signature Version 4 over each request.
 struct Signing {
@@ -280,8 +285,69 @@ impl Store for RemoteStore {
         Ok(all)
     }
 
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        StoreAbilities { kind: STORE, conditions: true, shadows: false, lands_late: true }
+    }
+
+    fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.target(object)?;
+        to_headers(DIALECT, &object.key, meta).map(drop)
+    }
+
+    /// Some services that speak S3 pass `If-Match` and `If-None-Match` of a PutObject over: they are asked.
+    async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
+        let key = ObjectKey::new(&format!("{PROBE}{}", uuid::Uuid::new_v4().simple()))
+            .map_err(|error| store_error("probe", error))?;
+        let probe = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
+        let target = self.target(&probe)?;
+        let put = |condition: (HeaderName, &'static str)| {
+            let (name, value) = condition;
+            Call::new("probe", Method::PUT, target.clone()).header(name, HeaderValue::from_static(value))
+        };
+        let none = (http::header::IF_NONE_MATCH, "*");
+        let other = (http::header::IF_MATCH, "\"00000000000000000000000000000000\"");
+        let refuses = async |condition| match self.send_for(&probe, &put(condition)).await {
+            Ok(_) => Ok(false),
+            Err(ObjectError::PreconditionFailed(_)) => Ok(true),
+            Err(error) => Err(error),
+        };
+        let kept = async {
+            let taken = !refuses(none.clone()).await?;
+            Ok::<_, ObjectError>(taken && refuses(none).await? && refuses(other).await?)
+        }
+        .await;
+        self.delete(&probe).await?;
+        kept
+    }
+
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
-        self.upload(object, payload, meta).await
+        self.upload(object, payload, meta, Vec::new()).await
+    }
+
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let mut headers = Vec::new();
+        if condition.if_absent {
+            headers.push((http::header::IF_NONE_MATCH, HeaderValue::from_static("*")));
+        }
+        if let Some(expected) = &condition.if_match {
+            // The tag that was acknowledged may not be the store's own.
+            let (now, own) = match self.head_answer(object).await {
+                Err(ObjectError::NoSuchKey(_)) => return Err(ObjectError::PreconditionFailed("If-Match")),
+                other => other?,
+            };
+            if now.etag != *expected {
+                return Err(ObjectError::PreconditionFailed("If-Match"));
+            }
+            let own = HeaderValue::from_str(&format!("\"{own}\"")).map_err(|error| store_error("put", error))?;
+            headers.push((http::header::IF_MATCH, own));
+        }
+        self.upload(object, payload, meta, headers).await
     }
 
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {

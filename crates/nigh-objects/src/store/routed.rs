@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
 
 use super::{Payload, Store};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use crate::{
+    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
+};
 
 /// Stores by namespace.
 pub struct RoutedStore {
@@ -34,6 +36,28 @@ impl RoutedStore {
 impl Store for RoutedStore {
     fn kind(&self) -> &'static str {
         self.shared.kind()
+    }
+
+    fn abilities(&self, namespace: &Namespace) -> StoreAbilities {
+        self.of(namespace).abilities(namespace)
+    }
+
+    async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
+        self.of(namespace).keeps_conditions(namespace, bucket).await
+    }
+
+    fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.of(&object.namespace).check(object, meta)
+    }
+
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        self.of(&object.namespace).put_if(object, payload, meta, condition).await
     }
 
     /// The shared store's: what is spooled there for another is read from there.

@@ -182,6 +182,11 @@ impl Store for SwiftStore {
         STORE
     }
 
+    fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.target(object)?;
+        to_headers(DIALECT, &object.key, meta).map(drop)
+    }
+
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
         let name = self.names.on_store(namespace, bucket)?;
         let call = Call::new("create bucket", Method::PUT, format!("/{name}"));

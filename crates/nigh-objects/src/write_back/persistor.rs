@@ -191,7 +191,7 @@ impl WriteBack {
             Base::Absent => WriteConditions { if_absent: true, ..WriteConditions::default() },
             Base::Holds(etag) => WriteConditions { if_match: Some(etag.clone()), ..WriteConditions::default() },
         };
-        if condition != WriteConditions::default() && self.store.abilities(&object.namespace).conditions {
+        if condition != WriteConditions::default() && self.is_shared(object) {
             self.store.put_if(object, payload, meta, &condition).await
         } else {
             self.store.put(object, payload, meta).await

@@ -70,9 +70,8 @@ impl Lazy {
     async fn restarted(self) -> Self {
         let Self { store, memory, journal, who, bucket, folder, .. } = self;
         // A task that has just answered may hold the memory for a moment longer.
-        let last = Arc::downgrade(&memory.0);
         drop(memory);
-        while last.strong_count() > 0 {
+        while Arc::strong_count(&journal) > 1 {
             tokio::task::yield_now().await;
         }
         drop(journal);

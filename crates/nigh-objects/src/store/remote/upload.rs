@@ -32,20 +32,28 @@ impl RemoteStore {
         object: &ObjectId,
         payload: &Payload,
         meta: &ObjectMeta,
+        conditions: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<(), ObjectError> {
         let pieces = pieces(STORE, payload, meta)?;
         let all_but_last = &pieces[..pieces.len().saturating_sub(1)];
         let large_enough = all_but_last.iter().all(|piece| piece.len() as u64 >= PART_MIN);
         if pieces.len() > 1 && !is_md5(&meta.etag) && large_enough {
-            self.put_parts(object, pieces, meta).await
+            self.put_parts(object, pieces, meta, conditions).await
         } else {
-            self.put_whole(object, pieces, meta).await
+            self.put_whole(object, pieces, meta, conditions).await
         }
     }
 
-    async fn put_whole(&self, object: &ObjectId, body: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
+    async fn put_whole(
+        &self,
+        object: &ObjectId,
+        body: Vec<Bytes>,
+        meta: &ObjectMeta,
+        conditions: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<(), ObjectError> {
         let mut call = Call::new("put", Method::PUT, self.target(object)?).body(body);
         call.headers = to_headers(DIALECT, &object.key, meta)?;
+        call.headers.extend(conditions);
         if is_md5(&meta.etag)
             && let Some(md5) = bytes_of_hex(&meta.etag.0)
             && let Ok(md5) = HeaderValue::from_str(&BASE64.encode(md5))
@@ -56,7 +64,13 @@ impl RemoteStore {
         self.send_for(object, &call).await.map(drop)
     }
 
-    async fn put_parts(&self, object: &ObjectId, parts: Vec<Bytes>, meta: &ObjectMeta) -> Result<(), ObjectError> {
+    async fn put_parts(
+        &self,
+        object: &ObjectId,
+        parts: Vec<Bytes>,
+        meta: &ObjectMeta,
+        conditions: Vec<(HeaderName, HeaderValue)>,
+    ) -> Result<(), ObjectError> {
         let target = self.target(object)?;
         let mut begin = Call::new("begin upload", Method::POST, format!("{target}?uploads=")).repeatable();
         begin.headers = to_headers(DIALECT, &object.key, meta)?;
@@ -64,7 +78,7 @@ impl RemoteStore {
         let begun = answer.text().await?;
         let upload = xml::parse_upload(&begun).map_err(|error| store_error(begin.operation, error))?;
         let upload = encode_query(&upload);
-        let done = self.upload_parts(object, &target, &upload, parts).await;
+        let done = self.upload_parts(object, &target, &upload, parts, conditions).await;
         if done.is_err() {
             let abort = Call::new("abort upload", Method::DELETE, format!("{target}?uploadId={upload}")).repeatable();
             if let Err(error) = self.wire.send(&abort).await {
@@ -80,6 +94,7 @@ impl RemoteStore {
         target: &str,
         upload: &str,
         parts: Vec<Bytes>,
+        conditions: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<(), ObjectError> {
         let etags: Vec<String> = futures::stream::iter(parts.into_iter().enumerate())
             .map(|(index, part)| async move {
@@ -93,8 +108,9 @@ impl RemoteStore {
             .buffered(PARTS_AT_ONCE)
             .try_collect()
             .await?;
-        let call = Call::new("complete upload", Method::POST, format!("{target}?uploadId={upload}"))
+        let mut call = Call::new("complete upload", Method::POST, format!("{target}?uploadId={upload}"))
             .body(vec![Bytes::from(xml::complete_upload(&etags))]);
+        call.headers = conditions;
         let answer = self.send_for(object, &call).await?;
         let text = answer.text().await?;
         // S3 may say "200 OK" first and the error later.
