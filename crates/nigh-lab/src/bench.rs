@@ -2,6 +2,7 @@
 
 mod coldstart;
 mod invoke;
+mod journal;
 mod llc;
 mod llc_binding;
 mod s3;
@@ -30,6 +31,8 @@ enum What {
     Invoke(Length),
     /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
     Coldstart(coldstart::ColdLength),
+    /// The journal's commits against bare writes and syncs of the same disk
+    Journal(journal::JournalLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -97,6 +100,10 @@ impl BenchArgs {
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
+            }
+            What::Journal(length) => {
+                let report = journal::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

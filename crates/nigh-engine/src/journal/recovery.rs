@@ -58,8 +58,8 @@ struct Hole {
 
 /// Weighs the segments, which are in the order of their generations.
 pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
-    let mut outcome = Outcome::default();
-    outcome.epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
+    let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
+    let mut outcome = Outcome { epoch, ..Outcome::default() };
     let files: HashMap<u64, String> =
         segments.iter().map(|segment| (segment.header.generation, segment.file.clone())).collect();
     // A place whose segment is gone is named by its generation.
