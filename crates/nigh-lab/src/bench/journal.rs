@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Args;
 use comfy_table::{Table, presets};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nigh_engine::journal::OnDamage;
 use nigh_engine::{
     Body, Change, INLINE_MAX_BYTES, Journal, JournalSettings, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record,
@@ -31,6 +32,8 @@ const SHARD: ShardId = ShardId(0);
 const ABOUT_BYTES: usize = 200;
 /// The bare loop's file.
 const BARE_BYTES: u64 = 64 << 20;
+/// Pieces of a body on their way at a time, while the next arrives.
+const STAGED_AT_ONCE: usize = 3;
 /// Sizes of bodies with one writer, and commits of each in a round.
 const ALONE: [(&str, usize, usize); 4] =
     [("1kib", 1 << 10, 60), ("64kib", 64 << 10, 40), ("1mib", 1 << 20, 12), ("10mib", 10 << 20, 4)];
@@ -143,12 +146,11 @@ async fn commit(journal: &Journal, request: u128, body: &Bytes) -> Result<Durati
     let body = if body.len() <= INLINE_MAX_BYTES {
         Body::Inline(body.clone())
     } else {
-        let mut pieces = Vec::new();
-        for at in (0..body.len()).step_by(PIECE_MAX_BYTES) {
+        let pieces = (0..body.len()).step_by(PIECE_MAX_BYTES).map(|at| {
             let piece = body.slice(at..body.len().min(at + PIECE_MAX_BYTES));
-            pieces.push(journal.stage(SHARD, piece).await.map_err(refused)?);
-        }
-        Body::Staged(pieces)
+            journal.stage(SHARD, piece)
+        });
+        Body::Staged(stream::iter(pieces).buffered(STAGED_AT_ONCE).try_collect().await.map_err(refused)?)
     };
     let appended = journal.append(SHARD, record, body).await.map_err(refused)?;
     let took = begun.elapsed();

@@ -138,14 +138,12 @@ fn modes(at: usize) -> [Crash; 4] {
 #[test]
 fn whatever_a_crash_leaves_at_any_write_what_was_acknowledged_is_recovered_and_nothing_else() {
     runtime().block_on(async {
-        for seed in [1, 2] {
-            let folder = MemoryFolder::new();
-            let issued = work(&folder, Vec::new(), seed, 40).await;
-            assert!(issued.iter().any(|one| one.key == "stuck") && issued.len() > 60);
-            for ops in 0..=folder.ops() {
-                for how in modes(ops) {
-                    check(&folder.crashed(ops, how), &issued, ops, Epoch(1)).await;
-                }
+        let folder = MemoryFolder::new();
+        let issued = work(&folder, Vec::new(), 1, 40).await;
+        assert!(issued.iter().any(|one| one.key == "stuck") && issued.len() > 60);
+        for ops in 0..=folder.ops() {
+            for how in modes(ops) {
+                check(&folder.crashed(ops, how), &issued, ops, Epoch(1)).await;
             }
         }
     });
@@ -173,7 +171,7 @@ fn a_crash_during_recovery_and_again_loses_nothing_either() {
 #[test]
 fn lives_that_each_end_in_a_crash_add_up_to_what_was_acknowledged_in_any_of_them() {
     runtime().block_on(async {
-        for seed in 10..40 {
+        for seed in 10..30 {
             let mut random = StdRng::seed_from_u64(seed);
             let mut folder = MemoryFolder::new();
             let mut issued = Vec::new();

@@ -74,7 +74,7 @@ fn a_bit_that_flips_anywhere_is_found_and_what_is_whole_is_recovered() {
     let whole = whole();
     let mut flips = 0;
     for (file, begin, end) in &whole.used {
-        for at in (*begin..*end).step_by(13).chain([end - 1]) {
+        for at in (*begin..*end).step_by(17).chain([end - 1]) {
             let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
             damaged.change(file, |bytes| bytes[at] ^= 1 << (at % 8));
             let recovered = weigh(&damaged);
@@ -94,7 +94,7 @@ fn a_file_that_is_cut_anywhere_or_missing_is_found() {
     let whole = whole();
     let files: Vec<String> = read_files(&*whole.folder, false).unwrap().files.into_iter().map(|one| one.name).collect();
     for file in &files {
-        for bytes in (0..SEGMENT as usize).step_by(509) {
+        for bytes in (0..SEGMENT as usize).step_by(1021) {
             let damaged = whole.folder.crashed(whole.folder.ops(), Crash::KeepAll);
             damaged.change(file, |all| all.truncate(bytes));
             let recovered = weigh(&damaged);

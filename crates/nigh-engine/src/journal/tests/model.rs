@@ -153,7 +153,7 @@ async fn run(acts: Vec<Act>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_journal_is_a_map_of_what_the_store_does_not_hold_yet(acts in prop::collection::vec(act(), 1..160)) {
