@@ -106,8 +106,9 @@ fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
     let Some(newest) = segments.last() else { return };
     let mut expected = newest.header.oldest;
     for segment in segments {
-        for generation in expected..segment.header.generation {
-            let file = format!("the segment of generation {generation}");
+        let before = segment.header.generation.saturating_sub(1);
+        if expected <= before {
+            let file = format!("the segments of generation {expected} to {before}");
             damage.push(Damage { file, offset: 0, kind: DamageKind::Missing });
         }
         expected = segment.header.generation + 1;
