@@ -3,6 +3,7 @@
 mod coldstart;
 mod functions;
 mod invoke;
+mod journal;
 mod llc;
 mod llc_binding;
 mod s3;
@@ -33,6 +34,8 @@ enum What {
     Coldstart(coldstart::ColdLength),
     /// Many functions on one node: creating, listing, a restart, memory, invoking the last one
     Functions(functions::Many),
+    /// The journal's commits against bare writes and syncs of the same disk
+    Journal(journal::JournalLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -104,6 +107,10 @@ impl BenchArgs {
             What::Functions(many) => {
                 let report = functions::run(&many, machine).await?;
                 return crate::experiment::llc::print_report(&report, || functions::text(&report), json);
+            }
+            What::Journal(length) => {
+                let report = journal::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

@@ -5,6 +5,7 @@
 //! instance        the number by which this node knows its own sandboxes after a crash
 //! state.redb      registry and activation records
 //! objects/        the directory store, where no other store is set
+//! journal/        acknowledged writes that the store does not hold yet
 //! spool/          uploads that are not complete
 //! functions/      code of the deployed functions
 //! credentials     keys of the namespaces' clients, as AWS profiles
@@ -95,6 +96,12 @@ impl StatePaths {
     #[must_use]
     pub fn database(&self) -> PathBuf {
         self.0.join("state.redb")
+    }
+
+    /// Acknowledged writes that the store does not hold yet.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.0.join("journal")
     }
 
     /// Uploads that are not complete.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use nigh_engine::StateError;
+use nigh_engine::{JournalError, StateError};
 use nigh_node::backup::archive::ArchiveError;
 use nigh_node::backup::restore::RestoreError;
 use nigh_node::backup::source::BackupError;
@@ -40,6 +40,8 @@ pub(crate) enum CliError {
     StateFolder(#[from] StateFolderError),
     #[error(transparent)]
     State(#[from] StateError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Backup(#[from] BackupError),
     #[error(transparent)]

@@ -13,6 +13,7 @@ mod events;
 mod explain;
 mod functions;
 mod invoke;
+mod journal;
 mod llc;
 mod logs;
 mod metrics;
@@ -92,6 +93,9 @@ enum Command {
     Backup(backup::BackupArgs),
     /// Make a state folder of a backup
     Restore(backup::RestoreArgs),
+    /// Look into the journal of a node that is stopped
+    #[command(subcommand)]
+    Journal(journal::JournalCommand),
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
     /// Measure against the peers on this machine
@@ -157,6 +161,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Up(args) => return Box::pin(up::run(args, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
         Command::Llc(command) => return llc::run(command, &globals).await,
+        Command::Journal(command) => return journal::run(&command, &globals),
         Command::Down(args) => down::run(&args, &globals).await?,
         Command::Deploy(args) => deploy::run(args, &globals).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,

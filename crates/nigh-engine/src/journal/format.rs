@@ -313,7 +313,7 @@ fn encode_commit(out: &mut Vec<u8>, commit: &Commit) {
 /// True if a record of this generation and salt seems to begin at `offset`.
 pub(super) fn begins(segment: &[u8], header: &SegmentHeader, offset: u32) -> bool {
     let at = offset as usize;
-    segment.len() >= at + HEAD_BYTES as usize
+    segment.len().min(header.records_end() as usize) >= at + HEAD_BYTES as usize
         && (u64_at(segment, at + 16) == header.salt || u64_at(segment, at + 8) == header.generation)
 }
 

@@ -99,6 +99,12 @@ impl Live {
         self.records.get(&version)
     }
 
+    /// All that live.
+    #[cfg(test)]
+    pub(super) fn versions(&self) -> Vec<Version> {
+        self.records.keys().copied().collect()
+    }
+
     pub(super) fn piece(&self, id: PieceId) -> Option<Place> {
         self.pieces.get(&id).map(|piece| piece.place)
     }

@@ -4,7 +4,8 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
+use std::thread::JoinHandle;
 
 use super::disk::{Folder, SegmentFile};
 use super::format::{SECTOR, SegmentHeader};
@@ -76,9 +77,10 @@ pub(super) fn begin_anew(file: &dyn SegmentFile, header: &SegmentHeader) -> io::
     file.sync()
 }
 
-/// The thread, as its client sees it. It ends when this is dropped.
+/// The thread, as its client sees it. When this is dropped it has ended, and holds no file any more.
 pub(super) struct Preparer {
-    jobs: Sender<Wanted>,
+    jobs: Option<Sender<Wanted>>,
+    thread: Option<JoinHandle<()>>,
     done: Receiver<Result<Ready, NotReady>>,
     /// One is under way.
     busy: bool,
@@ -88,14 +90,14 @@ impl Preparer {
     pub(super) fn start(folder: Arc<dyn Folder>) -> io::Result<Self> {
         let (jobs, queue) = channel::<Wanted>();
         let (answers, done) = channel();
-        std::thread::Builder::new().name("journal-ahead".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("journal-ahead".to_owned()).spawn(move || {
             while let Ok(wanted) = queue.recv() {
                 if answers.send(prepare(&*folder, wanted)).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { jobs, done, busy: false })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), done, busy: false })
     }
 
     pub(super) const fn is_busy(&self) -> bool {
@@ -105,19 +107,16 @@ impl Preparer {
     /// Begins with one; none may be under way.
     pub(super) fn begin(&mut self, wanted: Wanted) {
         debug_assert!(!self.busy, "one at a time");
-        // If the thread is gone the answer says so.
-        self.busy = self.jobs.send(wanted).is_ok() || self.busy;
+        // If the thread is gone `wait` says so.
+        self.busy = true;
+        drop(self.jobs.as_ref().map(|jobs| jobs.send(wanted)));
     }
 
     /// What has come of the one under way, if that is known.
     pub(super) fn poll(&mut self) -> Option<Result<Ready, NotReady>> {
-        match self.done.try_recv() {
-            Ok(done) => {
-                self.busy = false;
-                Some(done)
-            }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        let done = self.done.try_recv().ok()?;
+        self.busy = false;
+        Some(done)
     }
 
     /// Waits for the one under way.
@@ -125,5 +124,16 @@ impl Preparer {
         self.busy = false;
         let gone = |RecvError| NotReady::Again(io::Error::other("the thread that prepares segments has ended"));
         self.done.recv().map_err(gone)?
+    }
+}
+
+impl Drop for Preparer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that prepares segments has panicked");
+        }
     }
 }

@@ -58,8 +58,8 @@ struct Hole {
 
 /// Weighs the segments, which are in the order of their generations.
 pub(super) fn recover(segments: &mut [SegmentFound]) -> Outcome {
-    let mut outcome = Outcome::default();
-    outcome.epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
+    let epoch = segments.iter().map(|segment| segment.header.epoch).max().unwrap_or_default();
+    let mut outcome = Outcome { epoch, ..Outcome::default() };
     let files: HashMap<u64, String> =
         segments.iter().map(|segment| (segment.header.generation, segment.file.clone())).collect();
     // A place whose segment is gone is named by its generation.
@@ -106,8 +106,9 @@ fn missing(segments: &[SegmentFound], damage: &mut Vec<Damage>) {
     let Some(newest) = segments.last() else { return };
     let mut expected = newest.header.oldest;
     for segment in segments {
-        for generation in expected..segment.header.generation {
-            let file = format!("the segment of generation {generation}");
+        let before = segment.header.generation.saturating_sub(1);
+        if expected <= before {
+            let file = format!("the segments of generation {expected} to {before}");
             damage.push(Damage { file, offset: 0, kind: DamageKind::Missing });
         }
         expected = segment.header.generation + 1;

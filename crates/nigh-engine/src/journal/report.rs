@@ -41,7 +41,7 @@ pub enum DamageKind {
     Header,
     /// The file is shorter than it was.
     Truncated,
-    /// A segment is not there.
+    /// Segments are not there.
     Missing,
     /// A second file of the same generation, or one that had been given up: not looked into.
     Stray,
@@ -72,7 +72,7 @@ impl fmt::Display for Damage {
             DamageKind::HeaderCopy => f.write_str("one of two copies of the header is damaged"),
             DamageKind::Header => f.write_str("both copies of the header are damaged"),
             DamageKind::Truncated => f.write_str("the file ends here"),
-            DamageKind::Missing => f.write_str("the file is missing"),
+            DamageKind::Missing => f.write_str("missing"),
             DamageKind::Stray => f.write_str("the file does not belong here"),
         }
     }

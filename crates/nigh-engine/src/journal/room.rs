@@ -78,7 +78,10 @@ impl Room {
         loop {
             let left = self.tail.left();
             let fits = bytes <= left;
-            if fits && (vital || !self.ready.is_empty() || left - bytes >= self.shared.limits.reserve_bytes()) {
+            let limits = &self.shared.limits;
+            // One file more than the limit was made to open a full journal, not to be filled.
+            let spares = self.files <= limits.files_max && left.saturating_sub(bytes) >= limits.reserve_bytes();
+            if fits && (vital || !self.ready.is_empty() || spares) {
                 return Ok(());
             }
             if vital && self.ready.is_empty() {

@@ -1,9 +1,9 @@
 //! Finds the records of one segment, also behind damage. Pure.
 //!
 //! A segment is used again without being zeroed, and a life may end in the middle of a batch: behind what counts there
-//! may be records of an earlier use (another generation and salt) and of an earlier life. The former are no records
-//! here. The latter are passed over as soon as a later life has written: they are never jumped by their length, since
-//! newer records may stand inside them.
+//! may be records of an earlier use (another generation and salt: no records here) and of an earlier life, which
+//! `recovery` tells apart. Where such a one was overwritten in part its body is not whole, and the length of a body that
+//! is not whole is not believed: newer records may stand inside it.
 
 use super::format::{FIRST_RECORD, Found, HEAD_BYTES, SegmentHeader, aligned, begins, crc32c, decode, next_sector};
 
@@ -27,10 +27,9 @@ pub(super) struct Scan {
 pub(super) fn scan(segment: &[u8], header: &SegmentHeader) -> Scan {
     let mut result = Scan::default();
     let mut at = FIRST_RECORD;
-    let mut life = header.epoch;
     loop {
         let near = [aligned(at), next_sector(at)];
-        let here = |offset: u32| decode(segment, header, offset).filter(|found| found.frame.life >= life);
+        let here = |offset: u32| decode(segment, header, offset);
         let next = near.into_iter().find_map(here).or_else(|| {
             let last = (header.records_end() as usize).min(segment.len()).saturating_sub(HEAD_BYTES as usize) as u32;
             (aligned(at)..=last).step_by(8).find_map(here)
@@ -39,11 +38,9 @@ pub(super) fn scan(segment: &[u8], header: &SegmentHeader) -> Scan {
             result.begun = near.into_iter().find(|&offset| begins(segment, header, offset));
             return result;
         };
-        life = found.frame.life;
         let body_at = found.frame.position.offset() + found.head_bytes;
         let body = segment.get(body_at as usize..found.end() as usize);
         let whole = body.is_some_and(|body| crc32c(body) == found.body.crc);
-        // The length of a body that is not there says nothing of where the next record begins.
         at = if whole { found.end() } else { body_at };
         result.records.push(Scanned { found, whole });
     }

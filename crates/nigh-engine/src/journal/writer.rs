@@ -60,11 +60,13 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     room: Room,
     requests: Requests,
+    /// Records that may come to live beside those that do at the begin of this batch.
+    free_records: usize,
 }
 
 impl Writer {
     pub(super) fn new(room: Room, requests: Requests) -> Self {
-        Self { shared: Arc::clone(&room.shared), room, requests }
+        Self { shared: Arc::clone(&room.shared), room, requests, free_records: 0 }
     }
 
     /// Serves the queue until it is closed.
@@ -118,6 +120,8 @@ impl Writer {
     /// Writes what `backlog` begins with, and answers it.
     fn batch(&mut self, backlog: &mut VecDeque<Job>) -> Result<(), Fault> {
         let mut batch = Batch::default();
+        let live = self.shared.live.lock().records();
+        self.free_records = self.shared.limits.records_max.saturating_sub(live);
         let outcome = self.gather(backlog, &mut batch).and_then(|()| self.finish(&mut batch));
         let failed = outcome.as_ref().err().map(|Fault(reason)| LedgerError::Failed(reason.clone()));
         for (reply, staged) in batch.staged {
@@ -136,34 +140,42 @@ impl Writer {
     }
 
     fn gather(&mut self, backlog: &mut VecDeque<Job>, batch: &mut Batch) -> Result<(), Fault> {
-        let mut taken = 0;
-        while taken < BATCH_MAX_BYTES
+        let (mut taken, mut freed) = (0, 0);
+        let mut outcome = Ok(());
+        while outcome.is_ok()
+            && taken < BATCH_MAX_BYTES
             && let Some(job) = backlog.pop_front()
         {
             let bytes = job.bytes();
             taken += bytes;
-            self.shared.queue.free(slots(bytes));
-            match job {
-                Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
-                    Ok(staged) => batch.staged.push((reply, staged)),
-                    Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
-                    Err(NoRoom::Fault(fault)) => {
+            freed += slots(bytes);
+            outcome = self.take(job, batch);
+        }
+        self.shared.queue.free(freed);
+        outcome
+    }
+
+    fn take(&mut self, job: Job, batch: &mut Batch) -> Result<(), Fault> {
+        match job {
+            Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
+                Ok(staged) => batch.staged.push((reply, staged)),
+                Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
+                Err(NoRoom::Fault(fault)) => {
+                    answer(reply, Err(LedgerError::Failed(fault.0.clone())));
+                    return Err(fault);
+                }
+            },
+            Job::Append { shard, record, inline, crc, pieces, reply } => {
+                match self.append(shard, record, &inline, crc, pieces, batch.commits.len()) {
+                    Ok((appended, added)) => batch.commits.push(Written { reply, appended, added }),
+                    Err(Refused::Because(error)) => answer(reply, Err(error)),
+                    Err(Refused::Fault(fault)) => {
                         answer(reply, Err(LedgerError::Failed(fault.0.clone())));
                         return Err(fault);
                     }
-                },
-                Job::Append { shard, record, inline, crc, pieces, reply } => {
-                    match self.append(shard, record, &inline, crc, pieces, batch.commits.len()) {
-                        Ok((appended, added)) => batch.commits.push(Written { reply, appended, added }),
-                        Err(Refused::Because(error)) => answer(reply, Err(error)),
-                        Err(Refused::Fault(fault)) => {
-                            answer(reply, Err(LedgerError::Failed(fault.0.clone())));
-                            return Err(fault);
-                        }
-                    }
                 }
-                Job::Settle { reply } => batch.settles.push(reply),
             }
+            Job::Settle { reply } => batch.settles.push(reply),
         }
         Ok(())
     }
@@ -217,11 +229,11 @@ impl Writer {
         }
         let as_ref = |piece: &Staged| PieceRef { id: piece.piece(), bytes: piece.bytes(), crc: piece.crc() };
         let pieces: Vec<PieceRef> = staged.iter().map(as_ref).collect();
-        {
+        if waiting >= self.free_records {
+            return Err(Refused::Because(LedgerError::Full));
+        }
+        if !pieces.is_empty() {
             let live = self.shared.live.lock();
-            if live.records() + waiting >= self.shared.limits.records_max {
-                return Err(Refused::Because(LedgerError::Full));
-            }
             if let Some(unknown) = pieces.iter().find(|piece| !live.is_unnamed(piece)) {
                 return Err(Refused::Because(LedgerError::UnknownPiece(unknown.id.0)));
             }
@@ -233,7 +245,9 @@ impl Writer {
         let version = self.shared.next_version();
         commit.version = version;
         let place = self.room.tail.append(ContentRef::Commit(&commit), inline, crc);
-        self.shared.live.lock().name_pieces(&commit.pieces);
+        if !commit.pieces.is_empty() {
+            self.shared.live.lock().name_pieces(&commit.pieces);
+        }
         staged.into_iter().for_each(Staged::named);
         self.requests.insert(key, version);
         Ok((Appended { version, repeated: false }, Some((commit, place))))

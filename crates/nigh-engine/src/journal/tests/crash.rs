@@ -24,17 +24,18 @@ struct Issued {
     stored: Option<usize>,
 }
 
-/// Work that turns the ring several times, with batches, pieces, drops, notices and one record that stays.
-async fn work(folder: &Arc<MemoryFolder>, seed: u64, steps: u128) -> Vec<Issued> {
+/// Work that turns the ring several times, with batches, pieces, drops, notices and one record that stays. It goes on
+/// behind what was `issued` before.
+async fn work(folder: &Arc<MemoryFolder>, mut issued: Vec<Issued>, seed: u64, steps: u128) -> Vec<Issued> {
     let mut random = StdRng::seed_from_u64(seed);
     let (journal, _) = open(folder, FILES_MAX).unwrap();
     let journal = Arc::new(journal);
-    let mut issued: Vec<Issued> = Vec::new();
-    for step in 0..steps {
+    for step in u128::from(seed) * 1000..u128::from(seed) * 1000 + steps {
         let mut writes = Vec::new();
         for nth in 0..random.random_range(1..5_u128) {
             let request = step * 10 + nth + 1;
-            let key = if request == 11 { "stuck".to_owned() } else { format!("key-{}", random.random_range(0..5)) };
+            let key =
+                if request % 10_000 == 11 { "stuck".to_owned() } else { format!("key-{}", random.random_range(0..5)) };
             if issued.iter().chain(&writes).any(|other: &Issued| other.key == key && other.acknowledged.is_none()) {
                 continue;
             }
@@ -91,7 +92,7 @@ async fn work(folder: &Arc<MemoryFolder>, seed: u64, steps: u128) -> Vec<Issued>
 }
 
 /// Recovers `image` and holds it against what was issued before the log had `ops` entries.
-async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: Epoch) {
+async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: Epoch) -> Vec<RecoveredRecord> {
     let (journal, recovered) = open(image, FILES_MAX).unwrap();
     assert_eq!(recovered.damage, [], "a crash is no damage");
     assert!(recovered.epoch >= life);
@@ -127,6 +128,7 @@ async fn check(image: &Arc<MemoryFolder>, issued: &[Issued], ops: usize, life: E
         assert_eq!(fresh.version.epoch, recovered.epoch);
         assert!(!fresh.repeated);
     }
+    recovered.records
 }
 
 fn modes(at: usize) -> [Crash; 4] {
@@ -136,14 +138,12 @@ fn modes(at: usize) -> [Crash; 4] {
 #[test]
 fn whatever_a_crash_leaves_at_any_write_what_was_acknowledged_is_recovered_and_nothing_else() {
     runtime().block_on(async {
-        for seed in [1, 2] {
-            let folder = MemoryFolder::new();
-            let issued = work(&folder, seed, 40).await;
-            assert!(issued.iter().any(|one| one.key == "stuck") && issued.len() > 60);
-            for ops in 0..=folder.ops() {
-                for how in modes(ops) {
-                    check(&folder.crashed(ops, how), &issued, ops, Epoch(1)).await;
-                }
+        let folder = MemoryFolder::new();
+        let issued = work(&folder, Vec::new(), 1, 40).await;
+        assert!(issued.iter().any(|one| one.key == "stuck") && issued.len() > 60);
+        for ops in 0..=folder.ops() {
+            for how in modes(ops) {
+                check(&folder.crashed(ops, how), &issued, ops, Epoch(1)).await;
             }
         }
     });
@@ -153,7 +153,7 @@ fn whatever_a_crash_leaves_at_any_write_what_was_acknowledged_is_recovered_and_n
 fn a_crash_during_recovery_and_again_loses_nothing_either() {
     runtime().block_on(async {
         let folder = MemoryFolder::new();
-        let issued = work(&folder, 3, 16).await;
+        let issued = work(&folder, Vec::new(), 3, 16).await;
         for ops in (0..=folder.ops()).step_by(5) {
             let first = folder.crashed(ops, Crash::Torn(ops as u64));
             drop(open(&first, FILES_MAX).unwrap());
@@ -163,6 +163,88 @@ fn a_crash_during_recovery_and_again_loses_nothing_either() {
                     drop(open(&second, FILES_MAX).unwrap());
                     check(&second.crashed(second.ops(), Crash::DropAll), &issued, ops, Epoch(2)).await;
                 }
+            }
+        }
+    });
+}
+
+#[test]
+fn lives_that_each_end_in_a_crash_add_up_to_what_was_acknowledged_in_any_of_them() {
+    runtime().block_on(async {
+        for seed in 10..30 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let mut folder = MemoryFolder::new();
+            let mut issued = Vec::new();
+            for life in 0..6 {
+                issued = work(&folder, issued, seed * 10 + life, 6).await;
+                let ops = random.random_range(0..=folder.ops());
+                let how = modes(ops)[random.random_range(0..4)];
+                let crashed = folder.crashed(ops, how);
+                // The check itself writes: it gets a copy.
+                let recovered = check(&crashed.crashed(0, Crash::KeepAll), &issued, ops, Epoch(life)).await;
+                // What was neither acknowledged nor recovered must never be seen again.
+                issued.retain_mut(|one| {
+                    let found = recovered.iter().find(|found| found.record.request == one.record.request);
+                    let was_acknowledged = one.acknowledged.is_some_and(|(_, at)| at <= ops);
+                    one.stored = if found.is_some() { None } else { Some(0) };
+                    if let Some(found) = found {
+                        one.acknowledged = Some((found.version, 0));
+                    } else if let Some((version, _)) = one.acknowledged {
+                        one.acknowledged = Some((version, 0));
+                    }
+                    found.is_some() || was_acknowledged
+                });
+                folder = crashed;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_record_that_was_moved_forward_never_comes_back_without_the_newer_one() {
+    runtime().block_on(async {
+        let folder = MemoryFolder::new();
+        let (journal, _) = open(&folder, FILES_MAX).unwrap();
+        let old = append(&journal, put(1, "object"), Bytes::from_static(b"old")).await.unwrap().version;
+        let first = journal.shared.live.lock().record(old).unwrap().place.position.generation();
+        let mut request = 1;
+        let mut fill = async |wanted: u64, keep: bool| {
+            while journal.shared.live.lock().segments.back().unwrap().generation < wanted {
+                request += 1;
+                let filler = append(&journal, put(request, &format!("filler-{request}")), content(1, 2000)).await;
+                match filler {
+                    Ok(_) if keep => {}
+                    Ok(done) => journal.stored(SHARD, done.version).await.unwrap(),
+                    Err(error) => {
+                        assert_eq!(error, LedgerError::Full);
+                        return true;
+                    }
+                }
+            }
+            false
+        };
+        assert!(!fill(first + 1, false).await);
+        let new = append(&journal, put(0, "object"), Bytes::from_static(b"new")).await.unwrap().version;
+        // Much of the new one's segment and of those behind it waits for the store: only the old one can be moved.
+        assert!(fill(u64::MAX, true).await);
+        let place = |version| journal.shared.live.lock().record(version).unwrap().place.position;
+        assert!(place(old) > place(new), "the old one was moved behind the new one");
+        // Now all is stored but for the last, and the new one's segment is used again.
+        let last = journal.shared.live.lock().segments.back().unwrap().generation;
+        let all = journal.shared.live.lock().versions();
+        for version in all {
+            journal.stored(SHARD, version).await.unwrap();
+        }
+        let before = folder.ops();
+        append(&journal, put(1 << 70, "next"), content(1, 2000)).await.unwrap();
+        assert!(!fill(last + 3, false).await);
+        drop(journal);
+        for ops in before..=folder.ops() {
+            for how in modes(ops) {
+                let (_, recovered) = open(&folder.crashed(ops, how), FILES_MAX).unwrap();
+                let mut found = recovered.records.iter().filter(|one| one.record.key.as_str() == "object");
+                let oldest = found.next().map(|one| one.version);
+                assert!(oldest.is_none_or(|oldest| oldest == new || found.any(|one| one.version == new)));
             }
         }
     });

@@ -121,11 +121,6 @@ impl MemoryFolder {
         self.0.lock().faults = faults;
     }
 
-    /// A copy with no history, as after a shutdown.
-    pub(super) fn snapshot(&self) -> Arc<Self> {
-        self.crashed(self.ops(), Crash::KeepAll)
-    }
-
     pub(super) fn bytes_of(&self, name: &str) -> Vec<u8> {
         let disk = self.0.lock();
         disk.now.files[disk.now.names[name]].clone()

@@ -11,13 +11,17 @@ mod model;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
+use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId, Version};
 
 use self::image::MemoryFolder;
 use super::open::Opening;
 use super::shared::Limits;
-use super::{Journal, JournalError, OnDamage, Recovered};
-use crate::ledger::{Appended, Body, Change, Ledger as _, LedgerError, Record, RequestId};
+use super::{
+    Inspected, InspectedRecord, Journal, JournalError, JournalSettings, OnDamage, Recovered, RecoveredRecord, inspect,
+};
+use crate::ledger::{
+    ABOUT_MAX_BYTES, Appended, Body, Change, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record, RequestId,
+};
 
 const SHARD: ShardId = ShardId(3);
 /// A small segment: turns of the ring in a few dozen writes.

@@ -69,6 +69,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-journal",
+        about: "The journal's commits against bare writes and syncs",
+        command: &["bench", "journal"],
+        quick: &["--rounds", "1", "--seconds", "0.1"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],

@@ -1,0 +1,179 @@
+//! `nigh journal`: what a stopped node's journal holds, and whether it is whole. Changes nothing.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use nigh_engine::Change;
+use nigh_engine::journal::{Damage, DamageKind, Inspected, InspectedRecord, RecoveredRecord, TornTail, inspect};
+use nigh_node::state_folder::{StateFolderError, is_held};
+use nigh_terms::ByteSize;
+use serde::Serialize;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output;
+use crate::printable;
+
+/// Subcommands of `nigh journal`.
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  nigh down && nigh journal ls         writes that wait for the store
+  nigh journal verify                  exit code 1 if acknowledged bytes are damaged
+
+The node must be stopped: it changes its journal all the time.")]
+pub(crate) enum JournalCommand {
+    /// List the writes that are in the journal
+    #[command(visible_alias = "list")]
+    Ls {
+        /// Also those that the store holds, until their room is used again
+        #[arg(long)]
+        all: bool,
+    },
+    /// Read all of the journal and check it
+    Verify,
+}
+
+/// A write, as `ls` shows it.
+#[derive(Serialize)]
+struct Listed {
+    version: String,
+    shard: u16,
+    namespace: String,
+    bucket: String,
+    key: String,
+    kind: &'static str,
+    bytes: u64,
+    stored: bool,
+}
+
+/// A damaged place, as `verify` shows it.
+#[derive(Serialize)]
+struct ShownDamage {
+    file: String,
+    offset: u64,
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<Listed>,
+}
+
+#[derive(Serialize)]
+struct ShownTail {
+    file: String,
+    offset: u64,
+}
+
+/// What `verify` finds.
+#[derive(Serialize)]
+struct Verified {
+    whole: bool,
+    epoch: u64,
+    segments: usize,
+    bytes: u64,
+    records: usize,
+    not_stored: usize,
+    torn: Option<ShownTail>,
+    damage: Vec<ShownDamage>,
+}
+
+fn listed(record: RecoveredRecord, stored: bool) -> Listed {
+    let RecoveredRecord { shard, version, record, body_bytes } = record;
+    let kind = match record.change {
+        Change::Put { .. } => "put",
+        Change::Delete { .. } => "delete",
+        Change::Amend { .. } => "amend",
+    };
+    Listed {
+        version: version.to_string(),
+        shard: shard.0,
+        namespace: record.namespace.as_str().to_owned(),
+        bucket: record.bucket.as_str().to_owned(),
+        key: record.key.as_str().to_owned(),
+        kind,
+        bytes: body_bytes,
+        stored,
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(command: &JournalCommand, globals: &Globals) -> Result<ExitCode, CliError> {
+    let paths = globals.paths()?;
+    if is_held(&paths)? {
+        return Err(StateFolderError::Held(paths.root().to_owned()).into());
+    }
+    let inspected = inspect(&paths.journal())?;
+    match command {
+        JournalCommand::Ls { all } => list(inspected, *all, globals.json),
+        JournalCommand::Verify => verify(inspected, globals.json),
+    }
+}
+
+fn list(inspected: Inspected, all: bool, json: bool) -> Result<ExitCode, CliError> {
+    let damaged = inspected.damage.len();
+    let records: Vec<Listed> = inspected
+        .records
+        .into_iter()
+        .filter(|one| all || !one.stored)
+        .map(|InspectedRecord { record, stored }| listed(record, stored))
+        .collect();
+    if json {
+        output::json(&records)?;
+    } else {
+        let mut table = output::table(&["VERSION", "KIND", "BYTES", "STORED", "OBJECT"]);
+        for one in &records {
+            let object = format!("{}/{}/{}", one.namespace, one.bucket, one.key);
+            table.add_row([
+                one.version.clone(),
+                one.kind.to_owned(),
+                one.bytes.to_string(),
+                if one.stored { "yes" } else { "no" }.to_owned(),
+                printable::shown(&std::io::stdout(), &object).into_owned(),
+            ]);
+        }
+        output::print_table(&table)?;
+    }
+    if damaged > 0 {
+        output::remark(format_args!("nigh: {damaged} places are damaged; `nigh journal verify` lists them"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(inspected: Inspected, json: bool) -> Result<ExitCode, CliError> {
+    let Inspected { epoch, records, damage, torn, segments, bytes } = inspected;
+    let whole = damage.is_empty();
+    let not_stored = records.iter().filter(|one| !one.stored).count();
+    if json {
+        let shown = |damage: Damage| {
+            let what = damage.to_string();
+            let record = match damage.kind {
+                DamageKind::Record { record, stored } => Some(listed(*record, stored)),
+                _ => None,
+            };
+            ShownDamage { file: damage.file, offset: damage.offset, what, record }
+        };
+        output::json(&Verified {
+            whole,
+            epoch: epoch.0,
+            segments,
+            bytes,
+            records: records.len(),
+            not_stored,
+            torn: torn.map(|TornTail { file, offset }| ShownTail { file, offset }),
+            damage: damage.into_iter().map(shown).collect(),
+        })?;
+    } else {
+        for one in &damage {
+            output::line(printable::shown(&std::io::stdout(), &one.to_string()))?;
+        }
+        if let Some(TornTail { file, offset }) = torn {
+            output::line(format_args!("{file} at {offset}: a write that was not acknowledged was cut off there"))?;
+        }
+        let is = if whole { "whole" } else { "damaged" };
+        output::line(format_args!(
+            "{is}: {} records, {not_stored} of them wait for the store; {segments} segments, {} read",
+            records.len(),
+            ByteSize(bytes)
+        ))?;
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
