@@ -304,8 +304,7 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
             return;
         }
         let state = self.shards.entry(shard).or_default();
-        let asked = state.asked.is_some_and(|(asked, at)| asked >= need && now.since(at) < self.limits.resend);
-        if !asked {
+        if state.asked.is_none_or(|(asked, _)| asked < need) {
             state.asked = Some((need, now));
             let epoch = state.coverage.epoch();
             out.push(CacheOutput::Send(shard, Request { from: self.me, epoch, body: ToHome::Ask { need } }));
@@ -356,6 +355,10 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
             self.requests.iter().filter(|(_, pending)| late(pending)).map(|(request, _)| *request).collect();
         for request in overdue {
             self.ask_for(now, request, out);
+        }
+        for state in self.shards.values_mut() {
+            // Whoever still needs it asks again: what has landed here, what waits at the gate there.
+            state.asked = state.asked.filter(|(_, at)| now.since(*at) < self.limits.resend);
         }
         for request in self.landed.clone() {
             self.ask_for_cover(now, request, out);
