@@ -210,6 +210,7 @@ pub fn long_configurations() -> Vec<Configuration> {
         Configuration {
             slow_ledger: true,
             zombies: true,
+            impatient: true,
             ..world(
                 "zombie",
                 "the home that was replaced goes on as if it were not",
@@ -221,6 +222,7 @@ pub fn long_configurations() -> Vec<Configuration> {
         },
         Configuration {
             restarts: true,
+            impatient: true,
             ..world(
                 "suspicion-and-crash",
                 "a node is given up alive, and one crashes",
@@ -257,7 +259,7 @@ pub fn long_configurations() -> Vec<Configuration> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// By a broken promise.
-    Promise(&'static str),
+    Promise,
     /// By work that cannot be finished.
     Stuck,
 }
@@ -289,17 +291,16 @@ pub fn weakenings() -> Vec<Weakening> {
         configuration: Configuration { without: Without(Some(rule)), ..configuration },
     };
     let world = |size, programs, warm, faults| world("", "", size, programs, warm, faults);
-    let p1 = Missed::Promise("P1");
     vec![
         without(
             Rule::Gate,
-            p1,
+            Missed::Promise,
             "the next invocation runs where an invalidation is still on its way",
             world(one, pair(), at_b, NONE),
         ),
         without(
             Rule::NamedIncarnation,
-            p1,
+            Missed::Promise,
             "a dispatch that was declared ended with its node begins on the next incarnation",
             Configuration {
                 restarts: true,
@@ -308,60 +309,60 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::ContiguousPrefix,
-            p1,
+            Missed::Promise,
             "the second invalidation overtakes the first and opens the gate",
             world(one, vec![invoked(A, WRITE_BOTH), invoked(B, READ)], &[(1, X), (1, Y)], NONE),
         ),
         without(
             Rule::EpochInTokens,
-            p1,
+            Missed::Promise,
             "the first write of a new reign counts as covered by the first of the old one",
             world(
                 one,
-                vec![invoked(B, WRITE), invoked(A, WRITE), invoked(B, READ)],
+                vec![invoked(B, WRITE), begun(Origin::After(0), A, WRITE), begun(Origin::After(1), B, READ)],
                 &[],
                 Faults { failovers: 1, ..NONE },
             ),
         ),
         without(
             Rule::EpochFlush,
-            p1,
+            Missed::Promise,
             "the new home knows of no sharer and invalidates nobody",
             world(one, pair(), at_b, Faults { failovers: 1, ..NONE }),
         ),
         without(
             Rule::Floor,
-            p1,
+            Missed::Promise,
             "the answer of a fetch begun before an own write replaces what was written",
             world((1, 1), vec![invoked(A, READ), invoked(A, WRITE), invoked(A, READ)], &[], NONE),
         ),
         without(
             Rule::ServeFloor,
-            p1,
+            Missed::Promise,
             "a new invocation joins a fetch that the home answered before the write",
             world(one, vec![invoked(B, READ), invoked(A, WRITE), invoked(B, READ)], &[], NONE),
         ),
         without(
             Rule::AckFloor,
-            p1,
+            Missed::Promise,
             "the acknowledgement of an own write arrives after a newer one's invalidation, and is kept",
             world(one, vec![invoked(B, WRITE), invoked(A, WRITE), invoked(B, READ)], &[], NONE),
         ),
         without(
             Rule::MatchReplies,
-            p1,
+            Missed::Promise,
             "the doubled answer of a fetch arrives after the invalidation, and is kept",
             world(one, vec![invoked(B, READ), invoked(A, WRITE), invoked(B, READ)], &[], Faults { doubles: 1, ..NONE }),
         ),
         without(
             Rule::CoverBeforeShow,
-            Missed::Promise("P6"),
+            Missed::Promise,
             "the newer object is shown while the older one's invalidation is on its way",
             world(one, both(), at_b, NONE),
         ),
         without(
             Rule::OwnNumber,
-            Missed::Promise("P6"),
+            Missed::Promise,
             "what a third node built on a write is shown without the write",
             world(
                 (3, 2),
@@ -372,19 +373,19 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::WriterToken,
-            Missed::Promise("P6"),
+            Missed::Promise,
             "with two homes, a version says nothing of what its writer wrote at the other",
             world(two, both(), at_b, NONE),
         ),
         without(
             Rule::Summary,
-            Missed::Promise("P6"),
+            Missed::Promise,
             "a version that was pushed and forgotten says nothing of its writer",
             Configuration { pushes: true, ..world(two, both(), at_b, Faults { forgets: 1, ..NONE }) },
         ),
         without(
             Rule::RefuseGivenUp,
-            p1,
+            Missed::Promise,
             "a node that was given up asks, and is told that it has caught up",
             world(one, pair(), at_b, Faults { suspicions: 1, ..NONE }),
         ),
@@ -396,19 +397,19 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::RequestIds,
-            Missed::Promise("P3"),
+            Missed::Promise,
             "a doubled put takes place twice",
             world((1, 1), vec![invoked(A, WRITE)], &[], Faults { doubles: 1, ..NONE }),
         ),
         without(
             Rule::EndsCarryReads,
-            Missed::Promise("P4"),
+            Missed::Promise,
             "what one invocation read, the next does not find",
             world(one, vec![invoked(A, WRITE), invoked(A, READ), invoked(B, READ)], at_b, NONE),
         ),
         without(
             Rule::FateOfPuts,
-            p1,
+            Missed::Promise,
             "a put takes place after its invocation was told as killed",
             Configuration {
                 slow_ledger: true,
@@ -417,25 +418,25 @@ pub fn weakenings() -> Vec<Weakening> {
         ),
         without(
             Rule::FenceBeforeDeclare,
-            p1,
+            Missed::Promise,
             "a put on its way lands after its node was declared lost",
             world((1, 1), vec![invoked(A, WRITE)], &[], Faults { node_crashes: 1, ..NONE }),
         ),
         without(
             Rule::RestartBarrier,
-            p1,
+            Missed::Promise,
             "the scheduler's successor knows nothing and dispatches",
             world(one, pair(), at_b, Faults { scheduler_crashes: 1, ..NONE }),
         ),
         without(
             Rule::HandOver,
-            p1,
+            Missed::Promise,
             "a put from outside is acknowledged, and the next dispatch does not know of it",
             world(one, vec![begun(Origin::Outside, A, WRITE), invoked(B, READ)], at_b, NONE),
         ),
         without(
             Rule::OutsideAsksHome,
-            p1,
+            Missed::Promise,
             "a get from outside is served by a copy that is about to be invalidated",
             world(one, vec![begun(Origin::Outside, A, WRITE), begun(Origin::Outside, B, READ)], at_b, NONE),
         ),

@@ -101,6 +101,8 @@ pub struct Configuration {
     pub zombies: bool,
     /// Nodes that crash come back.
     pub restarts: bool,
+    /// What is outstanding may be asked for again though it, or its answer, is still on its way.
+    pub impatient: bool,
     /// The one rule that is left out.
     pub without: Without,
 }
@@ -121,8 +123,17 @@ impl Configuration {
             slow_ledger: false,
             zombies: false,
             restarts: false,
+            impatient: false,
             without: Without(None),
         }
+    }
+
+    /// True if what the scheduler and a node say to each other can be on its way when one of them is lost. Where
+    /// neither can be, a late arrival is no different from a late departure.
+    #[must_use]
+    pub const fn scheduler_is_far(&self) -> bool {
+        let Faults { node_crashes, scheduler_crashes, suspicions, .. } = self.faults;
+        node_crashes + scheduler_crashes + suspicions > 0
     }
 
     /// True if acknowledgements of invalidations matter: something may be sent again or given up.

@@ -79,6 +79,17 @@ impl Event {
 }
 
 impl World {
+    /// `event`, in words: what arrives, not only where it lay.
+    #[must_use]
+    pub fn describe(&self, event: Event) -> String {
+        match event {
+            Event::Deliver(at) | Event::DeliverToZombie(at) | Event::Drop(at) | Event::Double(at) => {
+                format!("{event:?}: {:?}", self.network.packets().get(at))
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
     /// Everything that can happen next.
     pub(crate) fn events(&self, config: &Configuration, events: &mut Vec<Event>) {
         if self.broken.is_some() {
@@ -177,10 +188,14 @@ impl World {
             if self.left.timeouts > 0 {
                 events.push(Event::TimeOut(number));
             }
-            if self.disturbed {
+            if self.disturbed && (config.impatient || !self.is_busy(|packet| packet.is_of(node.me))) {
                 events.push(Event::TickNode(number));
             }
         }
+    }
+
+    fn is_busy(&self, on_its_way: impl FnMut(&Packet) -> bool) -> bool {
+        self.network.packets().iter().any(on_its_way)
     }
 
     fn home_events(&self, config: &Configuration, events: &mut Vec<Event>) {
@@ -192,7 +207,7 @@ impl World {
                 let living = (0u8..).zip(&self.nodes).filter(|(_, node)| node.life.is_some());
                 events.extend(living.map(|(node, _)| Event::Suspect(shard, node)));
             }
-            if self.disturbed {
+            if self.disturbed && (config.impatient || !self.is_busy(Packet::is_of_invalidation)) {
                 events.push(Event::TickHome(shard));
             }
         }
@@ -253,7 +268,7 @@ impl World {
                 let packet = self.network.packets()[at].clone();
                 self.network.send(packet);
             }
-            Event::Dispatch(program, node) => self.dispatch(program, node),
+            Event::Dispatch(program, node) => self.dispatch(config, program, node),
             Event::Arrive(program, node) => {
                 let me = self.nodes[usize::from(node)].me;
                 let invocation = &mut self.invocations[usize::from(program)];
@@ -347,13 +362,13 @@ impl World {
         }
     }
 
-    fn dispatch(&mut self, program: u8, node: u8) {
+    fn dispatch(&mut self, config: &Configuration, program: u8, node: u8) {
         let me = self.nodes[usize::from(node)].me;
         let Some(dispatch) = self.frontier.as_ref().and_then(|frontier| frontier.dispatch(me)) else { return };
         let invocation = &mut self.invocations[usize::from(program)];
         invocation.phase = Phase::Sent(me);
         invocation.seen = self.ghost.ended;
-        self.network.send(Packet::Dispatch(program, dispatch));
+        self.send_far(config, Packet::Dispatch(program, dispatch));
     }
 
     /// True if nothing that a live node has begun is unfinished.

@@ -1,6 +1,6 @@
 //! What is on its way: a multiset, from which anything may be taken next.
 
-use nigh_objects::protocol::{AppendId, Dispatch, LedgerRecord, Reply, Request};
+use nigh_objects::protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
 use nigh_terms::{Epoch, ShardId, Token, Version};
 
 use crate::ghost::{Object, Op};
@@ -33,6 +33,26 @@ impl Packet {
     #[must_use]
     pub(crate) const fn is_message(&self) -> bool {
         matches!(self, Self::ToHome(..) | Self::ToNode(..))
+    }
+
+    /// True if this node sent it to a home, or a home to it.
+    #[must_use]
+    pub(crate) fn is_of(&self, node: Member) -> bool {
+        match self {
+            Self::ToHome(_, request, _) => request.from == node,
+            Self::ToNode(reply, _) => reply.to == node,
+            _ => false,
+        }
+    }
+
+    /// True if it is an invalidation or the acknowledgement of one.
+    #[must_use]
+    pub(crate) const fn is_of_invalidation(&self) -> bool {
+        match self {
+            Self::ToHome(_, request, _) => matches!(request.body, ToHome::Applied { .. }),
+            Self::ToNode(reply, _) => matches!(reply.body, FromHome::Invalidate { .. }),
+            _ => false,
+        }
     }
 }
 

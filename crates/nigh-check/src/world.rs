@@ -252,7 +252,7 @@ impl World {
             act(&mut life.gate, &mut life.cache, &mut sent, &mut told);
         }
         for output in told {
-            self.tell(node, output);
+            self.tell(config, node, output);
         }
         self.carry_out(config, node, sent, false);
     }
@@ -265,7 +265,7 @@ impl World {
             life.gate.look(NOW, &mut life.cache, &mut out, &mut told);
         }
         for output in told {
-            self.tell(node, output);
+            self.tell(config, node, output);
         }
         self.carry_out(config, node, out, true);
     }
@@ -315,14 +315,14 @@ impl World {
         }
     }
 
-    fn tell(&mut self, node: u8, output: GateOutput<u8>) {
+    fn tell(&mut self, config: &Configuration, node: u8, output: GateOutput<u8>) {
         let me = self.nodes[usize::from(node)].me;
         match output {
             GateOutput::Admitted(program) => self.invocations[usize::from(program)].phase = Phase::Running(me),
-            GateOutput::Refused(program, _) => self.network.send(Packet::Returned(program)),
+            GateOutput::Refused(program, _) => self.send_far(config, Packet::Returned(program)),
             GateOutput::Ended(program, token) => {
                 self.invocations[usize::from(program)].phase = Phase::Leaving(me);
-                self.network.send(Packet::Ended(program, token));
+                self.send_far(config, Packet::Ended(program, token));
             }
         }
     }
@@ -413,7 +413,7 @@ impl World {
             self.breaks(Promise::P3);
         }
         for output in told {
-            self.tell(node, output);
+            self.tell(config, node, output);
         }
     }
 
@@ -515,9 +515,23 @@ impl World {
         }
     }
 
+    /// Sends what the scheduler and a node say to each other.
+    pub(crate) fn send_far(&mut self, config: &Configuration, packet: Packet) {
+        if config.scheduler_is_far() {
+            self.network.send(packet);
+        } else {
+            self.arrive(config, packet, false);
+        }
+    }
+
     /// The packet at `at` arrives; at the deposed home, if `zombie`.
     pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: bool) {
-        match self.network.take(at) {
+        let packet = self.network.take(at);
+        self.arrive(config, packet, zombie);
+    }
+
+    fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: bool) {
+        match packet {
             Packet::ToHome(shard, request, bytes) => {
                 let seat = &self.seats[usize::from(shard.0)];
                 let epoch = seat.zombie.as_ref().filter(|_| zombie).unwrap_or(&seat.home).epoch();
@@ -531,7 +545,7 @@ impl World {
                         gate.dispatch(NOW, program, dispatch, cache, sent, told);
                     });
                 } else if self.nodes[usize::from(node)].me != dispatch.to {
-                    self.network.send(Packet::Returned(program));
+                    self.send_far(config, Packet::Returned(program));
                 }
             }
             Packet::Returned(program) => {

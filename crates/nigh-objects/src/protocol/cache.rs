@@ -8,6 +8,8 @@
 //! A copy is kept, and shown, only when the node covers its token; so a hit asks nothing. It decides neither what
 //! room there is nor what must make place: the shell evicts.
 
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -205,3 +205,102 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Incarnation, Sequence, Version};
+
+    use super::*;
+    use crate::protocol::{CacheLimits, Counter, Cover, FromHome, Member, NodeNumber, Reply, ToHome};
+
+    const SHARD: ShardId = ShardId(0);
+    const NOW: Monotonic = Monotonic(0);
+    const ME: Member = Member { node: NodeNumber(1), incarnation: Incarnation(2) };
+    const SEEN: Version = Version { epoch: Epoch(1), sequence: Sequence(3) };
+
+    type Cache = NodeCache<&'static str, ()>;
+
+    struct Node {
+        gate: Gate<u8>,
+        cache: Cache,
+        sent: Vec<CacheOutput<&'static str, ()>>,
+    }
+
+    fn node() -> Node {
+        let mut cache = Cache::new(ME, CacheLimits::default(), Contract);
+        cache.meet(NOW, SHARD, Epoch(1), &mut Vec::new());
+        Node {
+            gate: Gate::new(GateLimits { waiting_max: 1, ..GateLimits::default() }, Contract),
+            cache,
+            sent: Vec::new(),
+        }
+    }
+
+    impl Node {
+        fn dispatch(&mut self, invocation: u8, to: Member) -> Vec<GateOutput<u8>> {
+            let mut token = Token::empty();
+            token.see(SHARD, SEEN);
+            let mut out = Vec::new();
+            let dispatch = Dispatch { to, token };
+            self.gate.dispatch(NOW, invocation, dispatch, &mut self.cache, &mut self.sent, &mut out);
+            out
+        }
+
+        fn cover(&mut self) {
+            let body = FromHome::Covers { cover: Cover { counter: Counter(0), through: SEEN } };
+            let reply = Reply { shard: SHARD, epoch: Epoch(1), to: ME, body };
+            self.cache.receive(NOW, reply, None, &mut self.sent);
+        }
+
+        fn look(&mut self, now: Monotonic) -> Vec<GateOutput<u8>> {
+            let mut out = Vec::new();
+            self.gate.look(now, &mut self.cache, &mut self.sent, &mut out);
+            out
+        }
+    }
+
+    #[test]
+    fn a_dispatch_begins_when_the_node_covers_its_token() {
+        let mut node = node();
+        assert_eq!(node.dispatch(1, ME), []);
+        assert!(matches!(&node.sent[..], [CacheOutput::Send(SHARD, ask)] if ask.body == ToHome::Ask { need: SEEN }));
+        assert_eq!(node.look(NOW), []);
+        node.cover();
+        assert_eq!(node.look(NOW), [GateOutput::Admitted(1)]);
+        assert_eq!(node.dispatch(2, ME), [GateOutput::Admitted(2)], "covered is covered");
+    }
+
+    #[test]
+    fn a_dispatch_is_refused_by_another_incarnation_by_a_crowd_and_after_its_wait() {
+        let mut node = node();
+        let old = Member { incarnation: Incarnation(1), ..ME };
+        assert_eq!(node.dispatch(1, old), [GateOutput::Refused(1, GateRefusal::OtherIncarnation)]);
+        node.dispatch(2, ME);
+        assert_eq!(node.dispatch(3, ME), [GateOutput::Refused(3, GateRefusal::Crowded)]);
+        let late = NOW.after(GateLimits::default().wait);
+        assert_eq!(node.look(late), [GateOutput::Refused(2, GateRefusal::NotCovered)]);
+    }
+
+    #[test]
+    fn an_end_carries_all_that_was_seen_and_waits_for_the_fate_of_each_put() {
+        let mut node = node();
+        node.cover();
+        node.dispatch(1, ME);
+        let version = |sequence| Version { epoch: Epoch(1), sequence: Sequence(sequence) };
+        let stamp = |sequence| Stamp { version: version(sequence), others: None };
+        node.gate.has_read(1, SHARD, &stamp(4));
+        for _ in 0..3 {
+            node.gate.begins_put(1);
+        }
+        let mut out = Vec::new();
+        node.gate.ends(1, &mut out);
+        node.gate.has_put(1, SHARD, Ok(&stamp(6)), &mut out);
+        node.gate.has_put(1, SHARD, Err(PutFailure::NotTaken), &mut out);
+        assert_eq!(out, [], "one put may still take place");
+        node.gate.has_put(1, SHARD, Err(PutFailure::GivenUp { through: version(9) }), &mut out);
+        let mut token = Token::empty();
+        token.see(SHARD, version(9));
+        assert_eq!(out, [GateOutput::Ended(1, token)]);
+        assert_eq!(node.gate.token(1), None);
+    }
+}
