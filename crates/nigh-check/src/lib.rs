@@ -9,12 +9,16 @@ mod configuration;
 mod events;
 mod explore;
 mod ghost;
+mod homes;
 mod network;
+mod programs;
+mod weakenings;
 mod world;
 
-pub use catalogue::{Missed, Weakening, configurations, long_configurations, weakenings};
+pub use catalogue::{configurations, long_configurations};
 pub use configuration::{Configuration, Faults, Origin, Program, Step, Without};
 pub use events::Event;
 pub use explore::{Counterexample, Explored, Stuck, explore, find_stuck, retell};
 pub use ghost::Promise;
+pub use weakenings::{Missed, Weakening, weakenings};
 pub use world::World;

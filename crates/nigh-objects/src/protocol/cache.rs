@@ -8,112 +8,28 @@
 //! A copy is kept, and shown, only when the node covers its token; so a hit asks nothing. It decides neither what
 //! room there is nor what must make place: the shell evicts.
 
+mod arrivals;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 
+pub use self::terms::{CacheLimits, CacheOutput, Copy, PutFailure, Read};
 use self::work::{Landed, Pending, Work};
 use super::coverage::Coverage;
-use super::message::{
-    Attempt, Counter, Cover, FromHome, Member, ObjectName, Refusal, Reply, Request, RequestId, Stamp, ToHome, Write,
-};
+use super::message::{Member, ObjectName, Request, RequestId, Stamp, ToHome, Write};
 use super::rules::{Contract, Rule, Rules};
 use super::table::Table;
-
-/// The limits of a node's cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CacheLimits {
-    /// After so long what was asked for is asked for again.
-    pub resend: Duration,
-    /// Fetches and puts under way beyond which the shell begins no more: they wait in its queues.
-    pub requests_max: usize,
-}
-
-impl Default for CacheLimits {
-    fn default() -> Self {
-        Self { resend: Duration::from_millis(200), requests_max: 65_536 }
-    }
-}
-
-/// A copy of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Copy<V> {
-    /// Its version and that version's token.
-    pub stamp: Stamp,
-    /// What the shell keeps of it.
-    pub value: V,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kept<V> {
     copy: Copy<V>,
     shard: ShardId,
-}
-
-/// How a read is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read<V> {
-    /// By this copy.
-    Hit(Copy<V>),
-    /// By the fetch of this name, which others may share: `CacheOutput::Landed` will name it.
-    Shared(RequestId),
-    /// By a fetch of its own: the object is being written here, or what the home has was asked for.
-    Private(RequestId),
-}
-
-/// Why an own write has not been acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum PutFailure {
-    /// It did not happen, and will not.
-    #[error("the ledger did not take the write; write again later")]
-    NotTaken,
-    /// The node's incarnation was given up. If it happened, then no later than `through`.
-    #[error("the home has given this node up; the write may have happened, up to version {through}")]
-    GivenUp {
-        /// The home's newest version when it refused.
-        through: Version,
-    },
-}
-
-/// What a node's cache wants done.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum CacheOutput<O, V> {
-    /// Send this to the home of the shard.
-    Send(ShardId, Request<O>),
-    /// A fetch has ended: whoever reads by it is served this.
-    Landed {
-        /// The fetch.
-        request: RequestId,
-        /// Which object.
-        object: O,
-        /// The version found: each reader's token joins it.
-        stamp: Stamp,
-        /// What came with it; none if there is no object.
-        value: Option<V>,
-        /// The value is kept, and is the cache's too.
-        kept: bool,
-    },
-    /// An own write has ended.
-    Wrote {
-        /// The write.
-        request: RequestId,
-        /// Its version, or why there is none.
-        outcome: Result<Stamp, PutFailure>,
-        /// What came with the acknowledgement is kept.
-        kept: bool,
-    },
-    /// This left the cache, or came and was not wanted.
-    Dropped(O, V),
-    /// The node covers more than before: the gate may look again.
-    Grown,
-    /// The node was given up: it must end what runs and begin a new incarnation with an empty cache.
-    Rejoin,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -282,15 +198,16 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         self.copies.remove(object).map(|kept| kept.copy.value)
     }
 
-    /// The fetch cannot be ended: the bytes could not be had. Nobody is served by it.
-    pub fn give_up_fetch(&mut self, request: RequestId) {
+    /// The fetch cannot be ended: the bytes could not be had. Nobody is served by it; what had come is handed
+    /// back.
+    pub fn give_up_fetch(&mut self, request: RequestId) -> Option<V> {
         if self.puts.contains(&request) {
-            return;
+            return None;
         }
         self.landed.remove(&request);
-        if let Some(pending) = self.requests.remove(&request) {
-            self.end_work(&pending.object, request, false);
-        }
+        let pending = self.requests.remove(&request)?;
+        self.end_work(&pending.object, request, false);
+        pending.landed.and_then(|landed| landed.value)
     }
 
     /// Asks the homes for what `token` needs and the node does not cover. They are asked once until they answer
@@ -311,43 +228,6 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
             let epoch = state.coverage.epoch();
             out.push(CacheOutput::Send(shard, Request { from: self.me, epoch, body: ToHome::Ask { need } }));
         }
-    }
-
-    /// Takes a home's message in. `value` is what the shell has of the object that `Found` brings, or that
-    /// `Written` acknowledges: in the version that the message names, or none.
-    pub fn receive(&mut self, now: Monotonic, reply: Reply<O>, value: Option<V>, out: &mut Vec<CacheOutput<O, V>>) {
-        let Reply { shard, epoch, to, body } = reply;
-        let known = self.shards.entry(shard).or_default().coverage.epoch();
-        if to != self.me || epoch < known || self.given_up {
-            if let FromHome::Found { object, .. } = body {
-                out.extend(value.map(|value| CacheOutput::Dropped(object, value)));
-            }
-            return;
-        }
-        if epoch > known {
-            self.flush(now, shard, epoch, out);
-        }
-        match body {
-            FromHome::Found { attempt, object, stamp, absent, cover } => {
-                self.claim(shard, cover, out);
-                self.found(now, shard, attempt, object, Landed { stamp, value: value.filter(|_| !absent) }, out);
-            }
-            FromHome::Written { request, stamp, cover } => {
-                self.claim(shard, cover, out);
-                self.written(request, stamp, value, out);
-            }
-            FromHome::Covers { cover } => {
-                if let Some(state) = self.shards.get_mut(&shard) {
-                    state.asked = None;
-                }
-                self.claim(shard, cover, out);
-            }
-            FromHome::Invalidate { counter, object, version, recall } => {
-                self.invalidate(now, shard, counter, &object, (version, recall), out);
-            }
-            FromHome::Refused { request, reason, through } => self.refused(request, reason, through, out),
-        }
-        self.settle(now, out);
     }
 
     /// Time has passed: what was asked for long ago is asked for again.
@@ -388,178 +268,6 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         }
     }
 
-    fn claim(&mut self, shard: ShardId, cover: Cover, out: &mut Vec<CacheOutput<O, V>>) {
-        let grown = self.shards.get_mut(&shard).is_some_and(|state| state.coverage.claim(cover, &self.rules));
-        if grown {
-            out.push(CacheOutput::Grown);
-        }
-    }
-
-    fn found(
-        &mut self,
-        now: Monotonic,
-        shard: ShardId,
-        attempt: Attempt,
-        object: O,
-        landed: Landed<V>,
-        out: &mut Vec<CacheOutput<O, V>>,
-    ) {
-        let request = if self.rules.hold(Rule::MatchReplies) {
-            let awaited = |pending: &&Pending<O, V>| pending.attempt == attempt.number && pending.landed.is_none();
-            self.requests.get(&attempt.request).filter(awaited).map(|_| attempt.request)
-        } else {
-            self.work.get(&object).and_then(|work| work.fetch)
-        };
-        match request {
-            Some(request) => {
-                if let Some(pending) = self.requests.get_mut(&request) {
-                    pending.landed = Some(landed);
-                    self.landed.insert(request);
-                }
-                if !self.finish_if_covered(now, request, out) {
-                    self.ask_for_cover(now, request, out);
-                }
-            }
-            None if !self.rules.hold(Rule::MatchReplies) && landed.value.is_some() => {
-                self.install(shard, &object, landed, out);
-            }
-            None => out.extend(landed.value.map(|value| CacheOutput::Dropped(object, value))),
-        }
-    }
-
-    /// Ends every fetch whose answer is covered by now, and asks again for those that have become too old.
-    fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
-        if self.landed.is_empty() {
-            return;
-        }
-        for request in self.landed.clone() {
-            self.finish_if_covered(now, request, out);
-        }
-    }
-
-    /// True if the fetch no longer waits: it has ended, or was sent anew.
-    fn finish_if_covered(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) -> bool {
-        let Some(pending) = self.requests.get(&request) else { return true };
-        let Some(landed) = &pending.landed else { return true };
-        let floor = self.work.get(&pending.object).map_or(Version::OUTSIDE, |work| work.floor);
-        let below = landed.stamp.version < floor && self.rules.hold(Rule::Floor);
-        if below && self.rules.hold(Rule::ServeFloor) {
-            self.fetch_again(now, request, out);
-            return true;
-        }
-        if !self.covers_stamp(pending.shard, &landed.stamp) {
-            return false;
-        }
-        self.landed.remove(&request);
-        let Some(Pending { object, shard, keep, landed: Some(landed), .. }) = self.requests.remove(&request) else {
-            return true;
-        };
-        self.end_work(&object, request, false);
-        let Landed { stamp, value } = landed;
-        let kept = keep && !below && value.is_some();
-        if kept && let Some(value) = value.clone() {
-            self.install(shard, &object, Landed { stamp: stamp.clone(), value: Some(value) }, out);
-        }
-        out.push(CacheOutput::Landed { request, object, stamp, value, kept });
-        true
-    }
-
-    fn fetch_again(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
-        self.landed.remove(&request);
-        if let Some(pending) = self.requests.get_mut(&request) {
-            pending.attempt += 1;
-            if let Some(Landed { value: Some(value), .. }) = pending.landed.take() {
-                out.push(CacheOutput::Dropped(pending.object.clone(), value));
-            }
-        }
-        self.ask_for(now, request, out);
-    }
-
-    fn install(&mut self, shard: ShardId, object: &O, landed: Landed<V>, out: &mut Vec<CacheOutput<O, V>>) {
-        let Landed { stamp, value } = landed;
-        if let Some(value) = value {
-            let before = self.copies.insert(object.clone(), Kept { copy: Copy { stamp, value }, shard });
-            out.extend(before.map(|kept| CacheOutput::Dropped(object.clone(), kept.copy.value)));
-        }
-    }
-
-    fn written(&mut self, request: RequestId, stamp: Stamp, value: Option<V>, out: &mut Vec<CacheOutput<O, V>>) {
-        if !self.puts.remove(&request) {
-            return;
-        }
-        let Some(Pending { object, shard, keep, .. }) = self.requests.remove(&request) else { return };
-        let (mut floor, mut others) = (Version::OUTSIDE, false);
-        if let Some(work) = self.work.get_mut(&object) {
-            floor = work.floor;
-            others = work.writes > 1 || work.recalled;
-            work.floor = floor.max(stamp.version);
-        }
-        self.end_work(&object, request, true);
-        let fresh = stamp.version >= floor && !others || !self.rules.hold(Rule::AckFloor);
-        let kept = keep && fresh && value.is_some();
-        if kept {
-            self.install(shard, &object, Landed { stamp: stamp.clone(), value }, out);
-        } else {
-            out.extend(value.map(|value| CacheOutput::Dropped(object, value)));
-        }
-        out.push(CacheOutput::Wrote { request, outcome: Ok(stamp), kept });
-    }
-
-    fn refused(
-        &mut self,
-        request: Option<RequestId>,
-        reason: Refusal,
-        through: Version,
-        out: &mut Vec<CacheOutput<O, V>>,
-    ) {
-        if let Some(request) = request
-            && self.puts.remove(&request)
-            && let Some(pending) = self.requests.remove(&request)
-        {
-            self.end_work(&pending.object, request, true);
-            let failure = match reason {
-                Refusal::NotTaken => PutFailure::NotTaken,
-                Refusal::GivenUp => PutFailure::GivenUp { through },
-            };
-            out.push(CacheOutput::Wrote { request, outcome: Err(failure), kept: false });
-        }
-        if reason == Refusal::GivenUp {
-            self.given_up = true;
-            out.push(CacheOutput::Rejoin);
-        }
-    }
-
-    fn invalidate(
-        &mut self,
-        now: Monotonic,
-        shard: ShardId,
-        counter: Counter,
-        object: &O,
-        (version, recall): (Version, bool),
-        out: &mut Vec<CacheOutput<O, V>>,
-    ) {
-        let stale = |kept: &Kept<V>| kept.copy.stamp.version < version || recall;
-        if self.copies.get(object).is_some_and(stale) {
-            self.drop_copy(object, out);
-        }
-        if let Some(work) = self.work.get_mut(object) {
-            work.floor = work.floor.max(version);
-            if recall {
-                work.recalled = true;
-                if let Some(fetch) = work.fetch.take().and_then(|fetch| self.requests.get_mut(&fetch)) {
-                    fetch.keep = false;
-                }
-            }
-        }
-        let Some(state) = self.shards.get_mut(&shard) else { return };
-        if state.coverage.apply(counter, &self.rules) {
-            out.push(CacheOutput::Grown);
-        }
-        let (epoch, counter) = (state.coverage.epoch(), state.coverage.applied());
-        out.push(CacheOutput::Send(shard, Request { from: self.me, epoch, body: ToHome::Applied { counter } }));
-        self.settle(now, out);
-    }
-
     /// A higher epoch: what was kept of the lower ones goes, and what is outstanding is asked for again.
     fn flush(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         let state = self.shards.entry(shard).or_default();
@@ -584,7 +292,7 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
 
     fn drop_copy(&mut self, object: &O, out: &mut Vec<CacheOutput<O, V>>) {
         if let Some(kept) = self.copies.remove(object) {
-            out.push(CacheOutput::Dropped(object.clone(), kept.copy.value));
+            out.push(CacheOutput::Dropped(kept.copy.value));
         }
     }
 

@@ -40,8 +40,12 @@ pub enum Rule {
     RefuseGivenUp,
     /// A home that meets a newer incarnation forgets the older one first.
     NewIncarnation,
+    /// A home that forgets who has copies recalls them.
+    Recall,
     /// A put asked for again is one put.
     RequestIds,
+    /// A put sent in an earlier reign is not taken: its answer may be forgotten.
+    PutsOfThisReign,
     /// The end of an invocation carries what it read, not only what it wrote.
     EndsCarryReads,
     /// An end waits for the fate of each put.

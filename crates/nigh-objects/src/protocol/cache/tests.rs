@@ -91,7 +91,7 @@ fn an_answer_below_the_floor_is_asked_for_again_and_its_doubles_count_for_nothin
     let fetch = shared(&mut cache);
     hear(&mut cache, invalidate(1, 2), None);
     let out = hear(&mut cache, found(fetch, 0, stamp(1), cover(0, 1)), Some(7));
-    assert!(landed(&out).is_empty() && out.contains(&CacheOutput::Dropped("x", 7)));
+    assert!(landed(&out).is_empty() && out.contains(&CacheOutput::Dropped(7)));
     assert!(
         matches!(out.last(), Some(CacheOutput::Send(_, Request { body: ToHome::Fetch { attempt, .. }, .. })) if attempt.number == 1)
     );
@@ -99,7 +99,7 @@ fn an_answer_below_the_floor_is_asked_for_again_and_its_doubles_count_for_nothin
     assert_eq!(landed(&out), [], "an answer to the first asking");
     let out = hear(&mut cache, found(fetch, 1, stamp(2), cover(1, 2)), Some(9));
     assert_eq!(landed(&out), [(version(1, 2), Some(9), true)]);
-    assert_eq!(hear(&mut cache, found(fetch, 1, stamp(2), cover(1, 2)), Some(9)), [CacheOutput::Dropped("x", 9)]);
+    assert_eq!(hear(&mut cache, found(fetch, 1, stamp(2), cover(1, 2)), Some(9)), [CacheOutput::Dropped(9)]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
     hear(&mut cache, invalidate(1, 3), None);
     let written = FromHome::Written { request: put, stamp: stamp(2), cover: cover(0, 2) };
     let out = hear(&mut cache, written, Some(8));
-    assert!(out.contains(&CacheOutput::Dropped("x", 8)));
+    assert!(out.contains(&CacheOutput::Dropped(8)));
     assert!(matches!(out.last(), Some(CacheOutput::Wrote { outcome: Ok(_), kept: false, .. })));
     assert!(cache.peek(&"x").is_none());
 }
@@ -174,7 +174,7 @@ fn a_higher_epoch_drops_the_copies_and_asks_again_for_what_is_outstanding() {
     let put = cache.write(NOW, SHARD, &"y", Write::Put, Arc::new(Token::empty()), &mut Vec::new());
     let mut out = Vec::new();
     cache.meet(NOW, SHARD, Epoch(2), &mut out);
-    assert!(out.contains(&CacheOutput::Dropped("x", 7)));
+    assert!(out.contains(&CacheOutput::Dropped(7)));
     assert!(
         matches!(out.last(), Some(CacheOutput::Send(_, Request { epoch: Epoch(2), body: ToHome::Put { request, .. }, .. })) if *request == put)
     );
@@ -213,7 +213,7 @@ fn a_node_that_was_given_up_learns_it_and_hears_nothing_more() {
 fn a_fetch_whose_bytes_cannot_be_had_leaves_nothing_behind() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
-    cache.give_up_fetch(fetch);
+    assert_eq!(cache.give_up_fetch(fetch), None);
     assert!(cache.requests.is_empty() && cache.work.is_empty());
     assert!(matches!(read(&mut cache).0, Read::Shared(other) if other != fetch));
 }
