@@ -3,7 +3,7 @@
 use nigh_terms::{Incarnation, Sequence};
 
 use super::*;
-use crate::protocol::NodeNumber;
+use crate::protocol::{Attempt, Counter, Cover, FromHome, NodeNumber, Refusal, Reply};
 
 const SHARD: ShardId = ShardId(0);
 const OTHER: ShardId = ShardId(1);
