@@ -243,13 +243,7 @@ impl World {
             if unfenced.peek().is_none() {
                 events.push(Event::Lose(member));
             }
-            let asked = |shard: &ShardId| {
-                self.network.packets().iter().any(|packet| {
-                    matches!(packet, Packet::Append(of, _, _, nigh_objects::protocol::LedgerRecord::Fence { member: asked }, _)
-                        if of == shard && *asked == member)
-                })
-            };
-            events.extend(unfenced.filter(|shard| !asked(shard)).map(|shard| Event::Fence(shard, member)));
+            events.extend(unfenced.map(|shard| Event::Fence(shard, member)));
         }
     }
 

@@ -273,7 +273,13 @@ impl World {
         self.with_gate(config, node, |gate, cache, sent, told| gate.look(LATER, cache, sent, told));
     }
 
-    pub(crate) fn carry_out(&mut self, config: &Configuration, node: u8, outputs: Vec<CacheOutput<Object, Op>>, again: bool) {
+    pub(crate) fn carry_out(
+        &mut self,
+        config: &Configuration,
+        node: u8,
+        outputs: Vec<CacheOutput<Object, Op>>,
+        again: bool,
+    ) {
         for output in outputs {
             match output {
                 CacheOutput::Send(shard, request) => {

@@ -165,7 +165,10 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             }
             HomeInput::Fence(member) => {
                 self.peers.give_up(member);
-                self.append(Appending::Fence(member), out);
+                // Asked again before the ledger has answered, it is one fence.
+                if !self.appending.values().any(|one| *one == Appending::Fence(member)) {
+                    self.append(Appending::Fence(member), out);
+                }
             }
             HomeInput::Pushed { object, version } => {
                 if let Some(entry) = self.directory.get_mut(&object).filter(|entry| entry.version == version) {

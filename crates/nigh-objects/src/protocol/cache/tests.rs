@@ -179,7 +179,7 @@ fn a_higher_epoch_drops_the_copies_and_asks_again_for_what_is_outstanding() {
         matches!(out.last(), Some(CacheOutput::Send(_, Request { epoch: Epoch(2), body: ToHome::Put { request, .. }, .. })) if *request == put)
     );
     let late = FromHome::Written { request: put, stamp: stamp(2), cover: cover(0, 2) };
-    assert_eq!(hear(&mut cache, late, Some(8)), [], "the old home no longer counts");
+    assert_eq!(hear(&mut cache, late, Some(8)), [CacheOutput::Dropped(8)], "the old home no longer counts");
 }
 
 #[test]
