@@ -21,6 +21,7 @@ mod listing;
 mod memory;
 mod meter;
 mod notification;
+pub mod protocol;
 mod range;
 mod recency;
 mod request;
