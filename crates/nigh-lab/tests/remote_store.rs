@@ -6,6 +6,7 @@
 #[path = "../../nigh-objects/tests/conformance/mod.rs"]
 mod conformance;
 mod on_swift;
+mod swift_shadows;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,11 +6,13 @@
 mod config;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
 
+pub use self::config::NighMiddleware;
 use self::config::{Asks, Layout, Ports};
 use super::installed::on_path;
 use super::keystone::Keystone;
@@ -41,7 +43,15 @@ impl Swift {
     /// # Errors
     /// `NotInstalled` if its packages are not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
-        Self::start_with(folder, None)
+        Self::start_with(folder, None, None)
+    }
+
+    /// The same, with Nigh's middleware in the proxy's pipeline.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with_nigh(folder: &Path, middleware: NighMiddleware) -> Result<Self, PeerError> {
+        Self::start_with(folder, None, Some(middleware))
     }
 
     /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
@@ -54,14 +64,19 @@ impl Swift {
             let (missing, hint) = ("keystonemiddleware".to_owned(), "run scripts/install-keystone.sh".to_owned());
             return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
         }
-        Self::start_with(folder, Some(Asks { url: keystone.url(), password: keystone.password().clone() }))
+        let asks = Asks { url: keystone.url(), password: keystone.password().clone() };
+        Self::start_with(folder, Some(asks), None)
     }
 
-    fn start_with(folder: &Path, keystone: Option<Asks>) -> Result<Self, PeerError> {
+    fn start_with(
+        folder: &Path,
+        keystone: Option<Asks>,
+        middleware: Option<NighMiddleware>,
+    ) -> Result<Self, PeerError> {
         check_installed()?;
         let ports = Ports::free().map_err(file_error(PEER, "find free ports for", folder))?;
         let secret_key = SecretKey::random();
-        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), keystone };
+        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), keystone, middleware };
         prepare(&layout)?;
         let servers = Servers::start(PEER, folder, programs(&layout)?)?;
         Ok(Self { endpoint: format!("http://127.0.0.1:{}", ports.proxy), secret_key, servers })
@@ -149,7 +164,13 @@ fn programs(layout: &Layout) -> Result<Vec<Program>, PeerError> {
     let program = |(name, arguments): (&'static str, Vec<String>)| {
         let path = on_path(name).ok_or_else(|| not_installed(name))?;
         let health = port_of(name).map(|port| http_health(port, "/healthcheck"));
-        Ok(Program { name, path, arguments, environment: Vec::new(), health })
+        let environment = match &layout.middleware {
+            Some(middleware) if name == "swift-proxy-server" => {
+                vec![("PYTHONPATH", middleware.source.display().to_string())]
+            }
+            _ => Vec::new(),
+        };
+        Ok(Program { name, path, arguments, environment, health })
     };
     config::commands(layout).into_iter().map(program).collect()
 }
@@ -167,6 +188,8 @@ fn prepare(layout: &Layout) -> Result<(), PeerError> {
     for (name, text) in config::files(layout) {
         let path = layout.folder.join(name);
         fs::write(&path, text).map_err(file_error(PEER, "write", &path))?;
+        // The middleware's secret; the folder is private too.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(file_error(PEER, "close", &path))?;
     }
     let rings = Command::new(PYTHON)
         .arg("-c")

@@ -12,6 +12,7 @@ mod content_type;
 mod large;
 pub mod listing;
 mod session;
+pub mod shadow;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -72,6 +73,8 @@ pub struct SwiftStore {
     names: BucketNames,
     /// Containers of segments that are known not to be there.
     unsegmented: Mutex<HashSet<String>>,
+    /// This node's id to Swift's middleware, if the store has shadows.
+    node: Option<String>,
 }
 
 fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
@@ -80,6 +83,7 @@ fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
 
 /// What an answer says of the object.
 fn meta_of(object: &ObjectId, size: u64, answer: &mut Answer) -> Result<ObjectMeta, ObjectError> {
+    shadow::refuse_shadow(&answer.headers)?;
     content_type::drop_tag(&mut answer.headers);
     let (meta, swifts) = from_headers(DIALECT, &object.key, size, &answer.headers);
     if is_md5(&meta.etag) && meta.etag != swifts {
@@ -111,6 +115,7 @@ impl SwiftStore {
             wire: Wire::new(connections, session),
             names: BucketNames::new(&config.bucket_prefixes)?,
             unsegmented: Mutex::default(),
+            node: None,
         })
     }
 

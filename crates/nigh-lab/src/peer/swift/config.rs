@@ -16,6 +16,8 @@ pub(super) const REGION: &str = "us-east-1";
 pub(super) const DEVICE: &str = "d1";
 /// Processes of the proxy and of the object server: what carries the load.
 const WORKERS: u32 = 2;
+/// The file of the middleware's secret.
+const NIGH_SECRET: &str = "nigh-secret";
 /// Of RAM for memcached, in MiB: it keeps who is who and where, no objects.
 const MEMCACHED_MIB: u32 = 32;
 
@@ -50,6 +52,30 @@ pub(super) struct Layout {
     pub(super) secret_key: SecretKey,
     /// The Keystone that says who asks; tempauth does if there is none.
     pub(super) keystone: Option<Asks>,
+    pub(super) middleware: Option<NighMiddleware>,
+}
+
+/// Nigh's middleware, as a proxy has it (integrations/swift/README.md).
+#[derive(Clone, Debug)]
+pub struct NighMiddleware {
+    /// The folder that has its package: `integrations/swift/src`.
+    pub source: PathBuf,
+    /// What it shares with Nigh's nodes.
+    pub secret: SecretKey,
+    /// Its setting `nodes`: `<id>=<URL>`, separated by blanks.
+    pub nodes: String,
+}
+
+/// The middleware's name in the pipeline with a blank before it, and its filter.
+fn middleware(layout: &Layout) -> (&'static str, String) {
+    let Some(NighMiddleware { nodes, .. }) = &layout.middleware else { return ("", String::new()) };
+    let secret = layout.folder.join(NIGH_SECRET);
+    let secret = secret.display();
+    let filter = format!(
+        "\n[filter:nigh]\npaste.filter_factory = nigh_swift.middleware:filter_factory\nsecret_file = {secret}\n\
+         nodes = {nodes}\npush_timeout = 2\ninvalidate_timeout = 2\n"
+    );
+    (" nigh", filter)
 }
 
 /// The Keystone that a Swift asks.
@@ -93,6 +119,7 @@ pub(super) fn swift_conf() -> String {
 pub(super) fn files(layout: &Layout) -> Vec<(String, String)> {
     let Ports { proxy, account, container, object, .. } = layout.ports;
     let mut files = vec![("proxy-server.conf".to_owned(), proxy_conf(layout, proxy))];
+    files.extend(layout.middleware.iter().map(|nigh| (NIGH_SECRET.to_owned(), nigh.secret.reveal().to_owned())));
     for (kind, port, workers) in [("account", account, 1), ("container", container, 1), ("object", object, WORKERS)] {
         files.push((format!("{kind}-server.conf"), storage_conf(layout, kind, port, workers)));
     }
@@ -114,10 +141,11 @@ fn proxy_conf(layout: &Layout, port: u16) -> String {
     let defaults = defaults(layout, port, WORKERS);
     let memcached = layout.ports.memcached;
     let (auth, filters) = auth(layout);
+    let (nigh, nigh_filter) = middleware(layout);
     format!(
         "{defaults}
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk {auth} copy slo dlo proxy-server
+pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk {auth} copy slo dlo{nigh} proxy-server
 
 [app:proxy-server]
 use = egg:swift#proxy
@@ -154,7 +182,7 @@ rate_limit_after_segment = 10000
 
 [filter:dlo]
 use = egg:swift#dlo
-"
+{nigh_filter}"
     )
 }
 
@@ -205,14 +233,19 @@ mod tests {
 
     fn layout() -> Layout {
         let ports = Ports { proxy: 1, account: 2, container: 3, object: 4, memcached: 5 };
-        Layout { folder: PathBuf::from("/tmp/s"), ports, secret_key: SecretKey::new("hush"), keystone: None }
+        let (folder, secret_key) = (PathBuf::from("/tmp/s"), SecretKey::new("hush"));
+        Layout { folder, ports, secret_key, keystone: None, middleware: None }
     }
 
     #[test]
     fn every_filter_of_a_pipeline_is_described() {
         let asks = Asks { url: "http://127.0.0.1:6/v3".to_owned(), password: SecretKey::new("hush") };
         let by_keystone = Layout { keystone: Some(asks), ..layout() };
-        for (name, text) in files(&layout()).into_iter().chain(files(&by_keystone)) {
+        let source = PathBuf::from("/src");
+        let nigh = NighMiddleware { source, secret: SecretKey::new("hush"), nodes: "n1=http://h:1".to_owned() };
+        let with_nigh = Layout { middleware: Some(nigh), ..layout() };
+        let all = [layout(), by_keystone, with_nigh].iter().flat_map(files).collect::<Vec<_>>();
+        for (name, text) in all.into_iter().filter(|(name, _)| name != NIGH_SECRET) {
             let pipeline = text.lines().find_map(|line| line.strip_prefix("pipeline = ")).unwrap();
             for part in pipeline.split(' ') {
                 let described = text.contains(&format!("[filter:{part}]")) || text.contains(&format!("[app:{part}]"));

@@ -3,7 +3,7 @@
 //! a while, since services lock out who tries too often. The token is never printed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,9 +11,11 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use tokio::sync::Mutex;
+use uuid::Uuid;
 
-use super::STORE;
 use super::auth::{EndpointChoice, LoginRequest, SwiftLogin};
+use super::shadow::signature::Signer;
+use super::{STORE, shadow};
 use crate::store::connections::{Connections, head_of};
 use crate::store::wire::{Access, Pass, WireError};
 
@@ -32,6 +34,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Logins ended so far; read before waiting for `state`, so that who waited knows that one ended meanwhile.
     logins: AtomicU64,
+    /// Signs each request, if the store has shadows.
+    signer: Option<Signer>,
 }
 
 #[derive(Default)]
@@ -50,7 +54,12 @@ struct Held {
 
 impl Session {
     pub(super) fn new(connections: Connections, auth_url: String, login: SwiftLogin, choice: EndpointChoice) -> Self {
-        Self { connections, auth_url, login, choice, state: Mutex::default(), logins: AtomicU64::new(0) }
+        Self { connections, auth_url, login, choice, state: Mutex::default(), logins: AtomicU64::new(0), signer: None }
+    }
+
+    /// Signs each request from here on.
+    pub(super) fn sign_with(&mut self, signer: Signer) {
+        self.signer = Some(signer);
     }
 
     async fn log_in(&self) -> Result<Held, WireError> {
@@ -121,6 +130,11 @@ impl Access for Session {
         head.headers.insert(X_AUTH_TOKEN, held.token.clone());
         let pass = held.pass;
         state.held = Some(held);
+        drop(state);
+        if let Some(signer) = &self.signer {
+            let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            signer.sign(head, now_s, &Uuid::new_v4().simple().to_string());
+        }
         Ok(pass)
     }
 
@@ -133,7 +147,7 @@ impl Access for Session {
     }
 
     fn explain(&self, body: &[u8]) -> (String, String) {
-        (String::new(), plain(body))
+        shadow::tags::refusal(body).unwrap_or_else(|| (String::new(), plain(body)))
     }
 
     /// Swift answers 503 also when too few of an object's replicas were written; the others may yet spread.
