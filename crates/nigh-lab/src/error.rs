@@ -61,6 +61,19 @@ pub enum LabError {
         /// Attempts that show nothing.
         broken: usize,
     },
+    /// The consistency contract was not confirmed.
+    #[error(
+        "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules \
+         can be left out unnoticed; the report names them"
+    )]
+    Contract {
+        /// Worlds with a counterexample.
+        broken: usize,
+        /// Worlds that took too long.
+        unfinished: usize,
+        /// Rules without a counterexample.
+        unmissed: usize,
+    },
     /// A simulation cannot be run.
     #[error("simulating {what}: {reason}")]
     Simulation {

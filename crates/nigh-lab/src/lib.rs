@@ -3,6 +3,7 @@
 //! Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine.
 
 pub mod bench;
+mod check;
 pub mod cpu_time;
 mod error;
 pub mod experiment;
@@ -19,5 +20,6 @@ pub mod stats;
 pub mod vm;
 
 pub use bench::BenchArgs;
+pub use check::CheckArgs;
 pub use error::LabError;
 pub use experiment::ExperimentArgs;

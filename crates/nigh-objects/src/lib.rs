@@ -22,6 +22,7 @@ mod listing;
 mod memory;
 mod meter;
 mod notification;
+pub mod protocol;
 mod range;
 mod recency;
 mod request;

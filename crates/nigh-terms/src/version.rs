@@ -28,7 +28,7 @@ impl fmt::Display for Version {
 }
 
 /// What an invocation has seen: the newest version of each shard. Joined by maximum.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(BTreeMap<ShardId, Version>);
 
@@ -62,6 +62,17 @@ impl Token {
         for (&shard, &version) in &other.0 {
             self.see(shard, version);
         }
+    }
+
+    /// What it says of each shard, in the order of the shards.
+    pub fn iter(&self) -> impl Iterator<Item = (ShardId, Version)> + '_ {
+        self.0.iter().map(|(&shard, &version)| (shard, version))
+    }
+
+    /// What it says beyond `version` of `shard`.
+    #[must_use]
+    pub fn beyond(&self, shard: ShardId, version: Version) -> Self {
+        Self(self.iter().filter(|&(seen, newest)| seen != shard || newest > version).collect())
     }
 
     /// True if whoever holds `self` has seen all that `other` has.
@@ -98,5 +109,8 @@ mod tests {
         assert_eq!(joined.get(ShardId(1)), Some(version(2, 1)));
         assert_eq!(joined.get(ShardId(2)), Some(version(2, 1)));
         assert_eq!(joined.get(ShardId(3)), None);
+        let beyond = joined.beyond(ShardId(1), version(2, 1));
+        assert_eq!(beyond.iter().collect::<Vec<_>>(), [(ShardId(2), version(2, 1))]);
+        assert_eq!(joined.beyond(ShardId(1), version(1, 9)), joined);
     }
 }

@@ -101,6 +101,9 @@ enum Command {
     /// Measure against the peers on this machine
     #[cfg(feature = "lab")]
     Bench(nigh_lab::BenchArgs),
+    /// Explore the consistency contract in every order of events, with and without each of its rules
+    #[cfg(feature = "lab")]
+    Check(nigh_lab::CheckArgs),
     /// Run an experiment and print its table
     #[cfg(feature = "lab")]
     Experiment(nigh_lab::ExperimentArgs),
@@ -178,6 +181,8 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Completions(args) => completions::run::<Cli>(&args)?,
         #[cfg(feature = "lab")]
         Command::Bench(args) => Box::pin(args.run(globals.json)).await?,
+        #[cfg(feature = "lab")]
+        Command::Check(args) => tokio::task::block_in_place(|| args.run(globals.json))?,
         #[cfg(feature = "lab")]
         Command::Experiment(args) => Box::pin(args.run(globals.json)).await?,
     }

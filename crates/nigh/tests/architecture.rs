@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 10] = [
+const FLOORS: [(&str, u8); 11] = [
     ("nigh-terms", 0),
     ("nigh-engine", 1),
     ("nigh-objects", 1),
@@ -14,6 +14,7 @@ const FLOORS: [(&str, u8); 10] = [
     ("nigh-sim", 1),
     ("nigh-s3", 2),
     ("nigh-faas", 2),
+    ("nigh-check", 2),
     ("nigh-node", 3),
     ("nigh-lab", 4),
     ("nigh", 5),

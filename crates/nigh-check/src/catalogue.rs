@@ -1,0 +1,254 @@
+//! The worlds that are explored.
+
+use crate::configuration::{Configuration, Faults, Origin, Program, Step, begun, invoked};
+
+/// Nodes that a program may run on.
+pub(crate) const A: u8 = 0b001;
+pub(crate) const B: u8 = 0b010;
+pub(crate) const C: u8 = 0b100;
+pub(crate) const AB: u8 = A | B;
+
+/// Objects; the second is at the second home where there are two.
+pub(crate) const X: u8 = 0;
+pub(crate) const Y: u8 = 1;
+
+pub(crate) const READ: &[Step] = &[Step::Get(X)];
+pub(crate) const WRITE: &[Step] = &[Step::Put(X)];
+pub(crate) const REWRITE: &[Step] = &[Step::Get(X), Step::Put(X)];
+pub(crate) const WRITE_BOTH: &[Step] = &[Step::Put(X), Step::Put(Y)];
+pub(crate) const READ_BOTH: &[Step] = &[Step::Get(Y), Step::Get(X)];
+
+/// No faults, to be filled in.
+pub(crate) const NONE: Faults = Faults {
+    drops: 0,
+    doubles: 0,
+    evictions: 0,
+    node_crashes: 0,
+    failovers: 0,
+    scheduler_crashes: 0,
+    suspicions: 0,
+    kills: 0,
+    forgets: 0,
+    timeouts: 0,
+};
+
+pub(crate) fn world(
+    name: &'static str,
+    about: &'static str,
+    (nodes, homes): (u8, u8),
+    programs: Vec<Program>,
+    warm: &'static [(u8, u8)],
+    faults: Faults,
+) -> Configuration {
+    Configuration { warm, faults, ..Configuration::new(name, about, nodes, homes, programs) }
+}
+
+/// The worlds whose whole space is explored in every run.
+#[must_use]
+pub fn configurations() -> Vec<Configuration> {
+    let plain = (2, 1);
+    vec![
+        world(
+            "reordering",
+            "three invocations on two nodes, messages in any order",
+            plain,
+            vec![invoked(AB, WRITE), invoked(AB, READ), invoked(AB, REWRITE)],
+            &[(0, X), (1, X)],
+            NONE,
+        ),
+        world(
+            "coalescing",
+            "two readers of one node share fetches with nothing kept at first, a writer beside and abroad",
+            plain,
+            vec![invoked(A, READ), invoked(A, READ), invoked(AB, WRITE)],
+            &[],
+            NONE,
+        ),
+        world(
+            "loss",
+            "one message lost and one doubled",
+            plain,
+            vec![invoked(A, WRITE), invoked(B, READ)],
+            &[(1, X)],
+            Faults { drops: 1, doubles: 1, ..NONE },
+        ),
+        world(
+            "eviction",
+            "copies evicted at any moment",
+            plain,
+            vec![invoked(A, WRITE), invoked(B, REWRITE)],
+            &[(0, X), (1, X)],
+            Faults { evictions: 2, timeouts: 1, ..NONE },
+        ),
+        world(
+            "two-objects",
+            "invalidations of two objects overtake each other",
+            plain,
+            vec![invoked(A, WRITE_BOTH), invoked(B, READ_BOTH)],
+            &[(1, X), (1, Y)],
+            NONE,
+        ),
+        world(
+            "scheduler",
+            "the scheduler crashes; its successor reads the home first",
+            plain,
+            vec![invoked(AB, WRITE), invoked(B, REWRITE)],
+            &[(1, X)],
+            Faults { scheduler_crashes: 1, ..NONE },
+        ),
+        Configuration {
+            restarts: true,
+            ..world(
+                "node-crash",
+                "a node crashes with whatever it did, and begins a new incarnation",
+                plain,
+                vec![invoked(A, WRITE), invoked(AB, READ)],
+                &[(0, X), (1, X)],
+                Faults { node_crashes: 1, ..NONE },
+            )
+        },
+        Configuration {
+            slow_ledger: true,
+            ..world(
+                "lost-node",
+                "a node is lost for good; its invocations are declared ended",
+                plain,
+                vec![invoked(A, WRITE), invoked(B, REWRITE)],
+                &[(0, X), (1, X)],
+                Faults { node_crashes: 1, ..NONE },
+            )
+        },
+        world(
+            "suspicion",
+            "the home gives a live node up; it finds out and begins a new incarnation",
+            plain,
+            vec![invoked(A, WRITE), invoked(B, READ), invoked(B, READ)],
+            &[(1, X)],
+            Faults { suspicions: 1, ..NONE },
+        ),
+        Configuration {
+            slow_ledger: true,
+            ..world(
+                "failover",
+                "the home is replaced with writes in the ledger",
+                plain,
+                vec![invoked(A, WRITE), invoked(B, READ)],
+                &[(1, X)],
+                Faults { failovers: 1, ..NONE },
+            )
+        },
+        Configuration {
+            slow_ledger: true,
+            ..world(
+                "kill",
+                "an invocation is killed with its put under way",
+                plain,
+                vec![invoked(A, WRITE), invoked(B, READ), invoked(AB, READ)],
+                &[(0, X), (1, X)],
+                Faults { kills: 1, ..NONE },
+            )
+        },
+        world(
+            "outside",
+            "puts and gets at the doors beside an invocation",
+            plain,
+            vec![begun(Origin::Outside, A, WRITE), begun(Origin::Outside, B, READ), invoked(AB, REWRITE)],
+            &[(0, X), (1, X)],
+            NONE,
+        ),
+        Configuration {
+            pushes: true,
+            ..world(
+                "deletes",
+                "an object is deleted and written again, pushed, and its tombstone forgotten",
+                plain,
+                vec![invoked(A, &[Step::Delete(X)]), invoked(B, REWRITE)],
+                &[(1, X)],
+                Faults { forgets: 1, ..NONE },
+            )
+        },
+        Configuration {
+            pushes: true,
+            ..world(
+                "forgetting",
+                "two homes; what is pushed may be forgotten, its token with it",
+                (2, 2),
+                vec![invoked(A, WRITE_BOTH), invoked(B, READ_BOTH)],
+                &[(1, X)],
+                Faults { forgets: 1, ..NONE },
+            )
+        },
+        world(
+            "third-node",
+            "two homes; what one wrote another read and built on, and a third sees both",
+            (3, 2),
+            vec![invoked(A, WRITE), invoked(C, &[Step::Get(X), Step::Put(Y)]), invoked(B, READ_BOTH)],
+            &[(1, X)],
+            NONE,
+        ),
+        world(
+            "chain",
+            "an invocation calls another in its midst",
+            plain,
+            vec![
+                invoked(A, &[Step::Put(X), Step::Call(1), Step::Get(X)]),
+                begun(Origin::Called, AB, READ),
+                begun(Origin::After(1), AB, READ),
+            ],
+            &[(0, X), (1, X)],
+            NONE,
+        ),
+    ]
+}
+
+/// Worlds for the long run.
+#[must_use]
+pub fn long_configurations() -> Vec<Configuration> {
+    vec![
+        Configuration {
+            slow_ledger: true,
+            zombies: true,
+            impatient: true,
+            ..world(
+                "zombie",
+                "the home that was replaced goes on as if it were not",
+                (2, 1),
+                vec![invoked(A, WRITE), invoked(B, READ)],
+                &[(1, X)],
+                Faults { failovers: 1, ..NONE },
+            )
+        },
+        Configuration {
+            restarts: true,
+            impatient: true,
+            ..world(
+                "suspicion-and-crash",
+                "a node is given up alive, and one crashes",
+                (2, 1),
+                vec![invoked(A, WRITE), invoked(B, READ), invoked(AB, READ)],
+                &[(0, X), (1, X)],
+                Faults { suspicions: 1, node_crashes: 1, ..NONE },
+            )
+        },
+        Configuration {
+            slow_ledger: true,
+            pushes: true,
+            ..world(
+                "failover-and-store",
+                "the home is replaced with writes in the ledger and in the store, and something is lost",
+                (2, 1),
+                vec![invoked(A, WRITE), invoked(B, REWRITE)],
+                &[(1, X)],
+                Faults { failovers: 1, drops: 1, forgets: 1, ..NONE },
+            )
+        },
+        world(
+            "two-homes",
+            "two homes, three invocations on either node",
+            (2, 2),
+            vec![invoked(AB, WRITE_BOTH), invoked(AB, READ_BOTH), invoked(AB, READ)],
+            &[(0, X), (1, X)],
+            NONE,
+        ),
+    ]
+}

@@ -1,0 +1,157 @@
+//! What is explored: who there is, what they run, and which faults may strike, all bounded.
+
+use nigh_objects::protocol::{Rule, Rules};
+
+use crate::ghost::Object;
+
+/// All rules, but perhaps one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Without(pub Option<Rule>);
+
+impl Rules for Without {
+    fn hold(&self, rule: Rule) -> bool {
+        self.0 != Some(rule)
+    }
+}
+
+/// One operation of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Reads an object.
+    Get(Object),
+    /// Writes it.
+    Put(Object),
+    /// Takes it away.
+    Delete(Object),
+    /// Calls another invocation, which may be dispatched from then on.
+    Call(u8),
+}
+
+/// Where a program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The scheduler dispatches it, whenever.
+    Client,
+    /// The scheduler dispatches it when the program of this number has ended.
+    After(u8),
+    /// Another program calls it.
+    Called,
+    /// It is no invocation: a client at a node's door.
+    Outside,
+}
+
+/// One program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// How it comes about.
+    pub origin: Origin,
+    /// Where it may run: a bit a node.
+    pub nodes: u8,
+    /// What it does.
+    pub steps: &'static [Step],
+}
+
+/// How often each fault may strike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// Messages lost.
+    pub drops: u8,
+    /// Messages doubled.
+    pub doubles: u8,
+    /// Copies evicted.
+    pub evictions: u8,
+    /// Nodes that crash.
+    pub node_crashes: u8,
+    /// Homes replaced.
+    pub failovers: u8,
+    /// Schedulers that crash.
+    pub scheduler_crashes: u8,
+    /// Live incarnations given up by a home.
+    pub suspicions: u8,
+    /// Invocations killed.
+    pub kills: u8,
+    /// Entries forgotten by a home.
+    pub forgets: u8,
+    /// Dispatches that wait too long at a gate.
+    pub timeouts: u8,
+}
+
+/// A bounded world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// How many nodes.
+    pub nodes: u8,
+    /// How many homes: object `o` is at home `o % homes`.
+    pub homes: u8,
+    /// What runs.
+    pub programs: Vec<Program>,
+    /// Copies there are at the start: (node, object).
+    pub warm: &'static [(u8, Object)],
+    /// What strikes.
+    pub faults: Faults,
+    /// The store is written behind the ledger, and read apart from what reads it.
+    pub pushes: bool,
+    /// The ledger and the home that asked it are apart: either may end while the other goes on.
+    pub slow_ledger: bool,
+    /// A home that was replaced goes on as if it were not.
+    pub zombies: bool,
+    /// Nodes that crash come back.
+    pub restarts: bool,
+    /// What is outstanding may be asked for again though it, or its answer, is still on its way.
+    pub impatient: bool,
+    /// The one rule that is left out.
+    pub without: Without,
+}
+
+impl Configuration {
+    /// A world without faults, in which `programs` run.
+    #[must_use]
+    pub fn new(name: &'static str, about: &'static str, nodes: u8, homes: u8, programs: Vec<Program>) -> Self {
+        Self {
+            name,
+            about,
+            nodes,
+            homes,
+            programs,
+            warm: &[],
+            faults: Faults::default(),
+            pushes: false,
+            slow_ledger: false,
+            zombies: false,
+            restarts: false,
+            impatient: false,
+            without: Without(None),
+        }
+    }
+
+    /// True if what the scheduler and a node say to each other can be on its way when one of them is lost. Where
+    /// neither can be, a late arrival is no different from a late departure.
+    #[must_use]
+    pub const fn scheduler_is_far(&self) -> bool {
+        let Faults { node_crashes, scheduler_crashes, suspicions, .. } = self.faults;
+        node_crashes + scheduler_crashes + suspicions > 0
+    }
+
+    /// True if acknowledgements of invalidations matter: something may be sent again or given up.
+    #[must_use]
+    pub const fn repeats(&self) -> bool {
+        let Faults { drops, node_crashes, failovers, scheduler_crashes, suspicions, .. } = self.faults;
+        drops + node_crashes + failovers + scheduler_crashes + suspicions > 0
+    }
+}
+
+/// A program that clients dispatch, to any of `nodes`.
+#[must_use]
+pub(crate) const fn invoked(nodes: u8, steps: &'static [Step]) -> Program {
+    Program { origin: Origin::Client, nodes, steps }
+}
+
+/// A program that begins as `origin` says.
+#[must_use]
+pub(crate) const fn begun(origin: Origin, nodes: u8, steps: &'static [Step]) -> Program {
+    Program { origin, nodes, steps }
+}

@@ -1,0 +1,145 @@
+//! What an all-knowing observer knows: what each reader must see, and whether it did.
+//!
+//! It never touches a machine. Versions are the observer's measure, for the ledger orders all writes.
+
+use nigh_terms::Version;
+
+/// Objects that a configuration may have.
+pub(crate) const OBJECTS_MAX: usize = 2;
+
+/// An object, by its number.
+pub(crate) type Object = u8;
+/// A write: the place of its operation in the program. The first content of every object has none.
+pub(crate) type Op = u8;
+
+/// The promises, as docs/coherence.md numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Promise {
+    /// An invocation dispatched after the end of one that wrote sees the write; what has ended writes no more.
+    P1,
+    /// One copy never mixes versions.
+    P2,
+    /// Writes of one client are ordered, and each takes place once.
+    P3,
+    /// Reads are monotonic along a chain of invocations.
+    P4,
+    /// No acknowledged put is lost.
+    P5,
+    /// Who reads a version sees, later, what its writer had seen.
+    P6,
+}
+
+/// The newest version of each object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Marks([Version; OBJECTS_MAX]);
+
+impl Marks {
+    /// Of one object.
+    #[must_use]
+    pub(crate) fn of(&self, object: Object) -> Version {
+        self.0[usize::from(object)]
+    }
+
+    /// Adds one.
+    pub(crate) fn see(&mut self, object: Object, version: Version) {
+        let mark = &mut self.0[usize::from(object)];
+        *mark = (*mark).max(version);
+    }
+
+    /// Adds all of `other`.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (mark, seen) in self.0.iter_mut().zip(other.0) {
+            *mark = (*mark).max(seen);
+        }
+    }
+}
+
+/// What somebody must not see the past of, by the promise that forbids it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    /// Writes of invocations that had ended (P1).
+    pub(crate) ended: Marks,
+    /// Versions read or written along the chain (P4).
+    pub(crate) chain: Marks,
+    /// Versions that the writers of those had seen (P6).
+    pub(crate) causes: Marks,
+}
+
+impl Seen {
+    /// Everything, whatever forbids it.
+    #[must_use]
+    pub(crate) fn all(&self) -> Marks {
+        let mut all = self.ended;
+        all.join(&self.chain);
+        all.join(&self.causes);
+        all
+    }
+
+    /// The promise that is broken by reading `version` of `object`.
+    #[must_use]
+    pub(crate) fn broken_by(&self, object: Object, version: Version) -> Option<Promise> {
+        if version < self.ended.of(object) {
+            Some(Promise::P1)
+        } else if version < self.chain.of(object) {
+            Some(Promise::P4)
+        } else if version < self.causes.of(object) {
+            Some(Promise::P6)
+        } else {
+            None
+        }
+    }
+}
+
+/// One write that took place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Happened {
+    /// Which object.
+    pub(crate) object: Object,
+    /// Its version.
+    pub(crate) version: Version,
+    /// The write.
+    pub(crate) op: Op,
+    /// It took the object away.
+    pub(crate) delete: bool,
+}
+
+/// The observer's notes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Ghost {
+    /// Every write that took place, in no matter which order.
+    pub(crate) log: Vec<Happened>,
+    /// What the writer had seen when it began a write.
+    pub(crate) knew: Vec<(Op, Marks)>,
+    /// What whoever is dispatched now must see.
+    pub(crate) ended: Seen,
+    /// The newest write of each object that was acknowledged.
+    pub(crate) acknowledged: Marks,
+}
+
+impl Ghost {
+    /// The write whose effect `version` of `object` shows; none for its first content.
+    #[must_use]
+    pub(crate) fn shown_by(&self, object: Object, version: Version) -> Option<&Happened> {
+        let older = self.log.iter().filter(|one| one.object == object && one.version <= version);
+        older.max_by_key(|one| one.version)
+    }
+
+    /// What the writer of `op` had seen.
+    #[must_use]
+    pub(crate) fn knowledge(&self, op: Op) -> Marks {
+        self.knew.iter().find(|(known, _)| *known == op).map(|(_, marks)| *marks).unwrap_or_default()
+    }
+
+    /// Notes that `op` begins.
+    pub(crate) fn begins(&mut self, op: Op, marks: Marks) {
+        self.knew.push((op, marks));
+        self.knew.sort_unstable_by_key(|(op, _)| *op);
+    }
+
+    /// Notes that a write took place. True if it had before.
+    pub(crate) fn happens(&mut self, happened: Happened) -> bool {
+        let again = self.log.iter().any(|one| one.op == happened.op);
+        self.log.push(happened);
+        again
+    }
+}

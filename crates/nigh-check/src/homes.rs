@@ -1,0 +1,204 @@
+//! The shell of the homes: their ledger, their store, what becomes of their outputs, and their replacement.
+
+use std::sync::Arc;
+
+use nigh_objects::protocol::{
+    FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Replayed, Reply, Takeover, Write,
+};
+use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
+
+use crate::configuration::Configuration;
+use crate::ghost::{Happened, OBJECTS_MAX, Object, Op, Promise};
+use crate::network::Packet;
+use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, Stored, World, shard_of};
+
+impl World {
+    /// The ledger takes a record, if its home is not deposed.
+    pub(crate) fn append(
+        &mut self,
+        shard: ShardId,
+        epoch: Epoch,
+        record: LedgerRecord<Object>,
+        op: Op,
+    ) -> Option<Version> {
+        let ledger = &mut self.ledgers[usize::from(shard.0)];
+        if ledger.epoch != epoch {
+            return None;
+        }
+        ledger.next = ledger.next.next();
+        let version = Version { epoch, sequence: ledger.next };
+        if let LedgerRecord::Write { object, write, .. } = &record {
+            let (object, delete) = (*object, *write == Write::Delete);
+            if self.ghost.happens(Happened { object, version, op, delete }) {
+                self.breaks(Promise::P3);
+            }
+            if self.invocations[usize::from(op / STEPS_MAX)].ended {
+                self.breaks(Promise::P1);
+            }
+        }
+        let item = Item { replayed: Replayed { version, record }, op, pushed: false, settled: false };
+        self.ledgers[usize::from(shard.0)].items.push(item);
+        Some(version)
+    }
+
+    /// Lets the home of `epoch` take an input in, and carries out what comes of it.
+    pub(crate) fn run_home(
+        &mut self,
+        config: &Configuration,
+        shard: ShardId,
+        epoch: Epoch,
+        input: HomeInput<Object>,
+        bytes: Option<Op>,
+    ) {
+        let again = matches!(input, HomeInput::Tick);
+        let seat = &mut self.seats[usize::from(shard.0)];
+        let home = match &mut seat.zombie {
+            Some(zombie) if zombie.epoch() == epoch => zombie,
+            Some(_) | None if seat.home.epoch() == epoch => &mut seat.home,
+            Some(_) | None => return,
+        };
+        let mut out = Vec::new();
+        Arc::make_mut(home).step(NOW, input, &mut out);
+        for output in out {
+            match output {
+                HomeOutput::Send(reply) => self.reply(reply, again),
+                HomeOutput::Append { append, record } if config.slow_ledger => {
+                    self.network.send(Packet::Append(shard, epoch, append, record, bytes));
+                }
+                HomeOutput::Append { append, record } => {
+                    let version = self.append(shard, epoch, record, bytes.unwrap_or(FIRST));
+                    let input = version.map_or(HomeInput::Deposed, |version| HomeInput::Appended { append, version });
+                    self.run_home(config, shard, epoch, input, None);
+                }
+                HomeOutput::Load(object) if config.pushes => self.network.send(Packet::Load(shard, epoch, object)),
+                HomeOutput::Load(object) => {
+                    let Stored { version, absent, .. } = self.store[usize::from(object)];
+                    let input = HomeInput::Loaded { object, version: Some(version), absent };
+                    self.run_home(config, shard, epoch, input, None);
+                }
+                HomeOutput::Fenced { member, through } => self.fenced(member, shard, through),
+                HomeOutput::GaveUp(member) => self.suspect(member),
+                HomeOutput::Settled(version) => {
+                    self.change_items(shard, |item| item.settled |= item.replayed.version == version);
+                }
+                HomeOutput::Retired => {
+                    if epoch < self.ledgers[usize::from(shard.0)].epoch {
+                        self.seats[usize::from(shard.0)].zombie = None;
+                    }
+                }
+                HomeOutput::NotFenced(_) | HomeOutput::Crowded => {}
+            }
+        }
+    }
+
+    /// Changes records; those that nobody needs any more are trimmed.
+    pub(crate) fn change_items(&mut self, shard: ShardId, change: impl FnMut(&mut Item)) {
+        let items = &mut self.ledgers[usize::from(shard.0)].items;
+        items.iter_mut().for_each(change);
+        items.retain(|item| !(item.pushed && item.settled));
+    }
+
+    fn reply(&mut self, reply: Reply<Object>, again: bool) {
+        let bytes = match &reply.body {
+            FromHome::Found { object, stamp, absent: false, .. } => {
+                let items = &self.ledgers[usize::from(reply.shard.0)].items;
+                let written = items.iter().find(|item| item.replayed.version == stamp.version && item.op != FIRST);
+                let stored = self.store[usize::from(*object)];
+                match written {
+                    Some(item) => Some(item.op),
+                    None if stored.version <= stamp.version && !stored.absent => Some(stored.op),
+                    // A home does not send what it does not have in this version.
+                    None => return,
+                }
+            }
+            _ => None,
+        };
+        let packet = Packet::ToNode(reply, bytes);
+        if again { self.network.send_again(packet) } else { self.network.send(packet) }
+    }
+
+    /// A home has fenced a lost node; when each has, its invocations count as ended.
+    pub(crate) fn fenced(&mut self, member: Member, shard: ShardId, through: Version) {
+        if self.frontier.as_mut().is_some_and(|frontier| frontier.fenced(member, shard, through)) {
+            for program in 0..self.invocations.len() as u8 {
+                let phase = self.invocations[usize::from(program)].phase;
+                if matches!(phase, Phase::Sent(at) | Phase::Running(at) | Phase::Leaving(at) if at == member) {
+                    self.declare(program);
+                }
+            }
+        }
+    }
+
+    /// An invocation of a lost node is declared ended; it may not know.
+    fn declare(&mut self, program: u8) {
+        let invocation = &mut self.invocations[usize::from(program)];
+        let phase = invocation.phase;
+        invocation.phase = Phase::Over;
+        self.end(program);
+        self.invocations[usize::from(program)].phase = phase;
+    }
+
+    /// A new home takes a shard.
+    pub(crate) fn fail_over(&mut self, config: &Configuration, shard: ShardId) {
+        let others = (0..u16::from(config.homes)).map(ShardId).filter(|other| *other != shard);
+        let mut summary = Token::empty();
+        for other in others {
+            summary.see(other, self.seats[usize::from(other.0)].home.newest());
+        }
+        let ledger = &mut self.ledgers[usize::from(shard.0)];
+        let deposed = ledger.epoch;
+        ledger.epoch = ledger.epoch.next();
+        ledger.next = Sequence(0);
+        let (epoch, records) = (ledger.epoch, ledger.items.iter().map(|item| item.replayed.clone()).collect());
+        let home = Home::begin(Takeover { shard, epoch, records, summary }, HOME_LIMITS, config.without);
+        let seat = &mut self.seats[usize::from(shard.0)];
+        let before = std::mem::replace(&mut seat.home, Arc::new(home));
+        seat.zombie = config.zombies.then_some(before);
+        if !config.zombies {
+            self.network.lose(|packet| match packet {
+                Packet::Append(of, at, ..)
+                | Packet::Appended(of, at, ..)
+                | Packet::Load(of, at, ..)
+                | Packet::Loaded(of, at, ..) => *of == shard && *at == deposed,
+                _ => false,
+            });
+        }
+        self.disturbed = true;
+        self.check_nothing_is_lost(config);
+    }
+
+    /// Every acknowledged write is known to its home, or in the store.
+    fn check_nothing_is_lost(&mut self, config: &Configuration) {
+        for object in 0..OBJECTS_MAX as u8 {
+            let home = &self.seats[usize::from(shard_of(config, object).0)].home;
+            let known = home.version_of(&object).map_or(Version::OUTSIDE, |(version, _)| version);
+            if known.max(self.store[usize::from(object)].version) < self.ghost.acknowledged.of(object) {
+                self.breaks(Promise::P5);
+            }
+        }
+    }
+
+    /// The newest write of `object` that its home has applied goes to the store.
+    pub(crate) fn push(&mut self, config: &Configuration, object: Object) {
+        let shard = shard_of(config, object);
+        let Some((version, absent)) = self.unpushed(config, object) else { return };
+        let items = &self.ledgers[usize::from(shard.0)].items;
+        let op = items.iter().find(|item| item.replayed.version == version).map_or(FIRST, |item| item.op);
+        self.store[usize::from(object)] = Stored { version, op, absent };
+        let epoch = self.seats[usize::from(shard.0)].home.epoch();
+        self.run_home(config, shard, epoch, HomeInput::Pushed { object, version }, None);
+        self.change_items(shard, |item| {
+            let of_object =
+                matches!(item.replayed.record, LedgerRecord::Write { object: written, .. } if written == object);
+            item.pushed |= of_object && item.replayed.version <= version;
+        });
+    }
+
+    /// The version of `object` that is to be pushed, and whether it is a tombstone.
+    pub(crate) fn unpushed(&self, config: &Configuration, object: Object) -> Option<(Version, bool)> {
+        let shard = shard_of(config, object);
+        let known = self.seats[usize::from(shard.0)].home.version_of(&object)?;
+        let items = &self.ledgers[usize::from(shard.0)].items;
+        items.iter().any(|item| item.replayed.version == known.0 && !item.pushed).then_some(known)
+    }
+}

@@ -1,0 +1,105 @@
+//! What is on its way: a multiset, from which anything may be taken next.
+
+use nigh_objects::protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
+use nigh_terms::{Epoch, ShardId, Token, Version};
+
+use crate::ghost::{Object, Op};
+
+/// Something on its way.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Packet {
+    /// From a node to the home of a shard; a put brings its bytes.
+    ToHome(ShardId, Request<Object>, Option<Op>),
+    /// From a home to a node; what was found brings its bytes.
+    ToNode(Reply<Object>, Option<Op>),
+    /// From the scheduler to a node.
+    Dispatch(u8, Dispatch),
+    /// Back to the scheduler: not admitted.
+    Returned(u8),
+    /// To the scheduler: an end.
+    Ended(u8, Token),
+    /// From a home of this epoch to the ledger.
+    Append(ShardId, Epoch, AppendId, LedgerRecord<Object>, Option<Op>),
+    /// The ledger's answer; none if the home is deposed.
+    Appended(ShardId, Epoch, AppendId, Option<Version>),
+    /// From a home to the store.
+    Load(ShardId, Epoch, Object),
+    /// What the store had: a version and whether there was nothing.
+    Loaded(ShardId, Epoch, Object, Version, bool),
+}
+
+impl Packet {
+    /// True if it travels between nodes and homes, where messages may be lost and doubled.
+    #[must_use]
+    pub(crate) const fn is_message(&self) -> bool {
+        matches!(self, Self::ToHome(..) | Self::ToNode(..))
+    }
+
+    /// True if this node sent it to a home, or a home to it.
+    #[must_use]
+    pub(crate) fn is_of(&self, node: Member) -> bool {
+        match self {
+            Self::ToHome(_, request, _) => request.from == node,
+            Self::ToNode(reply, _) => reply.to == node,
+            _ => false,
+        }
+    }
+
+    /// True if it is an invalidation or the acknowledgement of one.
+    #[must_use]
+    pub(crate) const fn is_of_invalidation(&self) -> bool {
+        match self {
+            Self::ToHome(_, request, _) => matches!(request.body, ToHome::Applied { .. }),
+            Self::ToNode(reply, _) => matches!(reply.body, FromHome::Invalidate { .. }),
+            _ => false,
+        }
+    }
+}
+
+/// All that is on its way, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Network(Vec<Packet>);
+
+impl Network {
+    /// What there is.
+    #[must_use]
+    pub(crate) fn packets(&self) -> &[Packet] {
+        &self.0
+    }
+
+    /// Adds one.
+    pub(crate) fn send(&mut self, packet: Packet) {
+        let at = self.0.partition_point(|one| *one < packet);
+        self.0.insert(at, packet);
+    }
+
+    /// Adds one unless there is one like it: what is sent for fear of a loss.
+    pub(crate) fn send_again(&mut self, packet: Packet) {
+        if self.0.binary_search(&packet).is_err() {
+            self.send(packet);
+        }
+    }
+
+    /// Takes the one at `at`.
+    pub(crate) fn take(&mut self, at: usize) -> Packet {
+        self.0.remove(at)
+    }
+
+    /// Drops all that `lost` picks.
+    pub(crate) fn lose(&mut self, mut lost: impl FnMut(&Packet) -> bool) {
+        self.0.retain(|packet| !lost(packet));
+    }
+
+    /// True if the packet at `at` may be the next to arrive. Only the ledger is asked, and answers, in order.
+    #[must_use]
+    pub(crate) fn may_arrive(&self, at: usize) -> bool {
+        let first = |before: &Packet| match (before, &self.0[at]) {
+            (Packet::Append(shard, epoch, ..), Packet::Append(other, other_epoch, ..))
+            | (Packet::Appended(shard, epoch, ..), Packet::Appended(other, other_epoch, ..)) => {
+                shard == other && epoch == other_epoch
+            }
+            _ => false,
+        };
+        !self.0[..at].iter().any(first)
+    }
+}

@@ -1,0 +1,413 @@
+//! One state of a bounded world, and the shell that drives the machines in it.
+//!
+//! The machines are the production types. Here is what a node's shell does with their outputs: it puts messages
+//! on their way, appends to the ledger, reads and writes the store, and hands reads and ends to the programs.
+//! `events` says what can happen next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_objects::protocol::{
+    CacheLimits, CacheOutput, FromHome, Frontier, Gate, GateLimits, GateOutput, Home, HomeInput, HomeLimits, Member,
+    NodeCache, NodeNumber, Replayed, Reply, RequestId, Takeover, ToHome,
+};
+use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
+
+use crate::configuration::{Configuration, Faults, Origin, Without};
+use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, Seen};
+use crate::network::{Network, Packet};
+
+/// The first content of every object.
+pub(crate) const FIRST: Op = Op::MAX;
+/// Operations of one program: a write is named by its program and its place there.
+pub(crate) const STEPS_MAX: u8 = 8;
+/// Time stands still: what waits is woken by events of the model.
+pub(crate) const NOW: Monotonic = Monotonic(0);
+/// When every wait at a gate is over.
+const LATER: Monotonic = Monotonic(1);
+
+pub(crate) const HOME_LIMITS: HomeLimits = HomeLimits {
+    resend: Duration::ZERO,
+    give_up: Duration::MAX,
+    owed_max: 8,
+    puts_max: 8,
+    loads_max: 8,
+    directory_max: 8,
+};
+const CACHE_LIMITS: CacheLimits = CacheLimits { resend: Duration::ZERO, requests_max: 8 };
+const GATE_LIMITS: GateLimits = GateLimits { wait: Duration::from_nanos(LATER.0), waiting_max: 8 };
+
+type Cache = NodeCache<Object, Op, Without>;
+
+/// What a node's process holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Life {
+    pub(crate) cache: Cache,
+    pub(crate) gate: Gate<u8, Without>,
+    /// Who waits for which fetch.
+    pub(crate) readers: Vec<(RequestId, u8)>,
+    /// Who waits for which put, and what it writes.
+    pub(crate) writers: Vec<(RequestId, u8, Op)>,
+}
+
+/// A node: its latest incarnation, and its process while it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    pub(crate) me: Member,
+    pub(crate) life: Option<Arc<Life>>,
+}
+
+/// The home of a shard, and the one before that does not know yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Seat {
+    pub(crate) home: Arc<Home<Object, Without>>,
+    pub(crate) zombie: Option<Arc<Home<Object, Without>>>,
+}
+
+/// A record that the ledger keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Item {
+    pub(crate) replayed: Replayed<Object>,
+    pub(crate) op: Op,
+    pub(crate) pushed: bool,
+    pub(crate) settled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ledger {
+    pub(crate) epoch: Epoch,
+    pub(crate) next: Sequence,
+    pub(crate) items: Vec<Item>,
+}
+
+/// An object in the system of record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) version: Version,
+    pub(crate) op: Op,
+    pub(crate) absent: bool,
+}
+
+/// Where a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// Nobody has called it.
+    Unborn,
+    /// It may be dispatched.
+    Idle,
+    /// It is on its way to, or waits at, a node.
+    Sent(Member),
+    /// It runs.
+    Running(Member),
+    /// It is over at its node; its end waits for its puts, or is on its way.
+    Leaving(Member),
+    /// A put from outside has been written, and waits to be acknowledged.
+    Unacknowledged,
+    /// It is over.
+    Over,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Invocation {
+    pub(crate) phase: Phase,
+    /// Its end was told, or declared.
+    pub(crate) ended: bool,
+    pub(crate) at: u8,
+    pub(crate) waits: Option<RequestId>,
+    pub(crate) seen: Seen,
+    /// What a put from outside has to hand over.
+    pub(crate) token: Token,
+}
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) ledgers: Vec<Ledger>,
+    pub(crate) store: Vec<Stored>,
+    pub(crate) frontier: Option<Frontier<Without>>,
+    pub(crate) network: Network,
+    pub(crate) invocations: Vec<Invocation>,
+    /// Incarnations that a home has given up though they may live.
+    pub(crate) suspected: Vec<Member>,
+    pub(crate) left: Faults,
+    /// Something was lost: what is outstanding may be asked for again.
+    pub(crate) disturbed: bool,
+    pub(crate) ghost: Ghost,
+    /// The promise that was broken on the way here.
+    pub broken: Option<Promise>,
+}
+
+pub(crate) fn shard_of(config: &Configuration, object: Object) -> ShardId {
+    ShardId(u16::from(object % config.homes))
+}
+
+impl Life {
+    pub(crate) fn begin(config: &Configuration, me: Member) -> Arc<Self> {
+        Arc::new(Self {
+            cache: NodeCache::new(me, CACHE_LIMITS, config.without),
+            gate: Gate::new(GATE_LIMITS, config.without),
+            readers: Vec::new(),
+            writers: Vec::new(),
+        })
+    }
+}
+
+impl World {
+    /// The beginning: every object in the store, the copies that `config` names at their nodes.
+    pub(crate) fn begin(config: &Configuration) -> Self {
+        let homes = 0..u16::from(config.homes);
+        let first = Epoch(1);
+        let seats = homes.clone().map(|shard| {
+            let takeover =
+                Takeover { shard: ShardId(shard), epoch: first, records: Vec::new(), summary: Token::empty() };
+            Seat { home: Arc::new(Home::begin(takeover, HOME_LIMITS, config.without)), zombie: None }
+        });
+        let ledger = Ledger { epoch: first, next: Sequence(0), items: Vec::new() };
+        let members =
+            (0..u32::from(config.nodes)).map(|node| Member { node: NodeNumber(node), incarnation: Incarnation(1) });
+        let mut world = Self {
+            nodes: members.map(|me| Node { me, life: Some(Life::begin(config, me)) }).collect(),
+            seats: seats.collect(),
+            ledgers: vec![ledger; usize::from(config.homes)],
+            store: vec![Stored { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
+            frontier: Some(Frontier::begin(std::iter::empty(), config.without)),
+            network: Network::default(),
+            invocations: config
+                .programs
+                .iter()
+                .map(|program| Invocation {
+                    phase: if program.origin == Origin::Called { Phase::Unborn } else { Phase::Idle },
+                    ended: false,
+                    at: 0,
+                    waits: None,
+                    seen: Seen::default(),
+                    token: Token::empty(),
+                })
+                .collect(),
+            suspected: Vec::new(),
+            left: config.faults,
+            disturbed: false,
+            ghost: Ghost::default(),
+            broken: None,
+        };
+        for shard in homes {
+            for node in 0..config.nodes {
+                world.with_cache(config, node, |cache, out| cache.meet(NOW, ShardId(shard), first, out));
+            }
+        }
+        for &(node, object) in config.warm {
+            let shard = shard_of(config, object);
+            world.with_cache(config, node, |cache, out| drop(cache.read(NOW, shard, &object, false, out)));
+            world.run_dry(config);
+        }
+        world
+    }
+
+    fn run_dry(&mut self, config: &Configuration) {
+        while !self.network.packets().is_empty() {
+            self.deliver(config, 0, false);
+        }
+    }
+
+    pub(crate) fn breaks(&mut self, promise: Promise) {
+        self.broken = self.broken.or(Some(promise));
+    }
+
+    pub(crate) fn life(&self, me: Member) -> Option<&Life> {
+        let node = self.nodes.get(me.node.0 as usize)?;
+        node.life.as_deref().filter(|_| node.me == me)
+    }
+
+    pub(crate) fn life_mut(&mut self, node: u8) -> Option<&mut Life> {
+        self.nodes[usize::from(node)].life.as_mut().map(Arc::make_mut)
+    }
+
+    /// Lets a node's cache do something, and carries out what comes of it.
+    pub(crate) fn with_cache(
+        &mut self,
+        config: &Configuration,
+        node: u8,
+        act: impl FnOnce(&mut Cache, &mut Vec<CacheOutput<Object, Op>>),
+    ) {
+        let mut out = Vec::new();
+        if let Some(life) = self.life_mut(node) {
+            act(&mut life.cache, &mut out);
+        }
+        self.carry_out(config, node, out, false);
+    }
+
+    /// Lets a node's gate do something, and carries out what comes of it.
+    pub(crate) fn with_gate(
+        &mut self,
+        config: &Configuration,
+        node: u8,
+        act: impl FnOnce(&mut Gate<u8, Without>, &mut Cache, &mut Vec<CacheOutput<Object, Op>>, &mut Vec<GateOutput<u8>>),
+    ) {
+        let (mut sent, mut told) = (Vec::new(), Vec::new());
+        if let Some(life) = self.life_mut(node) {
+            act(&mut life.gate, &mut life.cache, &mut sent, &mut told);
+        }
+        for output in told {
+            self.tell(config, node, output);
+        }
+        self.carry_out(config, node, sent, false);
+    }
+
+    /// Time has passed at a node: what is outstanding is asked for again, unless it is on its way.
+    pub(crate) fn tick_node(&mut self, config: &Configuration, node: u8) {
+        let (mut out, mut told) = (Vec::new(), Vec::new());
+        if let Some(life) = self.life_mut(node) {
+            life.cache.tick(NOW, &mut out);
+            life.gate.look(NOW, &mut life.cache, &mut out, &mut told);
+        }
+        for output in told {
+            self.tell(config, node, output);
+        }
+        self.carry_out(config, node, out, true);
+    }
+
+    /// Every dispatch that waits at a node has waited too long.
+    pub(crate) fn time_out(&mut self, config: &Configuration, node: u8) {
+        self.with_gate(config, node, |gate, cache, sent, told| gate.look(LATER, cache, sent, told));
+    }
+
+    pub(crate) fn carry_out(
+        &mut self,
+        config: &Configuration,
+        node: u8,
+        outputs: Vec<CacheOutput<Object, Op>>,
+        again: bool,
+    ) {
+        for output in outputs {
+            match output {
+                CacheOutput::Send(shard, request) => {
+                    if !config.repeats() && matches!(request.body, ToHome::Applied { .. }) {
+                        // Nothing depends on it where nothing is sent again: as if it were lost.
+                        continue;
+                    }
+                    let bytes = match request.body {
+                        ToHome::Put { request, .. } => self.life(self.nodes[usize::from(node)].me).and_then(|life| {
+                            life.writers.iter().find(|(put, ..)| *put == request).map(|(_, _, op)| *op)
+                        }),
+                        ToHome::Fetch { .. } | ToHome::Ask { .. } | ToHome::Applied { .. } => None,
+                    };
+                    let packet = Packet::ToHome(shard, request, bytes);
+                    if again { self.network.send_again(packet) } else { self.network.send(packet) }
+                }
+                CacheOutput::Landed { request, object, stamp, value, .. } => {
+                    self.landed(config, node, request, object, &stamp, value);
+                }
+                CacheOutput::Wrote { request, outcome, .. } => self.wrote(config, node, request, outcome),
+                CacheOutput::Grown => {
+                    self.with_gate(config, node, |gate, cache, sent, told| gate.look(NOW, cache, sent, told));
+                }
+                CacheOutput::Dropped(..) => {}
+                CacheOutput::Rejoin => {
+                    let me = self.nodes[usize::from(node)].me;
+                    self.suspect(me);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn suspect(&mut self, member: Member) {
+        if !self.suspected.contains(&member) {
+            self.suspected.push(member);
+            self.suspected.sort_unstable();
+        }
+    }
+
+    pub(crate) fn tell(&mut self, config: &Configuration, node: u8, output: GateOutput<u8>) {
+        let me = self.nodes[usize::from(node)].me;
+        match output {
+            GateOutput::Admitted(program) => self.invocations[usize::from(program)].phase = Phase::Running(me),
+            GateOutput::Refused(program, _) => self.send_far(config, Packet::Returned(program)),
+            GateOutput::Ended(program, token) => {
+                self.invocations[usize::from(program)].phase = Phase::Leaving(me);
+                self.send_far(config, Packet::Ended(program, token));
+            }
+        }
+    }
+
+    /// Sends what the scheduler and a node say to each other.
+    pub(crate) fn send_far(&mut self, config: &Configuration, packet: Packet) {
+        if config.scheduler_is_far() {
+            self.network.send(packet);
+        } else {
+            self.arrive(config, packet, false);
+        }
+    }
+
+    /// The packet at `at` arrives; at the deposed home, if `zombie`.
+    pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: bool) {
+        let packet = self.network.take(at);
+        self.arrive(config, packet, zombie);
+    }
+
+    fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: bool) {
+        match packet {
+            Packet::ToHome(shard, request, bytes) => {
+                let seat = &self.seats[usize::from(shard.0)];
+                let epoch = seat.zombie.as_ref().filter(|_| zombie).unwrap_or(&seat.home).epoch();
+                self.run_home(config, shard, epoch, HomeInput::Request(request), bytes);
+            }
+            Packet::ToNode(reply, bytes) => self.receive(config, reply, bytes),
+            Packet::Dispatch(program, dispatch) => {
+                let node = dispatch.to.node.0 as u8;
+                if self.nodes[usize::from(node)].life.is_some() {
+                    self.with_gate(config, node, |gate, cache, sent, told| {
+                        gate.dispatch(NOW, program, dispatch, cache, sent, told);
+                    });
+                } else if self.nodes[usize::from(node)].me != dispatch.to {
+                    self.send_far(config, Packet::Returned(program));
+                }
+            }
+            Packet::Returned(program) => {
+                let invocation = &mut self.invocations[usize::from(program)];
+                if !invocation.ended {
+                    invocation.phase = Phase::Idle;
+                }
+            }
+            Packet::Ended(program, token) => {
+                if let Some(frontier) = &mut self.frontier {
+                    frontier.see(&token);
+                }
+                self.end(program);
+                self.invocations[usize::from(program)].phase = Phase::Over;
+            }
+            Packet::Append(shard, epoch, append, record, op) => {
+                let version = self.append(shard, epoch, record, op.unwrap_or(FIRST));
+                self.network.send(Packet::Appended(shard, epoch, append, version));
+            }
+            Packet::Appended(shard, epoch, append, version) => {
+                let input = version.map_or(HomeInput::Deposed, |version| HomeInput::Appended { append, version });
+                self.run_home(config, shard, epoch, input, None);
+            }
+            Packet::Load(shard, epoch, object) => {
+                let Stored { version, absent, .. } = self.store[usize::from(object)];
+                self.network.send(Packet::Loaded(shard, epoch, object, version, absent));
+            }
+            Packet::Loaded(shard, epoch, object, version, absent) => {
+                let input = HomeInput::Loaded { object, version: Some(version), absent };
+                self.run_home(config, shard, epoch, input, None);
+            }
+        }
+    }
+
+    fn receive(&mut self, config: &Configuration, reply: Reply<Object>, bytes: Option<Op>) {
+        let node = reply.to.node.0 as u8;
+        let value = match &reply.body {
+            // The node has what it wrote.
+            FromHome::Written { request, .. } => self
+                .life(reply.to)
+                .and_then(|life| life.writers.iter().find(|(put, ..)| put == request).map(|(_, _, op)| *op)),
+            FromHome::Found { .. }
+            | FromHome::Covers { .. }
+            | FromHome::Invalidate { .. }
+            | FromHome::Refused { .. } => bytes,
+        };
+        self.with_cache(config, node, |cache, out| cache.receive(NOW, reply, value, out));
+    }
+}

@@ -1,0 +1,32 @@
+//! The consistency contract as state machines: home, node cache, gate, and the scheduler's frontier.
+//!
+//! It decides which copy may be served, what is invalidated where, which request shares which fetch, when a node
+//! has caught up with a token, and when an invocation may begin and has ended. It never waits, sends, stores,
+//! fetches bytes or reads a clock: inputs come in, outputs go out, time is an argument. The same types run in a
+//! node, under `nigh check`, and wherever else a shell drives them. The text they follow is docs/coherence.md.
+//!
+//! A shell owes them: messages of either direction may be lost, doubled and reordered, but not altered; a
+//! message reaches the machine of the shard or node it names; what the ledger has appended is reported to the
+//! home in the order of the versions.
+
+mod cache;
+mod coverage;
+mod frontier;
+mod gate;
+mod home;
+mod message;
+mod rules;
+mod sharers;
+mod table;
+
+pub use cache::{CacheLimits, CacheOutput, Copy, NodeCache, PutFailure, Read};
+pub use coverage::Coverage;
+pub use frontier::{Dispatch, Frontier};
+pub use gate::{Gate, GateLimits, GateOutput, GateRefusal};
+pub use home::{AppendId, Home, HomeInput, HomeLimits, HomeOutput, LedgerRecord, Replayed, Takeover};
+pub use message::{
+    Attempt, Counter, Cover, FromHome, Member, NodeNumber, ObjectName, Refusal, Reply, Request, RequestId, Stamp,
+    ToHome, Write,
+};
+pub use rules::{Contract, Rule, Rules};
+pub use table::Table;

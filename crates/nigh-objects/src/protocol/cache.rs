@@ -1,0 +1,306 @@
+//! A node's part: which copy answers a read, which reads share a fetch, what may be kept, and what is covered.
+//!
+//! Floors: while work on an object is outstanding the node remembers the newest version it has met of it, in an
+//! invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins takes
+//! the copy away, and no fetch begun before it is joined or kept after it; until it has ended, reads are
+//! fetched each for itself.
+//!
+//! A copy is kept, and shown, only when the node covers its token; so a hit asks nothing. It decides neither what
+//! room there is nor what must make place: the shell evicts.
+
+mod arrivals;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
+
+pub use self::terms::{CacheLimits, CacheOutput, Copy, PutFailure, Read};
+use self::work::{Landed, Pending, Work};
+use super::coverage::Coverage;
+use super::message::{Member, ObjectName, Request, RequestId, Stamp, ToHome, Write};
+use super::rules::{Contract, Rule, Rules};
+use super::table::Table;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kept<V> {
+    copy: Copy<V>,
+    shard: ShardId,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Shard {
+    coverage: Coverage,
+    /// What the home was last asked to cover, and when.
+    asked: Option<(Version, Monotonic)>,
+}
+
+/// The cache of one incarnation of a node. `V` is what the shell keeps of a copy: cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract> {
+    me: Member,
+    rules: R,
+    limits: CacheLimits,
+    shards: BTreeMap<ShardId, Shard>,
+    copies: Table<O, Kept<V>>,
+    /// Objects on which something is outstanding.
+    work: Table<O, Work>,
+    requests: BTreeMap<RequestId, Pending<O, V>>,
+    /// Those of `requests` whose answer waits for coverage.
+    landed: BTreeSet<RequestId>,
+    /// Those of `requests` that are writes.
+    puts: BTreeSet<RequestId>,
+    next: RequestId,
+    given_up: bool,
+}
+
+impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
+    /// An empty cache.
+    #[must_use]
+    pub fn new(me: Member, limits: CacheLimits, rules: R) -> Self {
+        Self {
+            me,
+            rules,
+            limits,
+            shards: BTreeMap::new(),
+            copies: Table::default(),
+            work: Table::default(),
+            requests: BTreeMap::new(),
+            landed: BTreeSet::new(),
+            puts: BTreeSet::new(),
+            next: RequestId::default(),
+            given_up: false,
+        }
+    }
+
+    /// Whose cache this is.
+    #[must_use]
+    pub const fn member(&self) -> Member {
+        self.me
+    }
+
+    /// The copy of `object`.
+    #[must_use]
+    pub fn peek(&self, object: &O) -> Option<&Copy<V>> {
+        self.copies.get(object).map(|kept| &kept.copy)
+    }
+
+    /// How many copies there are.
+    #[must_use]
+    pub fn copies(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// True if the shell is to begin no more fetches and puts.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.requests.len() >= self.limits.requests_max
+    }
+
+    /// True if a home has given this incarnation up.
+    #[must_use]
+    pub const fn is_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    /// True if the node has caught up with all of `token`.
+    #[must_use]
+    pub fn covers(&self, token: &Token) -> bool {
+        token.iter().all(|(shard, version)| self.covers_version(shard, version))
+    }
+
+    fn covers_version(&self, shard: ShardId, version: Version) -> bool {
+        match self.shards.get(&shard) {
+            Some(shard) => shard.coverage.covers(version, &self.rules),
+            None => Coverage::default().covers(version, &self.rules),
+        }
+    }
+
+    fn covers_stamp(&self, shard: ShardId, stamp: &Stamp) -> bool {
+        if !self.rules.hold(Rule::CoverBeforeShow) {
+            return true;
+        }
+        (!self.rules.hold(Rule::OwnNumber) || self.covers_version(shard, stamp.version))
+            && stamp.others.as_ref().is_none_or(|others| self.covers(others))
+    }
+
+    /// Learns of a home's reign from elsewhere than the home: the shard map, at the start.
+    pub fn meet(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
+        if self.shards.entry(shard).or_default().coverage.epoch() < epoch {
+            self.flush(now, shard, epoch, out);
+        }
+    }
+
+    /// Decides how a read of `object`, in `shard`, is served. A hit takes one look-up. `checked` asks the home
+    /// whatever copy there is.
+    pub fn read(
+        &mut self,
+        now: Monotonic,
+        shard: ShardId,
+        object: &O,
+        checked: bool,
+        out: &mut Vec<CacheOutput<O, V>>,
+    ) -> Read<V> {
+        if !checked && let Some(kept) = self.copies.get(object) {
+            return Read::Hit(kept.copy.clone());
+        }
+        let work = self.work.get_or_insert_with(object, Work::default);
+        let shared = !checked && work.writes == 0;
+        if shared && let Some(request) = work.fetch {
+            return Read::Shared(request);
+        }
+        let request = self.next;
+        self.next.0 += 1;
+        work.outstanding += 1;
+        if shared {
+            work.fetch = Some(request);
+        }
+        self.requests.insert(request, Pending::fetch(object.clone(), shard, shared, now));
+        self.ask_for(now, request, out);
+        if shared { Read::Shared(request) } else { Read::Private(request) }
+    }
+
+    /// Begins a write of `object`, in `shard`, by one who has seen `token`. Writes of one object may overlap; the
+    /// home orders them.
+    pub fn write(
+        &mut self,
+        now: Monotonic,
+        shard: ShardId,
+        object: &O,
+        write: Write,
+        token: Arc<Token>,
+        out: &mut Vec<CacheOutput<O, V>>,
+    ) -> RequestId {
+        let request = self.next;
+        self.next.0 += 1;
+        let work = self.work.get_or_insert_with(object, Work::default);
+        work.outstanding += 1;
+        work.writes += 1;
+        if self.rules.hold(Rule::Floor)
+            && let Some(fetch) = work.fetch.take()
+            && let Some(fetch) = self.requests.get_mut(&fetch)
+        {
+            fetch.keep = false;
+        }
+        self.drop_copy(object, out);
+        self.requests.insert(request, Pending::put(object.clone(), shard, write, token, now));
+        self.puts.insert(request);
+        self.ask_for(now, request, out);
+        request
+    }
+
+    /// Takes the copy of `object` out, to make room. The home is not told.
+    pub fn evict(&mut self, object: &O) -> Option<V> {
+        self.copies.remove(object).map(|kept| kept.copy.value)
+    }
+
+    /// The fetch cannot be ended: the bytes could not be had. Nobody is served by it; what had come is handed
+    /// back.
+    pub fn give_up_fetch(&mut self, request: RequestId) -> Option<V> {
+        if self.puts.contains(&request) {
+            return None;
+        }
+        self.landed.remove(&request);
+        let pending = self.requests.remove(&request)?;
+        self.end_work(&pending.object, request, false);
+        pending.landed.and_then(|landed| landed.value)
+    }
+
+    /// Asks the homes for what `token` needs and the node does not cover. They are asked once until they answer
+    /// or `tick` finds it long ago.
+    pub fn ask(&mut self, now: Monotonic, token: &Token, out: &mut Vec<CacheOutput<O, V>>) {
+        for (shard, need) in token.iter() {
+            self.ask_shard(now, shard, need, out);
+        }
+    }
+
+    fn ask_shard(&mut self, now: Monotonic, shard: ShardId, need: Version, out: &mut Vec<CacheOutput<O, V>>) {
+        if self.covers_version(shard, need) {
+            return;
+        }
+        let state = self.shards.entry(shard).or_default();
+        if state.asked.is_none_or(|(asked, _)| asked < need) {
+            state.asked = Some((need, now));
+            let epoch = state.coverage.epoch();
+            out.push(CacheOutput::Send(shard, Request { from: self.me, epoch, body: ToHome::Ask { need } }));
+        }
+    }
+
+    /// Time has passed: what was asked for long ago is asked for again.
+    pub fn tick(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
+        let late = |pending: &Pending<O, V>| pending.landed.is_none() && now.since(pending.sent) >= self.limits.resend;
+        let overdue: Vec<RequestId> =
+            self.requests.iter().filter(|(_, pending)| late(pending)).map(|(request, _)| *request).collect();
+        for request in overdue {
+            self.ask_for(now, request, out);
+        }
+        for state in self.shards.values_mut() {
+            // Whoever still needs it asks again: what has landed here, what waits at the gate there.
+            state.asked = state.asked.filter(|(_, at)| now.since(*at) < self.limits.resend);
+        }
+        for request in self.landed.clone() {
+            self.ask_for_cover(now, request, out);
+        }
+    }
+
+    /// Sends what `request` wants, for the first time or again.
+    fn ask_for(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
+        let settled = self.puts.first().copied().unwrap_or(self.next);
+        let Some(pending) = self.requests.get_mut(&request) else { return };
+        pending.sent = now;
+        let body = pending.message(request, settled);
+        let epoch = self.shards.entry(pending.shard).or_default().coverage.epoch();
+        out.push(CacheOutput::Send(pending.shard, Request { from: self.me, epoch, body }));
+    }
+
+    fn ask_for_cover(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
+        let Some(pending) = self.requests.get(&request) else { return };
+        let shard = pending.shard;
+        let Some(Landed { stamp, .. }) = &pending.landed else { return };
+        let stamp = stamp.clone();
+        self.ask_shard(now, shard, stamp.version, out);
+        if let Some(others) = &stamp.others {
+            self.ask(now, others, out);
+        }
+    }
+
+    /// A higher epoch: what was kept of the lower ones goes, and what is outstanding is asked for again.
+    fn flush(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
+        let state = self.shards.entry(shard).or_default();
+        state.coverage.begin(epoch);
+        state.asked = None;
+        out.push(CacheOutput::Grown);
+        if self.rules.hold(Rule::EpochFlush) {
+            for object in self.copies.keys_where(|kept| kept.shard == shard) {
+                self.drop_copy(&object, out);
+            }
+        }
+        let outstanding: Vec<RequestId> =
+            self.requests.iter().filter(|(_, pending)| pending.shard == shard).map(|(request, _)| *request).collect();
+        for request in outstanding {
+            if self.puts.contains(&request) {
+                self.ask_for(now, request, out);
+            } else {
+                self.fetch_again(now, request, out);
+            }
+        }
+    }
+
+    fn drop_copy(&mut self, object: &O, out: &mut Vec<CacheOutput<O, V>>) {
+        if let Some(kept) = self.copies.remove(object) {
+            out.push(CacheOutput::Dropped(kept.copy.value));
+        }
+    }
+
+    /// One thing less is outstanding on `object`.
+    fn end_work(&mut self, object: &O, request: RequestId, write: bool) {
+        let Some(work) = self.work.get_mut(object) else { return };
+        if work.end(request, write) {
+            self.work.remove(object);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What is outstanding at a node: requests on their way, and what must be remembered of an object meanwhile.
+
+use std::sync::Arc;
+
+use nigh_terms::{Monotonic, ShardId, Token, Version};
+
+use super::super::message::{Attempt, ObjectName, RequestId, Stamp, ToHome, Write};
+
+/// What is remembered of an object on which something is outstanding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    /// Nothing older is kept or served.
+    pub(super) floor: Version,
+    /// The fetch that may be joined.
+    pub(super) fetch: Option<RequestId>,
+    /// Writes under way.
+    pub(super) writes: u32,
+    /// Fetches and writes under way.
+    pub(super) outstanding: u32,
+    /// The home has forgotten that this node has copies; what is on its way was sent before.
+    pub(super) recalled: bool,
+}
+
+impl Work {
+    /// One request has ended. True if it was the last.
+    pub(super) fn end(&mut self, request: RequestId, write: bool) -> bool {
+        self.outstanding -= 1;
+        self.writes -= u32::from(write);
+        if self.fetch == Some(request) {
+            self.fetch = None;
+        }
+        self.outstanding == 0
+    }
+}
+
+/// A version found, with what came with it: none if there is no object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Landed<V> {
+    pub(super) stamp: Stamp,
+    pub(super) value: Option<V>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Want {
+    Fetch { shared: bool },
+    Put { write: Write, token: Arc<Token> },
+}
+
+/// A request that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Pending<O, V> {
+    pub(super) object: O,
+    pub(super) shard: ShardId,
+    want: Want,
+    /// What comes of it may be kept.
+    pub(super) keep: bool,
+    pub(super) attempt: u32,
+    pub(super) sent: Monotonic,
+    /// The answer, waiting for coverage.
+    pub(super) landed: Option<Landed<V>>,
+}
+
+impl<O: ObjectName, V> Pending<O, V> {
+    pub(super) const fn fetch(object: O, shard: ShardId, shared: bool, now: Monotonic) -> Self {
+        Self { object, shard, want: Want::Fetch { shared }, keep: shared, attempt: 0, sent: now, landed: None }
+    }
+
+    pub(super) fn put(object: O, shard: ShardId, write: Write, token: Arc<Token>, now: Monotonic) -> Self {
+        let keep = write == Write::Put;
+        Self { object, shard, want: Want::Put { write, token }, keep, attempt: 0, sent: now, landed: None }
+    }
+
+    pub(super) fn message(&self, request: RequestId, settled: RequestId) -> ToHome<O> {
+        match &self.want {
+            Want::Fetch { shared } => ToHome::Fetch {
+                attempt: Attempt { request, number: self.attempt },
+                object: self.object.clone(),
+                shared: *shared,
+            },
+            Want::Put { write, token } => {
+                ToHome::Put { request, object: self.object.clone(), write: *write, token: Arc::clone(token), settled }
+            }
+        }
+    }
+}

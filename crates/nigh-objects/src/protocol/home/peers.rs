@@ -1,0 +1,233 @@
+//! The nodes as one home knows them: their lives, what each has been told, and what it asked for.
+//!
+//! A peer is one incarnation. It is forgotten whole when it is given up, is gone, or a later one is met; what it
+//! has not acknowledged is forgotten with it, so nothing ever waits for it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use nigh_terms::{Incarnation, Monotonic, Version};
+
+use super::super::message::{Counter, Cover, FromHome, Member, NodeNumber, ObjectName, RequestId, Stamp};
+use super::super::rules::{Rule, Rules};
+use super::super::sharers::SharerId;
+
+/// How a put stands, for when it is asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Known {
+    /// The ledger has been asked.
+    Appending,
+    Written(Stamp),
+    NotTaken,
+}
+
+/// An invalidation that has not been acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Owed<O> {
+    object: O,
+    version: Version,
+    recall: bool,
+}
+
+/// One incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Peer<O> {
+    incarnation: Incarnation,
+    pub(super) sharer: SharerId,
+    sent: Counter,
+    /// The last of `sent`.
+    owed: VecDeque<Owed<O>>,
+    owed_since: Monotonic,
+    last_sent: Monotonic,
+    /// Puts below this one are answered for good.
+    settled: RequestId,
+    puts: BTreeMap<RequestId, Known>,
+}
+
+impl<O: ObjectName> Peer<O> {
+    /// What this peer must have applied to have caught up with `through`.
+    pub(super) const fn cover(&self, through: Version) -> Cover {
+        Cover { counter: self.sent, through }
+    }
+
+    /// Notes that the peer remembers no put below `settled`; gives back the versions whose writes need no longer
+    /// be recognised.
+    pub(super) fn settle(&mut self, settled: RequestId, mut forgotten: impl FnMut(Version)) {
+        self.settled = self.settled.max(settled);
+        while let Some(first) = self.puts.first_entry()
+            && *first.key() < self.settled
+        {
+            if let Known::Written(stamp) = first.remove() {
+                forgotten(stamp.version);
+            }
+        }
+    }
+
+    /// True if the put was answered long ago, and the answer has arrived: this is an old message.
+    pub(super) fn is_settled(&self, request: RequestId) -> bool {
+        request < self.settled
+    }
+
+    /// How a put stands that is not settled; none if it was never met.
+    pub(super) fn known(&self, request: RequestId) -> Option<&Known> {
+        self.puts.get(&request)
+    }
+
+    pub(super) fn note(&mut self, request: RequestId, known: Known) {
+        self.puts.insert(request, known);
+    }
+
+    /// How many puts are remembered.
+    pub(super) fn puts(&self) -> usize {
+        self.puts.len()
+    }
+
+    /// Takes note of a new invalidation, and makes its message.
+    fn owe(&mut self, now: Monotonic, object: O, version: Version, recall: bool) -> FromHome<O> {
+        if self.owed.is_empty() {
+            self.owed_since = now;
+        }
+        self.last_sent = now;
+        self.sent.0 += 1;
+        self.owed.push_back(Owed { object: object.clone(), version, recall });
+        FromHome::Invalidate { counter: self.sent, object, version, recall }
+    }
+
+    fn acknowledge(&mut self, now: Monotonic, counter: Counter) {
+        while self.sent.0 - (self.owed.len() as u64) < counter.0 && self.owed.pop_front().is_some() {
+            self.owed_since = now;
+        }
+    }
+
+    fn again(&self) -> impl Iterator<Item = FromHome<O>> + '_ {
+        let first = self.sent.0 - self.owed.len() as u64 + 1;
+        (first..).zip(&self.owed).map(|(counter, Owed { object, version, recall })| FromHome::Invalidate {
+            counter: Counter(counter),
+            object: object.clone(),
+            version: *version,
+            recall: *recall,
+        })
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Peers<O> {
+    living: BTreeMap<NodeNumber, Peer<O>>,
+    by_sharer: BTreeMap<SharerId, NodeNumber>,
+    /// The last incarnation of each node that is refused for ever, and with it all before.
+    refused: BTreeMap<NodeNumber, Incarnation>,
+    sharers: u32,
+}
+
+impl<O> Default for Peers<O> {
+    fn default() -> Self {
+        Self { living: BTreeMap::new(), by_sharer: BTreeMap::new(), refused: BTreeMap::new(), sharers: 0 }
+    }
+}
+
+impl<O: ObjectName> Peers<O> {
+    /// The peer `from` is, newly met or known; none if it is refused.
+    pub(super) fn admit(&mut self, from: Member, now: Monotonic, rules: &impl Rules) -> Option<&mut Peer<O>> {
+        if rules.hold(Rule::RefuseGivenUp) && self.refused.get(&from.node).is_some_and(|last| from.incarnation <= *last)
+        {
+            return None;
+        }
+        let known = self.living.get(&from.node).map(|peer| peer.incarnation);
+        if known.is_some_and(|known| from.incarnation < known) {
+            return None;
+        }
+        if known.is_none_or(|known| known < from.incarnation && rules.hold(Rule::NewIncarnation)) {
+            self.forget(from.node);
+            let sharer = SharerId(self.sharers);
+            self.sharers += 1;
+            self.by_sharer.insert(sharer, from.node);
+            let peer = Peer {
+                incarnation: from.incarnation,
+                sharer,
+                sent: Counter::default(),
+                owed: VecDeque::new(),
+                owed_since: now,
+                last_sent: now,
+                settled: RequestId::default(),
+                puts: BTreeMap::new(),
+            };
+            self.living.insert(from.node, peer);
+        }
+        self.living.get_mut(&from.node)
+    }
+
+    /// The peer `member` is, if it is neither unknown nor refused.
+    pub(super) fn living(&mut self, member: Member) -> Option<&mut Peer<O>> {
+        self.living.get_mut(&member.node).filter(|peer| peer.incarnation == member.incarnation)
+    }
+
+    /// True if `sharer` has not been forgotten.
+    pub(super) fn lives(&self, sharer: SharerId) -> bool {
+        self.by_sharer.contains_key(&sharer)
+    }
+
+    /// The message that tells `sharer` of a new version; none if it is gone.
+    pub(super) fn invalidate(
+        &mut self,
+        now: Monotonic,
+        sharer: SharerId,
+        object: &O,
+        version: Version,
+        recall: bool,
+    ) -> Option<(Member, FromHome<O>, usize)> {
+        let node = *self.by_sharer.get(&sharer)?;
+        let peer = self.living.get_mut(&node)?;
+        let member = Member { node, incarnation: peer.incarnation };
+        let message = peer.owe(now, object.clone(), version, recall);
+        Some((member, message, peer.owed.len()))
+    }
+
+    pub(super) fn acknowledge(&mut self, now: Monotonic, from: Member, counter: Counter) {
+        if let Some(peer) = self.living(from) {
+            peer.acknowledge(now, counter);
+        }
+    }
+
+    /// Refuses `member` and all incarnations before it, for ever. True if it was not refused before.
+    pub(super) fn give_up(&mut self, member: Member) -> bool {
+        if self.living.get(&member.node).is_some_and(|peer| peer.incarnation <= member.incarnation) {
+            self.forget(member.node);
+        }
+        let last = self.refused.insert(member.node, member.incarnation);
+        if let Some(last) = last.filter(|last| *last > member.incarnation) {
+            self.refused.insert(member.node, last);
+        }
+        last.is_none_or(|last| last < member.incarnation)
+    }
+
+    fn forget(&mut self, node: NodeNumber) {
+        if let Some(peer) = self.living.remove(&node) {
+            self.by_sharer.remove(&peer.sharer);
+        }
+    }
+
+    /// Those who have not acknowledged for `patience`.
+    pub(super) fn silent(&self, now: Monotonic, patience: Duration) -> Vec<Member> {
+        let silent =
+            self.living.iter().filter(|(_, peer)| !peer.owed.is_empty() && now.since(peer.owed_since) >= patience);
+        silent.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()
+    }
+
+    /// What was sent `pause` ago and not acknowledged, to be sent again.
+    pub(super) fn overdue(&mut self, now: Monotonic, pause: Duration, mut send: impl FnMut(Member, FromHome<O>)) {
+        for (&node, peer) in &mut self.living {
+            if !peer.owed.is_empty() && now.since(peer.last_sent) >= pause {
+                peer.last_sent = now;
+                let member = Member { node, incarnation: peer.incarnation };
+                peer.again().for_each(|message| send(member, message));
+            }
+        }
+    }
+
+    /// Those who have been told of a newer version of `object` and have not said that they know.
+    pub(super) fn pending(&self, object: &O) -> Vec<Member> {
+        let owing = self.living.iter().filter(|(_, peer)| peer.owed.iter().any(|owed| owed.object == *object));
+        owing.map(|(&node, peer)| Member { node, incarnation: peer.incarnation }).collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! What a home is told, what it wants done, and its limits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_terms::{Epoch, ShardId, Token, Version};
+
+use super::super::message::{Member, Reply, Request, RequestId, Write};
+
+/// The limits of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HomeLimits {
+    /// After so long an invalidation that was not acknowledged is sent again.
+    pub resend: Duration,
+    /// After so long without an acknowledgement an incarnation is given up.
+    pub give_up: Duration,
+    /// An incarnation that owes so many acknowledgements is given up.
+    pub owed_max: usize,
+    /// So many puts of one incarnation are remembered for being asked for again; further ones are dropped until
+    /// the node has settled some.
+    pub puts_max: usize,
+    /// So many fetches wait for one object of the store; further ones are dropped, to be asked for again.
+    pub loads_max: usize,
+    /// Entries of the directory beyond which the shell is asked to have some forgotten.
+    pub directory_max: usize,
+}
+
+impl Default for HomeLimits {
+    fn default() -> Self {
+        Self {
+            resend: Duration::from_millis(20),
+            give_up: Duration::from_secs(10),
+            owed_max: 65_536,
+            puts_max: 4096,
+            loads_max: 4096,
+            directory_max: 16_000_000,
+        }
+    }
+}
+
+/// One asking of the ledger.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppendId(pub u64);
+
+/// What a home has the ledger keep.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LedgerRecord<O> {
+    /// A write. Its record may be trimmed when the store has the write and `Settled` was said of it.
+    Write {
+        /// The object.
+        object: O,
+        /// What happens to it.
+        write: Write,
+        /// What the writer had seen.
+        token: Arc<Token>,
+        /// Who wrote.
+        writer: Member,
+        /// By which request.
+        request: RequestId,
+    },
+    /// This incarnation and those before it can no longer write.
+    Fence {
+        /// The last of them.
+        member: Member,
+    },
+}
+
+/// A record found in the ledger by a new home.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Replayed<O> {
+    /// Its place.
+    pub version: Version,
+    /// What it says.
+    pub record: LedgerRecord<O>,
+}
+
+/// What a new home begins with, after it has taken its epoch in the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Takeover<O> {
+    /// The shard.
+    pub shard: ShardId,
+    /// The reign that the ledger granted.
+    pub epoch: Epoch,
+    /// What the ledger still has of it, in order.
+    pub records: Vec<Replayed<O>>,
+    /// The current sequences of all other shards: what forgotten writers can have seen.
+    pub summary: Token,
+}
+
+/// What happens to a home.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HomeInput<O> {
+    /// A node says something.
+    Request(Request<O>),
+    /// The store has been looked into, for `Load`.
+    Loaded {
+        /// The object.
+        object: O,
+        /// The version its metadata names, if any.
+        version: Option<Version>,
+        /// The store has none.
+        absent: bool,
+    },
+    /// The ledger holds a record durably. To be told in the order of the versions.
+    Appended {
+        /// The asking.
+        append: AppendId,
+        /// The record's place.
+        version: Version,
+    },
+    /// The ledger has not taken a record, nor will it.
+    NotAppended {
+        /// The asking.
+        append: AppendId,
+    },
+    /// The ledger has a higher epoch: this home is deposed.
+    Deposed,
+    /// An incarnation is suspected or gone: it is refused from now on.
+    GiveUp(Member),
+    /// As `GiveUp`, durably, so that the node's invocations may be declared ended: answered by `Fenced`.
+    Fence(Member),
+    /// The store holds the object's `version`.
+    Pushed {
+        /// The object.
+        object: O,
+        /// What was pushed.
+        version: Version,
+    },
+    /// The directory's entry of an object whose newest version the store has is to go.
+    Forget(O),
+    /// Time has passed.
+    Tick,
+}
+
+/// What a home wants done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HomeOutput<O> {
+    /// Send this.
+    Send(Reply<O>),
+    /// Append this, under the home's epoch; answer by `Appended`, `NotAppended` or `Deposed`.
+    Append {
+        /// To be answered with.
+        append: AppendId,
+        /// What.
+        record: LedgerRecord<O>,
+    },
+    /// Look an object up in the store; answer by `Loaded`.
+    Load(O),
+    /// The incarnation is fenced: every put of it that has happened is at most `through`.
+    Fenced {
+        /// Which.
+        member: Member,
+        /// The home's newest version then.
+        through: Version,
+    },
+    /// The ledger could not keep a fence; ask again.
+    NotFenced(Member),
+    /// The incarnation has been given up for its silence or its debts: membership is to know.
+    GaveUp(Member),
+    /// The write of this version will not be asked for again.
+    Settled(Version),
+    /// The directory is over its limit: have entries forgotten.
+    Crowded,
+    /// This home is no longer the shard's; it will answer nothing.
+    Retired,
+}
