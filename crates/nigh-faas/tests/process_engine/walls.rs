@@ -73,7 +73,7 @@ async fn nobody_else_can_be_signalled() {
     let said = output(&engine, &format!("kill -9 {us}; {all} echo after")).await;
     assert!(said.contains("after"), "{said}");
     let before = lines.count();
-    crate::harness::until("the other sandbox runs on", || lines.count() > before).await;
+    until("the other sandbox runs on", || lines.count() > before).await;
     destroy(&*victim.sandbox).await;
 }
 
