@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes .deps/test (boto3 and aws-cli), .deps/s3fs, and .deps/node (@aws-sdk/client-s3), exactly as pinned, all at once;
-# installs Debian's runc.
+# installs Debian's runc and slirp4netns.
 # Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
 set -u
 
@@ -44,18 +44,21 @@ modules() {
     echo "install-test-tools: $1: done"
 }
 
-# runc, for the engine of that name: without it its tests say that they are skipped.
-container_runtime() {
-    command -v runc >/dev/null 2>&1 && return
+# package NAME: a program of Debian's: without it the tests that need it say that they are skipped.
+package() {
+    wanted=$1
+    command -v "$wanted" >/dev/null 2>&1 && return
     fail() {
-        echo "install-test-tools: runc is left out: $1" >&2
+        echo "install-test-tools: $wanted is left out: $1" >&2
         exit 0
     }
     . "$root/scripts/apt.sh"
-    apt_install runc && echo "install-test-tools: runc: done"
+    apt_install "$wanted" && echo "install-test-tools: $wanted: done"
 }
 
-(container_runtime)
+# For the engine of that name, and for functions with a way out to the network.
+(package runc)
+(package slirp4netns)
 venv "$root/.deps/s3fs" "$root/tests/requirements-s3fs.txt" &
 s3fs=$!
 modules "$root/.deps/node" &

@@ -16,7 +16,7 @@ mod state_file;
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
 pub use ledger::{Appended, Change, Ledger, LedgerEntry, LedgerError, WriteThrough};
 pub use membership::{LocalMembership, Membership};
-pub use outbox::{Outbox, OutboxChange, OutboxId};
+pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryError, Revised, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use redb::{ReadableDatabase, TableDefinition};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{RegistryError, StateFile};
@@ -49,6 +49,46 @@ pub enum OutboxChange {
     },
 }
 
+/// A row, for a copy of the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPromise {
+    /// The row.
+    pub id: OutboxId,
+    /// What changes.
+    pub head: Vec<u8>,
+    /// What does not.
+    pub body: Vec<u8>,
+}
+
+/// All rows at one moment.
+pub(crate) struct Promises {
+    heads: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+    bodies: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+}
+
+impl Promises {
+    /// Those that `read` sees; none if nothing has ever been promised.
+    pub(crate) fn of(read: &redb::ReadTransaction) -> Result<Option<Self>, RegistryError> {
+        match (read.open_table(HEADS), read.open_table(BODIES)) {
+            (Ok(heads), Ok(bodies)) => Ok(Some(Self { heads, bodies })),
+            (Err(redb::TableError::TableDoesNotExist(_)), _) => Ok(None),
+            (Err(other), _) | (_, Err(other)) => Err(storage(other)),
+        }
+    }
+
+    /// Each row, oldest first.
+    pub(crate) fn rows(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<StoredPromise, RegistryError>> + '_, RegistryError> {
+        Ok(self.heads.iter().map_err(storage)?.map(|row| {
+            let (id, head) = row.map_err(storage)?;
+            let body = self.bodies.get(id.value()).map_err(storage)?;
+            let body = body.map(|body| body.value().to_vec()).unwrap_or_default();
+            Ok(StoredPromise { id: *id.value(), head: head.value().to_vec(), body })
+        }))
+    }
+}
+
 struct Job {
     changes: Vec<OutboxChange>,
     done: oneshot::Sender<Result<(), String>>,
@@ -86,6 +126,15 @@ impl Outbox {
         let gone = || RegistryError::Storage("the writer of the outbox has ended".to_owned());
         self.jobs.send(Job { changes, done }).await.map_err(|_| gone())?;
         written.await.map_err(|_| gone())?.map_err(RegistryError::Storage)
+    }
+
+    /// Writes `promises` into the outbox of `state`, which nobody has open, in one durable step. Blocks.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn take_in(state: &StateFile, promises: Vec<StoredPromise>) -> Result<(), RegistryError> {
+        let puts = promises.into_iter().map(|StoredPromise { id, head, body }| OutboxChange::Put { id, head, body });
+        commit(state, puts.collect::<Vec<_>>().iter())
     }
 
     /// The body of a row.

@@ -1,12 +1,13 @@
-//! The registry as a whole: all its documents as they are at one moment, and a registry made of such documents.
+//! The registry as a whole, and the outbox beside it: all that they hold at one moment, and a state made of that.
 //!
 //! It reads one transaction, so that writers go on meanwhile and none of theirs is seen. Revisions are kept: a node's
 //! lives are counted by them. What documents mean is their owners'. Every function blocks.
 
 use redb::{ReadableDatabase, ReadableTable};
 
+use crate::outbox::Promises;
 use crate::registry::{DOCUMENTS, decode, encode, path, storage};
-use crate::{LocalRegistry, RegistryError, Revised};
+use crate::{LocalRegistry, RegistryError, Revised, StoredPromise};
 
 /// A document and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,22 +20,25 @@ pub struct StoredDocument {
     pub revised: Revised,
 }
 
-/// The registry at one moment. While it is held, the state file keeps what has been replaced since.
+/// The registry and the outbox at one moment. While it is held, the state file keeps what has been replaced since.
 pub struct RegistrySnapshot {
     documents: Option<redb::ReadOnlyTable<&'static str, &'static [u8]>>,
+    promises: Option<Promises>,
 }
 
 impl LocalRegistry {
-    /// The registry as it is now.
+    /// The registry as it is now, and the outbox of the same state file.
     ///
     /// # Errors
     /// If the state file cannot be read.
     pub fn snapshot(&self) -> Result<RegistrySnapshot, RegistryError> {
-        match self.database().begin_read().map_err(storage)?.open_table(DOCUMENTS) {
-            Ok(documents) => Ok(RegistrySnapshot { documents: Some(documents) }),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(RegistrySnapshot { documents: None }),
-            Err(other) => Err(storage(other)),
-        }
+        let read = self.database().begin_read().map_err(storage)?;
+        let documents = match read.open_table(DOCUMENTS) {
+            Ok(documents) => Some(documents),
+            Err(redb::TableError::TableDoesNotExist(_)) => None,
+            Err(other) => return Err(storage(other)),
+        };
+        Ok(RegistrySnapshot { documents, promises: Promises::of(&read)? })
     }
 
     /// Writes `documents`, with their revisions, in one durable step. Other documents stay.
@@ -78,12 +82,20 @@ impl RegistrySnapshot {
             Ok(StoredDocument { table: table.to_owned(), key: key.to_owned(), revised })
         }))
     }
+
+    /// All rows of the outbox, oldest first.
+    ///
+    /// # Errors
+    /// As `documents`.
+    pub fn promises(&self) -> Result<impl Iterator<Item = Result<StoredPromise, RegistryError>> + '_, RegistryError> {
+        Ok(self.promises.as_ref().map(Promises::rows).transpose()?.into_iter().flatten())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Registry, Revision, StateFile};
+    use crate::{Outbox, OutboxChange, Registry, Revision, StateFile};
 
     fn registry(folder: &std::path::Path, name: &str) -> LocalRegistry {
         LocalRegistry::new(StateFile::open(&folder.join(name)).unwrap())
@@ -112,6 +124,26 @@ mod tests {
         copy.take_in(&documents).unwrap();
         assert_eq!(all(&copy.snapshot().unwrap()), documents);
         assert_eq!(copy.get("t", "a").await.unwrap().unwrap().revision, Revision(2));
+    }
+
+    #[tokio::test]
+    async fn what_is_promised_is_of_the_same_moment_and_kept_beside_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("source")).unwrap();
+        let (registry, outbox) = (LocalRegistry::new(state.clone()), Outbox::open(state).unwrap());
+        assert_eq!(registry.snapshot().unwrap().promises().unwrap().count(), 0);
+        let put = |id: u8| OutboxChange::Put { id: [id; 16], head: vec![id], body: vec![id, id] };
+        outbox.apply(vec![put(2), put(1)]).await.unwrap();
+        let snapshot = registry.snapshot().unwrap();
+        outbox.apply(vec![put(3), OutboxChange::Remove { id: [1; 16] }]).await.unwrap();
+        let promises: Vec<StoredPromise> = snapshot.promises().unwrap().collect::<Result<_, _>>().unwrap();
+        let row = |id: u8| StoredPromise { id: [id; 16], head: vec![id], body: vec![id, id] };
+        assert_eq!(promises, [row(1), row(2)]);
+
+        let state = StateFile::open(&folder.path().join("copy")).unwrap();
+        Outbox::take_in(&state, promises.clone()).unwrap();
+        let copy = LocalRegistry::new(state);
+        assert_eq!(copy.snapshot().unwrap().promises().unwrap().collect::<Result<Vec<_>, _>>().unwrap(), promises);
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nigh_faas::function_network::FunctionNetwork;
 use nigh_faas::grant::Grant;
 use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{LogSink, SandboxEngine as _, SandboxSpec};
@@ -37,6 +38,7 @@ fn spec(program: &[&str]) -> SandboxSpec {
         grant: Grant::full(ByteSize::mib(64)),
         tmp: ByteSize::mib(64),
         pids_max: 32,
+        network: FunctionNetwork::None,
         log: Arc::new(Silent),
     }
 }

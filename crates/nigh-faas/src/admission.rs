@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::function::{Function, Runtime};
+use crate::function_network::FunctionNetwork;
 use crate::invocation::InvokeError;
 use crate::live_sandbox::LiveSandbox;
 use crate::prewarm::STEM_MEMORY;
@@ -289,19 +290,21 @@ impl Sandboxes {
             Admission::Cold => Vec::new(),
             Admission::Evict(idle) => idle,
         };
-        let (stem, in_the_way) = self.stem_for(&function.runtime);
+        // What a runtime has behind it when it becomes a function's, it did without a network.
+        let asks_for_network = FunctionNetwork::asked(&function.environment) != Ok(FunctionNetwork::None);
+        let (stem, in_the_way) = self.stem_for((!asks_for_network).then_some(&function.runtime));
         let room = Room { sandboxes: Arc::clone(self), booked: Some(function.memory), stem };
         let evicted = idle.into_iter().map(|live| self.lease(live)).collect();
         Admitted { place: Place::Cold(room), evicted, in_the_way, run, waited_for: None }
     }
 
-    /// A stem for a cold start that is booked, and those that are in its way.
-    fn stem_for(self: &Arc<Self>, runtime: &Runtime) -> (Option<Stem>, Vec<SpareStem>) {
+    /// A stem for a cold start that is booked, if it may have one, and those that are in its way.
+    fn stem_for(self: &Arc<Self>, runtime: Option<&Runtime>) -> (Option<Stem>, Vec<SpareStem>) {
         let now = self.clock.monotonic();
         let (stem, in_the_way) = {
             let mut books = self.books.lock();
             let mut in_the_way = books.stems.take_those(Stem::has_ended);
-            let stem = books.stems.take(runtime, now);
+            let stem = runtime.and_then(|runtime| books.stems.take(runtime, now));
             if stem.is_some() {
                 books.pool.release_stem(STEM_MEMORY);
             }

@@ -3,12 +3,14 @@
 //! Decides which archives are refused: anything that could write outside its folder, or cost more than its limits
 //! in bytes, entries or time. Sizes that the archive states are not believed: what comes out is counted. There are
 //! no links, devices or set-id bits in what it makes. It never executes, and never touches, anything but the new
-//! folder. Format: PKWARE APPNOTE 6.3.9; limits: Lambda quotas (50 MB zipped, 250 MB unzipped).
+//! folder. An archive may be larger than a node should hold in memory: it is read from where it lies, piece by piece.
+//! Format: PKWARE APPNOTE 6.3.9; limits: Lambda quotas (50 MB zipped in a request, 250 MB unzipped).
 
 mod plan;
+mod source;
 mod tree;
 
-use std::io::{self, Cursor};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use nigh_terms::ByteSize;
@@ -17,12 +19,15 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use self::plan::plan;
+pub use self::source::Archive;
 use self::tree::{sync_tree, write_tree};
 
 /// What an archive may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveLimits {
-    /// The archive itself.
+    /// The archive itself, in a request.
+    pub uploaded: ByteSize,
+    /// The archive itself, wherever it comes from.
     pub zipped: ByteSize,
     /// All files together, unpacked.
     pub unpacked: ByteSize,
@@ -31,14 +36,20 @@ pub struct ArchiveLimits {
 }
 
 impl ArchiveLimits {
-    /// Lambda's.
-    pub const LAMBDA: Self =
-        Self { zipped: ByteSize::mib(50), unpacked: ByteSize::mib(250), entries: ARCHIVE_ENTRIES_MAX };
+    /// Lambda's. What cannot be compressed takes a little more zipped than unpacked.
+    pub const LAMBDA: Self = Self {
+        uploaded: ByteSize::mib(50),
+        zipped: ByteSize::mib(256),
+        unpacked: ByteSize::mib(250),
+        entries: ARCHIVE_ENTRIES_MAX,
+    };
 }
 
 /// Files and folders of one archive; a large Python dependency tree has some 20,000.
 pub const ARCHIVE_ENTRIES_MAX: usize = 65_536;
 const CENTRAL_RECORD_SIGNATURE: &[u8] = b"PK\x01\x02";
+/// Read at once when records are counted.
+const SCAN_BYTES: usize = 64 << 10;
 
 /// Why an archive is refused, or cannot be unpacked.
 #[derive(Debug, Error)]
@@ -52,7 +63,7 @@ pub enum ArchiveError {
         limit: u64,
     },
     /// Its files are larger than allowed.
-    #[error("the unpacked files are larger than {limit} bytes; leave out what the function does not need")]
+    #[error("Unzipped size must be smaller than {limit} bytes; leave out what the function does not need")]
     Unpacked {
         /// The limit.
         limit: u64,
@@ -107,19 +118,40 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// If the archive breaks a rule or a limit, or the disk refuses.
-pub fn unpack(archive: &[u8], into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
-    if archive.len() as u64 > limits.zipped.bytes() {
-        return Err(ArchiveError::Zipped { size: archive.len() as u64, limit: limits.zipped.bytes() });
+pub fn unpack(archive: &Archive, into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+    if archive.size() > limits.zipped {
+        return Err(ArchiveError::Zipped { size: archive.size().bytes(), limit: limits.zipped.bytes() });
     }
     // The reader allocates for every record of the directory; count them before it does.
-    if memchr::memmem::find_iter(archive, CENTRAL_RECORD_SIGNATURE).nth(limits.entries).is_some() {
+    if has_more_records(archive.reader(), limits.entries).map_err(read_failed)? {
         return Err(ArchiveError::Entries { limit: limits.entries });
     }
-    let mut zip = ZipArchive::new(Cursor::new(archive)).map_err(malformed)?;
+    let mut zip = ZipArchive::new(archive.reader()).map_err(malformed)?;
     let tree = plan(&mut zip, limits)?;
     let size = write_tree(&mut zip, &tree, into, limits.unpacked)?;
     sync_tree(&tree, into)?;
     Ok(Unpacked { size, entries: tree.len() })
+}
+
+/// Whether more than `limit` places look like records of a directory.
+fn has_more_records(mut archive: impl Read, limit: usize) -> io::Result<bool> {
+    let mut piece = vec![0; SCAN_BYTES];
+    // What may be the beginning of one stands before the next piece.
+    let (mut kept, mut found) = (0, 0);
+    loop {
+        let read = archive.read(&mut piece[kept..])?;
+        let held = kept + read;
+        found += memchr::memmem::find_iter(&piece[..held], CENTRAL_RECORD_SIGNATURE).count();
+        if read == 0 || found > limit {
+            return Ok(found > limit);
+        }
+        kept = held.min(CENTRAL_RECORD_SIGNATURE.len() - 1);
+        piece.copy_within(held - kept..held, 0);
+    }
+}
+
+fn read_failed(source: io::Error) -> ArchiveError {
+    ArchiveError::Io { path: PathBuf::from("the archive"), source }
 }
 
 fn malformed(error: ZipError) -> ArchiveError {
@@ -132,12 +164,19 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use bytes::Bytes;
+    use std::io::Cursor;
+
     use super::*;
     use zip::write::SimpleFileOptions;
     use zip::{CompressionMethod, ZipWriter};
 
     fn options(mode: u32) -> SimpleFileOptions {
         SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).unix_permissions(mode)
+    }
+
+    fn unpack(archive: &[u8], into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+        super::unpack(&Bytes::copy_from_slice(archive).into(), into, limits)
     }
 
     fn archive(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
@@ -242,14 +281,14 @@ mod tests {
         let zeros = vec![0; 8 << 20];
         let bomb = archive(&[("zeros", 0o644, &zeros)]);
         assert!(bomb.len() < 16 << 10);
-        assert!(limited(&bomb, limits).contains("larger than 1048576"));
+        assert!(limited(&bomb, limits).contains("smaller than 1048576"));
         // The central and the local header lie: they state ten bytes. No more than these may come out.
         let lying = renamed(&bomb, &(8u32 << 20).to_le_bytes(), &10u32.to_le_bytes());
         assert!(limited(&lying, limits).contains("could not unzip"));
         // Each file fits, all together do not.
         let many: Vec<_> = (0..9).map(|n| (format!("f{n}"), vec![0u8; 120_000])).collect();
         let many: Vec<_> = many.iter().map(|(name, content)| (name.as_str(), 0o644, content.as_slice())).collect();
-        assert!(limited(&archive(&many), limits).contains("larger than 1048576"));
+        assert!(limited(&archive(&many), limits).contains("smaller than 1048576"));
         // An archive within an archive is a file like any other.
         let nested = archive(&[("inner.zip", 0o644, &bomb)]);
         let folder = tempfile::tempdir().unwrap();
@@ -263,7 +302,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fits = archive(&[("a", 0o644, &[1; 60]), ("b", 0o644, &[2; 40])]);
         assert!(unpack(&fits, &folder.path().join("code"), limits).is_ok());
-        assert!(limited(&archive(&[("a", 0o644, &[1; 60]), ("b", 0o644, &[2; 41])]), limits).contains("larger"));
+        assert!(limited(&archive(&[("a", 0o644, &[1; 60]), ("b", 0o644, &[2; 41])]), limits).contains("smaller"));
         let zipped = ArchiveLimits { zipped: ByteSize(fits.len() as u64 - 1), ..limits };
         assert!(limited(&fits, zipped).contains("are allowed"));
     }
@@ -288,5 +327,14 @@ mod tests {
         let mut damaged = whole.clone();
         damaged[40] ^= 0x55;
         assert!(refusal(&damaged).contains("could not unzip"));
+    }
+
+    #[test]
+    fn records_are_counted_also_where_two_pieces_meet() {
+        for before in SCAN_BYTES - 5..SCAN_BYTES + 1 {
+            let text = [vec![0; before].as_slice(), CENTRAL_RECORD_SIGNATURE, CENTRAL_RECORD_SIGNATURE].concat();
+            assert!(has_more_records(text.as_slice(), 1).unwrap(), "{before}");
+            assert!(!has_more_records(text.as_slice(), 2).unwrap(), "{before}");
+        }
     }
 }

@@ -11,18 +11,17 @@
 //! Decides nothing about which version is in use: that is `function_store`'s. All calls block on the disk.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nigh_terms::{ByteSize, FunctionName, Namespace};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::code_archive::{self, ArchiveError, ArchiveLimits};
+use crate::code_archive::{self, Archive, ArchiveError, ArchiveLimits};
 use crate::function::Function;
 
 const INCOMING: &str = "incoming";
@@ -70,10 +69,16 @@ pub struct CodeVersion {
 
 impl CodeVersion {
     /// The version of `archive`.
-    #[must_use]
-    pub fn of_archive(namespace: &Namespace, function: &FunctionName, archive: &[u8]) -> Self {
-        let sha256 = STANDARD.encode(Sha256::digest(archive));
-        Self { namespace: namespace.clone(), function: function.clone(), sha256 }
+    ///
+    /// # Errors
+    /// If the archive cannot be read.
+    pub fn of_archive(
+        namespace: &Namespace,
+        function: &FunctionName,
+        archive: &Archive,
+    ) -> Result<Self, CodeStoreError> {
+        let sha256 = STANDARD.encode(archive.sha256().map_err(failed("reading", Path::new("the archive")))?);
+        Ok(Self { namespace: namespace.clone(), function: function.clone(), sha256 })
     }
 
     /// The version that `function` runs.
@@ -139,7 +144,7 @@ impl CodeStore {
     ///
     /// # Errors
     /// If the archive or the disk refuses; then nothing of it remains.
-    pub fn publish(&self, version: &CodeVersion, archive: &[u8]) -> Result<ByteSize, CodeStoreError> {
+    pub fn publish(&self, version: &CodeVersion, archive: &Archive) -> Result<ByteSize, CodeStoreError> {
         let target = self.folder(version);
         let incoming = self.root.join(INCOMING).join(Uuid::new_v4().to_string());
         let unpacked = self.write(&incoming, archive).inspect_err(|_| drop(fs::remove_dir_all(&incoming)))?;
@@ -158,7 +163,7 @@ impl CodeStore {
         Ok(unpacked)
     }
 
-    fn write(&self, incoming: &Path, archive: &[u8]) -> Result<ByteSize, CodeStoreError> {
+    fn write(&self, incoming: &Path, archive: &Archive) -> Result<ByteSize, CodeStoreError> {
         make_passage(incoming)?;
         let unpacked = code_archive::unpack(archive, &incoming.join(TASK), self.limits)?;
         let path = incoming.join(ARCHIVE);
@@ -168,16 +173,28 @@ impl CodeStore {
             .mode(ARCHIVE_MODE)
             .open(&path)
             .map_err(failed("creating", &path))?;
-        file.write_all(archive).and_then(|()| file.sync_all()).map_err(failed("writing", &path))?;
+        io::copy(&mut archive.reader(), &mut file).and_then(|_| file.sync_all()).map_err(failed("writing", &path))?;
         sync_folder(incoming)?;
         Ok(unpacked.size)
+    }
+
+    /// A new file without a name, for an archive that comes piece by piece.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn scratch(&self) -> Result<File, CodeStoreError> {
+        let path = self.root.join(INCOMING).join(Uuid::new_v4().to_string());
+        let made = File::options().read(true).write(true).create_new(true).mode(ARCHIVE_MODE).open(&path);
+        let file = made.map_err(failed("creating", &path))?;
+        fs::remove_file(&path).map_err(failed("removing", &path))?;
+        Ok(file)
     }
 
     /// Unpacks `archive` only to see whether it can be.
     ///
     /// # Errors
     /// As `publish`.
-    pub fn check(&self, archive: &[u8]) -> Result<(), CodeStoreError> {
+    pub fn check(&self, archive: &Archive) -> Result<(), CodeStoreError> {
         let incoming = self.root.join(INCOMING).join(Uuid::new_v4().to_string());
         let checked = code_archive::unpack(archive, &incoming, self.limits);
         let removed = fs::remove_dir_all(&incoming);
@@ -293,19 +310,20 @@ fn folders_if_there(path: &Path) -> Result<Vec<PathBuf>, CodeStoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
+    use bytes::Bytes;
+    use std::io::{Cursor, Write as _};
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
-    fn archive(content: &[u8]) -> Vec<u8> {
+    fn archive(content: &[u8]) -> Archive {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         zip.start_file("handler.py", SimpleFileOptions::default()).unwrap();
         zip.write_all(content).unwrap();
-        zip.finish().unwrap().into_inner()
+        Bytes::from(zip.finish().unwrap().into_inner()).into()
     }
 
-    fn version(archive: &[u8]) -> CodeVersion {
-        CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive)
+    fn version(archive: &Archive) -> CodeVersion {
+        CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive).unwrap()
     }
 
     #[test]
@@ -316,11 +334,13 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(store.publish(&version, &zip).unwrap(), ByteSize(3));
             assert_eq!(fs::read(store.task_folder(&version).join("handler.py")).unwrap(), b"one");
-            assert_eq!(fs::read(store.archive(&version)).unwrap(), zip);
+            let stored = Archive::in_file(File::open(store.archive(&version)).unwrap()).unwrap();
+            assert_eq!(stored.sha256().unwrap(), zip.sha256().unwrap());
         }
         assert!(folders(&folder.path().join(INCOMING)).unwrap().is_empty());
-        assert!(matches!(store.publish(&version, b"no zip"), Err(CodeStoreError::Archive(_))));
-        assert!(matches!(store.check(b"no zip"), Err(CodeStoreError::Archive(_))));
+        let no_zip = Bytes::from_static(b"no zip").into();
+        assert!(matches!(store.publish(&version, &no_zip), Err(CodeStoreError::Archive(_))));
+        assert!(matches!(store.check(&no_zip), Err(CodeStoreError::Archive(_))));
         store.check(&zip).unwrap();
         let [stored] = &CodeStore::archives(folder.path()).unwrap()[..] else { panic!("one version") };
         assert_eq!((&stored.version, &stored.path), (&version.folder_name(), &store.archive(&version)));

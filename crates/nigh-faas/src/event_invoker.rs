@@ -357,7 +357,8 @@ impl Inner {
                 (RunEnd::Failed, None)
             }
             Err(InvokeError::ShuttingDown) => (RunEnd::Fault, None),
-            Err(error @ InvokeError::Internal(_)) => fault(&error),
+            // Like a fault it lasts until somebody has mended it.
+            Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),
         }
     }
 

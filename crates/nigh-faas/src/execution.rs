@@ -155,6 +155,7 @@ impl Executor {
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
+        let network = self.settings.network.check(&function.namespace, &function.environment)?;
         let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
         let function_arn = function_arn(&self.settings.runtime.region, &function.name);
         let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
@@ -174,6 +175,7 @@ impl Executor {
             grant: Grant::full(function.memory),
             tmp: function.ephemeral_storage,
             pids_max: self.settings.pids_max,
+            network,
             log: Arc::clone(&log) as Arc<dyn LogSink>,
         };
         let started = match stem {

@@ -14,13 +14,13 @@ mod settings;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::File;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError, Revision};
 use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::{Mutex, RwLock};
@@ -30,7 +30,7 @@ pub use self::attached::{Attached, FunctionUrl, UrlAuth};
 use self::document::decode;
 use self::retired::Retired;
 pub use self::settings::{FunctionSettings, NewFunction};
-use crate::code_archive::ArchiveLimits;
+use crate::code_archive::{Archive, ArchiveLimits};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, FunctionSource, Runtime};
 use crate::layer_store::{LayerError, LayerStore};
@@ -240,6 +240,14 @@ impl FunctionStore {
         self.0.code.archive(&CodeVersion::of_function(function))
     }
 
+    /// A new file without a name, for an archive that comes piece by piece.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub fn scratch(&self) -> Result<File, FunctionStoreError> {
+        Ok(self.0.code.scratch()?)
+    }
+
     /// Keeps all code where it is, for a copy of what is deployed.
     #[must_use]
     pub fn hold_code(&self) -> CodeHold {
@@ -255,9 +263,9 @@ impl FunctionStore {
         &self,
         namespace: &Namespace,
         new: NewFunction,
-        archive: Bytes,
+        archive: impl Into<Archive> + Send,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
-        let (store, namespace) = (Arc::clone(&self.0), namespace.clone());
+        let (store, namespace, archive) = (Arc::clone(&self.0), namespace.clone(), archive.into());
         to_the_end(async move { store.create(namespace, new, archive).await }).await
     }
 
@@ -269,10 +277,11 @@ impl FunctionStore {
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        archive: Bytes,
+        archive: impl Into<Archive> + Send,
         revision: Option<String>,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
-        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        let (store, archive) = (Arc::clone(&self.0), archive.into());
+        let (namespace, name) = (namespace.clone(), name.clone());
         to_the_end(async move { store.update_code(&namespace, &name, archive, revision).await }).await
     }
 
@@ -284,11 +293,11 @@ impl FunctionStore {
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        archive: Bytes,
+        archive: impl Into<Archive> + Send,
         revision: Option<&str>,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let current = self.0.current(namespace, name, revision)?;
-        let code = self.0.code.clone();
+        let (code, archive) = (self.0.code.clone(), archive.into());
         blocking(move || code.check(&archive)).await?;
         Ok(current)
     }

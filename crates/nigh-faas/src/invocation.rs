@@ -5,6 +5,8 @@ use bytes::Bytes;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use thiserror::Error;
 
+use crate::function_network::NetworkRefusal;
+
 /// What a client asks.
 #[derive(Clone, Debug)]
 pub struct InvokeRequest {
@@ -58,6 +60,8 @@ pub enum InvokeError {
     InvalidRequest(String),
     #[error("the payload has {size} bytes, {limit} are allowed")]
     PayloadTooLarge { size: usize, limit: usize },
+    #[error("{0}")]
+    Network(#[from] NetworkRefusal),
     #[error("Nigh is shutting down")]
     ShuttingDown,
     #[error("{0}")]

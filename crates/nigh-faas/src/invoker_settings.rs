@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nigh_terms::ByteSize;
 
+use crate::function_network::NetworkPermission;
 use crate::keep_alive::KeepAlive;
 use crate::prewarm::PrewarmSettings;
 use crate::runtime_command::RuntimeSettings;
@@ -30,10 +31,12 @@ pub struct InvokerSettings {
     pub pids_max: u32,
     /// How sandboxes are prewarmed; none: they are not.
     pub prewarm: Option<PrewarmSettings>,
+    /// Which functions may have a way out to the network.
+    pub network: NetworkPermission,
 }
 
 impl InvokerSettings {
-    /// Lambda's limits and this project's defaults, without prewarming, for sandboxes that may book `memory_max` together.
+    /// Lambda's limits and this project's defaults, without prewarming and network, for sandboxes that may book `memory_max` together.
     #[must_use]
     pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
         Self {
@@ -46,6 +49,7 @@ impl InvokerSettings {
             log_max: ByteSize::kib(64),
             pids_max: 1024,
             prewarm: None,
+            network: NetworkPermission::default(),
         }
     }
 }

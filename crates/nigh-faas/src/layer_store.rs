@@ -11,7 +11,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError};
 use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
 use parking_lot::RwLock;
@@ -20,7 +19,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 use uuid::Uuid;
 
-use crate::code_archive::ArchiveLimits;
+use crate::code_archive::{Archive, ArchiveLimits};
 use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use crate::function::{Function, LayerUse};
 use crate::function_arn::ACCOUNT;
@@ -212,9 +211,9 @@ impl LayerStore {
         &self,
         namespace: &Namespace,
         new: NewLayer,
-        archive: Bytes,
+        archive: impl Into<Archive> + Send,
     ) -> Result<LayerVersion, LayerError> {
-        let (store, namespace) = (self.clone(), namespace.clone());
+        let (store, namespace, archive) = (self.clone(), namespace.clone(), archive.into());
         // To its end, also when the caller goes away.
         let done = tokio::spawn(async move { store.publish_now(&namespace, new, archive).await });
         done.await.unwrap_or_else(|join| Err(LayerError::Aborted(join.to_string())))
@@ -224,16 +223,16 @@ impl LayerStore {
         &self,
         namespace: &Namespace,
         new: NewLayer,
-        archive: Bytes,
+        archive: Archive,
     ) -> Result<LayerVersion, LayerError> {
         let _changing = self.0.changing.lock().await;
         if self.versions_of(namespace) >= VERSIONS_MAX {
             return Err(LayerError::TooMany);
         }
-        let size = ByteSize(archive.len() as u64);
+        let size = archive.size();
         let (code, tenant, name) = (self.0.code.clone(), namespace.clone(), new.name.clone());
         let (version, unpacked) = blocking(move || {
-            let version = CodeVersion::of_archive(&tenant, &name, &archive);
+            let version = CodeVersion::of_archive(&tenant, &name, &archive)?;
             let unpacked = code.publish(&version, &archive)?;
             Ok((version, unpacked))
         })
@@ -438,6 +437,8 @@ mod tests {
     use nigh_terms::ManualClock;
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::function::tests::function;

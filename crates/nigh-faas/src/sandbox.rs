@@ -3,7 +3,7 @@
 //! The trait is mechanism only; which sandbox lives how long is decided in `keep_alive`.
 //! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
 //! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
-//! else of the network.
+//! else of the network, unless it is given a way out.
 
 mod blank;
 pub mod bundle;
@@ -15,6 +15,7 @@ pub mod local;
 pub mod log_lines;
 pub mod mounts;
 mod oci_config;
+mod outbound;
 mod process;
 pub mod root_tree;
 mod runc;
@@ -37,7 +38,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::net::TcpListener;
 
+pub use self::outbound::OutboundSettings;
 pub use self::stem::Stem;
+use crate::function_network::FunctionNetwork;
 use crate::grant::{Grant, SandboxMemory};
 
 /// Where the Runtime API listens inside a sandbox.
@@ -106,6 +109,8 @@ pub struct SandboxSpec {
     pub tmp: ByteSize,
     /// Processes and threads it may have.
     pub pids_max: u32,
+    /// What of the network it has beside the two doors.
+    pub network: FunctionNetwork,
     /// Takes its standard output and error.
     pub log: Arc<dyn LogSink>,
 }
@@ -190,6 +195,13 @@ pub trait SandboxEngine: Send + Sync {
     /// What keeps it from making sandboxes now; nothing, where it can.
     fn trouble(&self) -> Option<String> {
         None
+    }
+    /// How it gives sandboxes a way out to the network, in one line for people.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn outbound(&self) -> Result<String, String> {
+        Err("the engine has no way out".to_owned())
     }
     /// Makes a sandbox and starts its command.
     async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError>;

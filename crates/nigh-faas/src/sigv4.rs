@@ -242,6 +242,10 @@ mod tests {
         assert_eq!(at(-300), Ok(()));
         assert!(matches!(at(301), Err(SignatureError::Expired { .. })));
         assert!(matches!(at(-301), Err(SignatureError::NotYetCurrent { .. })));
+        // A date of this machine that has jumped by an hour; it holds again when the date is right again.
+        assert!(matches!(at(3600), Err(SignatureError::Expired { .. })));
+        assert!(matches!(at(-3600), Err(SignatureError::NotYetCurrent { .. })));
+        assert_eq!(at(0), Ok(()));
     }
 
     #[test]

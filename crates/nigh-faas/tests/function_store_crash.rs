@@ -28,6 +28,10 @@ fn tenant() -> Namespace {
     Namespace::new("tenant").unwrap()
 }
 
+fn version_of(name: &FunctionName, content: &str) -> CodeVersion {
+    CodeVersion::of_archive(&tenant(), name, &archive(content).into()).unwrap()
+}
+
 fn archive(content: &str) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     for name in ["handler.py", "lib/a.py", "lib/b.py"] {
@@ -64,12 +68,12 @@ async fn change_until_killed(folder: &Path) {
                 let settings = FunctionSettings { description: Some(content), ..FunctionSettings::default() };
                 store.update_settings(&tenant(), &name, settings, None).await.unwrap();
             }
-            (_, true) => drop(store.update_code(&tenant(), &name, archive(&content).into(), None).await.unwrap()),
+            (_, true) => drop(store.update_code(&tenant(), &name, archive(&content), None).await.unwrap()),
             (_, false) => {
                 let runtime = (Runtime::Provided, "provided".to_owned());
                 let (settings, tags) = (FunctionSettings::default(), BTreeMap::new());
                 let new = NewFunction { name: name.clone(), runtime, handler: "h".to_owned(), settings, tags };
-                store.create(&tenant(), new, archive(next).into()).await.unwrap();
+                store.create(&tenant(), new, archive(next)).await.unwrap();
             }
         }
         println!("\ndone {name}");
@@ -137,7 +141,7 @@ async fn a_kill_at_any_moment_leaves_each_function_old_or_new_and_whole() {
         if let Some((name, next)) = begun {
             let found = store.get(&tenant(), &name);
             let is_next = found.as_ref().map(|found| found.function.code_sha256.clone())
-                == next.as_ref().map(|next| CodeVersion::of_archive(&tenant(), &name, &archive(next)).sha256);
+                == next.as_ref().map(|next| version_of(&name, next).sha256);
             if is_next {
                 seen.insert(name, next);
             }

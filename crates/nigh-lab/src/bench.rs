@@ -1,6 +1,7 @@
 //! `nigh bench`: figures of one machine, each beside its peer in the same run.
 
 mod coldstart;
+mod functions;
 mod invoke;
 mod llc;
 mod llc_binding;
@@ -30,6 +31,8 @@ enum What {
     Invoke(Length),
     /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
     Coldstart(coldstart::ColdLength),
+    /// Many functions on one node: creating, listing, a restart, memory, invoking the last one
+    Functions(functions::Many),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -97,6 +100,10 @@ impl BenchArgs {
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
+            }
+            What::Functions(many) => {
+                let report = functions::run(&many, machine).await?;
+                return crate::experiment::llc::print_report(&report, || functions::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

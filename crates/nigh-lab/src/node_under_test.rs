@@ -40,7 +40,6 @@ impl NodeUnderTest {
     /// # Errors
     /// If it does not start; the end of its log is in the reason.
     pub fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?;
         let state = folder.join("state");
         let mut all = settings.clone();
         all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
@@ -56,6 +55,16 @@ impl NodeUnderTest {
         private
             .and_then(|mut file| file.write_all(all.to_string().as_bytes()))
             .map_err(|error| LabError::file(&config, &error))?;
+        Self::start_again(folder)
+    }
+
+    /// Starts the node of `folder` anew, which `start` has made and which has ended.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_again(folder: &Path) -> Result<Self, LabError> {
+        let program = std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?;
+        let (state, config) = (folder.join("state"), folder.join("nigh.toml"));
         let log_path = folder.join("nigh.log");
         let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
         let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;

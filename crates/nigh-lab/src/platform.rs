@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use nigh_node::status::Status;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -48,6 +49,21 @@ pub struct Answer {
     pub log: String,
 }
 
+/// A page of `ListFunctions`.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(rename = "Functions")]
+    functions: Vec<Listed>,
+    #[serde(rename = "NextMarker")]
+    next_marker: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    #[serde(rename = "FunctionName")]
+    name: String,
+}
+
 /// A signed client of the Lambda door, one connection.
 pub struct LambdaClient {
     address: SocketAddr,
@@ -72,7 +88,15 @@ impl LambdaClient {
     /// # Errors
     /// If the door refuses it.
     pub async fn deploy(&mut self, deployment: &Deployment<'_>) -> Result<(), LabError> {
-        let archive = zip_folder(deployment.code)?;
+        let request = self.creation(deployment, &zip_folder(deployment.code)?).await?;
+        self.send(deployment.name, &request).map(drop)
+    }
+
+    /// The bytes of a request that creates a function of `archive`.
+    ///
+    /// # Errors
+    /// If it cannot be signed.
+    pub(crate) async fn creation(&self, deployment: &Deployment<'_>, archive: &[u8]) -> Result<Vec<u8>, LabError> {
         let body = json!({
             "FunctionName": deployment.name,
             "Runtime": self.runtime,
@@ -85,8 +109,26 @@ impl LambdaClient {
         })
         .to_string();
         let headers = [("content-type", "application/json")];
-        let request = self.signer.signed(Method::POST, self.address, FUNCTIONS, &headers, body.as_bytes()).await?;
-        self.send(deployment.name, &request).map(drop)
+        self.signer.signed(Method::POST, self.address, FUNCTIONS, &headers, body.as_bytes()).await
+    }
+
+    /// The names of all functions, page by page.
+    ///
+    /// # Errors
+    /// If the door refuses, or answers what is no list.
+    pub(crate) async fn list(&mut self) -> Result<Vec<String>, LabError> {
+        let mut names = Vec::new();
+        let mut path = FUNCTIONS.to_owned();
+        loop {
+            let request = self.signer.signed(Method::GET, self.address, &path, &[], b"").await?;
+            let page: Page = serde_json::from_slice(&self.send("the list of functions", &request)?.payload)
+                .map_err(|error| LabError::Node(format!("the list of functions: {error}")))?;
+            names.extend(page.functions.into_iter().map(|function| function.name));
+            match page.next_marker {
+                Some(marker) => path = format!("{FUNCTIONS}?Marker={marker}"),
+                None => return Ok(names),
+            }
+        }
     }
 
     /// The bytes of an invocation with its log's tail, to be sent again and again.
@@ -127,7 +169,7 @@ pub(crate) fn runtime_name() -> Result<String, LabError> {
 }
 
 /// The folder's files as an archive, by Python's own zipfile.
-fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
+pub(crate) fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
     let python = crate::node_under_test::python()?;
     let target = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
     let archive = target.path().join("code.zip");

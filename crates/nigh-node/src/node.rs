@@ -21,6 +21,7 @@ use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
 use nigh_faas::event_queue::QueueLimits;
+use nigh_faas::function_network::NetworkPermission;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation::Invoke;
@@ -34,11 +35,11 @@ use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
-use nigh_faas::sandbox::{SandboxEngine, SandboxError};
+use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
-use nigh_terms::{ByteSize, Clock, Epoch, NodeId, SystemClock, Timestamp};
+use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -49,7 +50,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
-use crate::config::{Configuration, LlcBind, Prewarm, Settings, Shown, Switch};
+use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, Switch};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
@@ -67,6 +68,8 @@ use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 const DATA_CALLS_MAX: usize = 1000;
 /// The level that says how sandboxes are kept apart.
 const ISOLATION: &str = "isolation";
+/// And of the one about the way out to the network.
+const NETWORK: &str = "network";
 /// User ids set aside for sandboxes, from `functions.uid_base` on.
 const UIDS: u32 = 32_768;
 
@@ -178,6 +181,8 @@ impl Node {
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
         levels.push(prewarm_level(&settings, &*engine));
+        levels.extend(network_level(&settings, &*engine));
+        let network = network_permission(&settings, &*engine);
 
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
         let (store, store_levels) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
@@ -244,7 +249,7 @@ impl Node {
         levels.push(http_level);
         let catalog = if http_adapter.is_some() { catalog.with_http_adapter() } else { catalog };
         let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter };
-        let invoker_settings = invoker_settings(&settings, runtime);
+        let invoker_settings = InvokerSettings { network: network.clone(), ..invoker_settings(&settings, runtime) };
         let profiling = Profiling(ProfilingParts {
             store,
             engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
@@ -300,7 +305,11 @@ impl Node {
                 catalog,
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
             },
-            LambdaDoorSettings { region: settings.region.clone(), concurrency: settings.functions.sandboxes_max },
+            LambdaDoorSettings {
+                region: settings.region.clone(),
+                concurrency: settings.functions.sandboxes_max,
+                network,
+            },
         ));
 
         let listeners = Listeners::bind(&settings, &paths).await?;
@@ -467,6 +476,11 @@ impl Running {
         if let Some(isolation) = levels.iter_mut().find(|level| level.name == ISOLATION) {
             *isolation = isolation_level(&*self.engine);
         }
+        if let Some(network) = levels.iter_mut().find(|level| level.name == NETWORK)
+            && let Some(now) = network_level(&self.settings, &*self.engine)
+        {
+            *network = now;
+        }
         levels
     }
 }
@@ -500,7 +514,8 @@ impl admin::Shows for Running {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started: self.started.rfc3339(),
-            uptime_s: self.clock.wall().millis().saturating_sub(self.started.millis()) / 1000,
+            // The clock was made at the start, and does not jump with the date.
+            uptime_s: self.clock.monotonic().since(Monotonic::default()).as_secs(),
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),
@@ -628,6 +643,10 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Local
             LlcBind::Cpus => Cpusets::OneEach,
             LlcBind::Tasks => Cpusets::Unused,
         },
+        outbound: (settings.functions.network == Network::Permitted).then(|| OutboundSettings {
+            tool: settings.functions.network_tool.clone(),
+            resolvers: settings.functions.network_resolvers.0.clone(),
+        }),
         ..EngineSettings::new(instance, &settings.state)
     };
     Ok(Arc::new(LocalEngine::open(engine).await?))
@@ -650,6 +669,29 @@ fn isolation_level(engine: &dyn SandboxEngine) -> Level {
         Some(trouble) => format!("no new sandbox can begin: {trouble}; those that run go on ({kind}: {isolation})"),
     };
     Level { name: ISOLATION.to_owned(), on: engine.trouble().is_none(), detail }
+}
+
+/// Whether functions that ask get a way out to the network; nothing, where the operator has not said that they may.
+fn network_level(settings: &Settings, engine: &dyn SandboxEngine) -> Option<Level> {
+    if settings.functions.network == Network::None {
+        return None;
+    }
+    let (on, detail) = match engine.outbound() {
+        Ok(line) => (true, format!("for functions that ask, by {line}")),
+        Err(why) => (false, format!("functions.network is \"permitted\", and no function can have it: {why}")),
+    };
+    Some(Level { name: NETWORK.to_owned(), on, detail })
+}
+
+/// Which functions may have a way out to the network.
+fn network_permission(settings: &Settings, engine: &dyn SandboxEngine) -> NetworkPermission {
+    match settings.functions.network {
+        Network::None => NetworkPermission::default(),
+        Network::Permitted => {
+            let namespaces = settings.functions.network_namespaces.0.iter().cloned().collect();
+            NetworkPermission::new(engine.outbound().map(drop), namespaces)
+        }
+    }
 }
 
 /// Whether sandboxes are prewarmed, and how.

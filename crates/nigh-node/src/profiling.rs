@@ -4,7 +4,7 @@
 //! store that is dropped afterwards; nothing of them reaches triggers, records or other runs. While a profile lasts the
 //! cache is its own: it begins only when nothing runs, and what is invoked meanwhile runs in the default class.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use nigh_faas::cache_ways::{
     CacheWays, FunctionModel, ProfileRunError, ProfileRuns, ProfileStation, SizingModelsError, WayAllocation,
 };
 use nigh_faas::function::{Function, FunctionSource};
+use nigh_faas::function_network::FunctionNetwork;
 use nigh_faas::function_store::FunctionStore;
 use nigh_faas::invoker::InvokerSettings;
 use nigh_faas::invoker::{Invoker, InvokerParts};
@@ -128,7 +129,8 @@ pub enum ProfilingError {
     #[error("there is no function {0}")]
     NoFunction(FunctionName),
     #[error(
-        "{0} is marked not idempotent ({IDEMPOTENT}=false): each run may do something outside; --force runs it anyway"
+        "{0} is marked not idempotent ({IDEMPOTENT}=false), or has a way out to the network and is not marked \
+         idempotent ({IDEMPOTENT}=true): each run may do something outside; --force runs it anyway"
     )]
     NotIdempotent(FunctionName),
     #[error("something runs, or another profile: the cache must be idle; try again when it is")]
@@ -189,6 +191,15 @@ struct Bench {
     _scratch: tempfile::TempDir,
 }
 
+/// Whether a run more harms nobody, as the owner says; what a function does by a way out to the network no store undoes.
+fn may_run_again(environment: &BTreeMap<String, String>) -> bool {
+    match environment.get(IDEMPOTENT).map(String::as_str) {
+        Some("false") => false,
+        Some("true") => true,
+        _ => FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None),
+    }
+}
+
 impl Profiling {
     /// Profiles one function. `tell` hears how it stands after each run.
     pub(crate) async fn profile(
@@ -200,7 +211,7 @@ impl Profiling {
         let name = &request.function;
         let function = self.0.functions.find(&request.namespace, name).await;
         let function = function.ok_or_else(|| ProfilingError::NoFunction(name.clone()))?;
-        if function.environment.get(IDEMPOTENT).is_some_and(|value| value == "false") && !request.force {
+        if !may_run_again(&function.environment) && !request.force {
             return Err(ProfilingError::NotIdempotent(name.clone()));
         }
         let bench = self.bench(&request.namespace, Arc::clone(&cache.allocation)).await?;
@@ -392,5 +403,25 @@ fn report(profiler: &Profiler) -> ProfileReport {
         break_even: cost.break_even(saved),
         error: None,
         done: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_faas::function_network::NETWORK_VARIABLE;
+
+    use super::*;
+
+    #[test]
+    fn a_run_more_is_the_owners_choice_and_with_a_way_out_it_must_be_said() {
+        let runs = |pairs: &[(&str, &str)]| {
+            may_run_again(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+        };
+        let network = (NETWORK_VARIABLE, "outbound");
+        assert!(runs(&[]) && runs(&[(IDEMPOTENT, "true")]) && !runs(&[(IDEMPOTENT, "false")]));
+        assert!(
+            !runs(&[network]) && runs(&[network, (IDEMPOTENT, "true")]) && !runs(&[network, (IDEMPOTENT, "false")])
+        );
+        assert!(runs(&[(NETWORK_VARIABLE, "none")]));
     }
 }

@@ -239,11 +239,11 @@ fn told(
         more["content"] = serde_json::to_value(end)?;
         return output::json(&more);
     }
-    let End { documents, code, buckets, objects, bytes, damaged_total, .. } = end;
+    let End { documents, events, code, buckets, objects, bytes, damaged_total, .. } = end;
     let left_out = if *damaged_total > 0 { format!("; {damaged_total} damaged files left out") } else { String::new() };
     output::line(format_args!(
-        "{done}: {documents} documents, {code} archives of code, {buckets} buckets, {objects} objects, {} (nigh {}, \
-         {}{}){left_out}",
+        "{done}: {documents} documents, {events} events, {code} archives of code, {buckets} buckets, {objects} objects, \
+         {} (nigh {}, {}{}){left_out}",
         ByteSize(*bytes),
         header.nigh,
         header.created,

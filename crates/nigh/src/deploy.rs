@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use nigh_node::client::{CodeUpload, FunctionChange};
+use nigh_node::client::{CodeUpload, FunctionChange, NETWORK_VARIABLE, NONE, OUTBOUND};
 use nigh_node::config::Span;
 use nigh_terms::{BucketName, ByteSize, FunctionName, ParseByteSizeError};
 use serde_json::Value;
@@ -22,6 +22,7 @@ Examples:
   nigh deploy tool --zip tool.zip --runtime provided --env LEVEL=2 --env MODE=fast
   nigh deploy blur --timeout 2min                 an existing function: only this setting changes
   nigh deploy blur --trigger pictures/in/ --reserved 4 --url iam
+  nigh deploy fetch --network outbound            where the node permits it (functions.network)
 
 A folder is packed without .git, __pycache__ and the like. For `provided`, the archive's `bootstrap` is run.
 If the function exists, what is given is replaced: its code, its settings, or both.")]
@@ -52,6 +53,9 @@ pub(crate) struct DeployArgs {
     /// A variable of its environment; may be given often, and replaces all there were
     #[arg(long = "env", value_name = "NAME=VALUE")]
     environment: Vec<String>,
+    /// Whether it may connect to others (sets NIGH_NETWORK in its environment, where all else stays)
+    #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
+    network: Option<String>,
     /// What it is for
     #[arg(long)]
     description: Option<String>,
@@ -112,6 +116,7 @@ impl DeployArgs {
             timeout_s: timeout_s.transpose()?,
             ephemeral_mib: self.tmp.map(ByteSize::mib_ceil),
             environment: environment(&self.environment)?,
+            variables: self.network.iter().map(|word| (NETWORK_VARIABLE.to_owned(), word.clone())).collect(),
             description: self.description.clone(),
             layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
         })
@@ -227,6 +232,14 @@ mod tests {
         }
         assert_eq!(size("512 MiB"), Ok(ByteSize::mib(512)));
         assert!(size("").is_err());
+    }
+
+    #[test]
+    fn a_network_is_asked_for_by_its_variable_alone() {
+        let change = change(&["--network", "outbound"]).unwrap();
+        assert_eq!(change.variables, [(NETWORK_VARIABLE.to_owned(), "outbound".to_owned())].into());
+        assert_eq!(change.environment, None);
+        assert!(Deploy::try_parse_from(["deploy", "f", "--network", "all"]).is_err());
     }
 
     #[test]

@@ -59,6 +59,26 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
 }
 
 #[test]
+fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
+    let test = "many_functions_are_created_listed_read_again_and_the_last_one_answers";
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let bench = ["bench", "functions", "--count", "300", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(bench).current_dir(project()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    let report = json(&output);
+    assert_eq!(report["functions"], 300, "{report:#}");
+    for figure in ["create_p50_ms", "create_total_s", "list_ms", "restart_ms", "invoke_last_ms"] {
+        assert!(report[figure].as_f64().unwrap() > 0.0, "{figure} of {report:#}");
+    }
+    // Some hundred bytes of settings and an archive's folder on disk; megabytes would be a copy of the code.
+    assert!(report["rss_per_function_bytes"].as_f64().unwrap() < f64::from(100 << 10), "{report:#}");
+}
+
+#[test]
 fn the_stored_results_make_one_page() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");

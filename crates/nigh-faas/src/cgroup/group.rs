@@ -266,7 +266,8 @@ pub(super) fn removed(folder: &Path) -> bool {
     }
 }
 
-fn kill_members(folder: &Path) {
+/// Ends the processes of the group with the folder `folder`; frozen ones of cgroup v1 when they run again.
+pub fn kill_members(folder: &Path) {
     let members = fs::read_to_string(folder.join(PROCS)).unwrap_or_default();
     for pid in members.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)) {
         // It may have ended by itself meanwhile.

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-pub use self::group::Group;
+pub use self::group::{Group, kill_members};
 pub use self::host::CgroupHost;
 pub use self::layout::{Layout, Place, locate};
 pub use self::parents::{Controls, Trees};

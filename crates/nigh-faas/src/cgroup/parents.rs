@@ -8,6 +8,8 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use super::cpu_weight::CpuWeight;
 use super::cpuset::{self, Cpusets, SandboxCpus};
 use super::layout::{Layout, Place};
@@ -167,12 +169,12 @@ impl Drop for Parents {
 }
 
 fn make(folder: &Path) -> Parent {
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(format!("{} cannot be made: {error}", folder.display()))
-        }
-        _ => Ok(folder.to_owned()),
-    }
+    let made = fs::create_dir(folder).or_else(|error| match error.kind() {
+        // One that an earlier life left says nothing of what can be made in it now.
+        io::ErrorKind::AlreadyExists => access(folder, Access::WRITE_OK).map_err(io::Error::from),
+        _ => Err(error),
+    });
+    made.map(|()| folder.to_owned()).map_err(|error| format!("{} cannot be made: {error}", folder.display()))
 }
 
 fn not_weighed(group: &Path, error: &io::Error) -> String {

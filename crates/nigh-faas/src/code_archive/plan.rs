@@ -1,11 +1,11 @@
 //! Which files and folders an archive makes: decided from its directory, before a byte is written. Pure.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
 use std::path::PathBuf;
 
 use zip::ZipArchive;
 
+use super::source::Reader;
 use super::{ArchiveError, ArchiveLimits, malformed};
 
 /// The longest path of an entry; with the folder's own it stays below Linux's PATH_MAX.
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 pub(super) type Tree = BTreeMap<PathBuf, Kind>;
 
 /// Checks every entry's name and kind before a byte is written.
-pub(super) fn plan(zip: &mut ZipArchive<Cursor<&[u8]>>, limits: ArchiveLimits) -> Result<Tree, ArchiveError> {
+pub(super) fn plan(zip: &mut ZipArchive<Reader>, limits: ArchiveLimits) -> Result<Tree, ArchiveError> {
     if zip.has_duplicate_names() {
         return Err(ArchiveError::Malformed("two entries have the same name".to_owned()));
     }

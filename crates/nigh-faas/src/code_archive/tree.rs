@@ -1,7 +1,7 @@
 //! Writes what a plan says below a new folder, and makes it durable.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Cursor, Read, Write as _};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -9,6 +9,7 @@ use nigh_terms::ByteSize;
 use zip::ZipArchive;
 
 use super::plan::{Kind, Tree};
+use super::source::Reader;
 use super::{ArchiveError, malformed};
 
 /// Up to so many files are synced one by one; above, the whole file system once.
@@ -20,7 +21,7 @@ const FOLDER_MODE: u32 = 0o755;
 
 /// Makes `into` and all of `tree` in it; returns the bytes of all files, which are no more than `limit`.
 pub(super) fn write_tree(
-    zip: &mut ZipArchive<Cursor<&[u8]>>,
+    zip: &mut ZipArchive<Reader>,
     tree: &Tree,
     into: &Path,
     limit: ByteSize,
@@ -55,7 +56,7 @@ fn write_file(
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(target).map_err(io)?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(io)?;
     loop {
-        // An error here is the archive's: it is read from memory.
+        // An error here is the archive's: it does not say what it holds.
         let read = entry.read(buffer).map_err(|error| ArchiveError::Malformed(error.to_string()))?;
         if read == 0 {
             return Ok(Some(left));

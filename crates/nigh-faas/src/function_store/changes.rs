@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use nigh_engine::{RegistryError, Revision};
 use nigh_terms::{ByteSize, FunctionName, Namespace};
 use uuid::Uuid;
@@ -13,6 +12,7 @@ use super::document::{Document, decode, key};
 use super::{
     Attached, Deployed, FUNCTIONS_MAX, FunctionSettings, FunctionStoreError, Inner, NewFunction, TABLE, blocking,
 };
+use crate::code_archive::Archive;
 use crate::code_store::CodeVersion;
 use crate::function::Function;
 
@@ -33,7 +33,7 @@ impl Inner {
         &self,
         namespace: Namespace,
         new: NewFunction,
-        archive: Bytes,
+        archive: Archive,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let _changing = self.begin(&namespace, &new.name)?;
         {
@@ -74,7 +74,7 @@ impl Inner {
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        archive: Bytes,
+        archive: Archive,
         revision: Option<String>,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
         let _changing = self.begin(namespace, name)?;
@@ -144,10 +144,10 @@ impl Inner {
         &self,
         namespace: &Namespace,
         name: &FunctionName,
-        archive: Bytes,
+        archive: Archive,
     ) -> Result<(CodeVersion, ByteSize, ByteSize), FunctionStoreError> {
         self.remove_due_code().await;
-        let size = ByteSize(archive.len() as u64);
+        let size = archive.size();
         let (code, namespace, name) = (self.code.clone(), namespace.clone(), name.clone());
         let used = self.code_in_use(&namespace);
         let limit = self.limits.code;
@@ -155,7 +155,7 @@ impl Inner {
             return Err(FunctionStoreError::CodeStorage { limit });
         }
         let (version, unpacked) = blocking(move || {
-            let version = CodeVersion::of_archive(&namespace, &name, &archive);
+            let version = CodeVersion::of_archive(&namespace, &name, &archive)?;
             code.publish(&version, &archive).map(|unpacked| (version, unpacked))
         })
         .await?;

@@ -10,6 +10,8 @@ use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
 use super::retired::RETIRED_CODE_KEPT;
+use bytes::Bytes;
+
 use super::*;
 use crate::function::Runtime;
 

@@ -1,25 +1,27 @@
 //! Archives that lie in objects of the namespace (`S3Bucket`, `S3Key`).
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
-use futures::TryStreamExt;
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt};
 use nigh_objects::{GetRequest, ObjectError, ObjectMemory};
 use nigh_terms::{BucketName, ByteSize, ObjectKey, Principal};
+
+/// The bytes of an object, piece by piece.
+pub type Pieces = BoxStream<'static, Result<Bytes, ObjectError>>;
 
 /// Where the door reads archives that are objects.
 #[async_trait]
 pub trait CodeObjects: Send + Sync {
-    /// The whole object, if it is not above `limit`.
+    /// The object's size and its bytes.
     ///
     /// # Errors
-    /// `EntityTooLarge` above `limit`; else why it cannot be read.
-    async fn read(
+    /// Why it cannot be read.
+    async fn open(
         &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
-        limit: ByteSize,
-    ) -> Result<Bytes, ObjectError>;
+    ) -> Result<(ByteSize, Pieces), ObjectError>;
     /// Whether there is such a bucket.
     async fn has_bucket(&self, who: &Principal, bucket: &BucketName) -> bool;
 }
@@ -30,27 +32,13 @@ impl CodeObjects for ObjectMemory {
         self.head_bucket(who, bucket).await.is_ok()
     }
 
-    async fn read(
+    async fn open(
         &self,
         who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
-        limit: ByteSize,
-    ) -> Result<Bytes, ObjectError> {
-        let mut got = self.get(who, bucket, key, GetRequest::default()).await?;
-        let size = got.range.end - got.range.start;
-        if size > limit.bytes() {
-            return Err(ObjectError::EntityTooLarge { limit: limit.bytes() });
-        }
-        let first = got.body.try_next().await?.unwrap_or_default();
-        if first.len() as u64 == size {
-            return Ok(first);
-        }
-        let mut whole = BytesMut::with_capacity(size as usize);
-        whole.extend_from_slice(&first);
-        while let Some(more) = got.body.try_next().await? {
-            whole.extend_from_slice(&more);
-        }
-        Ok(whole.freeze())
+    ) -> Result<(ByteSize, Pieces), ObjectError> {
+        let got = self.get(who, bucket, key, GetRequest::default()).await?;
+        Ok((ByteSize(got.range.end - got.range.start), got.body.boxed()))
     }
 }

@@ -200,6 +200,7 @@ impl From<InvokeError> for LambdaError {
             }
             InvokeError::InvalidRequest(_) => Self::invalid_content(message),
             InvokeError::PayloadTooLarge { .. } => Self::too_large(message),
+            InvokeError::Network(_) => Self::access_denied(message),
             InvokeError::ShuttingDown => Self::unavailable(message),
             InvokeError::Internal(_) => {
                 tracing::error!(error = %message, "an invocation could not be run");

@@ -23,11 +23,12 @@ use nigh_engine::AccessKeys;
 use nigh_terms::{ByteSize, Clock};
 use tokio::sync::Semaphore;
 
-pub use code_objects::CodeObjects;
+pub use code_objects::{CodeObjects, Pieces};
 pub use error::LambdaError;
 pub use route::Operation;
 
 use crate::event_invoker::EventInvoker;
+use crate::function_network::NetworkPermission;
 use crate::function_store::FunctionStore;
 use crate::invocation::Invoke;
 use crate::runtime_catalog::RuntimeCatalog;
@@ -42,6 +43,8 @@ pub struct LambdaDoorSettings {
     pub region: String,
     /// How many invocations can run at once, for `GetAccountSettings`.
     pub concurrency: usize,
+    /// Which functions may have a way out to the network.
+    pub network: NetworkPermission,
 }
 
 /// What a door stands on.

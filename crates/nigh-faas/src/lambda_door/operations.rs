@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures::TryStreamExt as _;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -12,11 +13,12 @@ use nigh_objects::ObjectError;
 use nigh_terms::{FunctionName, Principal, Token};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
 use super::shape::configuration;
 use super::validation::{self, CodeLocation};
 use super::{LambdaDoor, LambdaError, Operation};
-use crate::code_archive::ArchiveLimits;
+use crate::code_archive::{Archive, ArchiveLimits};
 use crate::function_arn::{LATEST, function_arn, parse_function_reference};
 use crate::function_store::{Deployed, FunctionStoreError};
 use crate::invocation::InvokeRequest;
@@ -188,6 +190,7 @@ impl LambdaDoor {
         let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
         let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
         let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
+        self.check_network(&request.who, new.settings.environment.as_ref())?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;
@@ -212,9 +215,21 @@ impl LambdaDoor {
         let layers = self.parts.functions.layers();
         let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
         let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
+        self.check_network(&request.who, settings.environment.as_ref())?;
         let updated = self.parts.functions.update_settings(&request.who.namespace, &name, settings, revision).await;
         let updated = updated.map_err(|error| self.refused(error))?;
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
+    }
+
+    /// Refuses an environment that asks for a network which functions of the namespace may not have.
+    fn check_network(
+        &self,
+        who: &Principal,
+        environment: Option<&BTreeMap<String, String>>,
+    ) -> Result<(), LambdaError> {
+        let Some(environment) = environment else { return Ok(()) };
+        let checked = self.settings.network.check(&who.namespace, environment);
+        checked.map(drop).map_err(|refusal| LambdaError::invalid_parameter(refusal.to_string()))
     }
 
     fn list(&self, request: &Request<'_>) -> Result<Answer, LambdaError> {
@@ -257,7 +272,7 @@ impl LambdaDoor {
             "AccountLimit": {
                 "TotalCodeSize": limits.code,
                 "CodeSizeUnzipped": limits.archive.unpacked,
-                "CodeSizeZipped": limits.archive.zipped,
+                "CodeSizeZipped": limits.archive.uploaded,
                 "ConcurrentExecutions": self.settings.concurrency,
                 "UnreservedConcurrentExecutions": self.unreserved(),
             },
@@ -300,18 +315,32 @@ impl LambdaDoor {
         }
     }
 
-    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Bytes, LambdaError> {
+    /// The archive that a request brings or names; one that it names is copied into a file, whatever its size.
+    pub(super) async fn code(&self, who: &Principal, location: CodeLocation) -> Result<Archive, LambdaError> {
         let (bucket, key) = match location {
-            CodeLocation::Inline(archive) => return Ok(archive),
+            CodeLocation::Inline(archive) => return Ok(archive.into()),
             CodeLocation::Object(bucket, key) => (bucket, key),
         };
-        let limit = ArchiveLimits::LAMBDA.zipped;
-        self.parts.objects.read(who, &bucket, &key, limit).await.map_err(|error| match error {
+        let unread = |error: ObjectError| match error {
             ObjectError::Store { .. } | ObjectError::Memory { .. } | ObjectError::Ledger(_) => {
                 LambdaError::service(format!("the archive could not be read: {error}"))
             }
             _ => LambdaError::invalid_parameter(format!("the archive {bucket}/{key} could not be read: {error}")),
-        })
+        };
+        let limit = ArchiveLimits::LAMBDA.zipped;
+        let (size, mut body) = self.parts.objects.open(who, &bucket, &key).await.map_err(unread)?;
+        if size > limit {
+            return Err(unread(ObjectError::EntityTooLarge { limit: limit.bytes() }));
+        }
+        let functions = self.parts.functions.clone();
+        let unwritten = |error: &dyn std::fmt::Display| LambdaError::service(format!("the archive: {error}"));
+        let scratch = off_the_path(move || functions.scratch().map_err(LambdaError::from)).await?;
+        let mut file = tokio::fs::File::from_std(scratch);
+        while let Some(piece) = body.try_next().await.map_err(unread)? {
+            file.write_all(&piece).await.map_err(|error| unwritten(&error))?;
+        }
+        file.flush().await.map_err(|error| unwritten(&error))?;
+        Archive::in_file(file.into_std().await).map_err(|error| unwritten(&error))
     }
 }
 

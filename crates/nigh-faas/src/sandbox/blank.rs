@@ -29,7 +29,8 @@ use super::bundle::Bundles;
 use super::control::{Control, Listeners};
 use super::late_mount::{self, Belongings, MountNamespace};
 use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
-use super::root_tree::{CODE, LAYERS};
+use super::outbound::{self, Attached, Outbound};
+use super::root_tree::{self, CODE, LAYERS};
 use super::slots::{Slot, Slots};
 use super::{FAST_PATH, FAST_PATH_VARIABLE, SandboxError, SandboxSpec, SandboxStart, Steps};
 use crate::cgroup::{CgroupHost, Group};
@@ -162,6 +163,7 @@ pub(super) struct Made {
     pub(super) begun: Begun<Listeners>,
     pub(super) group: Group,
     pub(super) lease: Lease,
+    pub(super) network: Option<Attached>,
     pub(super) steps: Steps,
 }
 
@@ -179,9 +181,14 @@ impl Held {
         group.bound(grant, pids_max + INIT_PROCESSES).map_err(|error| Failed::at("limit its cgroup", error))
     }
 
+    /// The files by which a process joins its cgroup.
+    fn join_files(&self) -> Vec<PathBuf> {
+        self.0.iter().flat_map(|(group, _)| group.join_files()).collect()
+    }
+
     pub(super) fn made(mut self, begun: Begun<Listeners>, steps: Steps) -> Result<Made, Failed> {
         let (group, lease) = self.0.take().ok_or_else(|| Failed::at("start it", "it has ended"))?;
-        Ok(Made { begun, group, lease, steps })
+        Ok(Made { begun, group, lease, network: None, steps })
     }
 
     /// Ends it, if it is still there.
@@ -333,24 +340,37 @@ impl Maker {
         }
     }
 
-    /// Makes the sandbox of a function.
-    pub(super) async fn make(&self, spec: &SandboxSpec) -> Result<Made, Failed> {
+    /// Makes the sandbox of a function, with a way out if `outbound` gives it one.
+    pub(super) async fn make(&self, spec: &SandboxSpec, outbound: Option<&Outbound>) -> Result<Made, Failed> {
         let wanted = Instant::now();
-        let Blank { begun, held, inside } = match self.take() {
+        let Blank { mut begun, held, inside } = match self.take() {
             Some(blank) => blank,
             None => self.blank().await?,
         };
         let walls = wanted.elapsed();
-        held.bound(spec.grant, spec.pids_max)?;
+        held.bound(spec.grant, spec.pids_max + outbound.map_or(0, |_| outbound::PROCESSES))?;
+        let texts = outbound.map(|outbound| root_tree::names(&outbound.resolv_conf()));
+        let texts = texts.iter().flatten().map(|(path, text)| ((*path).to_owned(), text.clone())).collect::<Vec<_>>();
         let moves_in = inside.is_some();
         if let Some(inside) = inside {
-            self.move_in(inside, held.lease()?, own_folders(spec), &spec.runtime_folders, spec.tmp.bytes()).await?;
+            let lease = held.lease()?;
+            let mut own = own_folders(spec);
+            own.extend(self.own_files(lease, &texts)?);
+            self.move_in(inside, lease, own, &spec.runtime_folders, spec.tmp.bytes()).await?;
         }
         let mount = if moves_in { wanted.elapsed() - walls } else { Duration::ZERO };
-        let launch = self.launch(spec, held.lease()?);
+        let network = match outbound {
+            None => None,
+            Some(outbound) => {
+                let network = begun.network.take().ok_or_else(|| Failed::at("find its network", "it is unknown"))?;
+                Some(outbound.attach(network, held.join_files()).await?)
+            }
+        };
+        let launch = Launch { texts, ..self.launch(spec, held.lease()?) };
         let begun = in_time("start it", begun.launch(launch)).await?;
         let launch = wanted.elapsed() - walls - mount;
-        held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })
+        let made = held.made(begun, Steps { start: SandboxStart::Cold, walls, mount, launch })?;
+        Ok(Made { network, ..made })
     }
 
     /// A blank that still stands.
@@ -378,6 +398,16 @@ impl Maker {
         let runtimes = runtime_folders.iter().map(|folder| (folder.clone(), folder.clone()));
         let shown = own.into_iter().chain(runtimes).collect();
         late_mount::move_in(inside, Belongings { shown, tmp_bytes, uid: lease.slot.uid(&self.uids) }).await
+    }
+
+    /// Writes the texts that a container shall have, beside its bundle: where they are, and where they appear.
+    fn own_files(&self, lease: &Lease, texts: &[(String, String)]) -> Result<Vec<(PathBuf, PathBuf)>, Failed> {
+        let Raising::ByRuntime(bundles) = &self.raising else { return Ok(Vec::new()) };
+        let write = |(path, text): &(String, String)| {
+            let written = bundles.write_beside(&lease.name, path, text);
+            Ok((written.map_err(|error| Failed::at(&format!("write {path}"), error))?, path.into()))
+        };
+        texts.iter().map(write).collect()
     }
 
     pub(super) async fn blank(&self) -> Result<Blank, Failed> {
@@ -482,6 +512,7 @@ impl Maker {
             code: Some(spec.code.as_os_str().to_owned()),
             layers: spec.layers.as_ref().map(|layers| layers.as_os_str().to_owned()),
             runtime_folders: names(&spec.runtime_folders),
+            texts: Vec::new(),
             tmp_bytes: spec.tmp.bytes(),
             processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,
@@ -529,6 +560,8 @@ pub(super) struct Begun<L> {
     pub(super) listeners: L,
     /// The init's process, if a container runtime made it.
     pub(super) process: Option<u32>,
+    /// Its network, if it has one of its own; let go of when the command starts.
+    pub(super) network: Option<OwnedFd>,
 }
 
 impl Begun<()> {
@@ -556,7 +589,8 @@ impl Begun<()> {
                 other => return Err(unexpected(&other)),
             }
         }
-        Ok(Self { keeper, control, output, listeners: (), process })
+        let network = control.take_descriptors().pop();
+        Ok(Self { keeper, control, output, listeners: (), process, network })
     }
 
     /// Has the init start the command and waits until it runs.
@@ -564,8 +598,8 @@ impl Begun<()> {
         self.order(&Order::Launch(launch)).await?;
         self.runs().await?;
         let listeners = self.control.take_listeners().map_err(|error| Failed::at("take the listeners over", error))?;
-        let Self { keeper, control, output, listeners: (), process } = self;
-        Ok(Begun { keeper, control, output, listeners, process })
+        let Self { keeper, control, output, listeners: (), process, network: _ } = self;
+        Ok(Begun { keeper, control, output, listeners, process, network: None })
     }
 
     /// Has the init go as far as it can without a command, and ends it.

@@ -132,6 +132,13 @@ impl Bundles {
         })
     }
 
+    /// Writes what the sandbox `name` shall have at `path` instead of what all have; gives where it is.
+    pub(super) fn write_beside(&self, name: &str, path: &str, text: &str) -> io::Result<PathBuf> {
+        let source = self.life.join(BUNDLES).join(name).join(path.trim_start_matches("/etc/"));
+        file(&source, text)?;
+        Ok(source)
+    }
+
     /// Removes the bundle of a blank that did not come to be: its keeper may never have heard of it.
     pub(super) fn forget(&self, name: &str) {
         let _keeper_was_first = fs::remove_dir_all(self.life.join(BUNDLES).join(name));

@@ -1,5 +1,5 @@
-//! Moves a function into a sandbox whose walls stand already and inside which nobody may mount: its code and its
-//! runtime's folders are shown there from outside, read-only, and its /tmp gets its size.
+//! Moves a function into a sandbox whose walls stand already and inside which nobody may mount: its code, its
+//! runtime's folders and files that are its own are shown there from outside, read-only, and its /tmp gets its size.
 //!
 //! Each folder is cloned into a mount that stands nowhere, restricted, and then moved to its place by a thread that
 //! has entered the sandbox's mount namespace and ends there. So nothing is ever mounted on the host, whatever crashes.
@@ -56,7 +56,7 @@ impl MountNamespace {
 /// What moves in.
 #[derive(Clone, Debug)]
 pub(super) struct Belongings {
-    /// Folders of the host, and where each shall appear.
+    /// Folders and files of the host, and where each shall appear.
     pub(super) shown: Vec<(PathBuf, PathBuf)>,
     /// The size of /tmp.
     pub(super) tmp_bytes: u64,
@@ -83,7 +83,7 @@ fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Resul
     let clone = |(source, target): &(PathBuf, PathBuf)| -> Result<(OwnedFd, PathBuf), Failed> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, source, flags)
-            .map_err(|error| Failed::at(&format!("take up the folder {}", source.display()), error))?;
+            .map_err(|error| Failed::at(&format!("take up {}", source.display()), error))?;
         restrict(tree.as_fd(), Path::new(""), true, READ_ONLY | NO_SET_UID | NO_DEVICES)
             .map_err(|error| Failed::at(&format!("make {} read-only", source.display()), error))?;
         Ok((tree, namespace.place(target)))
@@ -107,7 +107,7 @@ fn enter_and_mount(namespace: &MountNamespace, belongings: &Belongings) -> Resul
 
 /// Below /tmp nothing of another user can be made: its file system knows the sandbox's users only.
 fn make_folder(path: &Path, uid: u32) -> io::Result<()> {
-    if path.is_dir() {
+    if path.exists() {
         return Ok(());
     }
     let (user, group) = (getuid(), getgid());

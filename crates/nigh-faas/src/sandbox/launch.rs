@@ -1,10 +1,11 @@
 //! What the engine and the sandbox's init (`nigh-sandbox`) say to each other over one socket.
 //!
 //! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Prepare`: the keeper
-//! makes the init, which raises the walls that are the same for every function and answers `Ready`. The engine may let
-//! it stand so until a sandbox is wanted, then gives the order to `Launch`: the init builds the root, starts the command
-//! and answers `Running`, which carries the descriptors of the listeners: the Runtime API's, the data door's and, where the
-//! network is the sandbox's own, the fast path's.
+//! makes the init, which raises the walls that are the same for every function and answers `Ready`; the descriptor of
+//! its network comes with that, if it has one of its own. The engine may let it stand so until a sandbox is wanted, then
+//! gives the order to `Launch`: the init builds the root, starts the command and answers `Running`, which carries the
+//! descriptors of the listeners: the Runtime API's, the data door's and, where the network is the sandbox's own, the
+//! fast path's.
 //! After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever
 //! reason, the sandbox ends.
 //!
@@ -165,6 +166,9 @@ pub struct Launch {
     pub layers: Option<OsString>,
     /// Folders that appear at the same path.
     pub runtime_folders: Vec<OsString>,
+    /// Files whose text is another than all sandboxes' (`root_tree`); where a container runtime builds the root they
+    /// are moved in from outside.
+    pub texts: Vec<(String, String)>,
     /// The size of /tmp, in bytes.
     pub tmp_bytes: u64,
     /// Bounds processes by RLIMIT_NPROC, where no cgroup does.
@@ -183,6 +187,7 @@ impl Launch {
             code: Some(code.into()),
             layers: None,
             runtime_folders: Vec::new(),
+            texts: Vec::new(),
             tmp_bytes,
             processes_max: None,
             filter: false,
@@ -193,7 +198,7 @@ impl Launch {
 /// What the init tells the engine.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The walls stand; a launch is awaited.
+    /// The walls stand; a launch is awaited. Where they bound the network, its descriptor comes with this message.
     Ready,
     /// From the keeper: a container runtime has done its work; this is the init's process.
     Contained {

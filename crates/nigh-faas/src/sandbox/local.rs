@@ -16,10 +16,12 @@ use super::blank::{Begun, Failed, Made, Maker};
 use super::control::Listeners;
 use super::isolation::Isolation;
 use super::log_lines::Output;
+use super::outbound::{Outbound, OutboundSettings};
 use super::slots::DEFAULT_UIDS;
 use super::supervise::{LocalSandbox, Running};
 use super::{SandboxEngine, SandboxError, SandboxSpec, Started, Stem, StemSpec, process, runc};
 use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
+use crate::function_network::FunctionNetwork;
 
 /// The name of the sandboxes' init, beside Nigh's own program.
 const INIT: &str = "nigh-sandbox";
@@ -40,6 +42,9 @@ pub enum EngineChoice {
     /// Nigh itself.
     Process,
 }
+
+/// Why an engine gives no way out that was not told to.
+pub(super) const NOT_TOLD: &str = "the engine is not told to give any";
 
 /// What the engine is told.
 #[derive(Clone, Debug)]
@@ -66,6 +71,8 @@ pub struct EngineSettings {
     pub fast_path: bool,
     /// Give each sandbox a cpuset, so that it can be confined to processors.
     pub cpusets: Cpusets,
+    /// How sandboxes that are to have a way out to the network get it; none: they do not.
+    pub outbound: Option<OutboundSettings>,
 }
 
 impl EngineSettings {
@@ -85,6 +92,7 @@ impl EngineSettings {
             blanks: DEFAULT_BLANKS,
             fast_path: false,
             cpusets: Cpusets::Unused,
+            outbound: None,
         }
     }
 }
@@ -96,6 +104,7 @@ pub struct LocalEngine {
     pub(super) isolation: Isolation,
     pub(super) maker: Arc<Maker>,
     pub(super) cpus: Result<SandboxCpus, String>,
+    pub(super) outbound: Result<Outbound, String>,
 }
 
 impl LocalEngine {
@@ -109,7 +118,7 @@ impl LocalEngine {
             Some(init) => init.clone(),
             None => find_init()?,
         };
-        let engine = match settings.choice {
+        let mut engine = match settings.choice {
             EngineChoice::Process => process::open(&settings, init, None).await?,
             EngineChoice::Runc => runc::open(&settings, init).await.map_err(|why| {
                 SandboxError::Unsupported(format!("functions.engine is \"runc\", and {why}; \"auto\" takes what works"))
@@ -119,6 +128,9 @@ impl LocalEngine {
                 Err(why) => process::open(&settings, init, Some(format!("runc: {why}"))).await?,
             },
         };
+        if let Some(outbound) = &settings.outbound {
+            engine.outbound = Outbound::open(outbound, engine.maker.walls()).await;
+        }
         engine.maker.restock();
         Ok(engine)
     }
@@ -157,12 +169,23 @@ impl SandboxEngine for LocalEngine {
         self.maker.trouble()
     }
 
+    fn outbound(&self) -> Result<String, String> {
+        self.outbound.as_ref().map(Outbound::line).map_err(Clone::clone)
+    }
+
     async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError> {
         let id = spec.id;
         if spec.command.is_empty() {
             return Err(Failed::at("start its command", "there is none").into_error(id));
         }
-        let outcome = self.maker.make(&spec).await;
+        let outbound = match spec.network {
+            FunctionNetwork::None => None,
+            FunctionNetwork::Outbound => match &self.outbound {
+                Ok(outbound) => Some(outbound),
+                Err(why) => return Err(Failed::at("give it a way out to the network", why).into_error(id)),
+            },
+        };
+        let outcome = self.maker.make(&spec, outbound).await;
         self.maker.restock();
         outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
     }
@@ -177,6 +200,11 @@ impl SandboxEngine for LocalEngine {
     }
 
     async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError> {
+        if spec.network != FunctionNetwork::None {
+            // The runtime of a stem may have looked for name servers already, and found none.
+            stem.end().await;
+            return self.start(spec).await;
+        }
         match self.maker.adopt(stem, &spec).await {
             Ok(made) => Ok(started(made, spec)),
             Err(failed) => {
@@ -195,10 +223,11 @@ impl SandboxEngine for LocalEngine {
 
 /// Begins to watch over what was made.
 fn started(made: Made, spec: SandboxSpec) -> Started {
-    let Made { begun, group, lease, steps } = made;
-    let Begun { keeper, control, output, listeners: Listeners { runtime, data, fast }, process: _ } = begun;
+    let Made { begun, group, lease, network, steps } = made;
+    let Begun { keeper, control, output, listeners, process: _, network: _ } = begun;
+    let Listeners { runtime, data, fast } = listeners;
     let output = Output::new(output, spec.log);
-    let running = Running { id: spec.id, control, keeper, output, group, lease };
+    let running = Running { id: spec.id, control, keeper, output, group, lease, network };
     Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 

@@ -10,7 +10,7 @@ use super::SandboxError;
 use super::blank::{Begun, Maker, Making, Raising, START_PATIENCE};
 use super::isolation::Isolation;
 use super::launch::{Launch, OWN_NETWORK, Prepare, Walls};
-use super::local::{EngineSettings, LocalEngine, blocking};
+use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
 use super::seccomp_profile;
 use super::slots::probe_address;
 use crate::cgroup::{CgroupHost, Trees};
@@ -49,7 +49,13 @@ pub(super) async fn open(
     };
     let controls = making.cgroups.controls();
     let isolation = Isolation { walls, runtime: None, filter, refused, controls };
-    Ok(LocalEngine { kind: "process", isolation, maker: Arc::new(Maker::new(making)), cpus })
+    Ok(LocalEngine {
+        kind: "process",
+        isolation,
+        maker: Arc::new(Maker::new(making)),
+        cpus,
+        outbound: Err(NOT_TOLD.to_owned()),
+    })
 }
 
 /// Raises walls around nothing, the strongest first; returns the first that stand, and why the others do not.

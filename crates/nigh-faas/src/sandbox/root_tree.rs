@@ -31,6 +31,10 @@ const SETTINGS: [&str; 13] = [
     "ssl",
     "timezone",
 ];
+/// Where programs look names up.
+const NAME_SOURCES: &str = "passwd: files\ngroup: files\nhosts: files\nservices: files\n";
+/// The line of it for hosts.
+const FILES_ALONE: &str = "hosts: files";
 /// Devices that do nothing but hand out bytes or take them.
 pub const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Names in /dev, and where they lead.
@@ -95,11 +99,9 @@ pub fn entries(host: &Path) -> io::Result<Vec<Entry>> {
     }
     entries.extend(["/etc", "/proc", "/dev", "/tmp", "/var", CODE, LAYERS].map(|path| Entry::Folder(path.into())));
     entries.push(Entry::Link { path: "/var/tmp".into(), to: "../tmp".into() });
-    for (path, text) in [
-        ("/etc/hosts", "127.0.0.1 localhost\n"),
-        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\n"),
-        ("/etc/resolv.conf", ""),
-    ] {
+    for (path, text) in
+        [("/etc/hosts", "127.0.0.1 localhost\n"), ("/etc/nsswitch.conf", NAME_SOURCES), ("/etc/resolv.conf", "")]
+    {
         entries.push(Entry::Text { path: path.into(), text: text.to_owned() });
     }
     for name in SETTINGS {
@@ -121,6 +123,15 @@ fn as_on_host(host: &Path, path: &Path) -> io::Result<Option<Entry>> {
         true => Entry::Link { path, to: fs::read_link(there)? },
         false => Entry::Shown { path, folder: found.is_dir() },
     }))
+}
+
+/// The files of a sandbox that asks name servers, as `resolv_conf` says; the others know no names but their own.
+#[must_use]
+pub fn names(resolv_conf: &str) -> [(&'static str, String); 2] {
+    [
+        ("/etc/nsswitch.conf", NAME_SOURCES.replace(FILES_ALONE, "hosts: files dns")),
+        ("/etc/resolv.conf", resolv_conf.to_owned()),
+    ]
 }
 
 /// The lists of users and groups for a function that runs as `uid`.
@@ -162,6 +173,13 @@ mod tests {
     fn a_small_tmp_has_files_enough_and_a_large_one_a_file_for_each_16_kib() {
         assert_eq!(tmp_options(1 << 20), "mode=1777,size=1048576,nr_inodes=1024");
         assert_eq!(tmp_options(512 << 20), "mode=1777,size=536870912,nr_inodes=32768");
+    }
+
+    #[test]
+    fn name_servers_are_asked_after_the_files_and_of_hosts_only() {
+        let [(_, sources), (_, servers)] = names("nameserver 10.0.0.1\n");
+        assert_eq!(sources, "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n");
+        assert_eq!(servers, "nameserver 10.0.0.1\n");
     }
 
     #[test]

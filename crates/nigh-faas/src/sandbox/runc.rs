@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::blank::{Maker, Making, Raising, START_PATIENCE};
 use super::bundle::Bundles;
 use super::isolation::{Isolation, Runtime};
-use super::local::{EngineSettings, LocalEngine, blocking};
+use super::local::{EngineSettings, LocalEngine, NOT_TOLD, blocking};
 use crate::cgroup::{CgroupHost, Trees};
 
 /// The program's name.
@@ -65,7 +65,13 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
                     controls: cgroups.controls(),
                 };
                 let cpus = cgroups.sandbox_cpus();
-                return Ok(LocalEngine { kind: NAME, isolation, maker: Arc::new(maker), cpus });
+                return Ok(LocalEngine {
+                    kind: NAME,
+                    isolation,
+                    maker: Arc::new(maker),
+                    cpus,
+                    outbound: Err(NOT_TOLD.to_owned()),
+                });
             }
             Ok(Err(failed)) => failed.sentence(),
             Err(_) => format!("not done in {START_PATIENCE:?}"),

@@ -61,6 +61,7 @@ impl Maker {
             code: None,
             layers: None,
             runtime_folders: names(&spec.runtime_folders),
+            texts: Vec::new(),
             tmp_bytes: spec.tmp.bytes(),
             processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,

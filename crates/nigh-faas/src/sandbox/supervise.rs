@@ -16,6 +16,7 @@ use super::blank::Lease;
 use super::control::Control;
 use super::launch::{CONTINUE, Report, STOP};
 use super::log_lines::Output;
+use super::outbound::Attached;
 use super::{Sandbox, SandboxEnd, SandboxError};
 use crate::cgroup::Group;
 use crate::grant::SandboxMemory;
@@ -38,6 +39,8 @@ pub(super) struct Running {
     pub(super) output: Output,
     pub(super) group: Group,
     pub(super) lease: Lease,
+    /// Its way out, if it has one.
+    pub(super) network: Option<Attached>,
 }
 
 /// A running sandbox, whoever raised its walls.
@@ -57,7 +60,7 @@ pub(super) struct LocalSandbox {
 impl LocalSandbox {
     /// Begins to watch over it.
     pub(super) fn supervise(running: Running) -> Self {
-        let Running { id, control, keeper, output, group, lease } = running;
+        let Running { id, control, keeper, output, group, lease, network } = running;
         let output = Arc::new(output);
         let printed = Arc::clone(&output);
         let passed_on = tokio::spawn(async move { printed.pass_on().await });
@@ -75,10 +78,15 @@ impl LocalSandbox {
             stop: stop.clone(),
             group: Arc::clone(&group),
             oom_kills: Arc::clone(&oom_kills),
+            network,
         };
         let own_group = Arc::clone(&group);
         tokio::spawn(async move {
-            let (end, mut keeper, control) = watcher.watch(keeper).await;
+            let (end, mut keeper, control, network) = watcher.watch(keeper).await;
+            if let Some(network) = network {
+                // A container runtime deletes only what is empty.
+                network.end().await;
+            }
             // The keeper of a container has waited for this, and has the runtime delete it now.
             control.end();
             let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
@@ -185,10 +193,19 @@ struct Watcher {
     stop: CancellationToken,
     group: Arc<Group>,
     oom_kills: Arc<AtomicU64>,
+    network: Option<Attached>,
+}
+
+/// Returns when a sandbox that had a way out has none any more.
+async fn lost(network: &mut Option<Attached>) {
+    match network {
+        Some(network) => network.lost().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Watcher {
-    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control) {
+    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control, Option<Attached>) {
         let mut end = None;
         let mut stopping = false;
         loop {
@@ -215,6 +232,11 @@ impl Watcher {
                     end.get_or_insert(SandboxEnd::Destroyed);
                     self.control.end();
                 }
+                () = lost(&mut self.network), if !stopping => {
+                    tracing::warn!("a sandbox has lost its way out to the network and ends");
+                    stopping = true;
+                    self.control.end();
+                }
                 () = sleep(END_PATIENCE), if stopping => {
                     // The keeper itself was stopped or killed: the group ends the rest.
                     let _gone = keeper.start_kill();
@@ -235,6 +257,6 @@ impl Watcher {
             Ok(kills) if killed && kills > earlier => SandboxEnd::OutOfMemory,
             _ => end.unwrap_or(SandboxEnd::Signalled(SIGKILL)),
         };
-        (end, keeper, self.control)
+        (end, keeper, self.control, self.network)
     }
 }

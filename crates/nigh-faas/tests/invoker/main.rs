@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod date_jumps;
 mod lifecycle;
 mod node;
 mod outcomes;

@@ -163,6 +163,16 @@ impl Node {
         settings: InvokerSettings,
         hooks: Vec<Arc<dyn InvocationHook>>,
     ) -> Result<Self, SandboxError> {
+        Self::with_clock(choice, settings, hooks, Arc::new(SystemClock::new())).await
+    }
+
+    /// The same, with a clock of the test's own.
+    pub(crate) async fn with_clock(
+        choice: EngineChoice,
+        settings: InvokerSettings,
+        hooks: Vec<Arc<dyn InvocationHook>>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SandboxError> {
         let folder = tempfile::tempdir().unwrap();
         let instance = format!("test-invoker-{}-{}", std::process::id(), NODES.fetch_add(1, Ordering::Relaxed));
         let init = PathBuf::from(env!("CARGO_BIN_EXE_nigh-sandbox"));
@@ -171,7 +181,7 @@ impl Node {
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
         let activations = ActivationLog::new(RecordLog::open(state, Retention { records_max: 1000 }).unwrap());
         let functions = Arc::new(Functions { folder: folder.path().to_owned(), ..Functions::default() });
-        let (keys, clock) = (AccessKeys::default(), Arc::new(SystemClock::new()) as Arc<dyn Clock>);
+        let keys = AccessKeys::default();
         let accountant = Arc::new(PhaseAccountant::new(8));
         let observers: Arc<[Arc<dyn ObjectObserver>]> = Arc::new([Arc::clone(&accountant) as Arc<dyn ObjectObserver>]);
         let door = LineDoor { keys: keys.clone(), observers, clock: Arc::clone(&clock) };

@@ -7,14 +7,16 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures::StreamExt as _;
 use hmac::{Hmac, Mac};
 use nigh_engine::{AccessKeys, LocalRegistry, Outbox, Registry, StateFile};
 use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
 use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function::FunctionSource;
+use nigh_faas::function_network::NetworkPermission;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore};
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
-use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings, Pieces};
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_objects::ObjectError;
 use nigh_terms::{
@@ -78,7 +80,16 @@ impl RecordBuckets for NoBuckets {
     }
 }
 
-/// One archive at `code/app.zip`.
+/// A zip of one file of so many bytes, not compressed.
+fn stored_zip(bytes: usize) -> Bytes {
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("large", options).unwrap();
+    std::io::Write::write_all(&mut zip, &vec![7; bytes]).unwrap();
+    zip.finish().unwrap().into_inner().into()
+}
+
+/// One archive at `code/app.zip`, one that no request could bring, and one that is too large in any case.
 struct OneObject(Bytes);
 
 #[async_trait]
@@ -87,16 +98,23 @@ impl CodeObjects for OneObject {
         bucket.as_str() == "code"
     }
 
-    async fn read(
+    async fn open(
         &self,
         _who: &Principal,
         bucket: &BucketName,
         key: &ObjectKey,
-        limit: ByteSize,
-    ) -> Result<Bytes, ObjectError> {
+    ) -> Result<(ByteSize, Pieces), ObjectError> {
+        let nothing = || futures::stream::empty().boxed();
         match (bucket.as_str(), key.as_str()) {
-            ("code", "app.zip") => Ok(self.0.clone()),
-            ("code", "large.zip") => Err(ObjectError::EntityTooLarge { limit: limit.bytes() }),
+            ("code", "app.zip") => {
+                let (begin, end) = (self.0.slice(..10), self.0.slice(10..));
+                Ok((ByteSize(self.0.len() as u64), futures::stream::iter([Ok(begin), Ok(end)]).boxed()))
+            }
+            ("code", "beyond-a-request.zip") => {
+                let zip = stored_zip(60 << 20);
+                Ok((ByteSize(zip.len() as u64), futures::stream::iter([Ok(zip)]).boxed()))
+            }
+            ("code", "large.zip") => Ok((ByteSize::mib(257), nothing())),
             ("code", _) => Err(ObjectError::NoSuchKey(key.clone())),
             _ => Err(ObjectError::NoSuchBucket(bucket.clone())),
         }
@@ -149,7 +167,11 @@ impl Door {
             catalog: RuntimeCatalog::new([11]),
             clock,
         };
-        let settings = LambdaDoorSettings { region: "us-east-1".to_owned(), concurrency: 10 };
+        let settings = LambdaDoorSettings {
+            region: "us-east-1".to_owned(),
+            concurrency: 10,
+            network: NetworkPermission::default(),
+        };
         let door = Arc::new(LambdaDoor::new(parts, settings));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! The same tests on machines that allow less: as a user without rights, and where no namespace can be made.
+//! The same tests on machines that allow less: as a user without rights, where no namespace can be made, and where no
+//! cgroup can be written.
 //!
 //! A process whose root is not the mount's may make no user namespace, and without CAP_SYS_ADMIN no other either:
 //! so a machine that forbids both is had by `chroot` and `setpriv`.
@@ -9,14 +10,18 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use nigh_faas::sandbox::SandboxError;
-use nigh_faas::sandbox::local::LocalEngine;
+use nigh_faas::cgroup::cpuset::Cpusets;
+use nigh_faas::cgroup::{CgroupHost, Trees};
+use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
+use nigh_faas::sandbox::{SandboxEngine as _, SandboxError};
 
-use crate::harness::{ENGINE_VARIABLE, INIT_VARIABLE, TRUST_VARIABLE, settings, skip};
+use crate::harness::{ENGINE_VARIABLE, INIT_VARIABLE, TRUST_VARIABLE, output, settings, skip};
 
 const NOBODY: u32 = 65534;
 /// Set while this file's tests run the others, so that they do not run themselves again.
 const INNER_VARIABLE: &str = "NIGH_TEST_ELSEWHERE";
+/// Names the Nigh that an earlier life has left folders of, where no cgroup can be written.
+const READ_ONLY_VARIABLE: &str = "NIGH_TEST_READ_ONLY_CGROUPS";
 
 /// The tests and the init where every user can run them.
 struct Programs(tempfile::TempDir);
@@ -144,4 +149,47 @@ async fn the_engine_that_refuses() {
     for part in ["user namespace", "/srv/nigh", "--trust-functions"] {
         assert!(refusal.contains(part), "{refusal}");
     }
+}
+
+#[test]
+fn with_read_only_cgroups_sandboxes_run_without_that_level_and_the_reason_is_said() {
+    let test = "with_read_only_cgroups_sandboxes_run_without_that_level_and_the_reason_is_said";
+    if !can_go_elsewhere(test) {
+        return;
+    }
+    let instance = settings().instance;
+    let earlier = CgroupHost::detect(&instance, Cpusets::Unused, Trees::Controlled);
+    if let Err(reason) = earlier.controls().freezer {
+        return skip(test, &reason);
+    }
+    let programs = Programs::copied();
+    let script = "mount --make-rprivate / && while read -r _ point kind _; do case $kind in cgroup*) \
+                  mount -o remount,bind,ro \"$point\" || exit 1;; esac; done </proc/self/mounts && exec \"$@\"";
+    // Of a new name, and of one whose folders an earlier life has left.
+    for instance in [settings().instance, instance] {
+        let mut command = programs.command("unshare");
+        command.env(READ_ONLY_VARIABLE, instance).args(["-m", "/bin/sh", "-c", script, "sh", &programs.path("tests")]);
+        command.args([
+            "--exact",
+            "elsewhere::the_engine_without_groups",
+            "limits::a_fork_bomb_ends_at_the_process_limit",
+        ]);
+        assert_passed(&command.output().unwrap());
+    }
+    drop(earlier);
+}
+
+/// The inner half of the test above; anywhere else there is nothing to see.
+#[tokio::test]
+async fn the_engine_without_groups() {
+    let Ok(instance) = std::env::var(READ_ONLY_VARIABLE) else { return };
+    // runc needs them: who leaves the choice to Nigh has Nigh's own engine.
+    let settings = EngineSettings { instance, choice: EngineChoice::Auto, ..settings() };
+    let engine = LocalEngine::open(settings).await.unwrap();
+    let controls = &engine.probe().controls;
+    for level in [&controls.memory, &controls.processes, &controls.freezer, &controls.cpu] {
+        assert!(level.as_ref().is_err_and(|reason| reason.contains("Read-only file system")), "{controls:?}");
+    }
+    assert_eq!((engine.kind(), output(&engine, "echo runs").await.as_str()), ("process", "runs"));
+    assert!(engine.probe().off().iter().any(|reason| reason.starts_with("runc: ")), "{:?}", engine.probe());
 }

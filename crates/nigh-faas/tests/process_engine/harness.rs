@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use nigh_faas::function_network::FunctionNetwork;
 use nigh_faas::grant::Grant;
 use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, SandboxSpec, Started};
@@ -103,6 +104,7 @@ pub(crate) fn command(words: &[&str]) -> Function {
         grant: Grant::full(ByteSize::mib(64)),
         tmp: ByteSize::mib(1),
         pids_max: 32,
+        network: FunctionNetwork::None,
         log: lines.clone(),
     };
     Function { spec, lines, code }

@@ -44,7 +44,7 @@ async fn a_fork_bomb_ends_at_the_process_limit() {
         return skip("a_fork_bomb_ends_at_the_process_limit", "neither a cgroup nor an own user bounds it here");
     }
     // Each child makes children; the counter is a process that began before.
-    let bomb = "use POSIX; $| = 1; my $failed = 0;
+    let bomb = "$| = 1; my $failed = 0;
         for (1..200) { my $p = fork; if (!defined $p) { $failed++ } elsif (!$p) { sleep 1000 } }
         print \"failed $failed\\n\"; sleep 1000;";
     let (started, lines, _code) = start(&engine, command(&["/usr/bin/perl", "-e", bomb])).await;
@@ -248,4 +248,33 @@ async fn a_function_that_nobody_grants_more_can_be_ended() {
     until("the peak at the grant", || memory.peak().is_ok_and(|peak| peak >= ByteSize::mib(31))).await;
     destroy(&*started.sandbox).await;
     assert!(memory.used().is_err(), "no group is left to ask");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_function_that_needs_more_than_its_grant_goes_on_when_it_is_given() {
+    let test = "a_function_that_needs_more_than_its_grant_goes_on_when_it_is_given";
+    let engine = engine().await;
+    if lacks_memory_control(&engine, test) {
+        return;
+    }
+    if engine.probe().controls.version != "cgroup v2" {
+        return skip(test, "a grant below what is booked ends a function on cgroup v1");
+    }
+    let text = "exec 3<>/dev/tcp/${DOORS%%:*}/9001; cat <&3; head -c 40m /dev/zero > /dev/shm/$$ && exit 5";
+    let mut function = command(&["/bin/bash", "-c", text]);
+    function.spec.grant = Grant { memory: ByteSize::mib(24), booked: ByteSize::mib(64) };
+    let (started, _lines, _code) = start(&engine, function).await;
+    let sandbox = &started.sandbox;
+    let (noticed, mut notices) = tokio::sync::mpsc::unbounded_channel();
+    let notice = move |used| {
+        // Only the first is waited for.
+        let _unheard = noticed.send(used);
+    };
+    sandbox.memory().on_pressure(Box::new(notice)).unwrap();
+    drop(started.runtime.accept().await.unwrap());
+    let used = tokio::time::timeout(PATIENCE, notices.recv()).await.unwrap().unwrap();
+    assert!(used >= ByteSize::mib(23), "{used}");
+    sandbox.memory().set_limit(ByteSize::mib(64)).unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, sandbox.ended()).await, Ok(SandboxEnd::Exited(5)));
+    destroy(&**sandbox).await;
 }

@@ -9,5 +9,6 @@ mod elsewhere;
 mod harness;
 mod life;
 mod limits;
+mod network;
 mod runc;
 mod walls;

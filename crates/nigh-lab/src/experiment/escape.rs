@@ -1,6 +1,8 @@
 //! Escape attempts: a hostile function in a whole node, once for each engine that works here, tries to get at what is
 //! not its own. None may succeed.
 //!
+//! A second function, which the node gives a way out to the network, tries what that could lead to.
+//!
 //! Beside it the same attempts are made without any walls, as far as that harms nobody: they succeed there, so that a
 //! refusal means a wall and not a mistake of the attempt.
 
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
+use nigh_node::client::{NETWORK_VARIABLE, OUTBOUND};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -29,6 +32,19 @@ const ATTEMPTS: &str = include_str!("escape/attempts.py");
 const ENGINES: [&str; 2] = ["runc", "process"];
 const ATTACKER: &str = "attacker";
 const VICTIM: &str = "victim";
+/// The attacker with a way out.
+const CONNECTED: &str = "connected";
+/// What it tries.
+const CONNECTED_ATTEMPTS: [&str; 6] = [
+    "doors_of_the_host",
+    "doors_of_another_sandbox",
+    "metadata_of_the_cloud",
+    "abstract_sockets",
+    "packets_past_the_stack",
+    "network_interfaces",
+];
+/// The addresses that a sandbox with a way out has around it: the tool's two, and those of all sandboxes.
+const AROUND: [&str; 3] = ["198.18.254.2", "198.18.254.3", "198.18.254.100"];
 /// The attacker's memory: more than its /tmp, so that it meets both limits.
 const MEMORY_MB: u64 = 1024;
 /// Lambda's /tmp, if a function says nothing else, and its files in Nigh.
@@ -132,7 +148,7 @@ impl EscapeArgs {
             if control.is_empty() && !self.without_control {
                 control = without_walls(&python, &mut targets, &node, &listed)?;
             }
-            rows.extend(behind_walls(engine, &mut targets, &node, &listed).await?);
+            rows.extend(behind_walls(engine, &mut targets, &node, &listed, &mut absent).await?);
         }
         let count = |outcome: &str| rows.iter().filter(|row| row.outcome == outcome).count();
         let (succeeded, broken) = (count("succeeded"), count("broken"));
@@ -162,6 +178,7 @@ fn settings(engine: &str, python: &Path) -> toml::Table {
     let mut functions = toml::Table::new();
     functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
     functions.insert("engine".to_owned(), engine.into());
+    functions.insert("network".to_owned(), "permitted".into());
     let mut settings = toml::Table::new();
     settings.insert("functions".to_owned(), functions.into());
     // The victim runs on until it is ended.
@@ -242,10 +259,11 @@ fn secret_of(node: &NodeUnderTest) -> String {
 
 /// The attempts as invocations, beside another function that runs.
 async fn behind_walls(
-    engine: &str,
+    engine: &'static str,
     targets: &mut Targets,
     node: &NodeUnderTest,
     listed: &[Listed],
+    absent: &mut Vec<Absent>,
 ) -> Result<Vec<Row>, LabError> {
     let mut client = LambdaClient::connect(node)?;
     let code = targets.code();
@@ -287,28 +305,76 @@ async fn behind_walls(
         "files_max": FILES_MAX, "memory_bytes": MEMORY_MB << 20, "open_files_max": OPEN_FILES_MAX,
     });
     let event = merged([event, walled]);
-
-    let mut rows = Vec::new();
-    for Listed { attempt, .. } in listed {
-        let mut event = event.clone();
-        event["attempt"] = json!(attempt);
-        let request = client.invocation(ATTACKER, event.to_string().as_bytes()).await?;
-        let answer = client.send(ATTACKER, &request)?;
-        let text = String::from_utf8_lossy(&answer.payload).into_owned();
-        let (mut outcome, mut detail) = match serde_json::from_slice::<Said>(&answer.payload) {
-            Ok(said) => (said.outcome, said.detail),
-            Err(_) if END_THE_SANDBOX.contains(&attempt.as_str()) && answer.function_error.is_some() => {
-                ("refused".to_owned(), text)
-            }
-            Err(_) => ("broken".to_owned(), text),
-        };
-        let all_live = targets.canary_lives() && victims.iter().all(|pid| Path::new(&format!("/proc/{pid}")).exists());
-        if !all_live {
-            (outcome, detail) = ("succeeded".to_owned(), "a process of somebody else was ended".to_owned());
+    let mut attack = Attack { engine, targets, victims: &victims, client };
+    let mut rows = attack.run(ATTACKER, listed.iter().map(|one| one.attempt.as_str()), &event, "").await?;
+    let of_connected = listed.iter().map(|one| one.attempt.as_str()).filter(|one| CONNECTED_ATTEMPTS.contains(one));
+    let environment = BTreeMap::from([(NETWORK_VARIABLE.to_owned(), OUTBOUND.to_owned())]);
+    match attack.client.deploy(&deployment(CONNECTED, &code, environment)).await {
+        Ok(_) => {
+            let event = connected_event(event, &attack.targets.loopback_ports());
+            rows.extend(attack.run(CONNECTED, of_connected, &event, "_with_a_way_out").await?);
         }
-        rows.push(Row { engine: engine.to_owned(), attempt: attempt.clone(), outcome, detail });
+        Err(error) => absent.push(Absent { engine, reason: format!("functions have no way out: {error}") }),
     }
     Ok(rows)
+}
+
+/// What a function with a way out is told: it may reach what listens for others, and nothing that is the host's own or
+/// another sandbox's.
+fn connected_event(mut event: Value, loopback: &[u16]) -> Value {
+    let at = |hosts: &[&str], ports: &[u16]| -> Vec<Value> {
+        hosts.iter().flat_map(|host| ports.iter().map(move |port| json!([host, port]))).collect()
+    };
+    let own_doors = event["host_ports"].as_array().cloned().unwrap_or_default();
+    let own_doors = own_doors.into_iter().filter(|door| door[0] == "127.0.0.1");
+    event["host_ports"] = own_doors.chain(at(&AROUND, loopback)).collect();
+    let own = targets::own_address();
+    let around: Vec<&str> = AROUND.into_iter().chain(["127.0.0.1"]).chain(own.as_deref()).collect();
+    event["other_ports"] = at(&around, &[VICTIM_PORT]).into();
+    event
+}
+
+/// Attempts as invocations of a function, beside those that must not notice.
+struct Attack<'a> {
+    engine: &'static str,
+    targets: &'a mut Targets,
+    victims: &'a [u32],
+    client: LambdaClient,
+}
+
+impl Attack<'_> {
+    /// Has `function` make the attempts, which the report names with `suffix`.
+    async fn run(
+        &mut self,
+        function: &str,
+        attempts: impl Iterator<Item = &str>,
+        event: &Value,
+        suffix: &str,
+    ) -> Result<Vec<Row>, LabError> {
+        let Self { engine, targets, victims, client } = self;
+        let mut rows = Vec::new();
+        for attempt in attempts {
+            let mut event = event.clone();
+            event["attempt"] = json!(attempt);
+            let request = client.invocation(function, event.to_string().as_bytes()).await?;
+            let answer = client.send(function, &request)?;
+            let text = String::from_utf8_lossy(&answer.payload).into_owned();
+            let (mut outcome, mut detail) = match serde_json::from_slice::<Said>(&answer.payload) {
+                Ok(said) => (said.outcome, said.detail),
+                Err(_) if END_THE_SANDBOX.contains(&attempt) && answer.function_error.is_some() => {
+                    ("refused".to_owned(), text)
+                }
+                Err(_) => ("broken".to_owned(), text),
+            };
+            let all_live =
+                targets.canary_lives() && victims.iter().all(|pid| Path::new(&format!("/proc/{pid}")).exists());
+            if !all_live {
+                (outcome, detail) = ("succeeded".to_owned(), "a process of somebody else was ended".to_owned());
+            }
+            rows.push(Row { engine: (*engine).to_owned(), attempt: format!("{attempt}{suffix}"), outcome, detail });
+        }
+        Ok(rows)
+    }
 }
 
 fn deployment<'a>(name: &'a str, code: &'a Path, environment: BTreeMap<String, String>) -> Deployment<'a> {

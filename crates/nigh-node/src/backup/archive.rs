@@ -3,6 +3,7 @@
 //! ```text
 //! nigh-backup.json                         `Header`; first
 //! registry/000001.json ...                 `[DocumentText]`: the registry's documents, in pieces
+//! events/000001.json ...                   `[EventText]`: events that are not done, in pieces
 //! files/credentials, files/nigh.toml       of the state folder
 //! code/<tree>/<namespace>/<name>/<version>.zip   archives of functions and layers, as uploaded
 //! buckets/<namespace>/<bucket>.json        a bucket's description
@@ -19,13 +20,13 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use nigh_engine::{Revised, Revision, StoredDocument};
+use nigh_engine::{Revised, Revision, StoredDocument, StoredPromise};
 use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The form that this build writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+/// The form that this build writes, and the newest that it reads. The first had no events.
+pub const FORMAT: u32 = 2;
 /// Entries between two of sums.
 pub(super) const SUMS_EVERY: usize = 1000;
 /// The longest of each kind of entry that is read into memory.
@@ -36,7 +37,9 @@ pub(super) const FILE_MAX: u64 = 1 << 20;
 pub(super) const BUCKET_MAX: u64 = 1 << 20;
 /// The largest model (8 MiB) and the largest document of a function, in base64 and with room.
 pub(super) const REGISTRY_MAX: u64 = 32 << 20;
-/// Lambda's largest archive is 50 MiB, of a layer in parts 250 MiB.
+/// An event or the record of one, of at most some megabytes, in base64 and with room.
+pub(super) const EVENTS_MAX: u64 = 32 << 20;
+/// The largest archive is 256 MiB (`ArchiveLimits::LAMBDA`).
 pub(super) const CODE_MAX: u64 = 256 << 20;
 /// Documents of one piece of the registry: so many bytes, or one.
 pub(super) const PIECE: usize = 2 << 20;
@@ -107,6 +110,9 @@ pub struct End {
     pub sums: String,
     /// Documents of the registry.
     pub documents: u64,
+    /// Events that are not done, and those that failed for good.
+    #[serde(default)]
+    pub events: u64,
     /// Archives of code.
     pub code: u64,
     /// Buckets.
@@ -148,6 +154,32 @@ impl DocumentText {
         let value = BASE64.decode(&self.value).map_err(|error| error.to_string())?;
         let revised = Revised { value, revision: Revision(self.revision) };
         Ok(StoredDocument { table: self.table, key: self.key, revised })
+    }
+}
+
+/// A row of the outbox as the archive has it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct EventText {
+    /// Base64, as the others.
+    id: String,
+    /// Base64.
+    head: String,
+    /// Base64.
+    body: String,
+}
+
+impl From<&StoredPromise> for EventText {
+    fn from(event: &StoredPromise) -> Self {
+        let (head, body) = (BASE64.encode(&event.head), BASE64.encode(&event.body));
+        Self { id: BASE64.encode(event.id), head, body }
+    }
+}
+
+impl EventText {
+    pub(super) fn decode(self) -> Result<StoredPromise, String> {
+        let bytes = |text: &str| BASE64.decode(text).map_err(|error| error.to_string());
+        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} has not 16 bytes", self.id))?;
+        Ok(StoredPromise { id, head: bytes(&self.head)?, body: bytes(&self.body)? })
     }
 }
 
@@ -194,6 +226,7 @@ impl CodeTree {
 pub(super) enum EntryName {
     Header,
     Registry(u32),
+    Events(u32),
     File(StateFile),
     Code { tree: CodeTree, namespace: Namespace, name: FunctionName, version: String },
     Bucket { namespace: Namespace, bucket: BucketName },
@@ -207,6 +240,7 @@ impl fmt::Display for EntryName {
         match self {
             Self::Header => f.write_str("nigh-backup.json"),
             Self::Registry(number) => write!(f, "registry/{number:06}.json"),
+            Self::Events(number) => write!(f, "events/{number:06}.json"),
             Self::File(file) => write!(f, "files/{}", file.name()),
             Self::Code { tree, namespace, name, version } => {
                 write!(f, "code/{}/{namespace}/{name}/{version}.zip", tree.name())
@@ -230,6 +264,7 @@ impl FromStr for EntryName {
             ["nigh-backup.json"] => Self::Header,
             ["end.json"] => Self::End,
             ["registry", number] => Self::Registry(json(number)?.parse().map_err(drop)?),
+            ["events", number] => Self::Events(json(number)?.parse().map_err(drop)?),
             ["sums", number] => Self::Sums(number.parse().map_err(drop)?),
             ["files", "credentials"] => Self::File(StateFile::Credentials),
             ["files", "nigh.toml"] => Self::File(StateFile::Settings),
@@ -275,6 +310,7 @@ mod tests {
         for entry in [
             EntryName::Header,
             EntryName::Registry(3),
+            EntryName::Events(1),
             EntryName::File(StateFile::Credentials),
             EntryName::File(StateFile::Settings),
             EntryName::Code { tree: CodeTree::Layers, namespace: namespace.clone(), name, version },

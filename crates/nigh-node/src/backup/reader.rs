@@ -6,14 +6,14 @@
 
 use std::io::{self, Read};
 
-use nigh_engine::StoredDocument;
+use nigh_engine::{StoredDocument, StoredPromise};
 use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
-    AnyHeader, ArchiveError, BUCKET_MAX, CODE_MAX, CodeTree, DocumentText, END_MAX, End, EntryName, FILE_MAX, FORMAT,
-    HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX, StateFile, hex,
+    AnyHeader, ArchiveError, BUCKET_MAX, CODE_MAX, CodeTree, DocumentText, END_MAX, EVENTS_MAX, End, EntryName,
+    EventText, FILE_MAX, FORMAT, HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX, StateFile, hex,
 };
 use super::writer::Digesting;
 
@@ -25,6 +25,10 @@ pub trait Sink<E> {
     }
     /// Some documents of the registry.
     fn documents(&mut self, _: Vec<StoredDocument>) -> Result<(), E> {
+        Ok(())
+    }
+    /// Some events that are not done.
+    fn events(&mut self, _: Vec<StoredPromise>) -> Result<(), E> {
         Ok(())
     }
     /// A file of the state folder.
@@ -63,6 +67,7 @@ struct Seen {
     sums_read: u32,
     all_sums: Sha256,
     pieces: u32,
+    event_pieces: u32,
     bucket: Option<(Namespace, BucketName)>,
 }
 
@@ -224,6 +229,7 @@ impl Seen {
             other => {
                 let limit = match other {
                     EntryName::Registry(_) => REGISTRY_MAX,
+                    EntryName::Events(_) => EVENTS_MAX,
                     EntryName::Code { .. } => CODE_MAX,
                     EntryName::Bucket { .. } => BUCKET_MAX,
                     _ => FILE_MAX,
@@ -255,6 +261,17 @@ impl Seen {
                 let documents = documents.map_err(|reason| corrupt(name, reason))?;
                 self.end.documents += documents.len() as u64;
                 sink.documents(documents)
+            }
+            EntryName::Events(number) => {
+                if *number != self.event_pieces + 1 {
+                    return Err(corrupt(name, "it is out of order").into());
+                }
+                self.event_pieces += 1;
+                let texts: Vec<EventText> = json(name, bytes)?;
+                let events: Result<Vec<_>, _> = texts.into_iter().map(EventText::decode).collect();
+                let events = events.map_err(|reason| corrupt(name, reason))?;
+                self.end.events += events.len() as u64;
+                sink.events(events)
             }
             EntryName::File(StateFile::Credentials) if !header.keys => {
                 Err(corrupt(name, "the backup is said to have no keys").into())

@@ -6,7 +6,10 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use nigh_engine::{LocalRegistry, RegistryError, StateError, StateFile as RegistryFile, StoredDocument};
+use nigh_engine::{
+    LocalRegistry, Outbox, RegistryError, StateError, StateFile as RegistryFile, StoredDocument, StoredPromise,
+};
+use nigh_faas::code_archive::Archive;
 use nigh_faas::code_store::{CodeStore, CodeStoreError, CodeVersion};
 use nigh_faas::function_store::FunctionLimits;
 use nigh_objects::store::directory::copy::{CopyError, StoreCopy};
@@ -102,6 +105,7 @@ struct Making<'a> {
     root: &'a Path,
     paths: StatePaths,
     force: bool,
+    state: RegistryFile,
     registry: LocalRegistry,
     functions: CodeStore,
     layers: Option<CodeStore>,
@@ -112,9 +116,10 @@ struct Making<'a> {
 impl<'a> Making<'a> {
     fn begin(root: &'a Path, force: bool, progress: &'a mut dyn FnMut(u64)) -> Result<Self, RestoreError> {
         let paths = StatePaths::new(&placing::begin(root)?);
-        let registry = LocalRegistry::new(RegistryFile::open(&paths.database())?);
+        let state = RegistryFile::open(&paths.database())?;
+        let registry = LocalRegistry::new(state.clone());
         let functions = CodeStore::open(&paths.functions(), FunctionLimits::default().archive)?;
-        Ok(Self { root, paths, force, registry, functions, layers: None, objects: None, progress })
+        Ok(Self { root, paths, force, state, registry, functions, layers: None, objects: None, progress })
     }
 }
 
@@ -135,6 +140,10 @@ impl Sink<RestoreError> for Making<'_> {
         Ok(self.registry.take_in(&documents)?)
     }
 
+    fn events(&mut self, events: Vec<StoredPromise>) -> Result<(), RestoreError> {
+        Ok(Outbox::take_in(&self.state, events)?)
+    }
+
     fn file(&mut self, file: StateFile, bytes: &[u8]) -> Result<(), RestoreError> {
         Ok(state_folder::write_private(&self.paths.root().join(file.name()), bytes)?)
     }
@@ -147,7 +156,8 @@ impl Sink<RestoreError> for Making<'_> {
         version: &str,
         archive: &[u8],
     ) -> Result<(), RestoreError> {
-        let known = CodeVersion::of_archive(namespace, name, archive);
+        let archive = Archive::from(archive.to_vec());
+        let known = CodeVersion::of_archive(namespace, name, &archive)?;
         if known.folder_name() != version {
             return Err(RestoreError::OtherCode { namespace: namespace.clone(), name: name.clone() });
         }
@@ -161,7 +171,7 @@ impl Sink<RestoreError> for Making<'_> {
                 }
             },
         };
-        store.publish(&known, archive)?;
+        store.publish(&known, &archive)?;
         Ok(())
     }
 

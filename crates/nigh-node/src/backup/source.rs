@@ -1,6 +1,6 @@
 //! What of a node goes into a backup, and in which order; the node may run and change meanwhile.
 //!
-//! The registry is of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
+//! The registry and the events are of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
 //! code of that moment is in it. Each object is whole, as it was at some moment while the backup was made; one that
 //! was acknowledged before and not changed since is in it.
 
@@ -24,7 +24,7 @@ use crate::state_folder::StatePaths;
 /// The folder of layers below that of functions.
 pub(super) const LAYERS: &str = "layers";
 
-/// What shall be in a backup beside functions, models and lives.
+/// What shall be in a backup beside functions, models, events and lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupScope {
@@ -137,7 +137,10 @@ impl BackupSource {
                 writer.add_document(&document)?;
             }
         }
-        Ok(writer.end_documents()?)
+        for event in snapshot.promises()? {
+            writer.add_event(&event?)?;
+        }
+        Ok(writer.end_pieces()?)
     }
 
     fn add_code<W: Write>(

@@ -3,8 +3,8 @@
 use std::io::{Cursor, Write as _};
 use std::path::Path;
 
-use nigh_engine::{AccessKeys, LocalRegistry, Registry as _, StateFile};
-use nigh_faas::code_archive::ArchiveLimits;
+use nigh_engine::{AccessKeys, LocalRegistry, Outbox, OutboxChange, Registry as _, StateFile};
+use nigh_faas::code_archive::{Archive, ArchiveLimits};
 use nigh_faas::code_store::{CodeStore, CodeVersion};
 use nigh_terms::{FunctionName, Namespace, Timestamp};
 
@@ -19,21 +19,24 @@ use crate::state_folder::{StateFolder, StatePaths};
 const ALL: BackupScope = BackupScope { keys: true, objects: false };
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
-fn zip() -> Vec<u8> {
+fn zip() -> Archive {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file("app.py", zip::write::SimpleFileOptions::default()).unwrap();
     zip.write_all(b"x = 1").unwrap();
-    zip.finish().unwrap().into_inner()
+    zip.finish().unwrap().into_inner().into()
 }
 
-fn version(archive: &[u8]) -> CodeVersion {
-    CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive)
+fn version(archive: &Archive) -> CodeVersion {
+    CodeVersion::of_archive(&Namespace::new("tenant").unwrap(), &FunctionName::new("f").unwrap(), archive).unwrap()
 }
 
 /// A state with keys, documents and code, and its backup.
 async fn backup(state: &Path, scope: BackupScope, document: usize) -> Vec<u8> {
     let folder = StateFolder::take(state).unwrap();
-    let registry = LocalRegistry::new(StateFile::open(&folder.paths().database()).unwrap());
+    let file = StateFile::open(&folder.paths().database()).unwrap();
+    let registry = LocalRegistry::new(file.clone());
+    let promised = |id: u8| OutboxChange::Put { id: [id; 16], head: vec![id], body: vec![id; document] };
+    Outbox::open(file).unwrap().apply(vec![promised(1), promised(2), promised(3)]).await.unwrap();
     let keys = AccessKeys::load(&registry).await.unwrap();
     keys.issue(&registry, &Namespace::new("tenant").unwrap()).await.unwrap();
     for n in 0..3 {
@@ -67,16 +70,28 @@ async fn a_state_restored_elsewhere_has_all_of_it_and_what_was_there_is_moved_aw
     assert_eq!(std::fs::read_dir(&there).unwrap().count(), 2, "precious and the lock");
 
     let done = restored(&archive, &there, true).unwrap();
-    assert_eq!((done.restored.documents, done.restored.code, done.restored.objects), (4, 1, 0));
+    let End { documents, events, code, objects, .. } = done.restored;
+    assert_eq!((documents, events, code, objects), (4, 3, 1, 0));
     assert_eq!(std::fs::read(done.moved_away.unwrap().join("precious")).unwrap(), b"mine");
     let paths = StatePaths::new(&there);
     let registry = LocalRegistry::new(StateFile::open(&paths.database()).unwrap());
     assert_eq!(registry.get("functions", "tenant/2").await.unwrap().unwrap().value, vec![2; 1_000_000]);
     assert_eq!(AccessKeys::load(&registry).await.unwrap().of_namespace(&Namespace::new("tenant").unwrap()).len(), 1);
+    let promises: Vec<_> = registry.snapshot().unwrap().promises().unwrap().map(Result::unwrap).collect();
+    assert_eq!(promises.iter().map(|one| one.id).collect::<Vec<_>>(), [[1; 16], [2; 16], [3; 16]]);
+    assert!(promises.iter().all(|one| one.head == [one.id[0]] && one.body == vec![one.id[0]; 1_000_000]));
     let code = CodeStore::open(&paths.functions(), ArchiveLimits::LAMBDA).unwrap();
     assert_eq!(std::fs::read(code.task_folder(&version(&zip())).join("app.py")).unwrap(), b"x = 1");
     assert_eq!(std::fs::read(paths.credentials()).unwrap(), b"the keys");
     assert_eq!(std::fs::read(there.join("nigh.toml")).unwrap(), b"drain = '1 s'");
+}
+
+#[test]
+fn a_backup_of_the_first_form_has_no_events_and_is_restored() {
+    // As the first build wrote its end: without a count of events.
+    let folder = tempfile::tempdir().unwrap();
+    let restored = restored(include_bytes!("../../tests/fixtures/backup-1.tar"), folder.path(), false).unwrap();
+    assert_eq!((restored.backup.format, restored.restored.documents, restored.restored.events), (1, 1, 0));
 }
 
 #[tokio::test]

@@ -5,13 +5,13 @@
 
 use std::io::{self, Read, Write};
 
-use nigh_engine::StoredDocument;
+use nigh_engine::{StoredDocument, StoredPromise};
 use nigh_terms::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
-    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, Header, PIECE, SUMS_EVERY, hex,
+    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, EventText, Header, PIECE, SUMS_EVERY, hex,
 };
 
 /// An archive being written.
@@ -23,9 +23,39 @@ pub(super) struct ArchiveWriter<W: Write> {
     sums_pending: usize,
     sums_written: u32,
     all_sums: Sha256,
-    pieces: u32,
-    piece: Vec<DocumentText>,
-    piece_bytes: usize,
+    documents: Pieces<DocumentText>,
+    events: Pieces<EventText>,
+}
+
+/// What goes into entries of about `PIECE` bytes.
+struct Pieces<T> {
+    number: u32,
+    piece: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Pieces<T> {
+    const fn new() -> Self {
+        Self { number: 0, piece: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds `one` of so many bytes. The piece that was full before, and its number.
+    fn add(&mut self, one: T, bytes: usize) -> Option<(u32, Vec<T>)> {
+        let full = if self.bytes + bytes > PIECE { self.end() } else { None };
+        self.piece.push(one);
+        self.bytes += bytes;
+        full
+    }
+
+    /// The last piece, if there is one.
+    fn end(&mut self) -> Option<(u32, Vec<T>)> {
+        if self.piece.is_empty() {
+            return None;
+        }
+        self.bytes = 0;
+        self.number += 1;
+        Some((self.number, std::mem::take(&mut self.piece)))
+    }
 }
 
 /// A reader that digests what goes through, and counts it.
@@ -66,9 +96,8 @@ impl<W: Write> ArchiveWriter<W> {
             sums_pending: 0,
             sums_written: 0,
             all_sums: Sha256::new(),
-            pieces: 0,
-            piece: Vec::new(),
-            piece_bytes: 0,
+            documents: Pieces::new(),
+            events: Pieces::new(),
         };
         writer.add_json(&EntryName::Header, header)?;
         Ok(writer)
@@ -113,24 +142,32 @@ impl<W: Write> ArchiveWriter<W> {
 
     /// Adds a document of the registry.
     pub(super) fn add_document(&mut self, document: &StoredDocument) -> Result<(), ArchiveError> {
-        if !self.piece.is_empty() && self.piece_bytes + document.revised.value.len() > PIECE {
-            self.end_documents()?;
-        }
-        self.piece_bytes += document.revised.value.len() + document.table.len() + document.key.len();
-        self.piece.push(DocumentText::from(document));
+        let bytes = document.revised.value.len() + document.table.len() + document.key.len();
         self.end.documents += 1;
-        Ok(())
+        match self.documents.add(DocumentText::from(document), bytes) {
+            Some((number, piece)) => self.add_json(&EntryName::Registry(number), &piece),
+            None => Ok(()),
+        }
     }
 
-    /// No document follows.
-    pub(super) fn end_documents(&mut self) -> Result<(), ArchiveError> {
-        let piece = std::mem::take(&mut self.piece);
-        self.piece_bytes = 0;
-        if piece.is_empty() {
-            return Ok(());
+    /// Adds an event.
+    pub(super) fn add_event(&mut self, event: &StoredPromise) -> Result<(), ArchiveError> {
+        self.end.events += 1;
+        match self.events.add(EventText::from(event), event.head.len() + event.body.len()) {
+            Some((number, piece)) => self.add_json(&EntryName::Events(number), &piece),
+            None => Ok(()),
         }
-        self.pieces += 1;
-        self.add_json(&EntryName::Registry(self.pieces), &piece)
+    }
+
+    /// No document and no event follows.
+    pub(super) fn end_pieces(&mut self) -> Result<(), ArchiveError> {
+        if let Some((number, piece)) = self.documents.end() {
+            self.add_json(&EntryName::Registry(number), &piece)?;
+        }
+        match self.events.end() {
+            Some((number, piece)) => self.add_json(&EntryName::Events(number), &piece),
+            None => Ok(()),
+        }
     }
 
     /// Says that a file is left out.

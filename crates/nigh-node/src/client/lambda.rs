@@ -33,6 +33,8 @@ pub struct FunctionChange {
     pub ephemeral_mib: Option<u64>,
     /// Its own environment, all of it.
     pub environment: Option<BTreeMap<String, String>>,
+    /// Variables of its environment that are set beside those that it has, or is given by `environment`.
+    pub variables: BTreeMap<String, String>,
     /// What it is for.
     pub description: Option<String>,
     /// The ARNs of its layers, all of them.
@@ -69,7 +71,8 @@ impl FunctionChange {
         *self == Self::default()
     }
 
-    fn fields(&self) -> serde_json::Map<String, Value> {
+    /// What is sent for a function that has the environment `current`.
+    fn fields(&self, current: &Value) -> serde_json::Map<String, Value> {
         let mut fields = serde_json::Map::new();
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -81,10 +84,26 @@ impl FunctionChange {
         set("MemorySize", self.memory_mib.map(Value::from));
         set("Timeout", self.timeout_s.map(Value::from));
         set("EphemeralStorage", self.ephemeral_mib.map(|size| json!({ "Size": size })));
-        set("Environment", self.environment.as_ref().map(|variables| json!({ "Variables": variables })));
+        set("Environment", self.environment_over(current).map(|variables| json!({ "Variables": variables })));
         set("Description", self.description.clone().map(Value::from));
         set("Layers", self.layers.clone().map(Value::from));
         fields
+    }
+
+    /// The whole environment, if it changes.
+    fn environment_over(&self, current: &Value) -> Option<Value> {
+        if self.variables.is_empty() {
+            return self.environment.as_ref().map(|given| json!(given));
+        }
+        let mut all = match &self.environment {
+            Some(given) => json!(given),
+            None if current.is_object() => current.clone(),
+            None => json!({}),
+        };
+        for (name, value) in &self.variables {
+            all[name] = value.as_str().into();
+        }
+        Some(all)
     }
 }
 
@@ -143,7 +162,7 @@ impl LambdaClient {
         match (self.get(name).await, code) {
             (Ok(mut function), code) => {
                 if !change.is_empty() {
-                    let body = Value::Object(change.fields());
+                    let body = Value::Object(change.fields(&function["Environment"]["Variables"]));
                     function = self.call(Method::PUT, &format!("{FUNCTIONS}/{name}/configuration"), Some(body)).await?;
                 }
                 if code.is_some() {
@@ -152,7 +171,7 @@ impl LambdaClient {
                 Ok((function, false))
             }
             (Err(error), Some(code)) if error.is_not_found() => {
-                let mut body = change.fields();
+                let mut body = change.fields(&Value::Null);
                 body.insert("FunctionName".to_owned(), name.as_str().into());
                 body.insert("Role".to_owned(), ROLE.into());
                 body.insert("Code".to_owned(), code);
@@ -289,9 +308,21 @@ mod tests {
 
     #[test]
     fn only_what_is_given_is_sent() {
-        assert!(FunctionChange::default().fields().is_empty());
+        assert!(FunctionChange::default().fields(&json!({ "A": "1" })).is_empty());
         let change = FunctionChange { memory_mib: Some(256), ..FunctionChange::default() };
-        assert_eq!(Value::Object(change.fields()), json!({ "MemorySize": 256 }));
+        assert_eq!(Value::Object(change.fields(&Value::Null)), json!({ "MemorySize": 256 }));
+    }
+
+    #[test]
+    fn a_single_variable_is_set_beside_those_that_are_there_or_are_given() {
+        let variables = || [("B".to_owned(), "2".to_owned())].into();
+        let alone = FunctionChange { variables: variables(), ..FunctionChange::default() };
+        let sent = |change: &FunctionChange, current| change.fields(&current)["Environment"]["Variables"].clone();
+        assert_eq!(sent(&alone, json!({ "A": "1", "B": "1" })), json!({ "A": "1", "B": "2" }));
+        assert_eq!(sent(&alone, Value::Null), json!({ "B": "2" }));
+        let environment = Some([("C".to_owned(), "3".to_owned())].into());
+        let given = FunctionChange { environment, ..alone };
+        assert_eq!(sent(&given, json!({ "A": "1" })), json!({ "B": "2", "C": "3" }));
     }
 
     #[test]

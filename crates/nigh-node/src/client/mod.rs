@@ -16,6 +16,7 @@ use thiserror::Error;
 pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
 pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
+pub use nigh_faas::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
 
 /// How long a connection may take to be made.

@@ -391,7 +391,7 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Prewarm, Span};
+    use crate::config::{Network, Prewarm, Span};
 
     fn machine() -> Machine {
         Machine { hostname: "n1".to_owned(), memory: ByteSize::gib(8), cpus: 2, python: "/usr/bin/python3".into() }
@@ -454,6 +454,22 @@ mod tests {
         assert_eq!((set.prewarm, set.prewarm_imports.0), (Prewarm::Off, vec!["boto3".into(), "numpy.linalg".into()]));
         let refused = resolve(&[("NIGH_FUNCTIONS__PREWARM_IMPORTS", "import os")]).unwrap_err().to_string();
         assert!(refused.contains("prewarm_imports") && refused.contains("import os"), "{refused}");
+    }
+
+    #[test]
+    fn the_network_is_permitted_in_one_word_and_its_lists_are_lists_or_one_text() {
+        let default = layers(None, &[("NIGH_STATE", "/s")], &[]).resolve(&machine()).unwrap().settings.functions;
+        assert_eq!(default.network, Network::None);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nigh.toml");
+        std::fs::write(&file, "[functions]\nnetwork = \"permitted\"\nnetwork_resolvers = [\"10.0.0.1\"]\n").unwrap();
+        let variables = [("NIGH_STATE", "/s"), ("NIGH_FUNCTIONS__NETWORK_NAMESPACES", "one, two")];
+        let set = layers(Some(file), &variables, &[]).resolve(&machine()).unwrap().settings.functions;
+        let names: Vec<&str> = set.network_namespaces.0.iter().map(|name| name.as_str()).collect();
+        assert_eq!((set.network, names), (Network::Permitted, vec!["one", "two"]));
+        assert_eq!(set.network_resolvers.0, ["10.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
+        let wrong = layers(None, &[("NIGH_FUNCTIONS__NETWORK_RESOLVERS", "near")], &[]).resolve(&machine());
+        assert!(wrong.unwrap_err().to_string().contains("near"));
     }
 
     #[test]

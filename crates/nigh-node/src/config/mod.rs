@@ -10,7 +10,7 @@ mod span;
 mod store;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use nigh_faas::sandbox::local::EngineChoice;
@@ -155,6 +155,14 @@ pub struct FunctionSettings {
     pub prewarm_imports: Modules,
     /// The program that becomes a sandbox's first process; beside `nigh` if absent.
     pub sandbox_program: Option<PathBuf>,
+    /// Whether a function that asks for it gets a way out to the network.
+    pub network: Network,
+    /// Whose functions may; in a variable separated by `,`. All, if it is empty.
+    pub network_namespaces: Namespaces,
+    /// The name servers that they ask, IPv4; in a variable separated by `,`. This machine's own, if it is empty.
+    pub network_resolvers: Resolvers,
+    /// The program slirp4netns; looked for in `PATH` if absent.
+    pub network_tool: Option<PathBuf>,
 }
 
 /// Asynchronous invocations.
@@ -183,6 +191,16 @@ pub enum Prewarm {
     On,
     /// None.
     Off,
+}
+
+/// Whether functions may have a way out to the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// None has.
+    None,
+    /// Those have that ask for it.
+    Permitted,
 }
 
 /// Who decides which cache ways an invocation gets.
@@ -283,6 +301,31 @@ impl<'de> Deserialize<'de> for Modules {
     }
 }
 
+/// A list of namespaces: a list in the file, or one text with `,` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Namespaces(pub Vec<Namespace>);
+
+impl<'de> Deserialize<'de> for Namespaces {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let names = listed(deserializer, ',')?.into_iter();
+        names.map(|name| Namespace::new(&name)).collect::<Result<_, _>>().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A list of addresses: a list in the file, or one text with `,` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Resolvers(pub Vec<IpAddr>);
+
+impl<'de> Deserialize<'de> for Resolvers {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let addresses = listed(deserializer, ',')?.into_iter();
+        let parse = |text: String| text.parse().map_err(|_| format!("{text:?} is no address"));
+        addresses.map(parse).collect::<Result<_, _>>().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
 /// A list, or one text with `between` between its parts.
 fn listed<'de, D: serde::Deserializer<'de>>(deserializer: D, between: char) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
@@ -345,6 +388,10 @@ impl Settings {
                 prewarm_max: 8,
                 prewarm_imports: Modules(vec!["boto3".to_owned()]),
                 sandbox_program: None,
+                network: Network::None,
+                network_namespaces: Namespaces::default(),
+                network_resolvers: Resolvers::default(),
+                network_tool: None,
             },
             events: EventSettings {
                 queue_max: 10_000,

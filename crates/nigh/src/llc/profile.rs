@@ -41,7 +41,8 @@ pub(crate) struct ProfileArgs {
     /// How the way counts are gone through
     #[arg(long, value_enum, default_value_t = Form::Bisection)]
     form: Form,
-    /// Run it though its owner says that it is not idempotent (NIGH_IDEMPOTENT=false)
+    /// Run it though its owner says that it is not idempotent (NIGH_IDEMPOTENT=false), or does not say so though it has
+    /// a way out to the network
     #[arg(long)]
     force: bool,
 }

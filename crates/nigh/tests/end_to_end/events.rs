@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::platform::{Node, python, wait_for};
+use crate::platform::{Node, command, python, wait_for};
 use crate::sdks::passes;
 
 /// Waits of milliseconds where Lambda waits minutes.
@@ -79,6 +79,28 @@ fn an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again() {
     assert!(*repeated == [2] || *repeated == [3], "the attempts that were cut off did not count: {repeated:?}");
     node.terminate();
     assert_eq!(node.exit_code(), Some(0));
+}
+
+#[test]
+fn a_restored_node_runs_the_events_that_its_backup_found_queued() {
+    let Some(python) = python("a_restored_node_runs_the_events_that_its_backup_found_queued") else { return };
+    let mut node = Node::start_with(&python, &["--set", "events.running_max=1"]);
+    deploy_light(&node, "worker");
+    let held = later(&node, "worker", &json!({ "sleep": 4 }));
+    let queued = later(&node, "worker", &json!({ "n": 1 }));
+    wait_for("the first to run", || node.json(["status"])["sandboxes"]["running"] == 1);
+    let file = node.state.with_file_name("node.tar");
+    let file = file.to_str().unwrap();
+    let made = node.json(["backup", file]);
+    assert_eq!(made["content"]["events"], 2, "{made}");
+    // What comes later is not of that moment.
+    let late = later(&node, "worker", &json!({ "n": 2 }));
+    node.kill();
+    assert!(command(&node.state).args(["restore", file, "--force"]).status().unwrap().success());
+    node.restart();
+    wait_for("both to run", || [&held, &queued].iter().all(|id| attempts(&node).contains_key(*id)));
+    assert_eq!(pending(&node), 0);
+    assert!(!attempts(&node).contains_key(&late));
 }
 
 #[test]

@@ -95,6 +95,13 @@ impl Node {
         self.await_ready();
     }
 
+    /// Kills it and starts it again, on the same state, with these flags.
+    pub(crate) fn restart_with(&mut self, flags: &[&str]) {
+        self.kill();
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.restart();
+    }
+
     fn await_ready(&mut self) {
         wait_for("the node to be ready", || {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -17,6 +17,7 @@ use nigh_faas::sandbox::root_tree::CODE;
 use nigh_faas::sandbox::seccomp_profile::Filters;
 use nigh_faas::sandbox::{DATA_PORT, FAST_PATH, RUNTIME_PORT};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind,
@@ -40,7 +41,16 @@ const FAST_PATH_BACKLOG: i32 = 128;
 /// the keeper is gone.
 pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) -> Result<(), Failure> {
     let listeners = raise_walls(prepare, keeper)?;
-    send(&mut control, &Report::Ready)?;
+    let network = match prepare.walls.has_namespaces() {
+        true => {
+            Some(open("/proc/self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).step("find its network")?)
+        }
+        false => None,
+    };
+    match network {
+        Some(network) => send_with(&control, &Report::Ready, &[network.as_fd()])?,
+        None => send(&mut control, &Report::Ready)?,
+    }
     let children;
     let command = match crate::receive(&mut control).step("read what the sandbox shall be")? {
         Order::Launch(launch) => {

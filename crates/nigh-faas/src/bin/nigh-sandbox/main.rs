@@ -24,6 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use nigh_faas::cgroup::kill_members;
 use nigh_faas::sandbox::bundle::remove_life_of;
 use nigh_faas::sandbox::launch::{INSIDE, LENGTH_BYTES, MESSAGE_MAX_BYTES, Prepare, Report, Walls, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -193,6 +194,12 @@ fn watch(prepare: &Prepare, control: &mut UnixStream, engine: Option<Pid>, init:
     waitpid(Some(init), WaitOptions::empty()).step("wait for the init")?;
     if !prepare.walls.has_namespaces() {
         descendants::end_all();
+    }
+    if engine_is_gone(control) {
+        // The sandbox's way out stands outside its other walls, and may be frozen, so that it has not heard of the end.
+        for folder in &prepare.folders {
+            kill_members(Path::new(folder));
+        }
     }
     if let Some(container) = &prepare.container {
         // The engine need not wait for the container runtime; but that takes the cgroup away, and the engine first asks

@@ -51,6 +51,9 @@ pub(crate) fn enter(launch: &Launch, uid: u32) -> Result<(), Failure> {
     for (path, text) in users(uid) {
         write(Path::new(path), &text)?;
     }
+    for (path, text) in &launch.texts {
+        write(Path::new(path), text)?;
+    }
     devices()?;
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", inside("proc"), "proc", quiet, None).step("mount /proc")?;

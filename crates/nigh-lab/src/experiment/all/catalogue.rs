@@ -62,6 +62,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-functions",
+        about: "What 10,000 functions cost to create, to keep and to start with",
+        command: &["bench", "functions"],
+        quick: &["--count", "100"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],

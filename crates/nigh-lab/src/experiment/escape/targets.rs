@@ -91,6 +91,11 @@ impl Targets {
         Ok(())
     }
 
+    /// The port that is the host's own.
+    pub(super) fn loopback_ports(&self) -> Vec<u16> {
+        self.loopback.local_addr().map(|address| address.port()).into_iter().collect()
+    }
+
     /// What an attempt is told, whoever makes it.
     pub(super) fn event(&self) -> Value {
         let port = |listener: &TcpListener| listener.local_addr().map_or(0, |address| address.port());
@@ -160,7 +165,7 @@ fn answer_everyone() -> std::io::Result<SocketAddr> {
 }
 
 /// The address of this machine that others would use; none without a network. Nothing is sent.
-fn own_address() -> Option<String> {
+pub(super) fn own_address() -> Option<String> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect(ELSEWHERE).ok()?;
     let address = socket.local_addr().ok()?.ip();

@@ -1,0 +1,164 @@
+//! The way out of a sandbox whose function may have one: connections to others and names, none from outside to it.
+//!
+//! A sandbox has a network of its own in any case, with Nigh's two doors in it. Before the function's command runs,
+//! routes in it are barred (`barred`), a program is started that carries packets out of it (`tool`), and the sandbox is
+//! told which name servers it can ask (`resolvers`). The program stands in the sandbox's cgroup: it is frozen, counted
+//! and ended with it. A sandbox without its way out is no longer what was asked for, so the end of the one is the end of
+//! the other.
+
+mod barred;
+mod resolvers;
+mod tool;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use self::tool::{Carrying, Tool};
+use super::blank::Failed;
+use super::launch::Walls;
+
+/// What of the kernel makes interfaces for it.
+const TUN: &str = "/dev/net/tun";
+/// Processes that it may need: it makes a second one for a moment.
+pub(super) const PROCESSES: u32 = 2;
+/// How long it may take to end once it is killed.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is told of the way out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboundSettings {
+    /// The program; none: looked for where programs are.
+    pub tool: Option<PathBuf>,
+    /// The name servers that sandboxes ask; none: those of the host that they can reach.
+    pub resolvers: Vec<IpAddr>,
+}
+
+/// Gives sandboxes their way out.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    tool: Tool,
+    resolvers: Vec<Ipv4Addr>,
+    attached: Arc<AtomicUsize>,
+}
+
+/// The way out of one sandbox. It is gone when this is dropped.
+#[derive(Debug)]
+pub(super) struct Attached {
+    carrying: Carrying,
+    attached: Arc<AtomicUsize>,
+}
+
+impl Outbound {
+    /// Finds out whether it can be given to sandboxes with these walls.
+    pub(super) async fn open(settings: &OutboundSettings, walls: Walls) -> Result<Self, String> {
+        match walls {
+            Walls::UserAndNamespaces { .. } | Walls::Container { .. } => {}
+            Walls::Namespaces => return Err("Nigh must run as root for it".to_owned()),
+            Walls::User { .. } | Walls::None => return Err("functions share the host's network here".to_owned()),
+        }
+        let tool = Tool::find(settings.tool.as_deref()).await?;
+        std::fs::metadata(TUN).map_err(|error| format!("{TUN}: {error} (is the kernel's module `tun` loaded?)"))?;
+        let unusable = settings.resolvers.iter().find(|resolver| resolvers::reachable(**resolver).is_none());
+        if let Some(unusable) = unusable {
+            return Err(format!(
+                "functions.network_resolvers: a sandbox cannot reach {unusable}: it must be an IPv4 address that is \
+                 neither loopback nor link-local"
+            ));
+        }
+        let named = settings.resolvers.iter().copied().filter_map(resolvers::reachable).collect::<Vec<_>>();
+        let resolvers = match named.is_empty() {
+            false => named,
+            true => of_the_host(),
+        };
+        Ok(Self { tool, resolvers, attached: Arc::default() })
+    }
+
+    /// In one line for people: by what, who answers names, and how many have it.
+    pub(super) fn line(&self) -> String {
+        let names = match &*self.resolvers {
+            [] => "no names: no name server of this machine can be reached from a sandbox; set \
+                   functions.network_resolvers"
+                .to_owned(),
+            servers => {
+                let servers: Vec<String> = servers.iter().map(Ipv4Addr::to_string).collect();
+                format!("names from {}", servers.join(", "))
+            }
+        };
+        format!("{}; {names}; sandboxes with it: {}", self.tool.version, self.attached.load(Ordering::Relaxed))
+    }
+
+    /// The text of the sandbox's resolv.conf.
+    pub(super) fn resolv_conf(&self) -> String {
+        resolvers::text(&self.resolvers)
+    }
+
+    /// Gives the sandbox of the network namespace `network` its way out. `join` are the files of its cgroup.
+    pub(super) async fn attach(&self, network: OwnedFd, join: Vec<PathBuf>) -> Result<Attached, Failed> {
+        let of_routes = network.try_clone().map_err(|error| Failed::at("find its network", error))?;
+        barred::bar(of_routes).await?;
+        let carrying = self.tool.carry(&network).await?;
+        // Only now: the cgroup of a container lets nobody open the kernel's device.
+        if let Some(process) = carrying.process.id() {
+            let joined = tokio::task::spawn_blocking(move || {
+                join.iter().try_for_each(|file| {
+                    let written = std::fs::write(file, process.to_string());
+                    written.map_err(|error| Failed::at(&format!("join {}", file.display()), error))
+                })
+            });
+            joined.await.map_err(|error| Failed::at("join its cgroup", error))??;
+        }
+        self.attached.fetch_add(1, Ordering::Relaxed);
+        metrics::gauge!("nigh_sandboxes_with_network").increment(1.0);
+        Ok(Attached { carrying, attached: Arc::clone(&self.attached) })
+    }
+}
+
+/// The host's own name servers, as far as a sandbox can reach them.
+fn of_the_host() -> Vec<Ipv4Addr> {
+    let lists = resolvers::LISTS.iter().filter_map(|list| std::fs::read_to_string(Path::new(list)).ok());
+    lists.map(|text| resolvers::listed(&text)).find(|listed| !listed.is_empty()).unwrap_or_default()
+}
+
+impl Attached {
+    /// Returns when it has ended by itself.
+    pub(super) async fn lost(&mut self) {
+        // An error would be that it is no child of ours any more.
+        let _ended = self.carrying.process.wait().await;
+    }
+
+    /// Ends it.
+    pub(super) async fn end(mut self) {
+        let _ended_already = self.carrying.process.start_kill();
+        let _ended = timeout(END_PATIENCE, self.carrying.process.wait()).await;
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.attached.fetch_sub(1, Ordering::Relaxed);
+        metrics::gauge!("nigh_sandboxes_with_network").decrement(1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn where_it_cannot_be_given_the_reason_is_said() {
+        let settings = OutboundSettings { tool: Some("/absent/tool".into()), resolvers: Vec::new() };
+        let why = |walls| {
+            let settings = settings.clone();
+            async move { Outbound::open(&settings, walls).await.unwrap_err() }
+        };
+        assert!(why(Walls::Namespaces).await.contains("root"));
+        assert!(why(Walls::None).await.contains("host's network"));
+        assert!(why(Walls::UserAndNamespaces { uid: 1 }).await.contains("/absent/tool"));
+    }
+}

@@ -1,0 +1,243 @@
+//! The program that carries packets between a sandbox's network and the host's sockets: slirp4netns.
+//!
+//! It needs no configuration of the host: what leaves a sandbox leaves as a connection of an ordinary process. It needs
+//! root's rights for the moment in which it enters the sandbox's network, and gives them up then by its own
+//! `--enable-sandbox` and `--enable-seccomp`. It keeps root's user, without its capabilities; so it begins behind walls
+//! of ours too: it sees nothing of /etc and /run, and may neither signal anybody nor open a Unix socket.
+//! See slirp4netns(1).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::time::timeout;
+
+use crate::sandbox::blank::{Failed, START_PATIENCE};
+
+/// Its name.
+const NAME: &str = "slirp4netns";
+/// Where it may be beside the folders of `PATH`, which services have without them.
+const FOLDERS: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/sbin"];
+/// The first version that can refuse to forward to the host's own name server, at whatever port.
+const OLDEST: (u32, u32) = (1, 1);
+/// What a sandbox calls its interface to the outside.
+const INTERFACE: &str = "tap0";
+/// The sandbox's own network, in a range for measurements between networks that no host should be in (RFC 2544).
+const OWN_NETWORK: &str = "198.18.254.0/24";
+/// The largest packet between the sandbox and the tool; on the wire the host's own limits hold.
+const PACKET_BYTES: &str = "65520";
+/// Connections that a sandbox may have at a time take a descriptor each; further ones are refused.
+const OPEN_FILES_MAX: u64 = 1024;
+/// What it wrote before it failed.
+const LAST_WORDS_BYTES: u64 = 4096;
+/// Folders that it does not see.
+const COVERED: [&std::ffi::CStr; 2] = [c"/etc", c"/run"];
+
+/// A version of it that can be used.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    program: PathBuf,
+    /// Its name and version.
+    pub(super) version: String,
+    filter: BpfProgram,
+}
+
+/// It carries packets. Its process ends when this is dropped, or when this process ends, however.
+#[derive(Debug)]
+pub(super) struct Carrying {
+    pub(super) process: Child,
+    /// It ends when nobody holds this any more.
+    _alive: OwnedFd,
+}
+
+impl Tool {
+    /// Looks for it: `named`, else where programs are.
+    pub(super) async fn find(named: Option<&Path>) -> Result<Self, String> {
+        let program = match named {
+            Some(named) if named.is_file() => named.to_owned(),
+            Some(named) => return Err(format!("{} is no program (functions.network_tool)", named.display())),
+            None => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let folders = std::env::split_paths(&path).chain(FOLDERS.map(PathBuf::from));
+                folders.map(|folder| folder.join(NAME)).find(|program| program.is_file()).ok_or_else(|| {
+                    format!(
+                        "{NAME} is not installed (the package `{NAME}` of most distributions); then start Nigh again"
+                    )
+                })?
+            }
+        };
+        // A link may lead through a folder that it does not see.
+        let program = std::fs::canonicalize(&program).map_err(|error| format!("{}: {error}", program.display()))?;
+        let asked = Command::new(&program).arg("--version").stdin(Stdio::null()).kill_on_drop(true).output();
+        let said = match timeout(START_PATIENCE, asked).await {
+            Ok(Ok(said)) => String::from_utf8_lossy(&said.stdout).into_owned(),
+            Ok(Err(error)) => return Err(format!("{} does not run: {error}", program.display())),
+            Err(_) => return Err(format!("{} does not answer", program.display())),
+        };
+        let (version, number) = parse_version(&said).ok_or_else(|| format!("{} says no version", program.display()))?;
+        if number < OLDEST {
+            return Err(format!("{version} is older than {}.{}", OLDEST.0, OLDEST.1));
+        }
+        let filter = filter().map_err(|error| format!("{NAME} cannot be kept apart: {error}"))?;
+        Ok(Self { program, version, filter })
+    }
+
+    /// Has it make and serve an interface in `network`, a network namespace; returns when packets can go.
+    pub(super) async fn carry(&self, network: &OwnedFd) -> Result<Carrying, Failed> {
+        let step = format!("start {}", self.program.display());
+        let (mut carrying, mut ready) = self.spawn(network).map_err(|error| Failed::at(&step, error))?;
+        let stderr = carrying.process.stderr.take();
+        let mut word = [0];
+        match timeout(START_PATIENCE, ready.read(&mut word)).await {
+            Ok(Ok(1)) => {}
+            Ok(_) => return Err(Failed::at(&step, last_words(stderr).await)),
+            Err(_) => return Err(Failed::at(&step, format!("it is not ready after {START_PATIENCE:?}"))),
+        }
+        if let Some(mut stderr) = stderr {
+            // It would stand still if nobody read what it says; of that nothing is the sandbox's or ours to tell.
+            tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
+        }
+        Ok(carrying)
+    }
+
+    fn spawn(&self, network: &OwnedFd) -> io::Result<(Carrying, Receiver)> {
+        let network = network.try_clone()?;
+        let (ready, tell_ready) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (lives, alive) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--configure", "--disable-host-loopback", "--disable-dns", "--enable-sandbox", "--enable-seccomp"])
+            .arg(format!("--ready-fd={}", tell_ready.as_raw_fd()))
+            .arg(format!("--exit-fd={}", lives.as_raw_fd()))
+            .arg(format!("--mtu={PACKET_BYTES}"))
+            .arg(format!("--cidr={OWN_NETWORK}"))
+            .args(["--netns-type=path", &format!("/proc/self/fd/{}", network.as_raw_fd()), INTERFACE])
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let (filter, passed) = (self.filter.clone(), [network, tell_ready, lives]);
+        let prepare = move || {
+            for descriptor in &passed {
+                fcntl_setfd(descriptor.as_fd(), FdFlags::empty())?;
+            }
+            keep_apart(&filter)
+        };
+        // SAFETY: between fork and exec it makes system calls on what was made before, and allocates nothing.
+        unsafe { command.pre_exec(prepare) };
+        let process = command.spawn()?;
+        // `command` holds the ends that the tool has copies of: what is awaited below is the tool's own.
+        drop(command);
+        Ok((Carrying { process, _alive: alive }, Receiver::from_owned_fd(ready)?))
+    }
+}
+
+/// What it has said, after it has ended.
+async fn last_words(stderr: Option<ChildStderr>) -> String {
+    let mut said = Vec::new();
+    if let Some(stderr) = stderr {
+        let mut stderr = stderr.take(LAST_WORDS_BYTES);
+        let _what_was_read_counts = timeout(START_PATIENCE, stderr.read_to_end(&mut said)).await;
+    }
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+    last.map_or_else(|| "it ended without a word".to_owned(), |line| format!("it ended, and said: {line}"))
+}
+
+/// In the new process, before the program: files covered, descriptors bounded, calls refused.
+fn keep_apart(filter: &BpfProgram) -> io::Result<()> {
+    // SAFETY: this process has one thread and shares no descriptor table; the flag is not FILES.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    for folder in COVERED {
+        mount(c"tmpfs", folder, c"tmpfs", flags, c"size=4k,nr_inodes=2")?;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(OPEN_FILES_MAX), maximum: Some(OPEN_FILES_MAX) })?;
+    apply_filter(filter).map_err(|error| match error {
+        seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
+        // An error made of a text would be memory allocated here.
+        _ => io::ErrorKind::InvalidInput.into(),
+    })
+}
+
+/// Refuses, with EPERM, what would let it act on processes of the host's root: its own filter does not.
+fn filter() -> Result<BpfProgram, String> {
+    let said = |error: seccompiler::BackendError| error.to_string();
+    let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        signals.into_iter().chain([libc::SYS_rt_tgsigqueueinfo]).map(|call| (call, Vec::new())).collect();
+    let unix = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::AF_UNIX as u64);
+    let unix = SeccompRule::new(vec![unix.map_err(said)?]).map_err(said)?;
+    rules.insert(libc::SYS_socket, vec![unix]);
+    let architecture = std::env::consts::ARCH.try_into().map_err(said)?;
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture).map_err(said)?;
+    filter.try_into().map_err(said)
+}
+
+/// `slirp4netns 1.2.0` and (1, 2) of what `slirp4netns --version` prints.
+fn parse_version(said: &str) -> Option<(String, (u32, u32))> {
+    let text = said.lines().next()?.strip_prefix("slirp4netns version ")?;
+    let text = text.split(['+', '-', '~', ' ']).next()?;
+    let mut parts = text.split('.').map(|part| part.parse().ok());
+    let number = (parts.next()??, parts.next()??);
+    Some((format!("{NAME} {text}"), number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_it_prints_them() {
+        let said = "slirp4netns version 1.2.0\ncommit: 656041d45cfca7a4176f6b7eed9e4fe6c11e8383\nlibslirp: 4.7.0\n";
+        assert_eq!(parse_version(said), Some(("slirp4netns 1.2.0".to_owned(), (1, 2))));
+        assert_eq!(parse_version("slirp4netns version 1.3.1+dev\n").map(|(_, number)| number), Some((1, 3)));
+        assert_eq!(parse_version("pasta 2023_03_09\n"), None);
+        assert!((1, 0) < OLDEST && (1, 1) >= OLDEST);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_absent_or_another_is_named() {
+        let absent = Tool::find(Some(Path::new("/absent/slirp4netns"))).await.unwrap_err();
+        assert!(absent.contains("/absent/slirp4netns") && absent.contains("functions.network_tool"), "{absent}");
+        let other = Tool::find(Some(Path::new("/bin/true"))).await.unwrap_err();
+        assert!(other.contains("true says no version"), "{other}");
+    }
+
+    #[test]
+    fn a_bounded_process_signals_nobody_and_opens_no_unix_socket() {
+        if filter().and_then(|_| crate::sandbox::seccomp_profile::available()).is_err() {
+            println!("SKIPPED: a_bounded_process_signals_nobody_and_opens_no_unix_socket: this kernel has no filters");
+            return;
+        }
+        // A filter is one thread's.
+        let outcomes = std::thread::spawn(|| {
+            apply_filter(&filter().unwrap()).unwrap();
+            let own = rustix::process::getpid();
+            let signal = rustix::process::test_kill_process(own).is_err();
+            let unix = std::os::unix::net::UnixDatagram::unbound().is_err();
+            let inet = std::net::UdpSocket::bind("127.0.0.1:0").is_ok();
+            (signal, unix, inet)
+        });
+        assert_eq!(outcomes.join().unwrap(), (true, true, true));
+    }
+}
