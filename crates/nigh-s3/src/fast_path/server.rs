@@ -358,7 +358,10 @@ impl Connection {
             })?;
             match received {
                 Some(received) => return Ok(received),
-                None => self.socket.readable().await?,
+                None => {
+                    self.session.look_at_released();
+                    self.socket.readable().await?;
+                }
             }
         }
     }

@@ -34,6 +34,8 @@ use crate::telemetry::{Operation, Telemetry};
 pub(super) const INLINE_BELOW: u64 = 64 * 1024;
 /// Segments that one connection may fill at a time.
 const LOANS_MAX: usize = 16;
+/// Releases that wait to be looked at.
+const RELEASED_MAX: usize = 64;
 /// A segment that is mapped for writing is tried again after so long, so many times.
 const SEAL_PAUSE: Duration = Duration::from_millis(5);
 const SEAL_TRIES: u32 = 20;
@@ -67,6 +69,8 @@ pub(super) struct Session {
     known: OnceLock<Known>,
     loans: Mutex<HashMap<Handle, (Loan, OwnedSemaphorePermit)>>,
     loans_left: Arc<Semaphore>,
+    /// Not looked at yet.
+    released: Mutex<Vec<Handle>>,
 }
 
 /// What is to be done about a request.
@@ -100,6 +104,7 @@ impl Session {
             known: OnceLock::new(),
             loans: Mutex::default(),
             loans_left: Arc::new(Semaphore::new(LOANS_MAX)),
+            released: Mutex::default(),
         }
     }
 
@@ -113,9 +118,20 @@ impl Session {
         self.known.get().map(|known| &known.holdings)
     }
 
+    /// Asks the kernel about what the client says to have let go. To be called when nothing else is asked for: a get
+    /// that comes with a release does not wait for it.
+    pub(super) fn look_at_released(&self) {
+        let released = std::mem::take(&mut *self.released.lock());
+        if let Some(holdings) = self.holdings() {
+            for handle in released {
+                holdings.look_at(handle);
+            }
+        }
+    }
+
     /// Takes a request up.
     pub(super) fn take(self: &Arc<Self>, request: Request) -> Taken {
-        let Some(known) = self.known.get() else {
+        if !self.is_known() {
             return match request {
                 Request::Hello(hello) => self.greet(hello),
                 _ => Taken::End(Reply::farewell(
@@ -124,7 +140,7 @@ impl Session {
                     "the first request is HELLO".to_owned(),
                 )),
             };
-        };
+        }
         match request {
             Request::Hello(_) => Taken::End(Reply::farewell(
                 StatusCode::BAD_REQUEST,
@@ -132,7 +148,14 @@ impl Session {
                 "HELLO was said already".to_owned(),
             )),
             Request::Release(named) => {
-                known.holdings.look_at(Handle(named.handle));
+                let released = {
+                    let mut released = self.released.lock();
+                    released.push(Handle(named.handle));
+                    released.len()
+                };
+                if released >= RELEASED_MAX {
+                    self.look_at_released();
+                }
                 Taken::Nothing
             }
             Request::Abandon(named) => {
@@ -220,7 +243,13 @@ impl Session {
             return Ok(Reply::with_body(status, headers, taken(got.body).await?, flags));
         }
         let Some(slice) = got.body.as_segment().cloned() else { return Ok(Reply::use_http()) };
-        if let Some(handed_out) = self.known()?.holdings.hand_out(slice.segment()) {
+        let holdings = &self.known()?.holdings;
+        let handed_out = holdings.hand_out(slice.segment()).or_else(|| {
+            // Over the cap what was said to be let go is looked at first.
+            self.look_at_released();
+            holdings.hand_out(slice.segment())
+        });
+        if let Some(handed_out) = handed_out {
             // The read's event counts its bytes, whichever way they go.
             taken(got.body).await?;
             let offset = slice.range().start as u64;
@@ -270,6 +299,7 @@ impl Session {
         let place = Arc::clone(&self.loans_left)
             .try_acquire_owned()
             .map_err(|_| too_much("16 segments are being filled on this connection; commit or abandon one"))?;
+        self.look_at_released();
         let over = || too_much("the bytes held are at their cap (cache.held_max); release some");
         if !holdings.has_room(create.length) {
             return Err(over());
