@@ -11,9 +11,13 @@
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
 //! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
 //! nothing is kept or reserved meanwhile. Bytes that readers still hold of evicted copies come in as
-//! `lingering` and count against the budget too.
+//! `lingering` and count against the budget too; what copies take together beyond their own costs is `slack`, which
+//! counts as well and goes when they go.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
 
 use crate::ObjectId;
 use crate::recency::{Recency, Slot};
@@ -41,6 +45,15 @@ impl Cost {
     }
 }
 
+/// What counts against the budget beside copies and reservations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    /// What readers hold of copies that are gone.
+    pub(crate) lingering: Cost,
+    /// What goes by itself when copies go.
+    pub(crate) slack: Cost,
+}
+
 /// One fetch from the store; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FetchId(u64);
@@ -60,9 +73,54 @@ pub(crate) enum Lookup<V, F> {
 
 #[derive(Debug)]
 struct Kept<V> {
-    object: ObjectId,
+    name: PackedName,
     value: V,
     cost: Cost,
+}
+
+/// An object's full name in one piece of memory: neither of the first two parts has a zero byte.
+#[derive(Debug)]
+struct PackedName(Box<str>);
+
+impl PackedName {
+    fn new(object: &ObjectId) -> Self {
+        Self([object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()].join("\0").into())
+    }
+
+    fn parts(&self) -> [&str; 3] {
+        let mut parts = self.0.splitn(3, '\0');
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    }
+}
+
+fn parts(object: &ObjectId) -> [&str; 3] {
+    [object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()]
+}
+
+/// Where each copy is, by its name, which the copy itself has.
+#[derive(Debug, Default)]
+struct Index {
+    slots: HashTable<Slot>,
+    hasher: RandomState,
+}
+
+impl Index {
+    fn find<V>(&self, object: &ObjectId, order: &Recency<Kept<V>>) -> Option<Slot> {
+        let name = parts(object);
+        let is_it = |slot: &Slot| order.get(*slot).is_some_and(|kept| kept.name.parts() == name);
+        self.slots.find(self.hasher.hash_one(name), is_it).copied()
+    }
+
+    fn insert<V>(&mut self, slot: Slot, order: &Recency<Kept<V>>) {
+        let hash = |slot: &Slot| order.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
+        self.slots.insert_unique(hash(&slot), slot, hash);
+    }
+
+    fn remove(&mut self, slot: Slot, name: &PackedName) {
+        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(name.parts()), |found| *found == slot) {
+            found.remove();
+        }
+    }
 }
 
 /// Work outstanding on one object.
@@ -79,7 +137,7 @@ pub(crate) struct Cache<V, F> {
     budget: Cost,
     kept: Cost,
     reserved: Cost,
-    index: HashMap<ObjectId, Slot>,
+    index: Index,
     order: Recency<Kept<V>>,
     work: HashMap<ObjectId, Work<F>>,
     fetches: u64,
@@ -94,7 +152,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             budget,
             kept: Cost::default(),
             reserved: Cost::default(),
-            index: HashMap::new(),
+            index: Index::default(),
             order: Recency::new(),
             work: HashMap::new(),
             fetches: 0,
@@ -118,12 +176,12 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// How many copies there are.
     pub(crate) fn copies(&self) -> usize {
-        self.index.len()
+        self.index.slots.len()
     }
 
     /// The copy of `object`, without counting as a use.
     pub(crate) fn peek(&self, object: &ObjectId) -> Option<&V> {
-        Some(&self.order.get(*self.index.get(object)?)?.value)
+        Some(&self.order.get(self.index.find(object, &self.order)?)?.value)
     }
 
     /// Decides how a read of `object` is served. A copy serves if it is `usable`; `begin` makes what those who
@@ -134,7 +192,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         usable: impl FnOnce(&V) -> bool,
         begin: impl FnOnce() -> F,
     ) -> Lookup<V, F> {
-        if let Some(&slot) = self.index.get(object)
+        if let Some(slot) = self.index.find(object, &self.order)
             && let Some(kept) = self.order.get(slot)
             && usable(&kept.value)
         {
@@ -157,12 +215,12 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// Sets `cost` aside, dropping the least recently used copies for it. Refused, and nothing is dropped, if
     /// not even an empty cache had the room.
-    pub(crate) fn reserve(&mut self, cost: Cost, lingering: Cost) -> (bool, Dropped<V>) {
-        let budget = self.budget.minus(lingering);
+    pub(crate) fn reserve(&mut self, cost: Cost, beyond: Beyond) -> (bool, Dropped<V>) {
+        let budget = self.budget.minus(beyond.lingering);
         if !self.reserved.plus(cost).fits(budget) {
             return (false, Vec::new());
         }
-        let dropped = self.shrink(budget.minus(self.reserved).minus(cost));
+        let dropped = self.shrink(budget.minus(beyond.slack).minus(self.reserved).minus(cost));
         self.reserved = self.reserved.plus(cost);
         (true, dropped)
     }
@@ -215,9 +273,9 @@ impl<V: Clone, F: Clone> Cache<V, F> {
     }
 
     /// Changes the budget; a lower one holds at once.
-    pub(crate) fn set_budget(&mut self, budget: Cost, lingering: Cost) -> Dropped<V> {
+    pub(crate) fn set_budget(&mut self, budget: Cost, beyond: Beyond) -> Dropped<V> {
         self.budget = budget;
-        self.shrink(budget.minus(lingering).minus(self.reserved))
+        self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
     fn keep(&mut self, object: &ObjectId, value: V, cost: Cost) -> Dropped<V> {
@@ -229,13 +287,15 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let slot = self.order.insert(Kept { object: object.clone(), value, cost });
-        self.index.insert(object.clone(), slot);
+        let slot = self.order.insert(Kept { name: PackedName::new(object), value, cost });
+        self.index.insert(slot, &self.order);
         dropped
     }
 
     fn forget(&mut self, object: &ObjectId) -> Option<V> {
-        let kept = self.order.remove(self.index.remove(object)?)?;
+        let slot = self.index.find(object, &self.order)?;
+        let kept = self.order.remove(slot)?;
+        self.index.remove(slot, &kept.name);
         self.kept = self.kept.minus(kept.cost);
         Some(kept.value)
     }
@@ -243,8 +303,8 @@ impl<V: Clone, F: Clone> Cache<V, F> {
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(oldest) = self.order.remove_oldest() else { break };
-            self.index.remove(&oldest.object);
+            let Some((slot, oldest)) = self.order.remove_oldest() else { break };
+            self.index.remove(slot, &oldest.name);
             self.kept = self.kept.minus(oldest.cost);
             dropped.push(oldest.value);
         }
@@ -285,7 +345,7 @@ mod tests {
     }
 
     fn put(cache: &mut Cache<u64, u64>, object: &ObjectId, value: u64, cost: Cost) -> Vec<u64> {
-        let (granted, mut dropped) = cache.reserve(cost, Cost::default());
+        let (granted, mut dropped) = cache.reserve(cost, Beyond::default());
         assert!(granted);
         dropped.extend(cache.begin_write(object));
         dropped.extend(cache.end_write(object, Some((value, cost))));
@@ -298,7 +358,7 @@ mod tests {
         let Lookup::Lead(fetch, flight) = cache.lookup(&object, |_| true, || 7) else { panic!() };
         assert_eq!(flight, 7);
         assert_eq!(cache.lookup(&object, |_| true, || 8), Lookup::Join(7));
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, fetch, Some((42, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 9), Lookup::Hit(42));
         assert_eq!(cache.reserved(), Cost::default());
@@ -315,14 +375,14 @@ mod tests {
     fn a_fetch_begun_before_a_write_is_neither_kept_nor_joined_after_it() {
         let (mut cache, object) = (cache(100, 10), object("n", 1));
         let old = lead(&mut cache, &object);
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.begin_write(&object), None);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
         assert_eq!(cache.end_write(&object, None), Vec::<u64>::new());
         let new = lead(&mut cache, &object);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert!(matches!(cache.lookup(&object, |_| true, || 0), Lookup::Join(_)), "the new fetch is still on");
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Hit(2));
     }
@@ -333,7 +393,7 @@ mod tests {
         let old = lead(&mut cache, &object);
         assert_eq!(cache.invalidate(&object), None);
         lead(&mut cache, &object);
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         put(&mut cache, &object, 2, bytes(10));
         assert_eq!(cache.invalidate(&object), Some(2));
@@ -347,7 +407,7 @@ mod tests {
         let (mut cache, object) = (cache(100, 10), object("n", 1));
         let old = lead(&mut cache, &object);
         cache.begin_write(&object);
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
         assert_eq!((cache.kept(), cache.reserved()), (Cost::default(), Cost::default()));
@@ -361,7 +421,7 @@ mod tests {
         }
         assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
         assert_eq!(put(&mut cache, &object("n", 4), 4, bytes(10)), [2]);
-        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Cost::default()), [3, 1]);
+        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 1]);
     }
 
     #[test]
@@ -377,8 +437,18 @@ mod tests {
     fn what_readers_still_hold_counts_against_the_budget() {
         let mut cache = cache(30, 10);
         put(&mut cache, &object("n", 1), 1, bytes(10));
-        assert_eq!(cache.reserve(bytes(10), bytes(25)), (false, vec![]));
-        assert_eq!(cache.reserve(bytes(10), bytes(20)), (true, vec![1]));
+        let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
+        assert_eq!(cache.reserve(bytes(10), held(25)), (false, vec![]));
+        assert_eq!(cache.reserve(bytes(10), held(20)), (true, vec![1]));
+    }
+
+    #[test]
+    fn what_goes_with_the_copies_makes_room_by_their_going_and_refuses_nothing() {
+        let mut cache = cache(30, 10);
+        put(&mut cache, &object("n", 1), 1, bytes(5));
+        put(&mut cache, &object("n", 2), 2, bytes(5));
+        let beyond = Beyond { lingering: Cost::default(), slack: bytes(15) };
+        assert_eq!(cache.reserve(bytes(10), beyond), (true, vec![1]));
     }
 
     #[derive(Clone, Debug)]
@@ -426,7 +496,7 @@ mod tests {
                     }
                     Step::Arrive(pick, cost) if !fetches.is_empty() => {
                         let (key, fetch, value) = fetches.remove(pick % fetches.len());
-                        let granted = cache.reserve(bytes(cost), Cost::default()).0;
+                        let granted = cache.reserve(bytes(cost), Beyond::default()).0;
                         cache.fetched(&object("n", key), fetch, granted.then_some((value, bytes(cost))));
                     }
                     Step::BeginWrite(key) if !writes.contains(&key) => {
@@ -437,11 +507,11 @@ mod tests {
                         let key = writes.remove(pick % writes.len());
                         clock += 1;
                         stored.insert(key, clock);
-                        let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Cost::default()).0);
+                        let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Beyond::default()).0);
                         cache.end_write(&object("n", key), copy.map(|cost| (clock, bytes(cost))));
                     }
                     Step::Budget(bytes, segments) => {
-                        cache.set_budget(Cost { bytes, segments }, Cost::default());
+                        cache.set_budget(Cost { bytes, segments }, Beyond::default());
                     }
                     Step::Arrive(..) | Step::BeginWrite(_) | Step::EndWrite(..) => {}
                 }

@@ -4,6 +4,7 @@
 //! decisions (`cache`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
 //! and the events of all this (`event`).
 
+mod account;
 mod assembly;
 mod attributes;
 mod bucket_documents;
@@ -18,6 +19,8 @@ mod event;
 mod free_space;
 #[cfg(test)]
 mod gated_store;
+mod handed_out;
+mod kept;
 mod listing;
 mod memory;
 mod meter;
@@ -27,6 +30,7 @@ mod range;
 mod recency;
 mod request;
 mod segment;
+mod slab;
 mod spool;
 pub mod store;
 mod uploads;
@@ -38,7 +42,10 @@ pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, Cla
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
-pub use memory::{MemoryLimits, NotificationTargets, Notifications, ObjectMemory, ReservedEvents};
+pub use memory::{
+    MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains, ReservedEvents, SealOutcome,
+    SealedSegment, SegmentPut,
+};
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};
 pub use request::{
@@ -46,7 +53,7 @@ pub use request::{
     GetRequest, Got, ListPage, ListRequest, Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest,
     RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
-pub use segment::{Segment, SegmentSlice};
+pub use segment::{Segment, SegmentName, SegmentSlice};
 pub use write_back::{
     Access, BucketPolicy, DirtyUsage, ModeRule, PolicyError, StoreAbilities, WriteMode, WriteSettings, Writes,
 };

@@ -5,6 +5,7 @@
 //! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
 mod copies;
+mod fast;
 mod multipart;
 mod notify;
 mod reads;
@@ -22,14 +23,17 @@ use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, S
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
+use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
-use crate::cache::{Cache, Cost, Dropped};
+use crate::cache::{Beyond, Cache, Cost, Dropped};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
+use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
-use crate::segment::{Account, Segment, segments_max};
+use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
 use crate::uploads::Uploads;
@@ -57,12 +61,24 @@ pub struct MemoryLimits {
     pub object: ByteSize,
 }
 
-/// What is kept of an object.
+/// What is known of an object that is kept.
 #[derive(Clone, Debug)]
 struct Resident {
     meta: Arc<ObjectMeta>,
     /// Its bytes; absent if it is larger than what is kept.
     segment: Option<Segment>,
+}
+
+impl From<Kept> for Resident {
+    fn from(Kept { meta, segment }: Kept) -> Self {
+        Self { meta: meta.unpack(), segment }
+    }
+}
+
+impl From<Resident> for Kept {
+    fn from(Resident { meta, segment }: Resident) -> Self {
+        Self::new(&meta, segment)
+    }
 }
 
 /// Coherent object memory. A clone is another handle to the same.
@@ -74,7 +90,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
-    cache: Mutex<Cache<Resident, reads::Flight>>,
+    cache: Mutex<Cache<Kept, reads::Flight>>,
     /// Asked and changed under the cache's lock or beside it, never around it.
     doubts: Mutex<Doubts>,
     account: Arc<Account>,
@@ -125,7 +141,7 @@ impl Inner {
     }
 
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
-    fn settle(&self, dropped: Dropped<Resident>) {
+    fn settle(&self, dropped: Dropped<Kept>) {
         let (kept, budget) = {
             let cache = self.cache.lock();
             (cache.kept(), cache.budget())
@@ -135,22 +151,24 @@ impl Inner {
     }
 
     /// As `settle`, for what had to make room.
-    fn evict(&self, dropped: Dropped<Resident>) {
+    fn evict(&self, dropped: Dropped<Kept>) {
         self.meter.evicted(dropped.len());
         self.settle(dropped);
     }
 
-    /// What readers hold beyond the cache.
-    fn lingering(&self, cache: &Cache<Resident, reads::Flight>) -> Cost {
-        self.account.living().minus(cache.kept()).minus(cache.reserved())
+    /// What readers hold beyond the cache, and what goes by itself when copies go.
+    fn beyond(&self, cache: &Cache<Kept, reads::Flight>) -> Beyond {
+        let slack = self.account.slack();
+        let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
+        Beyond { lingering, slack }
     }
 
     /// Room for `cost`, if the cache can give it.
     fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (granted, dropped) = {
             let mut cache = self.cache.lock();
-            let lingering = self.lingering(&cache);
-            cache.reserve(cost, lingering)
+            let beyond = self.beyond(&cache);
+            cache.reserve(cost, beyond)
         };
         if !dropped.is_empty() {
             self.evict(dropped);
@@ -178,7 +196,7 @@ impl Inner {
         if !self.back.revalidates(object) {
             return Ok(());
         }
-        let Some(kept) = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta)) else {
+        let Some(kept) = self.cache.lock().peek(object).map(|kept| kept.meta.unpack()) else {
             return Ok(());
         };
         match self.back.head(object).await {
@@ -192,7 +210,7 @@ impl Inner {
     /// The object's metadata as it is now.
     async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
-        let kept = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta));
+        let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
         match kept {
             Some(meta) => Ok(meta),
             None => self.back.head(object).await.map(Arc::new),
@@ -215,9 +233,8 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
 
 impl Copies for Inner {
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment> {
-        let cache = self.cache.lock();
-        let resident = cache.peek(object)?;
-        (resident.meta.version == version).then(|| resident.segment.clone())?
+        let kept = self.cache.lock().peek(object).cloned()?;
+        kept.segment.filter(|_| kept.meta.unpack().version == version)
     }
 
     fn forget(&self, object: &ObjectId) {
@@ -348,8 +365,8 @@ impl ObjectMemory {
         let dropped = {
             let mut cache = self.0.cache.lock();
             let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
-            let lingering = self.0.lingering(&cache);
-            cache.set_budget(budget, lingering)
+            let beyond = self.0.beyond(&cache);
+            cache.set_budget(budget, beyond)
         };
         self.0.evict(dropped);
     }

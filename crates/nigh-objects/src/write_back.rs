@@ -110,7 +110,7 @@ pub(crate) struct Write<'a> {
 }
 
 /// A write that was kept.
-pub(crate) struct Kept {
+pub(crate) struct Placed {
     pub(crate) meta: Arc<ObjectMeta>,
     /// It was kept before: this is the answer of then, and there may be newer ones.
     pub(crate) repeated: bool,
@@ -272,7 +272,7 @@ impl WriteBack {
     ///
     /// # Errors
     /// `SlowDown` if there is no room, the store's, or the ledger's.
-    pub(crate) async fn put(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+    pub(crate) async fn put(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         self.store.check(write.object, &write.meta)?;
         match write.mode {
             WriteMode::Through => self.put_through(write).await,
@@ -284,7 +284,7 @@ impl WriteBack {
         }
     }
 
-    async fn put_through(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+    async fn put_through(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         let Write { object, meta, payload, .. } = &write;
         if self.dirty.lock().get(object).is_some() {
             // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
@@ -294,10 +294,10 @@ impl WriteBack {
         self.settle(object).await?;
         let meta = ObjectMeta { version: self.ledger.place(SHARD), ..meta.clone() };
         self.store.put(object, payload, &meta).await?;
-        Ok(Kept { meta: Arc::new(meta), repeated: false })
+        Ok(Placed { meta: Arc::new(meta), repeated: false })
     }
 
-    async fn put_ephemeral(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+    async fn put_ephemeral(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         let Write { object, meta, .. } = write;
         self.flush(object).await?;
         if !self.dirty.lock().has_room(object, meta.size) {
@@ -306,10 +306,10 @@ impl WriteBack {
         let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
         let becomes = Becomes::Put(Arc::clone(&meta));
         self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Base::Unknown).await?;
-        Ok(Kept { meta, repeated: false })
+        Ok(Placed { meta, repeated: false })
     }
 
-    async fn put_journal(&self, write: Write<'_>) -> Result<Kept, ObjectError> {
+    async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         let Write { object, meta, payload, staged, mode, request } = write;
         self.wait_for_room(object, meta.size).await?;
         let base = self.base(object).await?;
@@ -324,7 +324,7 @@ impl WriteBack {
             self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), base).await?;
             self.acknowledge(object, mode, meta.version).await?;
         }
-        Ok(Kept { meta, repeated: appended.repeated })
+        Ok(Placed { meta, repeated: appended.repeated })
     }
 
     /// Does what `mode` asks for beyond the journal.

@@ -13,6 +13,7 @@ use nigh_terms::SandboxId;
 use serde::{Deserialize, Serialize};
 
 use super::blank::{Begun, Failed, Made, Maker};
+use super::control::Listeners;
 use super::isolation::Isolation;
 use super::log_lines::Output;
 use super::outbound::{Outbound, OutboundSettings};
@@ -66,6 +67,8 @@ pub struct EngineSettings {
     pub state: PathBuf,
     /// Blank sandboxes to keep ready: a start then has the kernel's slowest step behind it.
     pub blanks: usize,
+    /// Tell functions of the fast path; whoever makes the node serves it.
+    pub fast_path: bool,
     /// Give each sandbox a cpuset, so that it can be confined to processors.
     pub cpusets: Cpusets,
     /// How sandboxes that are to have a way out to the network get it; none: they do not.
@@ -87,6 +90,7 @@ impl EngineSettings {
             trust_functions: false,
             state,
             blanks: DEFAULT_BLANKS,
+            fast_path: false,
             cpusets: Cpusets::Unused,
             outbound: None,
         }
@@ -220,10 +224,11 @@ impl SandboxEngine for LocalEngine {
 /// Begins to watch over what was made.
 fn started(made: Made, spec: SandboxSpec) -> Started {
     let Made { begun, group, lease, network, steps } = made;
-    let Begun { keeper, control, output, listeners: [runtime, data], process: _, network: _ } = begun;
+    let Begun { keeper, control, output, listeners, process: _, network: _ } = begun;
+    let Listeners { runtime, data, fast } = listeners;
     let output = Output::new(output, spec.log);
     let running = Running { id: spec.id, control, keeper, output, group, lease, network };
-    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, steps }
+    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 
 /// Beside the running program, or beside the folder it is in (where Cargo puts tests).

@@ -35,8 +35,9 @@ const ABSENT: [(&str, &str); 4] = [
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 6] = [
+const SIZES: [&str; 7] = [
     "cache.bytes",
+    "cache.held_max",
     "cache.object_max",
     "events.queue_bytes",
     "functions.memory",

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 use tokio::task::JoinHandle;
@@ -15,13 +15,14 @@ use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::{Inner, Reservation, Resident, object, to_the_end};
 use crate::attributes::check_tags;
+use crate::cache::Cost;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
-use crate::write_back::{Kept, Write, WriteBack, WriteMode};
+use crate::write_back::{Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
     PutRequest, Served, Tags, WriteConditions,
@@ -30,6 +31,9 @@ use crate::{
 /// The share of the cache's budget that bodies on their way in may take: one in so many. Beyond it they go to
 /// the spool, so that slow clients cannot empty the cache.
 const INCOMING_SHARE: u64 = 4;
+
+/// Pieces of a segment on their way to the journal at a time.
+const PIECES_AT_ONCE: usize = 3;
 
 /// What is expected of a body.
 pub(super) struct Expected {
@@ -139,7 +143,7 @@ struct Ticket {
 impl Ticket {
     /// The cache forgets the object, and the fetches begun before.
     fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
-        let forgotten = inner.cache.lock().begin_write(object);
+        let forgotten = inner.cache.lock().begin_write(object).map(Resident::from);
         (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
     }
 
@@ -151,7 +155,7 @@ impl Ticket {
 
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
         self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident, room.take()));
+        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
         let dropped = self.inner.cache.lock().end_write(&self.object, copy);
         self.inner.settle(dropped);
     }
@@ -221,7 +225,11 @@ impl Inner {
         if length > self.limits.cached_object.bytes() {
             return None;
         }
-        let cost = self.account.cost(length);
+        self.reserve_share(self.account.cost(length))
+    }
+
+    /// Room for something on its way in, within its share of the budget.
+    pub(super) fn reserve_share(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (reserved, budget) = {
             let cache = self.cache.lock();
             (cache.reserved(), cache.budget())
@@ -320,7 +328,7 @@ impl Inner {
         };
         let mode = self.mode_of(&object, &meta, &content);
         let write = Write { object: &object, meta, payload, staged: journal, mode, request };
-        let Kept { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
+        let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let version = meta.version;
         self.doubts.lock().settle(&object);
         ticket.end((!repeated).then(|| self.copy_of(&object, &meta, content)).flatten());
@@ -382,6 +390,19 @@ impl Inner {
         matches!(self.back.mode(object, tags), WriteMode::Lazy | WriteMode::Shadow)
     }
 
+    /// Puts the bytes of a segment on their way to the journal, if they do not go with their record.
+    pub(super) async fn stage_segment(&self, segment: &Segment) -> Result<Option<Vec<Staged>>, ObjectError> {
+        let length = segment.as_slice().len();
+        if length <= INLINE_MAX_BYTES {
+            return Ok(None);
+        }
+        let pieces = (0..length).step_by(PIECE_MAX_BYTES).map(|from| {
+            let piece = segment.slice(from as u64..(from + PIECE_MAX_BYTES) as u64);
+            Arc::clone(&self.back).stage(piece.into_bytes())
+        });
+        futures::stream::iter(pieces).buffered(PIECES_AT_ONCE).try_collect().await.map(Some)
+    }
+
     /// Objects too large for memory go to the store at once: the journal is not for them.
     fn least_mode(&self, size: u64) -> WriteMode {
         if size > self.limits.cached_object.bytes() { WriteMode::Through } else { WriteMode::Ephemeral }
@@ -441,7 +462,7 @@ impl Inner {
         self.back.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         let kept = forgotten.and_then(|Resident { meta, segment }| {
-            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), |_| self.account.cost(meta.size));
+            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), Segment::cost);
             let meta = Arc::new(ObjectMeta { tags, ..ObjectMeta::clone(&meta) });
             Some((Resident { meta, segment }, self.reserve(cost)?))
         });
