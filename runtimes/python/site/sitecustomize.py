@@ -55,7 +55,8 @@ def _hook():
         return
 
 
-if os.environ.get("NIGH_FAST_PATH") and os.environ.get("NIGH_HOOK") != "off":
+# Whether there is a fast path is looked up at the first call: a process may have waited, without a function's environment.
+if os.environ.get("NIGH_HOOK") != "off":
     if _PACKAGES not in sys.path:
         sys.path.append(_PACKAGES)
     sys.meta_path.insert(0, _Awaiting)
