@@ -2,13 +2,24 @@
 //!
 //! Whoever assembles a node brings an implementation (it speaks S3); this room never learns what is spoken there.
 
+use std::os::fd::OwnedFd;
+
 use nigh_terms::AccessKeyId;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// What stands in one sandbox's network for its data.
+#[derive(Debug)]
+pub struct DataListeners {
+    /// For HTTP.
+    pub http: TcpListener,
+    /// For the fast path, a listening Unix socket that does not wait; none where the network is not the sandbox's own.
+    pub fast: Option<OwnedFd>,
+}
+
 /// Serves the data of one sandbox's namespace inside that sandbox.
 pub trait DataDoor: Send + Sync {
-    /// Serves on `listener`, in tasks of its own, until `until` is cancelled. Only requests signed with `key` are
-    /// answered: the listener stands in one sandbox's network, and that sandbox has this key. Must not block.
-    fn serve(&self, listener: TcpListener, key: AccessKeyId, until: CancellationToken);
+    /// Serves on `listeners`, in tasks of its own, until `until` is cancelled. Only requests signed with `key` are
+    /// answered: the listeners stand in one sandbox's network, and that sandbox has this key. Must not block.
+    fn serve(&self, listeners: DataListeners, key: AccessKeyId, until: CancellationToken);
 }

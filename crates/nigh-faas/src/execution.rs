@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activation::{Activation, DataCallRecord, MakingTimes};
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Room, Sandboxes};
-use crate::data_door::DataDoor;
+use crate::data_door::{DataDoor, DataListeners};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
 use crate::grant::Grant;
@@ -180,9 +180,9 @@ impl Executor {
             Some(stem) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
-        let Started { sandbox, runtime: runtime_listener, data, steps } = started.map_err(internal)?;
+        let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
-        self.data_door.serve(data, key.id().clone(), until.clone());
+        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), until.clone());
         let parts = SandboxParts {
             function: Arc::clone(function),
             function_arn,

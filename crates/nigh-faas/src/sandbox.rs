@@ -2,7 +2,8 @@
 //!
 //! The trait is mechanism only; which sandbox lives how long is decided in `keep_alive`.
 //! Inside, the function finds: its code read-only at `/var/task`, a private `/tmp`, the Runtime API at
-//! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, and nothing else of the network.
+//! `127.0.0.1:9001`, the data door at `127.0.0.1:9000`, the fast path at the abstract socket `@nigh-fast`, and nothing
+//! else of the network.
 
 mod blank;
 pub mod bundle;
@@ -24,6 +25,7 @@ mod supervise;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +44,11 @@ use crate::grant::{Grant, SandboxMemory};
 pub const RUNTIME_PORT: u16 = 9001;
 /// Where the data door listens inside a sandbox.
 pub const DATA_PORT: u16 = 9000;
+
+/// The fast path's abstract socket inside a sandbox whose network is its own (unix(7)); docs/fast-path.md.
+pub const FAST_PATH: &str = "nigh-fast";
+/// The variable that names it to the function, with the `@` that abstract names are written with.
+pub const FAST_PATH_VARIABLE: &str = "NIGH_FAST_PATH";
 
 /// Why a sandbox cannot be made or driven.
 #[derive(Debug, Error)]
@@ -167,6 +174,8 @@ pub struct Started {
     pub runtime: TcpListener,
     /// Where its S3 clients will ask.
     pub data: TcpListener,
+    /// Where its clients will ask without HTTP; none where its network is not its own.
+    pub fast: Option<OwnedFd>,
     /// How it came to be.
     pub steps: Steps,
 }

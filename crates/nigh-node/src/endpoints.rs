@@ -21,6 +21,9 @@ pub struct Endpoints {
     pub lambda: String,
     /// The admin API's Unix socket.
     pub admin_socket: PathBuf,
+    /// The fast path's Unix socket; none if it is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast_socket: Option<PathBuf>,
     /// The region to sign for.
     pub region: String,
     /// The tenant made at the first start.
@@ -104,6 +107,7 @@ mod tests {
             s3_socket: folder.path().join("s3.sock"),
             lambda: "http://127.0.0.1:2".to_owned(),
             admin_socket: paths.admin_socket(),
+            fast_socket: Some(folder.path().join("fast.sock")),
             region: "us-east-1".to_owned(),
             namespace: Namespace::new("default").unwrap(),
         };

@@ -8,6 +8,7 @@
 //! A kill at any point needs nothing but a restart: what was acknowledged is in the store and the registry.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
-use nigh_s3::{DoorLimits, S3Door};
+use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -48,7 +49,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
-use crate::config::{Configuration, LlcBind, Prewarm, Settings, Shown};
+use crate::config::{Configuration, LlcBind, Prewarm, Settings, Shown, Switch};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
@@ -57,7 +58,7 @@ use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::notifications::FunctionTargets;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
-use crate::state_folder::{StateFolder, StateFolderError, bind_socket};
+use crate::state_folder::{StateFolder, StateFolderError, StatePaths, bind_socket, bind_socket_by};
 use crate::status::{CacheStatus, Draining, Level, SandboxStatus, Status};
 use crate::store::{self, StoreOpenError};
 use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
@@ -140,6 +141,7 @@ pub struct Node {
 struct Listeners {
     s3: TcpListener,
     s3_unix: tokio::net::UnixListener,
+    fast: Option<OwnedFd>,
     lambda: TcpListener,
     admin: tokio::net::UnixListener,
 }
@@ -232,6 +234,7 @@ impl Node {
         };
         let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits)
             .map_err(|source| NodeError::Io { what: "starting the threads of the S3 door", source })?;
+        let fast_path = fast_path_limits(&settings).map(|limits| FastPath::new(&s3, limits));
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
         let catalog = match no_python {
             Some(why) => catalog.without_python_because(why),
@@ -252,13 +255,14 @@ impl Node {
             node: membership.node().clone(),
             incarnation: membership.incarnation(),
             object_max: settings.s3.object_max,
+            fast_path: fast_path_limits(&settings),
             folder: paths.profiles(),
         });
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(functions.clone()),
                 engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
-                data_door: Arc::new(SandboxDataDoor(s3.clone())),
+                data_door: Arc::new(SandboxDataDoor { http: s3.clone(), fast: fast_path.clone() }),
                 keys: keys.clone(),
                 accountant,
                 activations: activations.clone(),
@@ -299,8 +303,8 @@ impl Node {
             LambdaDoorSettings { region: settings.region.clone(), concurrency: settings.functions.sandboxes_max },
         ));
 
-        let listeners = Listeners::bind(&settings, &paths.admin_socket()).await?;
-        let endpoints = listeners.endpoints(&settings, &paths.admin_socket())?;
+        let listeners = Listeners::bind(&settings, &paths).await?;
+        let endpoints = listeners.endpoints(&settings, &paths)?;
         let first_key = keep_credentials(&keys, &*registry, &settings, &paths.credentials()).await?;
         let (stop, doors, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let running = Arc::new(Running {
@@ -328,6 +332,14 @@ impl Node {
         });
         tasks.spawn(s3.clone().serve_tcp(listeners.s3, doors.clone()));
         tasks.spawn(s3.serve_unix(listeners.s3_unix, doors.clone()));
+        if let (Some(fast_path), Some(listener)) = (fast_path, listeners.fast) {
+            let until = doors.clone();
+            tasks.spawn(async move {
+                if let Err(error) = fast_path.serve(listener, None, until).await {
+                    tracing::warn!(%error, "the fast path is not served; clients use HTTP");
+                }
+            });
+        }
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
         tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
@@ -383,7 +395,8 @@ impl Node {
         }
         self.running.llc.close();
         self.running.records.flush().await;
-        for socket in [&self.running.endpoints.admin_socket, &self.running.endpoints.s3_socket] {
+        let endpoints = &self.running.endpoints;
+        for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
             if let Err(error) = remove_if_there(socket) {
                 tracing::warn!(%error, "a socket is left behind; the next start replaces it");
             }
@@ -405,7 +418,7 @@ impl Running {
 }
 
 impl Listeners {
-    async fn bind(settings: &Settings, admin: &Path) -> Result<Self, NodeError> {
+    async fn bind(settings: &Settings, paths: &StatePaths) -> Result<Self, NodeError> {
         let tcp = async |setting, flag, address| {
             TcpListener::bind(address).await.map_err(|source| NodeError::Bind { setting, flag, address, source })
         };
@@ -413,11 +426,15 @@ impl Listeners {
             s3: tcp("s3.listen", "s3-listen", settings.s3.listen).await?,
             s3_unix: bind_socket(&settings.s3.socket)?,
             lambda: tcp("lambda.listen", "lambda-listen", settings.lambda.listen).await?,
-            admin: bind_socket(admin)?,
+            admin: bind_socket(&paths.admin_socket())?,
+            fast: match settings.s3.fast_path {
+                Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
+                Switch::Off => None,
+            },
         })
     }
 
-    fn endpoints(&self, settings: &Settings, admin: &Path) -> Result<Endpoints, NodeError> {
+    fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
         let url = |listener: &TcpListener| {
             let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
             // Who listens everywhere is reached at loopback.
@@ -435,7 +452,8 @@ impl Listeners {
             s3: url(&self.s3)?,
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
-            admin_socket: admin.to_owned(),
+            admin_socket: paths.admin_socket(),
+            fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
             region: settings.region.clone(),
             namespace: settings.namespace.clone(),
         })
@@ -605,6 +623,7 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Local
         init: settings.functions.sandbox_program.clone(),
         uids: first..first.saturating_add(UIDS),
         trust_functions: settings.functions.trust_functions,
+        fast_path: settings.s3.fast_path == Switch::On,
         cpusets: match settings.llc.bind {
             LlcBind::Cpus => Cpusets::OneEach,
             LlcBind::Tasks => Cpusets::Unused,
@@ -612,6 +631,15 @@ async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<Local
         ..EngineSettings::new(instance, &settings.state)
     };
     Ok(Arc::new(LocalEngine::open(engine).await?))
+}
+
+/// What the fast path allows; none if it is off.
+fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
+    (settings.s3.fast_path == Switch::On).then(|| FastPathLimits {
+        connections: settings.s3.connections_max,
+        drain: settings.drain.duration(),
+        ..FastPathLimits::new(settings.cache.held_max)
+    })
 }
 
 /// How sandboxes are kept apart, and whether more can be made now.

@@ -30,7 +30,7 @@ use nigh_objects::store::Store;
 use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
 use nigh_objects::store::overlay::OverlayStore;
 use nigh_objects::{GetRequest, MemoryLimits, ObjectError, ObjectMemory};
-use nigh_s3::{DoorLimits, S3Door};
+use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, NodeId, Principal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -164,6 +164,8 @@ pub(crate) struct ProfilingParts {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) object_max: ByteSize,
+    /// As the node's; none if it is off.
+    pub(crate) fast_path: Option<FastPathLimits>,
     /// Where profiles under way are kept.
     pub(crate) folder: PathBuf,
 }
@@ -323,7 +325,10 @@ impl Profiling {
             InvokerParts {
                 functions: Arc::new(parts.functions.clone()),
                 engine: Arc::clone(&parts.engine),
-                data_door: Arc::new(SandboxDataDoor(door)),
+                data_door: Arc::new(SandboxDataDoor {
+                    fast: parts.fast_path.map(|limits| FastPath::new(&door, limits)),
+                    http: door,
+                }),
                 keys: parts.keys.clone(),
                 accountant,
                 activations: ActivationLog::new(records),

@@ -133,6 +133,12 @@ impl StatePaths {
         self.0.join("admin.sock")
     }
 
+    /// The fast path's socket.
+    #[must_use]
+    pub fn fast_socket(&self) -> PathBuf {
+        self.0.join("fast.sock")
+    }
+
     /// The number that tells this node from others on the machine.
     #[must_use]
     pub fn instance(&self) -> PathBuf {
@@ -238,6 +244,14 @@ pub fn is_held(paths: &StatePaths) -> Result<bool, StateFolderError> {
 /// # Errors
 /// If the path is too long, is no socket, or the system refuses.
 pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderError> {
+    bind_socket_by(path, |path| tokio::net::UnixListener::bind(path))
+}
+
+/// The same for a socket of another kind, which `bind` opens.
+///
+/// # Errors
+/// As of `bind_socket`.
+pub fn bind_socket_by<L>(path: &Path, bind: impl FnOnce(&Path) -> std::io::Result<L>) -> Result<L, StateFolderError> {
     use std::os::unix::fs::FileTypeExt;
 
     let failed = |source| StateFolderError::Io { path: path.to_owned(), source };
@@ -247,7 +261,7 @@ pub fn bind_socket(path: &Path) -> Result<tokio::net::UnixListener, StateFolderE
     if path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket()) {
         std::fs::remove_file(path).map_err(failed)?;
     }
-    let listener = tokio::net::UnixListener::bind(path).map_err(failed)?;
+    let listener = bind(path).map_err(failed)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     Ok(listener)
 }

@@ -11,7 +11,8 @@
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
 //! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
 //! nothing is kept or reserved meanwhile. Bytes that readers still hold of evicted copies come in as
-//! `lingering` and count against the budget too.
+//! `lingering` and count against the budget too; what copies take together beyond their own costs is `slack`, which
+//! counts as well and goes when they go.
 
 use std::collections::HashMap;
 
@@ -39,6 +40,15 @@ impl Cost {
     const fn fits(self, room: Self) -> bool {
         self.bytes <= room.bytes && self.segments <= room.segments
     }
+}
+
+/// What counts against the budget beside copies and reservations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beyond {
+    /// What readers hold of copies that are gone.
+    pub(crate) lingering: Cost,
+    /// What goes by itself when copies go.
+    pub(crate) slack: Cost,
 }
 
 /// One fetch from the store; never reused.
@@ -157,12 +167,12 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// Sets `cost` aside, dropping the least recently used copies for it. Refused, and nothing is dropped, if
     /// not even an empty cache had the room.
-    pub(crate) fn reserve(&mut self, cost: Cost, lingering: Cost) -> (bool, Dropped<V>) {
-        let budget = self.budget.minus(lingering);
+    pub(crate) fn reserve(&mut self, cost: Cost, beyond: Beyond) -> (bool, Dropped<V>) {
+        let budget = self.budget.minus(beyond.lingering);
         if !self.reserved.plus(cost).fits(budget) {
             return (false, Vec::new());
         }
-        let dropped = self.shrink(budget.minus(self.reserved).minus(cost));
+        let dropped = self.shrink(budget.minus(beyond.slack).minus(self.reserved).minus(cost));
         self.reserved = self.reserved.plus(cost);
         (true, dropped)
     }
@@ -206,9 +216,9 @@ impl<V: Clone, F: Clone> Cache<V, F> {
     }
 
     /// Changes the budget; a lower one holds at once.
-    pub(crate) fn set_budget(&mut self, budget: Cost, lingering: Cost) -> Dropped<V> {
+    pub(crate) fn set_budget(&mut self, budget: Cost, beyond: Beyond) -> Dropped<V> {
         self.budget = budget;
-        self.shrink(budget.minus(lingering).minus(self.reserved))
+        self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
     fn keep(&mut self, object: &ObjectId, value: V, cost: Cost) -> Dropped<V> {
@@ -276,7 +286,7 @@ mod tests {
     }
 
     fn put(cache: &mut Cache<u64, u64>, object: &ObjectId, value: u64, cost: Cost) -> Vec<u64> {
-        let (granted, mut dropped) = cache.reserve(cost, Cost::default());
+        let (granted, mut dropped) = cache.reserve(cost, Beyond::default());
         assert!(granted);
         dropped.extend(cache.begin_write(object));
         dropped.extend(cache.end_write(object, Some((value, cost))));
@@ -289,7 +299,7 @@ mod tests {
         let Lookup::Lead(fetch, flight) = cache.lookup(&object, |_| true, || 7) else { panic!() };
         assert_eq!(flight, 7);
         assert_eq!(cache.lookup(&object, |_| true, || 8), Lookup::Join(7));
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, fetch, Some((42, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 9), Lookup::Hit(42));
         assert_eq!(cache.reserved(), Cost::default());
@@ -306,14 +316,14 @@ mod tests {
     fn a_fetch_begun_before_a_write_is_neither_kept_nor_joined_after_it() {
         let (mut cache, object) = (cache(100, 10), object("n", 1));
         let old = lead(&mut cache, &object);
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.begin_write(&object), None);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
         assert_eq!(cache.end_write(&object, None), Vec::<u64>::new());
         let new = lead(&mut cache, &object);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert!(matches!(cache.lookup(&object, |_| true, || 0), Lookup::Join(_)), "the new fetch is still on");
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), Vec::<u64>::new());
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Hit(2));
     }
@@ -323,7 +333,7 @@ mod tests {
         let (mut cache, object) = (cache(100, 10), object("n", 1));
         let old = lead(&mut cache, &object);
         cache.begin_write(&object);
-        assert!(cache.reserve(bytes(10), Cost::default()).0);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
         assert_eq!((cache.kept(), cache.reserved()), (Cost::default(), Cost::default()));
@@ -337,7 +347,7 @@ mod tests {
         }
         assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
         assert_eq!(put(&mut cache, &object("n", 4), 4, bytes(10)), [2]);
-        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Cost::default()), [3, 1]);
+        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 1]);
     }
 
     #[test]
@@ -353,8 +363,18 @@ mod tests {
     fn what_readers_still_hold_counts_against_the_budget() {
         let mut cache = cache(30, 10);
         put(&mut cache, &object("n", 1), 1, bytes(10));
-        assert_eq!(cache.reserve(bytes(10), bytes(25)), (false, vec![]));
-        assert_eq!(cache.reserve(bytes(10), bytes(20)), (true, vec![1]));
+        let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
+        assert_eq!(cache.reserve(bytes(10), held(25)), (false, vec![]));
+        assert_eq!(cache.reserve(bytes(10), held(20)), (true, vec![1]));
+    }
+
+    #[test]
+    fn what_goes_with_the_copies_makes_room_by_their_going_and_refuses_nothing() {
+        let mut cache = cache(30, 10);
+        put(&mut cache, &object("n", 1), 1, bytes(5));
+        put(&mut cache, &object("n", 2), 2, bytes(5));
+        let beyond = Beyond { lingering: Cost::default(), slack: bytes(15) };
+        assert_eq!(cache.reserve(bytes(10), beyond), (true, vec![1]));
     }
 
     #[derive(Clone, Debug)]
@@ -402,7 +422,7 @@ mod tests {
                     }
                     Step::Arrive(pick, cost) if !fetches.is_empty() => {
                         let (key, fetch, value) = fetches.remove(pick % fetches.len());
-                        let granted = cache.reserve(bytes(cost), Cost::default()).0;
+                        let granted = cache.reserve(bytes(cost), Beyond::default()).0;
                         cache.fetched(&object("n", key), fetch, granted.then_some((value, bytes(cost))));
                     }
                     Step::BeginWrite(key) if !writes.contains(&key) => {
@@ -413,11 +433,11 @@ mod tests {
                         let key = writes.remove(pick % writes.len());
                         clock += 1;
                         stored.insert(key, clock);
-                        let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Cost::default()).0);
+                        let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Beyond::default()).0);
                         cache.end_write(&object("n", key), copy.map(|cost| (clock, bytes(cost))));
                     }
                     Step::Budget(bytes, segments) => {
-                        cache.set_budget(Cost { bytes, segments }, Cost::default());
+                        cache.set_budget(Cost { bytes, segments }, Beyond::default());
                     }
                     Step::Arrive(..) | Step::BeginWrite(_) | Step::EndWrite(..) => {}
                 }

@@ -4,6 +4,7 @@
 //! decisions (`cache`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
 //! and the events of all this (`event`).
 
+mod account;
 mod assembly;
 mod attributes;
 mod cache;
@@ -17,6 +18,7 @@ mod event;
 mod free_space;
 #[cfg(test)]
 mod gated_store;
+mod handed_out;
 mod listing;
 mod memory;
 mod meter;
@@ -25,6 +27,7 @@ mod range;
 mod recency;
 mod request;
 mod segment;
+mod slab;
 mod spool;
 pub mod store;
 mod uploads;
@@ -35,7 +38,10 @@ pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, Cla
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
-pub use memory::{MemoryLimits, NotificationTargets, Notifications, ObjectMemory, ReservedEvents};
+pub use memory::{
+    MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains, ReservedEvents, SealOutcome,
+    SealedSegment, SegmentPut,
+};
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};
 pub use request::{
@@ -43,4 +49,4 @@ pub use request::{
     GetRequest, Got, ListPage, ListRequest, Listed, MultipartRequest, ObjectId, PartInfo, PutDone, PutRequest,
     RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
-pub use segment::{Segment, SegmentSlice};
+pub use segment::{Segment, SegmentName, SegmentSlice};

@@ -5,6 +5,7 @@
 //! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
 mod copies;
+mod fast;
 mod multipart;
 mod notify;
 mod reads;
@@ -21,14 +22,16 @@ use nigh_engine::Ledger;
 use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token};
 use parking_lot::Mutex;
 
+pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
+use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
-use crate::cache::{Cache, Cost, Dropped};
+use crate::cache::{Beyond, Cache, Cost, Dropped};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
 use crate::listing::RollUp;
 use crate::meter::Meter;
-use crate::segment::{Account, Segment, segments_max};
+use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
 use crate::uploads::Uploads;
@@ -139,17 +142,19 @@ impl Inner {
         self.settle(dropped);
     }
 
-    /// What readers hold beyond the cache.
-    fn lingering(&self, cache: &Cache<Resident, reads::Flight>) -> Cost {
-        self.account.living().minus(cache.kept()).minus(cache.reserved())
+    /// What readers hold beyond the cache, and what goes by itself when copies go.
+    fn beyond(&self, cache: &Cache<Resident, reads::Flight>) -> Beyond {
+        let slack = self.account.slack();
+        let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
+        Beyond { lingering, slack }
     }
 
     /// Room for `cost`, if the cache can give it.
     fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (granted, dropped) = {
             let mut cache = self.cache.lock();
-            let lingering = self.lingering(&cache);
-            cache.reserve(cost, lingering)
+            let beyond = self.beyond(&cache);
+            cache.reserve(cost, beyond)
         };
         if !dropped.is_empty() {
             self.evict(dropped);
@@ -266,8 +271,8 @@ impl ObjectMemory {
         let dropped = {
             let mut cache = self.0.cache.lock();
             let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
-            let lingering = self.0.lingering(&cache);
-            cache.set_budget(budget, lingering)
+            let beyond = self.0.beyond(&cache);
+            cache.set_budget(budget, beyond)
         };
         self.0.evict(dropped);
     }

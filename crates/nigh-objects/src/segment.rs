@@ -1,104 +1,52 @@
 //! Segments: an object's bytes in memory, sealed once written, shared by every reader.
 //!
-//! A segment is one memfd, grown, shrunk and written by nobody after `seal` (memfd_create(2), F_SEAL_*).
-//! Its bytes are mapped read-only; a slice of them is handed out without a copy and keeps it alive.
+//! An object of 64 KiB and more is one memfd, grown, shrunk and written by nobody after `seal` (memfd_create(2),
+//! F_SEAL_*): it can be handed to other processes (`handed_out`). A smaller one lives in a cell of a `slab`, which is
+//! never handed out. Bytes are mapped read-only; a slice of them is handed out without a copy and keeps them alive.
 //! What all living segments take, those that readers hold beyond the cache included, is in their `Account`.
 
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use memmap2::{Mmap, MmapOptions};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 
 use crate::ObjectError;
+use crate::account::{Account, Entry, OVERHEAD, OWN_MIN, failed, memfd};
 use crate::cache::Cost;
-
-/// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
-const SHARE: u64 = 2;
-/// Linux's default for `vm.max_map_count`.
-const MAPPINGS_DEFAULT: u64 = 65_530;
-
-/// What living segments take.
-#[derive(Debug)]
-pub(crate) struct Account {
-    page: u64,
-    bytes: AtomicU64,
-    segments: AtomicU64,
-}
-
-impl Account {
-    /// An account of nothing.
-    ///
-    /// # Errors
-    /// If the kernel makes no memfd.
-    pub(crate) fn open() -> Result<Arc<Self>, ObjectError> {
-        // The block size of the file system behind memfds is the page size.
-        let page = memfd()?.metadata().map_err(failed("stat"))?.blksize();
-        Ok(Arc::new(Self { page, bytes: AtomicU64::new(0), segments: AtomicU64::new(0) }))
-    }
-
-    /// What a segment of `length` bytes takes; an empty one a page, for its inode.
-    pub(crate) fn cost(&self, length: u64) -> Cost {
-        Cost { bytes: length.max(1).next_multiple_of(self.page), segments: 1 }
-    }
-
-    /// What all living segments take.
-    pub(crate) fn living(&self) -> Cost {
-        Cost { bytes: self.bytes.load(Ordering::Relaxed), segments: self.segments.load(Ordering::Relaxed) }
-    }
-}
-
-/// How many segments this process may have.
-pub(crate) fn segments_max() -> u64 {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(MAPPINGS_DEFAULT);
-    files.min(mappings) / SHARE
-}
-
-/// A segment's entry in the account, until it is freed.
-#[derive(Debug)]
-struct Entry {
-    account: Arc<Account>,
-    cost: Cost,
-}
-
-impl Entry {
-    fn new(account: &Arc<Account>, length: u64) -> Self {
-        let cost = account.cost(length);
-        account.bytes.fetch_add(cost.bytes, Ordering::Relaxed);
-        account.segments.fetch_add(cost.segments, Ordering::Relaxed);
-        Self { account: Arc::clone(account), cost }
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        self.account.bytes.fetch_sub(self.cost.bytes, Ordering::Relaxed);
-        self.account.segments.fetch_sub(self.cost.segments, Ordering::Relaxed);
-    }
-}
+use crate::handed_out::HandedOut;
+use crate::slab::Cell;
 
 /// A sealed object.
 #[derive(Clone, Debug)]
-pub struct Segment(Arc<Sealed>);
+pub struct Segment(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// An empty object takes no memory.
+    Nowhere,
+    /// Beside others.
+    Shared(Cell),
+    /// In a memfd of its own.
+    Own(Arc<Sealed>),
+}
 
 #[derive(Debug)]
 struct Sealed {
     // Fields are dropped in this order: the entry goes when the memory has.
-    /// Absent for an empty object, which cannot be mapped.
+    /// Absent for an empty one, which cannot be mapped.
     map: Option<Mmap>,
-    memfd: OwnedFd,
-    _entry: Entry,
+    handed_out: HandedOut,
+    entry: Entry,
 }
+
+/// Names a segment of its own while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentName(usize);
 
 /// A view of a part of a segment.
 #[derive(Clone, Debug)]
@@ -147,13 +95,56 @@ impl Segment {
     /// All bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        self.0.map.as_deref().unwrap_or_default()
+        match &self.0 {
+            Place::Nowhere => &[],
+            Place::Shared(cell) => cell.as_slice(),
+            Place::Own(sealed) => sealed.map.as_deref().unwrap_or_default(),
+        }
     }
 
-    /// The sealed file, to be mapped elsewhere.
+    /// Its name, if it has a memfd of its own: only such can be handed out.
     #[must_use]
-    pub fn memfd(&self) -> &OwnedFd {
-        &self.0.memfd
+    pub fn name(&self) -> Option<SegmentName> {
+        match &self.0 {
+            Place::Own(sealed) => Some(SegmentName(Arc::as_ptr(sealed) as usize)),
+            Place::Nowhere | Place::Shared(_) => None,
+        }
+    }
+
+    /// A descriptor of its sealed file for another process, open for reading only and a file of its own, so that
+    /// `is_held_elsewhere` sees it. None for an object that shares its memory with others.
+    ///
+    /// # Errors
+    /// The system's: it has no descriptor left, or somebody who has the file keeps it from being opened.
+    pub fn hand_out(&self) -> std::io::Result<Option<OwnedFd>> {
+        match &self.0 {
+            Place::Own(sealed) => sealed.handed_out.open(OFlags::RDONLY).map(Some),
+            Place::Nowhere | Place::Shared(_) => Ok(None),
+        }
+    }
+
+    /// Whether anybody has a file open or mapped that was handed out; true where the kernel cannot tell.
+    #[must_use]
+    pub fn is_held_elsewhere(&self) -> bool {
+        match &self.0 {
+            Place::Own(sealed) => sealed.handed_out.is_held(),
+            Place::Nowhere | Place::Shared(_) => false,
+        }
+    }
+
+    /// What it takes in memory, in bytes as the kernel counts them.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        self.cost().bytes
+    }
+
+    /// What it takes.
+    pub(crate) fn cost(&self) -> Cost {
+        match &self.0 {
+            Place::Nowhere => Cost { bytes: OVERHEAD, segments: 0 },
+            Place::Shared(cell) => Cost { bytes: cell.bytes() + OVERHEAD, segments: 0 },
+            Place::Own(sealed) => sealed.entry.cost,
+        }
     }
 
     /// The bytes in `range`; those of it that there are.
@@ -166,30 +157,30 @@ impl Segment {
     }
 }
 
-/// A segment being written.
+/// A segment being written by the node.
 #[derive(Debug)]
 pub(crate) struct Filling {
-    file: File,
+    place: Filled,
     length: u64,
     filled: u64,
-    entry: Entry,
 }
 
-fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> ObjectError {
-    move |error| ObjectError::Memory { operation, reason: error.to_string() }
-}
-
-fn memfd() -> Result<File, ObjectError> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memfd =
-        rustix::fs::memfd_create("nigh-segment", flags).map_err(|error| failed("memfd_create")(error.into()))?;
-    Ok(File::from(memfd))
+#[derive(Debug)]
+enum Filled {
+    Nowhere,
+    Shared(Cell),
+    Own(File, Entry),
 }
 
 impl Filling {
     /// A segment that will hold `length` bytes.
     pub(crate) fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
-        Ok(Self { file: memfd()?, length, filled: 0, entry: Entry::new(account, length) })
+        let place = match length {
+            0 => Filled::Nowhere,
+            1..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
+            _ => Filled::Own(memfd()?, account.enter(length)),
+        };
+        Ok(Self { place, length, filled: 0 })
     }
 
     /// How many bytes it holds so far.
@@ -199,11 +190,16 @@ impl Filling {
 
     /// Adds `bytes`; more than were announced are refused.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+        let at = self.filled;
         self.filled += bytes.len() as u64;
         if self.filled > self.length {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
-        self.file.write_all(bytes).map_err(failed("write a segment"))
+        match &mut self.place {
+            Filled::Nowhere => Ok(()),
+            Filled::Shared(cell) => cell.write(at as u32, bytes),
+            Filled::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
+        }
     }
 
     /// Closes it for every writer, and maps it.
@@ -211,63 +207,168 @@ impl Filling {
         if self.filled != self.length {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
-        let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
-        rustix::fs::fcntl_add_seals(self.file.as_fd(), seals)
-            .map_err(|error| failed("seal a segment")(error.into()))?;
-        let map = if self.length == 0 {
+        Ok(Segment(match self.place {
+            Filled::Nowhere => Place::Nowhere,
+            Filled::Shared(cell) => Place::Shared(cell),
+            Filled::Own(file, entry) => {
+                let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+                rustix::fs::fcntl_add_seals(file.as_fd(), seals)
+                    .map_err(|error| failed("seal a segment")(error.into()))?;
+                Place::Own(Arc::new(Sealed::map(HandedOut::new(file.into()), self.length, entry)?))
+            }
+        }))
+    }
+}
+
+impl Sealed {
+    /// Maps a file that has the seals against writing, growing and shrinking.
+    fn map(handed_out: HandedOut, length: u64, entry: Entry) -> Result<Self, ObjectError> {
+        let map = if length == 0 {
             None
         } else {
             // SAFETY: the mapping is private to readers, and no one can change or shorten a file with these seals.
-            Some(unsafe { MmapOptions::new().populate().map(&self.file) }.map_err(failed("map a segment"))?)
+            Some(unsafe { MmapOptions::new().populate().map(handed_out.file()) }.map_err(failed("map a segment"))?)
         };
-        Ok(Segment(Arc::new(Sealed { map, memfd: self.file.into(), _entry: self.entry })))
+        Ok(Self { map, handed_out, entry })
+    }
+}
+
+/// What became of sealing a segment that a client filled.
+#[derive(Debug)]
+pub(crate) enum Sealing {
+    /// Nobody can change it any more.
+    Sealed(Segment),
+    /// Somebody has it mapped for writing still.
+    Busy(Lent),
+    /// Somebody has seen to it that it cannot be sealed.
+    Refused(Lent),
+}
+
+/// A segment that a client fills: made and allocated by the node, of a length that nobody can change.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    handed_out: HandedOut,
+    length: u64,
+    entry: Entry,
+}
+
+impl Lent {
+    /// Makes one. It blocks: the kernel clears its pages, on the account of whoever calls.
+    pub(crate) fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
+        let (file, entry) = (memfd()?, account.enter(length));
+        if length > 0 {
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)
+                .map_err(|error| failed("allocate a segment")(error.into()))?;
+        }
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(|error| failed("seal a segment")(error.into()))?;
+        Ok(Self { handed_out: HandedOut::new(file.into()), length, entry })
+    }
+
+    /// Its length.
+    pub(crate) const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// A descriptor for whoever fills it: a file of its own, open for writing.
+    pub(crate) fn hand_out(&self) -> std::io::Result<OwnedFd> {
+        self.handed_out.open(OFlags::RDWR)
+    }
+
+    /// Whether anybody has it open or mapped; true where the kernel cannot tell.
+    pub(crate) fn is_held_elsewhere(&self) -> bool {
+        self.handed_out.is_held()
+    }
+
+    /// What it takes.
+    pub(crate) const fn cost(&self) -> Cost {
+        self.entry.cost
+    }
+
+    /// Adds the seal against writing, which holds for every descriptor there is.
+    pub(crate) fn seal(self) -> Result<Sealing, ObjectError> {
+        match rustix::fs::fcntl_add_seals(self.handed_out.file(), SealFlags::WRITE | SealFlags::SEAL) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::BUSY) => return Ok(Sealing::Busy(self)),
+            // Its client has closed it for further seals.
+            Err(rustix::io::Errno::PERM) => return Ok(Sealing::Refused(self)),
+            Err(error) => return Err(failed("seal a segment")(error.into())),
+        }
+        let Self { handed_out, length, entry } = self;
+        Ok(Sealing::Sealed(Segment(Place::Own(Arc::new(Sealed::map(handed_out, length, entry)?)))))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+
+    fn segment_of(account: &Arc<Account>, bytes: &[u8]) -> Segment {
+        let mut filling = Filling::new(account, bytes.len() as u64).unwrap();
+        filling.append(bytes).unwrap();
+        filling.seal().unwrap()
+    }
 
     #[test]
     fn a_sealed_segment_cannot_be_changed_by_who_holds_its_file() {
-        let segment = Segment::copy_of(b"bytes").unwrap();
-        let mut file = File::from(segment.memfd().try_clone().unwrap());
+        let bytes = vec![7; OWN_MIN as usize];
+        let segment = Segment::copy_of(&bytes).unwrap();
+        let mut file = File::from(segment.hand_out().unwrap().unwrap());
         assert!(file.write_all(b"other").is_err());
         assert!(file.set_len(0).is_err() && file.set_len(100).is_err());
+        // Whoever has it can open it anew, and gains nothing.
+        let mut anew = File::from(crate::handed_out::reopen(file.as_fd(), OFlags::RDWR).unwrap());
+        assert!(anew.write_all(b"other").is_err());
         // SAFETY: never reached with a mapping: the seal refuses it.
-        assert!(unsafe { memmap2::MmapMut::map_mut(&file) }.is_err());
-        assert_eq!(segment.as_slice(), b"bytes");
+        assert!(unsafe { memmap2::MmapMut::map_mut(&anew) }.is_err());
+        assert_eq!(segment.as_slice(), bytes);
+    }
+
+    #[test]
+    fn a_small_object_has_no_file_that_could_show_its_neighbours() {
+        for length in [0, 1, OWN_MIN as usize - 1] {
+            let segment = Segment::copy_of(&vec![1; length]).unwrap();
+            assert!(segment.hand_out().unwrap().is_none() && segment.name().is_none(), "{length}");
+        }
     }
 
     #[test]
     fn a_slice_shares_the_bytes_and_keeps_them_alive() {
         let account = Account::open().unwrap();
-        let mut filling = Filling::new(&account, 10).unwrap();
-        filling.append(b"01234").unwrap();
-        filling.append(b"56789").unwrap();
-        let segment = filling.seal().unwrap();
-        let slice = segment.slice(3..6);
-        let address = slice.as_ref().as_ptr();
-        let bytes = slice.into_bytes();
-        assert_eq!((&bytes[..], bytes.as_ptr()), (&b"345"[..], address));
-        assert_eq!(segment.slice(8..99).as_ref(), b"89");
-        assert_eq!(segment.slice(20..99).as_ref(), b"");
-        drop(segment);
-        assert_eq!(account.living(), account.cost(10));
-        assert_eq!(&bytes[..], b"345");
-        drop(bytes);
-        assert_eq!(account.living(), Cost::default());
+        for length in [10, OWN_MIN] {
+            let mut filling = Filling::new(&account, length).unwrap();
+            filling.append(b"01234").unwrap();
+            filling.append(&vec![b'5'; length as usize - 5]).unwrap();
+            let segment = filling.seal().unwrap();
+            let cost = segment.cost();
+            assert_eq!(cost, account.cost(length));
+            let slice = segment.slice(3..6);
+            let address = slice.as_ref().as_ptr();
+            let bytes = slice.into_bytes();
+            assert_eq!((&bytes[..], bytes.as_ptr()), (&b"345"[..], address));
+            assert_eq!(segment.slice(length - 2..length + 99).as_ref(), b"55");
+            assert_eq!(segment.slice(length + 20..length + 99).as_ref(), b"");
+            drop(segment);
+            assert_eq!(account.living().minus(account.slack()).bytes, cost.bytes);
+            assert_eq!(&bytes[..], b"345");
+            drop(bytes);
+            assert_eq!(account.living(), Cost::default());
+        }
     }
 
     #[test]
     fn a_segment_takes_exactly_the_bytes_announced() {
         let account = Account::open().unwrap();
-        let mut filling = Filling::new(&account, 3).unwrap();
-        filling.append(b"ab").unwrap();
-        assert!(matches!(filling.seal(), Err(ObjectError::IncompleteBody { expected: 3, received: 2 })));
-        let mut filling = Filling::new(&account, 3).unwrap();
-        assert!(filling.append(b"abcd").is_err());
-        drop(filling);
+        for length in [3, OWN_MIN] {
+            let mut filling = Filling::new(&account, length).unwrap();
+            filling.append(b"ab").unwrap();
+            let short = filling.seal();
+            assert!(matches!(short, Err(ObjectError::IncompleteBody { expected, received: 2 }) if expected == length));
+            let mut filling = Filling::new(&account, length).unwrap();
+            assert!(filling.append(&vec![0; length as usize + 1]).is_err());
+        }
         assert_eq!(account.living(), Cost::default());
         assert_eq!(Segment::copy_of(b"").unwrap().as_slice(), b"");
     }
@@ -275,10 +376,47 @@ mod tests {
     #[test]
     fn a_cost_is_what_the_kernel_takes() {
         let account = Account::open().unwrap();
-        for length in [1, 4095, 4096, 4097, 1 << 20] {
-            let segment = Segment::copy_of(&vec![1; length]).unwrap();
-            let blocks = File::from(segment.memfd().try_clone().unwrap()).metadata().unwrap().blocks();
-            assert_eq!(account.cost(length as u64).bytes, blocks * 512, "{length}");
+        for length in [OWN_MIN, OWN_MIN + 1, 1 << 20] {
+            let segment = segment_of(&account, &vec![1; length as usize]);
+            let blocks = File::from(segment.hand_out().unwrap().unwrap()).metadata().unwrap().blocks();
+            assert_eq!(account.cost(length).bytes, blocks * 512, "{length}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_a_client_fills_has_its_memory_and_its_length_from_the_node() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, 100_000).unwrap();
+        let mut file = File::from(lent.hand_out().unwrap());
+        assert_eq!(file.metadata().unwrap().blocks() * 512, account.cost_of_own(100_000).bytes);
+        assert!(file.set_len(100_001).is_err() && file.set_len(1).is_err());
+        file.write_all(&[3; 100_000]).unwrap();
+        assert!(file.write_all(b"more").is_err());
+        let Sealing::Sealed(segment) = lent.seal().unwrap() else { panic!() };
+        assert_eq!(segment.as_slice(), [3; 100_000]);
+        assert!(file.write_all(b"late").is_err());
+        assert_eq!(account.living(), account.cost_of_own(100_000));
+    }
+
+    #[test]
+    fn what_is_mapped_for_writing_is_not_sealed_until_it_is_unmapped() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let file = File::from(lent.hand_out().unwrap());
+        // SAFETY: the file's length cannot change; only this test writes to it.
+        let map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+        let Sealing::Busy(lent) = lent.seal().unwrap() else { panic!() };
+        drop(map);
+        assert!(matches!(lent.seal().unwrap(), Sealing::Sealed(_)));
+    }
+
+    #[test]
+    fn a_segment_that_its_client_closed_for_seals_is_refused() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let file = lent.hand_out().unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SEAL).unwrap();
+        assert!(matches!(lent.seal().unwrap(), Sealing::Refused(_)));
+        assert_eq!(account.living(), Cost::default());
     }
 }

@@ -71,6 +71,21 @@ impl S3Door {
         Self { service, connections, ..self.clone() }
     }
 
+    /// The reads of its objects, for another way to them.
+    pub(crate) fn reads(&self) -> Reads {
+        Reads(Arc::clone(&self.handlers))
+    }
+
+    /// The keys that it knows.
+    pub(crate) const fn keys(&self) -> &AccessKeys {
+        &self.keys
+    }
+
+    /// Its meters.
+    pub(crate) const fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
     /// Answers one request. What goes on when the connection has gone keeps its `place`: no client can have more under
     /// way than it may have connections.
     pub(crate) async fn answer(

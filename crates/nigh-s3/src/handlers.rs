@@ -47,9 +47,14 @@ impl Handlers {
     /// On whose behalf a request acts: the one place where that is asked. The call counts as under way until the guard
     /// is dropped.
     pub(crate) fn principal(&self, credentials: Option<&Credentials>) -> S3Result<(Principal, CallGuard)> {
-        let denied = |why: String| S3Error::with_message(S3ErrorCode::AccessDenied, why);
-        let credentials = credentials.ok_or_else(|| denied("the request is not signed".to_owned()))?;
-        self.keys.enter(&AccessKeyId::new(&*credentials.access_key)).map_err(|why| denied(why.to_string()))
+        let unsigned = || S3Error::with_message(S3ErrorCode::AccessDenied, "the request is not signed");
+        let credentials = credentials.ok_or_else(unsigned)?;
+        self.principal_of(&AccessKeyId::new(&*credentials.access_key))
+    }
+
+    /// The same for a key that was shown otherwise.
+    pub(crate) fn principal_of(&self, key: &AccessKeyId) -> S3Result<(Principal, CallGuard)> {
+        self.keys.enter(key).map_err(|why| S3Error::with_message(S3ErrorCode::AccessDenied, why.to_string()))
     }
 
     /// Begins to handle a request: notes that its document was read, and resolves its principal.

@@ -3,7 +3,8 @@
 //! `s3s` parses, routes and checks signatures; `nigh_objects::ObjectMemory` keeps the objects. This crate decides
 //! what stands between: who asks (`auth`), what is refused because it would change meaning and is not supported
 //! (`screen`), how headers become requests (`conditions`, `payload`) and results become answers (`read`, `error`), which
-//! threads connections live on (`lanes`) and how long their clients may be silent (`watch`).
+//! threads connections live on (`lanes`) and how long their clients may be silent (`watch`). Beside HTTP there is a way
+//! to the same answers without it (`fast_path`).
 //! It never touches a store and never decides where an object's bytes are.
 //!
 //! The reference is the Amazon S3 API reference, API version 2006-03-01.
@@ -15,6 +16,7 @@ mod chunk_frames;
 mod conditions;
 mod door;
 mod error;
+mod fast_path;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handlers;
@@ -39,4 +41,5 @@ mod uploads;
 mod watch;
 
 pub use door::S3Door;
+pub use fast_path::{FastPath, FastPathLimits, bind as bind_fast_path, listener as fast_path_listener};
 pub use serve::DoorLimits;

@@ -163,6 +163,11 @@ impl S3Route for Reads {
 }
 
 impl Reads {
+    /// What all operations stand on.
+    pub(crate) fn handlers(&self) -> &Handlers {
+        &self.0
+    }
+
     /// Answers a read.
     async fn read(&self, who: &Principal, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let (bucket, key) = target(&request.uri)?;
@@ -191,7 +196,7 @@ impl Reads {
     }
 
     /// The object, and the range that counts.
-    async fn get(
+    pub(crate) async fn get(
         &self,
         who: &Principal,
         bucket: &BucketName,
@@ -215,7 +220,8 @@ impl Reads {
         }
     }
 
-    async fn head(
+    /// What is known of the object, and the range that counts.
+    pub(crate) async fn head(
         &self,
         who: &Principal,
         bucket: &BucketName,
@@ -232,7 +238,8 @@ impl Reads {
     }
 }
 
-fn answer(
+/// The answer to a read that succeeded.
+pub(crate) fn answer(
     meta: &ObjectMeta,
     range: Option<(RangeSpec, ByteRange)>,
     with_checksum: bool,

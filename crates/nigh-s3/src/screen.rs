@@ -104,8 +104,8 @@ fn is_form(headers: &HeaderMap) -> bool {
         .is_some_and(|kind| kind.as_bytes().trim_ascii().to_ascii_lowercase().starts_with(b"multipart/form-data"))
 }
 
-/// `name` without its `x-amz-`.
-fn screen_header(name: &str, value: &str) -> S3Result<()> {
+/// Lets a header pass, or says why not. `name` without its `x-amz-`.
+pub(crate) fn screen_header(name: &str, value: &str) -> S3Result<()> {
     let refused = match name {
         "acl" => !matches!(value, "private" | "bucket-owner-full-control"),
         "storage-class" => value != "STANDARD",

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 10] = [
+const FLOORS: [(&str, u8); 11] = [
+    ("nigh-client", 0),
     ("nigh-terms", 0),
     ("nigh-engine", 1),
     ("nigh-objects", 1),

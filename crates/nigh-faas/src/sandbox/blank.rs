@@ -19,7 +19,6 @@ use futures::future::{join, join_all};
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, pipe_with};
-use tokio::net::TcpListener;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
@@ -27,12 +26,12 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::bundle::Bundles;
-use super::control::Control;
+use super::control::{Control, Listeners};
 use super::late_mount::{self, Belongings, MountNamespace};
 use super::launch::{Launch, OWN_NETWORK, Order, Prepare, Report, Walls, encode};
 use super::root_tree::{CODE, LAYERS};
 use super::slots::{Slot, Slots};
-use super::{SandboxError, SandboxSpec, SandboxStart, Steps};
+use super::{FAST_PATH, FAST_PATH_VARIABLE, SandboxError, SandboxSpec, SandboxStart, Steps};
 use crate::cgroup::{CgroupHost, Group};
 use crate::grant::Grant;
 
@@ -115,6 +114,8 @@ pub(super) struct Making {
     pub(super) blanks: usize,
     /// The init bounds the system calls of commands.
     pub(super) filter: bool,
+    /// Functions are told of the fast path, where their network is their own.
+    pub(super) fast_path: bool,
 }
 
 /// Makes blanks and turns them into sandboxes.
@@ -125,6 +126,7 @@ pub(super) struct Maker {
     walls: Walls,
     uids: Range<u32>,
     pub(super) filter: bool,
+    fast_path: bool,
     /// No cgroup bounds processes.
     bounds_by_user: bool,
     cgroups: Arc<CgroupHost>,
@@ -218,7 +220,7 @@ impl Blank {
 
 impl Maker {
     pub(super) fn new(making: Making) -> Self {
-        let Making { init, raising, uids, cgroups, blanks, filter } = making;
+        let Making { init, raising, uids, cgroups, blanks, filter, fast_path } = making;
         let count = u16::try_from(uids.len()).unwrap_or(SANDBOXES_MAX);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -230,6 +232,7 @@ impl Maker {
             raising,
             uids,
             filter,
+            fast_path,
             bounds_by_user: cgroups.controls().processes.is_err(),
             cgroups,
             runtimes: Semaphore::new(processors * RUNTIMES_PER_PROCESSOR),
@@ -483,7 +486,11 @@ impl Maker {
             processes_max: self.processes_max(spec.pids_max),
             filter: self.filter,
         };
-        if !self.walls.has_namespaces() {
+        if self.walls.has_namespaces() {
+            if self.fast_path {
+                launch.environment.push((FAST_PATH_VARIABLE.into(), format!("@{FAST_PATH}").into()));
+            }
+        } else {
             let layers = spec.layers.as_deref();
             let outside = |text: &OsStr| as_seen_outside(text, &spec.code, layers, self.address(&lease.slot));
             launch.command = launch.command.iter().map(|text| outside(text)).collect();
@@ -512,9 +519,6 @@ pub(super) fn names(folders: &[PathBuf]) -> Vec<OsString> {
 pub(super) async fn in_time<T>(step: &str, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
     timeout(START_PATIENCE, work).await.map_err(|_| Failed::at(step, format!("not done in {START_PATIENCE:?}")))?
 }
-
-/// The Runtime API's, then the data door's.
-pub(super) type Listeners = [TcpListener; 2];
 
 /// A keeper and an init, and how they are spoken with.
 #[derive(Debug)]

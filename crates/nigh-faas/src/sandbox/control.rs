@@ -13,6 +13,17 @@ use super::launch::{DESCRIPTORS_MAX, Report, decode};
 
 const READ_BYTES: usize = 4096;
 
+/// What stands in a sandbox's network, and nobody serves yet.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    /// The Runtime API's.
+    pub(super) runtime: TcpListener,
+    /// The data door's.
+    pub(super) data: TcpListener,
+    /// The fast path's, if the network is the sandbox's own.
+    pub(super) fast: Option<OwnedFd>,
+}
+
 /// Reads reports; keeps the descriptors that came with them.
 #[derive(Debug)]
 pub(super) struct Control {
@@ -81,18 +92,16 @@ impl Control {
         std::mem::take(&mut self.descriptors)
     }
 
-    /// The two listeners that came with `Running`.
-    pub(super) fn take_listeners(&mut self) -> io::Result<[TcpListener; 2]> {
-        let listeners = self
-            .take_descriptors()
-            .into_iter()
-            .map(|descriptor| {
-                let listener = std::net::TcpListener::from(descriptor);
-                listener.set_nonblocking(true)?;
-                TcpListener::from_std(listener)
-            })
-            .collect::<io::Result<Vec<_>>>()?;
-        listeners.try_into().map_err(|_| io::Error::other("two listeners were expected"))
+    /// The listeners that came with `Running`.
+    pub(super) fn take_listeners(&mut self) -> io::Result<Listeners> {
+        let mut descriptors = self.take_descriptors().into_iter();
+        let mut tcp = || {
+            let descriptor = descriptors.next().ok_or_else(|| io::Error::other("two listeners were expected"))?;
+            let listener = std::net::TcpListener::from(descriptor);
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        };
+        Ok(Listeners { runtime: tcp()?, data: tcp()?, fast: descriptors.next() })
     }
 
     /// Says one word to the init.

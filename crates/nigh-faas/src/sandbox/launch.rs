@@ -3,7 +3,8 @@
 //! Each message is a length (u32, little endian) and that many bytes of JSON. The engine says `Prepare`: the keeper
 //! makes the init, which raises the walls that are the same for every function and answers `Ready`. The engine may let
 //! it stand so until a sandbox is wanted, then gives the order to `Launch`: the init builds the root, starts the command
-//! and answers `Running`, which carries the descriptors of the two listeners: the Runtime API's, then the data door's.
+//! and answers `Running`, which carries the descriptors of the listeners: the Runtime API's, the data door's and, where the
+//! network is the sandbox's own, the fast path's.
 //! After that the engine may say single bytes, `STOP` and `CONTINUE`. When the engine's end closes, for whatever
 //! reason, the sandbox ends.
 //!
@@ -30,7 +31,7 @@ pub const MESSAGE_MAX_BYTES: usize = 16 << 20;
 /// Bytes of the length before each message.
 pub const LENGTH_BYTES: usize = 4;
 /// The most descriptors that come with one report.
-pub const DESCRIPTORS_MAX: usize = 2;
+pub const DESCRIPTORS_MAX: usize = 3;
 /// The engine's word to stop all processes, where no freezer does.
 pub const STOP: u8 = b'S';
 /// The engine's word to let them run on.

@@ -13,6 +13,7 @@ use nigh_terms::SandboxId;
 use serde::{Deserialize, Serialize};
 
 use super::blank::{Begun, Failed, Made, Maker};
+use super::control::Listeners;
 use super::isolation::Isolation;
 use super::log_lines::Output;
 use super::slots::DEFAULT_UIDS;
@@ -61,6 +62,8 @@ pub struct EngineSettings {
     pub state: PathBuf,
     /// Blank sandboxes to keep ready: a start then has the kernel's slowest step behind it.
     pub blanks: usize,
+    /// Tell functions of the fast path; whoever makes the node serves it.
+    pub fast_path: bool,
     /// Give each sandbox a cpuset, so that it can be confined to processors.
     pub cpusets: Cpusets,
 }
@@ -80,6 +83,7 @@ impl EngineSettings {
             trust_functions: false,
             state,
             blanks: DEFAULT_BLANKS,
+            fast_path: false,
             cpusets: Cpusets::Unused,
         }
     }
@@ -192,10 +196,10 @@ impl SandboxEngine for LocalEngine {
 /// Begins to watch over what was made.
 fn started(made: Made, spec: SandboxSpec) -> Started {
     let Made { begun, group, lease, steps } = made;
-    let Begun { keeper, control, output, listeners: [runtime, data], process: _ } = begun;
+    let Begun { keeper, control, output, listeners: Listeners { runtime, data, fast }, process: _ } = begun;
     let output = Output::new(output, spec.log);
     let running = Running { id: spec.id, control, keeper, output, group, lease };
-    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, steps }
+    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
 }
 
 /// Beside the running program, or beside the folder it is in (where Cargo puts tests).

@@ -44,6 +44,7 @@ pub(super) async fn open(
         uids: settings.uids.clone(),
         blanks: settings.blanks,
         filter: filter.is_ok(),
+        fast_path: settings.fast_path,
         cgroups: Arc::new(cgroups),
     };
     let controls = making.cgroups.controls();

@@ -53,6 +53,7 @@ pub(super) async fn open(settings: &EngineSettings, init: PathBuf) -> Result<Loc
             blanks: settings.blanks,
             // runc has bounded the init already, and all that comes of it.
             filter: false,
+            fast_path: settings.fast_path,
         });
         let why = match timeout(START_PATIENCE, maker.probe()).await {
             Ok(Ok(())) => {

@@ -35,7 +35,8 @@ const ABSENT: [(&str, &str); 4] = [
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 5] = ["cache.bytes", "cache.object_max", "events.queue_bytes", "functions.memory", "s3.object_max"];
+const SIZES: [&str; 6] =
+    ["cache.bytes", "cache.held_max", "cache.object_max", "events.queue_bytes", "functions.memory", "s3.object_max"];
 
 /// Why the settings cannot be used.
 #[derive(Debug, Error)]

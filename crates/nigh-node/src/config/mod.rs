@@ -75,6 +75,18 @@ pub struct S3Settings {
     pub object_max: ByteSize,
     /// Connections at a time; further ones wait to be accepted.
     pub connections_max: usize,
+    /// Whether objects can be had without HTTP, by a Unix socket and in sandboxes (docs/fast-path.md).
+    pub fast_path: Switch,
+}
+
+/// Something that is had or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
 }
 
 /// The Lambda door.
@@ -93,6 +105,8 @@ pub struct CacheSettings {
     pub bytes: ByteSize,
     /// Larger objects are not cached (OFC keeps objects of up to 10 MB).
     pub object_max: ByteSize,
+    /// What one sandbox, or one key outside, may hold of that memory by the fast path.
+    pub held_max: ByteSize,
 }
 
 /// What one namespace has of its own.
@@ -303,9 +317,14 @@ impl Settings {
                 socket: state.join("s3.sock"),
                 object_max: ByteSize::gib(5),
                 connections_max: 1024,
+                fast_path: Switch::On,
             },
             lambda: LambdaSettings { listen: loopback(9401) },
-            cache: CacheSettings { bytes: ByteSize(machine.memory.bytes() / 4), object_max: ByteSize::mib(10) },
+            cache: CacheSettings {
+                bytes: ByteSize(machine.memory.bytes() / 4),
+                object_max: ByteSize::mib(10),
+                held_max: ByteSize::mib(128),
+            },
             store: StoreSettings::directory(&state.join("objects")),
             namespaces: BTreeMap::new(),
             functions: FunctionSettings {

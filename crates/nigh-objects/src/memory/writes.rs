@@ -12,6 +12,7 @@ use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::{Inner, Reservation, Resident, SHARD, object, to_the_end};
 use crate::attributes::check_tags;
+use crate::cache::Cost;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::notification::ObjectChange;
@@ -158,7 +159,11 @@ impl Inner {
         if length > self.limits.cached_object.bytes() {
             return None;
         }
-        let cost = self.account.cost(length);
+        self.reserve_share(self.account.cost(length))
+    }
+
+    /// Room for something on its way in, within its share of the budget.
+    pub(super) fn reserve_share(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (reserved, budget) = {
             let cache = self.cache.lock();
             (cache.reserved(), cache.budget())
@@ -348,7 +353,7 @@ impl Inner {
         self.store.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         let kept = forgotten.and_then(|Resident { meta, segment }| {
-            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), |_| self.account.cost(meta.size));
+            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), Segment::cost);
             let meta = Arc::new(ObjectMeta { tags, ..ObjectMeta::clone(&meta) });
             Some((Resident { meta, segment }, self.reserve(cost)?))
         });

@@ -15,10 +15,13 @@ use nigh_faas::sandbox::launch::{
 };
 use nigh_faas::sandbox::root_tree::CODE;
 use nigh_faas::sandbox::seccomp_profile::Filters;
-use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT};
+use nigh_faas::sandbox::{DATA_PORT, FAST_PATH, RUNTIME_PORT};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType, sendmsg};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind,
+    listen, sendmsg, socket_with,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     DumpableBehavior, Pid, Signal, WaitOptions, chdir, getuid, kill_process, set_dumpable_behavior,
@@ -30,6 +33,8 @@ use crate::failure::{Failure, Step as _};
 use crate::{descendants, privileges, root, stem, sys};
 
 const HOST_NAME: &[u8] = b"sandbox";
+/// Connections to the fast path that wait to be accepted.
+const FAST_PATH_BACKLOG: i32 = 128;
 
 /// Raises the walls, awaits the function, runs its command to the end and says how it ended. `keeper` hangs up when
 /// the keeper is gone.
@@ -54,7 +59,8 @@ pub(crate) fn run(prepare: &Prepare, mut control: UnixStream, keeper: &OwnedFd) 
             stem.become_function(&mut control, &children, keeper)?
         }
     };
-    send_with(&control, &Report::Running, &[listeners[0].as_fd(), listeners[1].as_fd()])?;
+    let descriptors: Vec<_> = listeners.iter().map(OwnedFd::as_fd).collect();
+    send_with(&control, &Report::Running, &descriptors)?;
     drop(listeners);
     attend(prepare.walls, &mut control, keeper, &children, command)
 }
@@ -65,15 +71,11 @@ pub(crate) fn send(control: &mut UnixStream, report: &Report) -> Result<(), Fail
     control.write_all(&bytes).step("report to the engine")
 }
 
-/// All that is the same for every function.
-fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<[TcpListener; 2], Failure> {
-    let listen = |port| {
-        let address = (prepare.address, port);
-        TcpListener::bind(address).step(format_args!("listen at {}:{port}", prepare.address))
-    };
+/// All that is the same for every function. Returns the listeners, in the order of `Report::Running`.
+fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<Vec<OwnedFd>, Failure> {
     if matches!(prepare.walls, Walls::Container { .. }) {
         // They stand.
-        return Ok([listen(RUNTIME_PORT)?, listen(DATA_PORT)?]);
+        return listeners(prepare);
     }
     die_with(keeper)?;
     setsid().step("begin a session")?;
@@ -93,7 +95,29 @@ fn raise_walls(prepare: &Prepare, keeper: &OwnedFd) -> Result<[TcpListener; 2], 
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).step("open a socket")?;
         sys::bring_up(&socket, c"lo").step("bring the loopback interface up")?;
     }
-    Ok([listen(RUNTIME_PORT)?, listen(DATA_PORT)?])
+    listeners(prepare)
+}
+
+/// Opens what the node will serve inside the sandbox.
+fn listeners(prepare: &Prepare) -> Result<Vec<OwnedFd>, Failure> {
+    let tcp = |port| {
+        let listener = TcpListener::bind((prepare.address, port));
+        Ok::<_, Failure>(OwnedFd::from(listener.step(format_args!("listen at {}:{port}", prepare.address))?))
+    };
+    let mut listeners = vec![tcp(RUNTIME_PORT)?, tcp(DATA_PORT)?];
+    // On a network that is shared the name would be everybody's.
+    if prepare.walls.has_namespaces() {
+        listeners.push(fast_path().step(format_args!("listen at @{FAST_PATH}"))?);
+    }
+    Ok(listeners)
+}
+
+fn fast_path() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(FAST_PATH.as_bytes())?)?;
+    listen(&socket, FAST_PATH_BACKLOG)?;
+    Ok(socket)
 }
 
 /// Enters the function's root and gives up every privilege.

@@ -1,0 +1,262 @@
+//! One connection and its calls.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use hmac::{Hmac, Mac};
+use serde_json::{Map, Value, json};
+use sha2::Sha256;
+
+use crate::packet::{Connection, Message};
+use crate::view::Release;
+use crate::{Address, ClientError, Created, View};
+
+/// Headers of a request or an answer, by name in lower case.
+pub type Headers = BTreeMap<String, String>;
+
+/// Bodies up to this go in a packet; longer ones are written into memory of the node's.
+const INLINE_BELOW: usize = 64 * 1024;
+/// What the proof of a key is made of, before the nonce.
+const PROOF: &[u8] = b"nigh fast path 1\n";
+const GREETING: u8 = 0;
+const FAREWELL: u8 = 2;
+const HELLO: u8 = 1;
+const GET: u8 = 2;
+const HEAD: u8 = 3;
+const PUT: u8 = 4;
+const CREATE: u8 = 5;
+const COMMIT: u8 = 6;
+const RELEASE: u8 = 7;
+const ABANDON: u8 = 8;
+const SUCCESS: std::ops::Range<u64> = 200..300;
+const NOT_MODIFIED: u64 = 304;
+const USE_HTTP: u64 = 307;
+
+/// Which part of an object is wanted, and under which conditions: texts as in HTTP's headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// `bytes=0-9`.
+    pub range: Option<String>,
+    /// A part of an object that was uploaded in parts, from 1.
+    pub part: Option<u32>,
+    /// Only if it has one of these entity tags.
+    pub if_match: Option<String>,
+    /// Only if it has none of these.
+    pub if_none_match: Option<String>,
+    /// Only if it changed since.
+    pub if_modified_since: Option<String>,
+    /// Only if it has not changed since.
+    pub if_unmodified_since: Option<String>,
+    /// Answer its checksum too.
+    pub with_checksum: bool,
+}
+
+impl Conditions {
+    fn request(&self, bucket: &str, key: &str) -> Value {
+        let mut fields = Map::new();
+        fields.insert("bucket".to_owned(), bucket.into());
+        fields.insert("key".to_owned(), key.into());
+        for (name, text) in [
+            ("range", &self.range),
+            ("if_match", &self.if_match),
+            ("if_none_match", &self.if_none_match),
+            ("if_modified_since", &self.if_modified_since),
+            ("if_unmodified_since", &self.if_unmodified_since),
+        ] {
+            if let Some(text) = text {
+                fields.insert(name.to_owned(), text.as_str().into());
+            }
+        }
+        if let Some(part) = self.part {
+            fields.insert("part".to_owned(), part.into());
+        }
+        if self.with_checksum {
+            fields.insert("checksum_mode".to_owned(), "ENABLED".into());
+        }
+        fields.into()
+    }
+}
+
+/// An answer without bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// HTTP's status.
+    pub status: u16,
+    /// The answer's headers.
+    pub headers: Headers,
+}
+
+/// A connection to a node, for one process and one call at a time.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    last_id: u32,
+    /// Handles of what was let go, to be told with the next request.
+    released: Receiver<u64>,
+    tell: Sender<u64>,
+}
+
+impl Client {
+    /// Connects as a function of a sandbox does.
+    ///
+    /// # Errors
+    /// If the environment is not a sandbox's, or the node refuses its key.
+    pub fn from_environment() -> Result<Self, ClientError> {
+        let variable = |name| std::env::var(name).map_err(|_| ClientError::Environment(name));
+        let address = Address::parse(&variable("NIGH_FAST_PATH")?);
+        Self::connect(&address, &variable("AWS_ACCESS_KEY_ID")?, &variable("AWS_SECRET_ACCESS_KEY")?)
+    }
+
+    /// Connects and shows a key.
+    ///
+    /// # Errors
+    /// If nobody listens, or the node refuses the key.
+    pub fn connect(address: &Address, access_key: &str, secret: &str) -> Result<Self, ClientError> {
+        let mut connection = Connection::open(address)?;
+        let greeting = connection.receive()?;
+        let nonce = greeting.json.get("nonce").and_then(Value::as_str).filter(|_| greeting.kind == GREETING);
+        let nonce = nonce.ok_or_else(|| ClientError::Protocol("it begins without a greeting".to_owned()))?;
+        let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())
+            .map_err(|error| ClientError::Protocol(error.to_string()))?
+            .chain_update(PROOF)
+            .chain_update(nonce.as_bytes());
+        let mac: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let (tell, released) = channel();
+        let mut client = Self { connection, last_id: 0, released, tell };
+        client.ask(HELLO, &json!({ "access_key": access_key, "mac": mac }), &[])?;
+        Ok(client)
+    }
+
+    /// An object's bytes, or those of a part of it.
+    ///
+    /// # Errors
+    /// What the node refuses with; `UseHttp` for an object that the node does not keep in memory; `Refused` with status
+    /// 304 and code `NotModified` if a condition says that it has not changed.
+    pub fn get(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<View, ClientError> {
+        let message = self.ask(GET, &conditions.request(bucket, key), &[])?;
+        let headers = headers(&message);
+        let Some(descriptor) = message.descriptor else { return Ok(View::copied(message.body, headers)) };
+        let number = |name: &str| {
+            let number = message.json.get(name).and_then(Value::as_u64);
+            number.ok_or_else(|| ClientError::Protocol(format!("a segment without {name}")))
+        };
+        let release = Release { handle: number("handle")?, tell: self.tell.clone() };
+        View::mapped(&descriptor, number("offset")?, number("length")? as usize, release, headers)
+    }
+
+    /// What is known of an object.
+    ///
+    /// # Errors
+    /// As of `get`.
+    pub fn head(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<Answered, ClientError> {
+        let message = self.ask(HEAD, &conditions.request(bucket, key), &[])?;
+        Ok(answered(&message))
+    }
+
+    /// Writes an object. It is stored when this returns. `headers` as of an S3 put: `content-type`, `x-amz-meta-*`, ...
+    ///
+    /// # Errors
+    /// What the node refuses with; `UseHttp` for what it does not keep in memory.
+    pub fn put(&mut self, bucket: &str, key: &str, bytes: &[u8], headers: &Headers) -> Result<Answered, ClientError> {
+        if bytes.len() < INLINE_BELOW {
+            let request = json!({ "bucket": bucket, "key": key, "headers": headers });
+            let message = self.ask(PUT, &request, bytes)?;
+            return Ok(answered(&message));
+        }
+        let mut created = self.create(bucket, key, bytes.len() as u64)?;
+        created.copy_from_slice(bytes);
+        created.commit(self, headers)
+    }
+
+    /// Memory of the node's for an object of `length` bytes, to be filled and committed.
+    ///
+    /// # Errors
+    /// As of `put`.
+    pub fn create(&mut self, bucket: &str, key: &str, length: u64) -> Result<Created, ClientError> {
+        let message = self.ask(CREATE, &json!({ "length": length }), &[])?;
+        let handle = message.json.get("handle").and_then(Value::as_u64);
+        match (message.descriptor, handle) {
+            (Some(descriptor), Some(handle)) => Created::new(handle, (bucket, key), descriptor, length as usize),
+            _ => Err(ClientError::Protocol("a segment without descriptor or handle".to_owned())),
+        }
+    }
+
+    pub(crate) fn commit(
+        &mut self,
+        handle: u64,
+        bucket: &str,
+        key: &str,
+        headers: &Headers,
+    ) -> Result<Answered, ClientError> {
+        let request = json!({ "handle": handle, "bucket": bucket, "key": key, "headers": headers });
+        let message = self.ask(COMMIT, &request, &[])?;
+        Ok(answered(&message))
+    }
+
+    pub(crate) fn release(&mut self, handle: u64) -> Result<(), ClientError> {
+        self.tell(RELEASE, handle)
+    }
+
+    pub(crate) fn abandon(&mut self, handle: u64) -> Result<(), ClientError> {
+        self.tell(ABANDON, handle)
+    }
+
+    /// Tells the node now what was let go, rather than with the next call.
+    ///
+    /// # Errors
+    /// If the connection is broken.
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        while let Ok(handle) = self.released.try_recv() {
+            self.tell(RELEASE, handle)?;
+        }
+        Ok(())
+    }
+
+    /// Says something that has no answer.
+    fn tell(&mut self, operation: u8, handle: u64) -> Result<(), ClientError> {
+        self.last_id = self.last_id.wrapping_add(1);
+        self.connection.send(operation, self.last_id, &json!({ "handle": handle }), &[])
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, operation: u8, request: &Value, body: &[u8]) -> Result<Message, ClientError> {
+        self.flush()?;
+        self.last_id = self.last_id.wrapping_add(1);
+        let sent = self.connection.send(operation, self.last_id, request, body);
+        // What a node says before it hangs up is heard though it takes nothing more.
+        let message = match self.connection.receive() {
+            Ok(message) => message,
+            Err(error) => return Err(sent.err().unwrap_or(error)),
+        };
+        let status = message.json.get("status").and_then(Value::as_u64);
+        match (message.kind, status) {
+            (FAREWELL, _) => Err(refused(&message, status)),
+            _ if message.id != self.last_id => Err(ClientError::Protocol("an answer to something else".to_owned())),
+            (_, None) => Ok(message),
+            (_, Some(USE_HTTP)) => {
+                Err(ClientError::UseHttp("the node does not keep it in memory, or cannot read it here"))
+            }
+            (_, Some(status)) if SUCCESS.contains(&status) => Ok(message),
+            _ => Err(refused(&message, status)),
+        }
+    }
+}
+
+fn refused(message: &Message, status: Option<u64>) -> ClientError {
+    let text = |name: &str| message.json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let status = status.unwrap_or_default();
+    let code = if status == NOT_MODIFIED { "NotModified".to_owned() } else { text("code") };
+    ClientError::Refused { status: status as u16, code, message: text("message") }
+}
+
+fn headers(message: &Message) -> Headers {
+    let headers = message.json.get("headers").and_then(Value::as_object);
+    let texts =
+        headers.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+    texts.collect()
+}
+
+fn answered(message: &Message) -> Answered {
+    let status = message.json.get("status").and_then(Value::as_u64).unwrap_or_default();
+    Answered { status: status as u16, headers: headers(message) }
+}

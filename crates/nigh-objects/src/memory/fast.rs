@@ -1,0 +1,176 @@
+//! Puts of segments that clients fill: made here, sealed here, and only then hashed and written.
+//!
+//! A client never brings memory of its own. What it fills is allocated under the node's account, has its length from
+//! the beginning, and is looked at only when nobody can change it any more.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, ObjectKey, Principal};
+
+use super::writes::{Content, Draft};
+use super::{ObjectMemory, Reservation, object, to_the_end};
+use crate::attributes::check_tags;
+use crate::digest::{Digest, PIECE_BYTES};
+use crate::notification::ObjectChange;
+use crate::segment::{Lent, Sealing, Segment};
+use crate::spool::blocking;
+use crate::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteConditions};
+
+/// A segment that a client may fill, with room in the cache.
+pub struct OpenSegment {
+    lent: Lent,
+    room: Reservation,
+}
+
+impl OpenSegment {
+    /// Its length in bytes.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.lent.length()
+    }
+
+    /// What it takes in memory, in bytes as the kernel counts them.
+    #[must_use]
+    pub const fn resident_bytes(&self) -> u64 {
+        self.lent.cost().bytes
+    }
+
+    /// A descriptor for whoever fills it.
+    ///
+    /// # Errors
+    /// If the system has none left.
+    pub fn hand_out(&self) -> std::io::Result<OwnedFd> {
+        self.lent.hand_out()
+    }
+
+    /// Closes it for every writer. Quick; to be tried again where it is busy.
+    ///
+    /// # Errors
+    /// The system's; it is given up then.
+    pub fn seal(self) -> Result<SealOutcome, ObjectError> {
+        let Self { lent, room } = self;
+        Ok(match lent.seal()? {
+            Sealing::Sealed(segment) => SealOutcome::Sealed(SealedSegment { segment, room }),
+            Sealing::Busy(lent) => SealOutcome::Busy(Self { lent, room }),
+            Sealing::Refused(lent) => SealOutcome::Refused(Remains(lent)),
+        })
+    }
+
+    /// Gives it up; what a client still has of it takes memory until it lets go.
+    #[must_use]
+    pub fn abandon(self) -> Remains {
+        Remains(self.lent)
+    }
+}
+
+/// What became of sealing.
+pub enum SealOutcome {
+    /// It is what it is.
+    Sealed(SealedSegment),
+    /// Somebody has it mapped for writing.
+    Busy(OpenSegment),
+    /// Its client has seen to it that it cannot be sealed.
+    Refused(Remains),
+}
+
+/// A segment that was given up and may still be in a client's hands.
+pub struct Remains(Lent);
+
+impl Remains {
+    /// Whether a client has it open or mapped; true where the kernel cannot tell.
+    #[must_use]
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.0.is_held_elsewhere()
+    }
+}
+
+/// A segment that nobody can change, with room to stay.
+pub struct SealedSegment {
+    segment: Segment,
+    room: Reservation,
+}
+
+impl SealedSegment {
+    /// The segment.
+    #[must_use]
+    pub const fn segment(&self) -> &Segment {
+        &self.segment
+    }
+}
+
+/// What is said of a segment that becomes an object.
+#[derive(Debug, Default)]
+pub struct SegmentPut {
+    /// What the writer says of the object.
+    pub attributes: Attributes,
+    /// Its tags.
+    pub tags: Tags,
+    /// Its conditions.
+    pub conditions: WriteConditions,
+    /// `Content-MD5`.
+    pub md5: Option<[u8; 16]>,
+    /// A further checksum.
+    pub checksum: Option<ChecksumClaim>,
+}
+
+impl ObjectMemory {
+    /// A segment of `length` bytes for a client to fill. None if an object of that size is not kept in memory, or there
+    /// is no room: its bytes have to come as a body.
+    ///
+    /// # Errors
+    /// If the kernel gives no memory.
+    pub async fn open_segment(&self, length: u64) -> Result<Option<OpenSegment>, ObjectError> {
+        if length > self.0.limits.cached_object.bytes().min(self.0.limits.object.bytes()) {
+            return Ok(None);
+        }
+        let Some(room) = self.0.reserve_share(self.0.account.cost_of_own(length)) else { return Ok(None) };
+        let account = Arc::clone(&self.0.account);
+        let lent = blocking(move || Lent::new(&account, length)).await?;
+        Ok(Some(OpenSegment { lent, room }))
+    }
+
+    /// Writes a segment as an object. When it returns the write is durable.
+    ///
+    /// # Errors
+    /// As of a put. The segment is gone in any case.
+    pub async fn put_segment(
+        &self,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        sealed: SealedSegment,
+        put: SegmentPut,
+    ) -> Result<PutDone, ObjectError> {
+        let mut call = self.0.begin(who, bucket, Some(key));
+        let SegmentPut { attributes, tags, conditions, md5, checksum } = put;
+        attributes.check()?;
+        check_tags(&tags)?;
+        self.0.find_bucket(who, bucket).await?;
+        let SealedSegment { segment, room } = sealed;
+        let hashed = segment.clone();
+        let verified = blocking(move || {
+            let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+            for piece in hashed.as_slice().chunks(PIECE_BYTES) {
+                digest.update(piece);
+            }
+            digest.verify(md5, checksum)
+        })
+        .await?;
+        let size = segment.as_slice().len() as u64;
+        call.served(size);
+        let draft = Draft {
+            object: object(who, bucket, key),
+            conditions,
+            attributes,
+            tags,
+            size,
+            etag: verified.etag(),
+            checksum: verified.checksum,
+            content: Content::Memory(segment, room),
+            parts: Vec::new(),
+            change: ObjectChange::Put,
+        };
+        to_the_end(Arc::clone(&self.0).commit(call, draft)).await
+    }
+}

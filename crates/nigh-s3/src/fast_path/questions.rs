@@ -1,0 +1,230 @@
+//! The fast path's requests as the S3 door understands them: fields become headers, headers become requests. Pure.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use nigh_objects::{Attributes, ChecksumClaim, ClaimedValue, GetRequest, RangeSpec, Tags, WriteConditions};
+use s3s::dto::Metadata;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::wire::{Headers, Read};
+use crate::error::{invalid_argument, invalid_request, not_implemented};
+use crate::read::{PART_NUMBER_MAX, part_number_error};
+use crate::screen::{HEADERS_MAX, screen_header};
+use crate::{checksum_headers, conditions, metadata, payload, tagging};
+
+const META: &str = "x-amz-meta-";
+/// How an encoded word begins (RFC 2047); `s3s` alone decodes them.
+const ENCODED_WORD: &str = "=?";
+
+static SDK_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-sdk-checksum-algorithm");
+static TAGGING: HeaderName = HeaderName::from_static("x-amz-tagging");
+
+/// A read as the memory takes it, and what else matters for its answer.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) wanted: GetRequest,
+    pub(super) if_range: Option<String>,
+    pub(super) with_checksum: bool,
+}
+
+/// What a read asks for.
+pub(super) fn of_read(read: Read) -> S3Result<Question> {
+    if read.version_id.as_deref().is_some_and(|version| version != "null") {
+        return Err(not_implemented("versionId"));
+    }
+    if read.part.is_some_and(|part| !(1..=PART_NUMBER_MAX).contains(&part)) {
+        return Err(part_number_error());
+    }
+    let mut headers = HeaderMap::with_capacity(4);
+    for (name, text) in [
+        (header::IF_MATCH, &read.if_match),
+        (header::IF_NONE_MATCH, &read.if_none_match),
+        (header::IF_MODIFIED_SINCE, &read.if_modified_since),
+        (header::IF_UNMODIFIED_SINCE, &read.if_unmodified_since),
+    ] {
+        if let Some(text) = text {
+            headers.insert(name.clone(), value(&name, text)?);
+        }
+    }
+    let range = match (read.range.as_deref().and_then(|text| conditions::range(text.trim())), read.part) {
+        (Some(_), Some(_)) => return Err(invalid_request("a range and a part number cannot stand together")),
+        (range, part) => range.or(part.map(RangeSpec::Part)),
+    };
+    Ok(Question {
+        wanted: GetRequest { conditions: conditions::of_read(&headers)?, range },
+        if_range: read.if_range,
+        with_checksum: read.checksum_mode.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")),
+    })
+}
+
+fn value(name: &HeaderName, text: &str) -> S3Result<HeaderValue> {
+    HeaderValue::from_str(text).map_err(|_| invalid_argument(format!("{name} is no value for a header")))
+}
+
+/// What a put says of its object.
+#[derive(Debug)]
+pub(super) struct Description {
+    pub(super) attributes: Attributes,
+    pub(super) tags: Tags,
+    pub(super) conditions: WriteConditions,
+    pub(super) md5: Option<[u8; 16]>,
+    pub(super) checksum: Option<ChecksumClaim>,
+}
+
+/// What came of the headers of a put.
+#[derive(Debug)]
+pub(super) enum Described {
+    /// They say this.
+    As(Box<Description>),
+    /// They are for HTTP to read.
+    ForHttp,
+}
+
+/// What the headers of a put of `length` bytes say.
+pub(super) fn of_put(given: &Headers, length: u64) -> S3Result<Described> {
+    let size: usize = given.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if size > HEADERS_MAX {
+        return Err(S3Error::with_message(
+            S3ErrorCode::RequestHeaderSectionTooLarge,
+            format!("the request's headers have more than {HEADERS_MAX} bytes"),
+        ));
+    }
+    let (mut headers, mut user) = (HeaderMap::with_capacity(given.len()), Metadata::default());
+    for (name, text) in given {
+        let name = HeaderName::try_from(name.as_str())
+            .map_err(|_| invalid_argument(format!("{name:?} is no name of a header")))?;
+        let value = value(&name, text)?;
+        if let Some(meta) = name.as_str().strip_prefix(META) {
+            if text.contains(ENCODED_WORD) {
+                return Ok(Described::ForHttp);
+            }
+            if !meta.is_empty() {
+                user.insert(meta.to_owned(), text.trim().to_owned());
+            }
+        } else if let Some(amazon) = name.as_str().strip_prefix("x-amz-") {
+            screen_header(amazon, text)?;
+        }
+        headers.insert(name, value);
+    }
+    if headers.contains_key("x-amz-copy-source") {
+        return Err(not_implemented("a copy on the fast path; use HTTP"));
+    }
+    if let Some(claimed) = conditions::text(&headers, &header::CONTENT_LENGTH)
+        && claimed.parse() != Ok(length)
+    {
+        return Err(S3Error::with_message(
+            S3ErrorCode::IncompleteBody,
+            format!("content-length says {claimed}, and {length} bytes came"),
+        ));
+    }
+    let condition = |name: HeaderName| {
+        conditions::text(&headers, &name)
+            .map(|value| value.parse().map_err(|_| invalid_argument(format!("{name} is no entity tag"))))
+            .transpose()
+    };
+    Ok(Described::As(Box::new(Description {
+        tags: tagging::of_header(conditions::text(&headers, &TAGGING))?,
+        conditions: conditions::of_write(condition(header::IF_MATCH)?, condition(header::IF_NONE_MATCH)?)?,
+        md5: payload::content_md5(&headers)?,
+        checksum: claim(&mut headers)?,
+        attributes: metadata::attributes(&headers, Some(user)),
+    })))
+}
+
+/// The checksum claimed, or asked for: over HTTP an SDK computes what it names, here the node may.
+fn claim(headers: &mut HeaderMap) -> S3Result<Option<ChecksumClaim>> {
+    if checksum_headers::claimed_algorithm(headers).is_none()
+        && let Some(name) = headers.remove(&SDK_ALGORITHM)
+    {
+        let algorithm = checksum_headers::algorithm(name.to_str().unwrap_or_default())?;
+        return Ok(Some(ChecksumClaim { algorithm, value: ClaimedValue::Compute }));
+    }
+    checksum_headers::claim(headers, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_objects::{ChecksumAlgorithm, ETag};
+
+    use super::*;
+
+    fn put(given: &[(&str, &str)]) -> Result<Described, String> {
+        let given = given.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        of_put(&given, 5).map_err(|error| error.code().as_str().to_owned())
+    }
+
+    fn described(given: &[(&str, &str)]) -> Description {
+        match put(given) {
+            Ok(Described::As(description)) => *description,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reads_fields_are_headers() {
+        let read = Read {
+            range: Some("bytes=1-2".to_owned()),
+            if_match: Some("\"a\"".to_owned()),
+            checksum_mode: Some("enabled".to_owned()),
+            version_id: Some("null".to_owned()),
+            ..Read::default()
+        };
+        let question = of_read(read).unwrap();
+        assert_eq!(question.wanted.range, Some(RangeSpec::From { first: 1, last: Some(2) }));
+        assert_eq!(question.wanted.conditions.if_match, Some(vec![ETag("a".to_owned())]));
+        assert!(question.with_checksum);
+        let code = |read| of_read(read).unwrap_err().code().as_str().to_owned();
+        assert_eq!(code(Read { version_id: Some("v".to_owned()), ..Read::default() }), "NotImplemented");
+        assert_eq!(code(Read { part: Some(0), ..Read::default() }), "InvalidArgument");
+        let both = Read { part: Some(1), range: Some("bytes=0-1".to_owned()), ..Read::default() };
+        assert_eq!(code(both), "InvalidRequest");
+        assert_eq!(code(Read { if_match: Some("a\r\nb".to_owned()), ..Read::default() }), "InvalidArgument");
+        let ignored = of_read(Read { range: Some("lines=1-2".to_owned()), ..Read::default() }).unwrap();
+        assert_eq!(ignored.wanted.range, None, "as over HTTP");
+    }
+
+    #[test]
+    fn a_puts_headers_describe_its_object() {
+        let all = described(&[
+            ("content-type", "text/plain"),
+            ("content-length", "5"),
+            ("x-amz-meta-A", " b "),
+            ("x-amz-tagging", "t=1"),
+            ("if-none-match", "*"),
+            ("x-amz-checksum-crc32", "AAAAAA=="),
+            ("amz-sdk-invocation-id", "x"),
+        ]);
+        assert_eq!(all.attributes.content_type.as_deref(), Some("text/plain"));
+        assert_eq!(all.attributes.user, [("a".to_owned(), "b".to_owned())].into());
+        assert_eq!(all.tags, [("t".to_owned(), "1".to_owned())].into());
+        assert!(all.conditions.if_absent);
+        let claim = all.checksum.unwrap();
+        assert!(matches!(claim.value, ClaimedValue::Given(value) if value == "AAAAAA=="));
+    }
+
+    #[test]
+    fn a_checksum_that_is_only_named_is_computed() {
+        let claim = described(&[("x-amz-sdk-checksum-algorithm", "SHA256")]).checksum.unwrap();
+        assert!(matches!((claim.algorithm, claim.value), (ChecksumAlgorithm::Sha256, ClaimedValue::Compute)));
+        assert_eq!(put(&[("x-amz-sdk-checksum-algorithm", "MD4")]).unwrap_err(), "InvalidRequest");
+    }
+
+    #[test]
+    fn what_the_door_refuses_is_refused_and_what_only_it_reads_is_left_to_it() {
+        for (name, value, code) in [
+            ("x-amz-acl", "public-read", "NotImplemented"),
+            ("x-amz-server-side-encryption", "AES256", "NotImplemented"),
+            ("x-amz-copy-source", "/b/k", "NotImplemented"),
+            ("content-length", "6", "IncompleteBody"),
+            ("content-md5", "x", "InvalidDigest"),
+            ("x-amz-trailer", "x-amz-checksum-crc32", "InvalidRequest"),
+            ("not a name", "x", "InvalidArgument"),
+            ("content-type", "a\nb", "InvalidArgument"),
+            ("x-amz-tagging", "a=1&a=2", "InvalidTag"),
+        ] {
+            assert_eq!(put(&[(name, value)]).unwrap_err(), code, "{name}");
+        }
+        assert!(matches!(put(&[("x-amz-meta-a", "=?UTF-8?B?Z3LDvG4=?=")]), Ok(Described::ForHttp)));
+        let long = "x".repeat(HEADERS_MAX);
+        assert_eq!(put(&[("x-other", &long)]).unwrap_err(), "RequestHeaderSectionTooLarge");
+    }
+}

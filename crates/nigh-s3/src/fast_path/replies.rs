@@ -1,0 +1,219 @@
+//! What goes back over the fast path: the S3 door's answers and errors, in packets.
+
+use std::os::fd::OwnedFd;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use nigh_objects::{ObjectError, PutDone};
+use s3s::S3Error;
+
+use super::held::Handle;
+use super::wire::{HEADER_BYTES, Kind, PACKET_MAX, Said, WireError, head};
+use crate::checksum_headers::{header_name, kind};
+use crate::request_id::RequestId;
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+static CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+
+/// A reply, before it is a packet.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) kind: Kind,
+    pub(super) flags: u16,
+    pub(super) said: Said,
+    pub(super) body: Bytes,
+    pub(super) descriptor: Option<OwnedFd>,
+}
+
+/// A reply that can be sent.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) head: Vec<u8>,
+    pub(super) body: Bytes,
+    pub(super) descriptor: Option<OwnedFd>,
+}
+
+impl Reply {
+    const fn new(kind: Kind, said: Said) -> Self {
+        Self { kind, flags: 0, said, body: Bytes::new(), descriptor: None }
+    }
+
+    /// The first word.
+    pub(super) const fn greeting(nonce: String) -> Self {
+        Self::new(Kind::Greeting, Said::Greeting { nonce })
+    }
+
+    /// All is well.
+    pub(super) const fn well() -> Self {
+        Self::new(Kind::Answer, Said::Nothing {})
+    }
+
+    /// An answer of the S3 door without bytes.
+    pub(super) fn answer(status: StatusCode, headers: HeaderMap, length: Option<u64>) -> Self {
+        Self::new(Kind::Answer, answer(status.as_u16(), headers, length))
+    }
+
+    /// The same with bytes in the packet.
+    pub(super) fn with_body(status: StatusCode, headers: HeaderMap, body: Bytes, flags: u16) -> Self {
+        let length = Some(body.len() as u64);
+        Self { flags, body, ..Self::answer(status, headers, length) }
+    }
+
+    /// The same with a segment: the bytes are those of `length` from `offset`.
+    pub(super) fn with_segment(
+        (status, headers): (StatusCode, HeaderMap),
+        (descriptor, handle): (OwnedFd, Handle),
+        offset: u64,
+        length: u64,
+    ) -> Self {
+        let said = Said::Answer {
+            status: status.as_u16(),
+            code: None,
+            message: None,
+            headers,
+            handle: Some(handle.0),
+            offset: Some(offset),
+            length: Some(length),
+        };
+        Self { descriptor: Some(descriptor), ..Self::new(Kind::Answer, said) }
+    }
+
+    /// A segment to be filled.
+    pub(super) fn lent(descriptor: OwnedFd, handle: Handle, length: u64) -> Self {
+        let said = Said::Answer {
+            status: StatusCode::OK.as_u16(),
+            code: None,
+            message: None,
+            headers: HeaderMap::new(),
+            handle: Some(handle.0),
+            offset: None,
+            length: Some(length),
+        };
+        Self { descriptor: Some(descriptor), ..Self::new(Kind::Answer, said) }
+    }
+
+    /// Ask over HTTP.
+    pub(super) fn use_http() -> Self {
+        Self::answer(StatusCode::TEMPORARY_REDIRECT, HeaderMap::new(), None)
+    }
+
+    /// What a put has done.
+    pub(super) fn put(done: &PutDone) -> Self {
+        let mut headers = HeaderMap::with_capacity(4);
+        if let Ok(etag) = HeaderValue::try_from(format!("\"{}\"", done.etag)) {
+            headers.insert(header::ETAG, etag);
+        }
+        if let Some(checksum) = &done.checksum
+            && let Ok(value) = HeaderValue::try_from(&checksum.value)
+        {
+            headers.insert(header_name(checksum.algorithm), value);
+            headers.insert(CHECKSUM_TYPE.clone(), HeaderValue::from_static(kind(checksum)));
+        }
+        Self::answer(StatusCode::OK, headers, None)
+    }
+
+    /// What the S3 door would refuse with.
+    pub(super) fn error(error: &S3Error) -> Self {
+        let status = error.status_code().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut headers = error.headers().cloned().unwrap_or_default();
+        // It says what the document would be, and there is none.
+        headers.remove(header::CONTENT_TYPE);
+        Self::refusal(status, error.code().as_str(), error.message().unwrap_or_default().to_owned(), headers)
+    }
+
+    /// A refusal that is the fast path's own.
+    pub(super) fn refusal(status: StatusCode, code: &str, message: String, headers: HeaderMap) -> Self {
+        let said = Said::Answer {
+            status: status.as_u16(),
+            code: Some(code.to_owned()),
+            message: Some(message),
+            headers,
+            handle: None,
+            offset: None,
+            length: None,
+        };
+        Self::new(Kind::Answer, said)
+    }
+
+    /// Why the connection ends.
+    pub(super) fn farewell(status: StatusCode, code: &str, message: String) -> Self {
+        Self { kind: Kind::Farewell, ..Self::refusal(status, code, message, HeaderMap::new()) }
+    }
+
+    /// The same, for what is no protocol.
+    pub(super) fn malformed(error: &WireError) -> Self {
+        Self::farewell(StatusCode::BAD_REQUEST, "MalformedPacket", error.to_string())
+    }
+
+    /// Its status; 200 for what has none.
+    pub(super) fn status(&self) -> StatusCode {
+        match &self.said {
+            Said::Answer { status, .. } => StatusCode::from_u16(*status).unwrap_or_default(),
+            Said::Greeting { .. } | Said::Nothing {} => StatusCode::OK,
+        }
+    }
+
+    /// The bytes of an object that it gives, however.
+    pub(super) const fn length(&self) -> u64 {
+        match &self.said {
+            Said::Answer { length: Some(length), .. } => *length,
+            _ => 0,
+        }
+    }
+
+    /// Names the request, as every answer of the door does.
+    pub(super) fn named(mut self) -> Self {
+        if let Said::Answer { headers, .. } = &mut self.said {
+            headers.insert(REQUEST_ID.clone(), RequestId::next().header());
+        }
+        self
+    }
+
+    /// The packet that answers request `id`. One that were too long is answered by HTTP.
+    pub(super) fn packet(self, id: u32) -> Result<Packet, ObjectError> {
+        let Self { kind, flags, said, body, descriptor } = self;
+        match head(kind, flags, id, &said, body.len()) {
+            Ok(head) => Ok(Packet { head, body, descriptor }),
+            Err(_) if !body.is_empty() => Self::use_http().packet(id),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+const fn answer(status: u16, headers: HeaderMap, length: Option<u64>) -> Said {
+    Said::Answer { status, code: None, message: None, headers, handle: None, offset: None, length }
+}
+
+/// Whether so many bytes may fit a packet, beside headers of common length.
+pub(super) const fn may_fit(length: u64) -> bool {
+    length <= (PACKET_MAX - HEADER_BYTES) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::s3_error;
+
+    fn json(reply: Reply) -> (serde_json::Value, Packet) {
+        let packet = reply.packet(1).unwrap();
+        (serde_json::from_slice(&packet.head[HEADER_BYTES..]).unwrap(), packet)
+    }
+
+    #[test]
+    fn an_error_says_what_the_doors_document_says() {
+        let (said, _) = json(Reply::error(&s3_error(ObjectError::InvalidRange { size: 3 })));
+        assert_eq!(said["status"], 416);
+        assert_eq!(said["code"], "InvalidRange");
+        assert_eq!(said["headers"], serde_json::json!({ "content-range": "bytes */3" }));
+        assert!(!said["message"].as_str().unwrap().is_empty());
+    }
+
+    #[test]
+    fn bytes_that_do_not_fit_a_packet_are_left_to_http() {
+        let body = Bytes::from(vec![0; PACKET_MAX - HEADER_BYTES]);
+        assert!(may_fit(body.len() as u64));
+        let (said, packet) = json(Reply::with_body(StatusCode::OK, HeaderMap::new(), body, 1));
+        assert_eq!(said["status"], 307);
+        assert!(packet.body.is_empty());
+    }
+}

@@ -1,0 +1,409 @@
+//! The fast path's listeners and connections: each connection stays on a lane, as those of the S3 door do.
+//!
+//! A request that is answered from memory is read, answered and sent without waking another thread; all else goes on in
+//! the node's runtime, and is answered from there. Everything is bounded: connections, requests under way, what a
+//! client may leave unread, the time to say who one is.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use nigh_terms::{AccessKeyId, ByteSize};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::held::HeldMax;
+use super::holdings::Holdings;
+use super::replies::Reply;
+use super::session::{Ground, Session, Taken};
+use super::socket::{Received, Socket, accept, register};
+use super::wire::{BY_COPY, PACKET_MAX, Request, WireError, parse};
+use crate::S3Door;
+use crate::lanes::Lanes;
+
+/// Requests under way on one connection.
+const UNDER_WAY_MAX: u32 = 64;
+/// How often what is held is looked at without being asked.
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// After a failed accept, which means that descriptors or memory are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the fast path allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastPathLimits {
+    /// Connections at a time from outside; further ones wait in the listener's backlog.
+    pub connections: usize,
+    /// The same, in one sandbox.
+    pub sandbox_connections: usize,
+    /// What each sandbox, and each key outside, may hold of the node's memory.
+    pub held: ByteSize,
+    /// Segments that it may hold.
+    pub held_segments: usize,
+    /// A connection is closed that does not say who it is for so long.
+    pub hello: Duration,
+    /// A connection is closed if its client does not take its answers for so long.
+    pub send_silence: Duration,
+    /// At the end, requests under way have so long to finish.
+    pub drain: Duration,
+}
+
+impl FastPathLimits {
+    /// The usual limits, with `held` bytes.
+    #[must_use]
+    pub const fn new(held: ByteSize) -> Self {
+        Self {
+            connections: 1024,
+            sandbox_connections: 128,
+            held,
+            held_segments: 1024,
+            hello: Duration::from_secs(30),
+            send_silence: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the fast path counts, beside the requests that the S3 door counts.
+struct Meters {
+    segments: Counter,
+    inline: Counter,
+    by_copy: Counter,
+    for_http: Counter,
+    connections: Gauge,
+    held: Gauge,
+}
+
+impl Meters {
+    fn new() -> Self {
+        describe_counter!("nigh_fast_path_answers_total", "Answers with an object's bytes, by the way they came");
+        describe_gauge!("nigh_fast_path_connections", "Connections to the fast path");
+        describe_gauge!("nigh_fast_path_held_bytes", "Bytes of segments handed out and not let go");
+        let answers = |way| counter!("nigh_fast_path_answers_total", "way" => way);
+        Self {
+            segments: answers("segment"),
+            inline: answers("inline"),
+            by_copy: answers("copy"),
+            for_http: answers("http"),
+            connections: gauge!("nigh_fast_path_connections"),
+            held: gauge!("nigh_fast_path_held_bytes"),
+        }
+    }
+
+    fn answered(&self, reply: &Reply) {
+        if reply.descriptor.is_some() {
+            self.segments.increment(1);
+        } else if reply.status() == http::StatusCode::TEMPORARY_REDIRECT {
+            self.for_http.increment(1);
+        } else if reply.flags & BY_COPY != 0 {
+            self.by_copy.increment(1);
+        } else if !reply.body.is_empty() {
+            self.inline.increment(1);
+        }
+    }
+}
+
+/// Objects over Unix sockets, without HTTP. Cheap to clone.
+#[derive(Clone)]
+pub struct FastPath {
+    door: S3Door,
+    limits: FastPathLimits,
+    meters: Arc<Meters>,
+}
+
+/// What the keys hold that one listener has seen.
+struct Holders {
+    max: HeldMax,
+    by_key: Mutex<HashMap<AccessKeyId, Arc<Holdings>>>,
+}
+
+impl Holders {
+    fn of(&self, key: &AccessKeyId) -> Arc<Holdings> {
+        Arc::clone(self.by_key.lock().entry(key.clone()).or_insert_with(|| Holdings::new(self.max)))
+    }
+
+    /// Looks at some of each, and forgets who holds nothing and is not connected. The bytes that count still.
+    fn look_around(&self) -> u64 {
+        let all: Vec<_> = self.by_key.lock().values().cloned().collect();
+        let bytes = all
+            .iter()
+            .map(|holdings| {
+                holdings.look_around();
+                holdings.totals().0
+            })
+            .sum();
+        drop(all);
+        self.by_key.lock().retain(|_, holdings| Arc::strong_count(holdings) > 1 || holdings.totals().1 > 0);
+        bytes
+    }
+}
+
+thread_local! {
+    /// Where a lane reads packets to; requests own what they need of them.
+    static PACKET: RefCell<Box<[u8; PACKET_MAX]>> = RefCell::new(Box::new([0; PACKET_MAX]));
+}
+
+impl FastPath {
+    /// The fast path beside `door`: the same objects, keys and meters.
+    #[must_use]
+    pub fn new(door: &S3Door, limits: FastPathLimits) -> Self {
+        Self { door: door.clone(), limits, meters: Arc::new(Meters::new()) }
+    }
+
+    /// Serves connections of `listener` until `stop`, for all keys or for `only` one, then lets requests under way finish.
+    ///
+    /// # Errors
+    /// If the listener cannot be waited on.
+    pub async fn serve(self, listener: OwnedFd, only: Option<AccessKeyId>, stop: CancellationToken) -> io::Result<()> {
+        let listener = register(listener)?;
+        let max = HeldMax { bytes: self.limits.held.bytes(), segments: self.limits.held_segments };
+        let holders = Arc::new(Holders { max, by_key: Mutex::default() });
+        let places = if only.is_some() { self.limits.sandbox_connections } else { self.limits.connections };
+        let found = Arc::clone(&holders);
+        let ground = Ground {
+            reads: Arc::new(self.door.reads()),
+            keys: self.door.keys().clone(),
+            telemetry: Arc::clone(self.door.telemetry()),
+            only,
+            holdings: Arc::new(move |key| found.of(key)),
+        };
+        let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
+        let served = Served {
+            ground,
+            limits: self.limits,
+            meters: Arc::clone(&self.meters),
+            home: self.door.lanes.home().clone(),
+            stop: stop.clone(),
+            cut: cut.clone(),
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = served.accept(&listener, Arc::new(Semaphore::new(places)), &self.door.lanes, &tracker) => {}
+            () = look_around(&holders, &self.meters) => {}
+        }
+        drop(listener);
+        tracker.close();
+        if tokio::time::timeout(self.limits.drain, tracker.wait()).await.is_err() {
+            tracing::warn!(connections = tracker.len(), "fast-path requests were still under way at the drain's end");
+            cut.cancel();
+            tracker.wait().await;
+        }
+        Ok(())
+    }
+}
+
+async fn look_around(holders: &Holders, meters: &Meters) {
+    let mut counted = 0;
+    loop {
+        tokio::time::sleep(LOOK_PAUSE).await;
+        // Several listeners share the gauge.
+        let bytes = holders.look_around();
+        meters.held.increment(bytes as f64 - counted as f64);
+        counted = bytes;
+    }
+}
+
+/// What connections of one listener share.
+#[derive(Clone)]
+struct Served {
+    ground: Ground,
+    limits: FastPathLimits,
+    meters: Arc<Meters>,
+    home: Runtime,
+    /// Take nothing new.
+    stop: CancellationToken,
+    /// End what is under way.
+    cut: CancellationToken,
+}
+
+impl Served {
+    /// Takes connections up; never ends by itself.
+    async fn accept(&self, listener: &AsyncFd<OwnedFd>, places: Arc<Semaphore>, lanes: &Lanes, tracker: &TaskTracker) {
+        loop {
+            // A place first: who finds none waits in the kernel's backlog.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+            match accept(listener).await {
+                Ok(socket) => lanes.run(tracker.track_future(self.clone().connection(socket, place))),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the fast path could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Serves one connection, on its lane.
+    async fn connection(self, socket: OwnedFd, _place: OwnedSemaphorePermit) {
+        let socket = match Socket::adopt(socket) {
+            Ok(socket) => Arc::new(socket),
+            Err(error) => return tracing::warn!(%error, "a connection to the fast path could not be taken up"),
+        };
+        self.meters.connections.increment(1);
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
+        let session = Arc::new(Session::new(self.ground.clone(), nonce.clone()));
+        let connection = Connection {
+            session,
+            under_way: Arc::new(Semaphore::new(UNDER_WAY_MAX as usize)),
+            socket: Arc::clone(&socket),
+            served: self,
+        };
+        connection.await_hello();
+        connection.reply(0, Reply::greeting(nonce), None);
+        if let Err(error) = connection.run().await {
+            // Clients go away: it is theirs to know.
+            tracing::debug!(%error, "a connection to the fast path broke");
+        }
+        socket.end();
+        if let Some(holdings) = connection.session.holdings() {
+            holdings.look_around();
+        }
+        connection.served.meters.connections.decrement(1);
+    }
+}
+
+struct Connection {
+    session: Arc<Session>,
+    socket: Arc<Socket>,
+    under_way: Arc<Semaphore>,
+    served: Served,
+}
+
+impl Connection {
+    /// Ends the connection if nobody says in time who is there.
+    fn await_hello(&self) {
+        let (session, socket) = (Arc::downgrade(&self.session), Arc::downgrade(&self.socket));
+        let patience = self.served.limits.hello;
+        self.served.home.spawn(async move {
+            tokio::time::sleep(patience).await;
+            if let (Some(session), Some(socket)) = (session.upgrade(), socket.upgrade())
+                && !session.is_known()
+            {
+                socket.end();
+            }
+        });
+    }
+
+    /// Takes requests up until the client or the node has had enough; returns when none is under way.
+    async fn run(&self) -> io::Result<()> {
+        loop {
+            let permit = Arc::clone(&self.under_way).acquire_owned();
+            let permit = tokio::select! {
+                biased;
+                () = self.served.stop.cancelled() => break,
+                permit = permit => permit.map_err(io::Error::other)?,
+            };
+            let received = tokio::select! {
+                biased;
+                () = self.served.stop.cancelled() => break,
+                received = self.receive() => received?,
+            };
+            match received {
+                None => break,
+                Some(Err(malformed)) => {
+                    self.reply(0, Reply::malformed(&malformed), None);
+                    break;
+                }
+                Some(Ok((id, request))) => match self.session.take(request) {
+                    Taken::Nothing => {}
+                    Taken::Reply(reply) => self.reply(id, reply, Some(permit)),
+                    Taken::End(reply) => {
+                        self.reply(id, reply, None);
+                        break;
+                    }
+                    Taken::Later(answer) => self.answer(id, answer, permit),
+                },
+            }
+        }
+        tokio::select! {
+            () = self.served.cut.cancelled() => {}
+            _all = self.under_way.acquire_many(UNDER_WAY_MAX) => {}
+        }
+        Ok(())
+    }
+
+    /// The next request; none when the client has gone.
+    async fn receive(&self) -> io::Result<Option<Result<(u32, Request), WireError>>> {
+        loop {
+            let received = PACKET.with_borrow_mut(|buffer| {
+                Ok::<_, io::Error>(self.socket.try_receive(buffer)?.map(|received| match received {
+                    Received::End => None,
+                    Received::TooLong => Some(Err(WireError::Long)),
+                    Received::Packet(length) => Some(parse(&buffer[..length])),
+                }))
+            })?;
+            match received {
+                Some(received) => return Ok(received),
+                None => self.socket.readable().await?,
+            }
+        }
+    }
+
+    /// Answers at once if the answer is there at once; else from the node's runtime.
+    fn answer(&self, id: u32, mut answer: futures::future::BoxFuture<'static, Reply>, permit: OwnedSemaphorePermit) {
+        let _home = self.served.home.enter();
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reply) => self.reply(id, reply, Some(permit)),
+            Poll::Pending => {
+                let this = Self {
+                    session: Arc::clone(&self.session),
+                    socket: Arc::clone(&self.socket),
+                    under_way: Arc::clone(&self.under_way),
+                    served: self.served.clone(),
+                };
+                self.served.home.spawn(async move {
+                    let reply = answer.await;
+                    this.reply(id, reply, Some(permit));
+                });
+            }
+        }
+    }
+
+    /// Sends a reply; if the client has too much unread, when it reads.
+    fn reply(&self, id: u32, reply: Reply, permit: Option<OwnedSemaphorePermit>) {
+        self.served.meters.answered(&reply);
+        let packet = match reply.packet(id) {
+            Ok(packet) => packet,
+            Err(error) => {
+                tracing::warn!(%error, "an answer on the fast path cannot be said");
+                return self.socket.end();
+            }
+        };
+        match self.socket.try_send(&packet) {
+            Ok(true) => {}
+            Ok(false) => {
+                let (socket, patience) = (Arc::clone(&self.socket), self.served.limits.send_silence);
+                self.served.home.spawn(async move {
+                    let sent = tokio::time::timeout(patience, socket.send(&packet)).await;
+                    if !matches!(sent, Ok(Ok(()))) {
+                        socket.end();
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) if is_too_much(&error) && self.leave_to_http(id) => {}
+            Err(error) => {
+                tracing::debug!(%error, "an answer on the fast path is not taken");
+                self.socket.end();
+            }
+        }
+    }
+
+    /// Answers that HTTP is to be asked; true if it could be said.
+    fn leave_to_http(&self, id: u32) -> bool {
+        Reply::use_http().packet(id).is_ok_and(|packet| self.socket.try_send(&packet).unwrap_or(false))
+    }
+}
+
+/// The packet is more than the system lets wait, or more descriptors are on their way than it allows.
+fn is_too_much(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MSGSIZE | Errno::TOOMANYREFS))
+}

@@ -1,0 +1,372 @@
+//! One connection: who it acts for, what it may ask, and what is lent to it.
+//!
+//! It decides what a request is answered with; the sockets are `server`'s. Every operation asks anew on whose behalf it
+//! acts (`AccessKeys::enter`), so that a sandbox between invocations is refused here as over HTTP.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use hmac::{Hmac, Mac};
+use http::{HeaderMap, StatusCode};
+use nigh_engine::{AccessKeys, CallGuard};
+use nigh_objects::{ObjectError, PutRequest, SealOutcome, SegmentPut};
+use nigh_terms::{AccessKeyId, Principal};
+use parking_lot::Mutex;
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
+use sha2::Sha256;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::held::Handle;
+use super::holdings::{Holdings, Loan};
+use super::questions::{Described, Description, Question, of_put, of_read};
+use super::replies::{Reply, may_fit};
+use super::wire::{BY_COPY, Commit, Create, Hello, Put, Read, Request};
+use crate::error::{invalid_request, invocation_ended, s3_error};
+use crate::handlers::{bucket_name, object_key};
+use crate::read::{Reads, answer};
+use crate::telemetry::{Operation, Telemetry};
+
+/// Objects below this, and all answers below it, come in the packet.
+pub(super) const INLINE_BELOW: u64 = 64 * 1024;
+/// Segments that one connection may fill at a time.
+const LOANS_MAX: usize = 16;
+/// A segment that is mapped for writing is tried again after so long, so many times.
+const SEAL_PAUSE: Duration = Duration::from_millis(5);
+const SEAL_TRIES: u32 = 20;
+/// What the proof of a key is made of, before the nonce.
+const PROOF: &[u8] = b"nigh fast path 1\n";
+
+/// Finds what a key holds.
+pub(super) type FindHoldings = Arc<dyn Fn(&AccessKeyId) -> Arc<Holdings> + Send + Sync>;
+
+/// What all sessions of a listener stand on.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) reads: Arc<Reads>,
+    pub(super) keys: AccessKeys,
+    pub(super) telemetry: Arc<Telemetry>,
+    /// The one key that is known, in a sandbox.
+    pub(super) only: Option<AccessKeyId>,
+    pub(super) holdings: FindHoldings,
+}
+
+/// Who has shown a key.
+struct Known {
+    key: AccessKeyId,
+    holdings: Arc<Holdings>,
+}
+
+/// One connection's state.
+pub(super) struct Session {
+    ground: Ground,
+    nonce: String,
+    known: OnceLock<Known>,
+    loans: Mutex<HashMap<Handle, (Loan, OwnedSemaphorePermit)>>,
+    loans_left: Arc<Semaphore>,
+}
+
+/// What is to be done about a request.
+pub(super) enum Taken {
+    /// Nothing more.
+    Nothing,
+    /// Say this.
+    Reply(Reply),
+    /// Say this, and end the connection.
+    End(Reply),
+    /// Say what comes of this. It goes on though the client hangs up.
+    Later(BoxFuture<'static, Reply>),
+}
+
+fn refused(code: &'static str, message: &str) -> S3Error {
+    let mut error = S3Error::with_message(S3ErrorCode::Custom(code.into()), message.to_owned());
+    error.set_status_code(StatusCode::CONFLICT);
+    error
+}
+
+fn too_much(what: &'static str) -> S3Error {
+    s3_error(ObjectError::SlowDown(what))
+}
+
+impl Session {
+    /// A connection that has been told `nonce`.
+    pub(super) fn new(ground: Ground, nonce: String) -> Self {
+        Self {
+            ground,
+            nonce,
+            known: OnceLock::new(),
+            loans: Mutex::default(),
+            loans_left: Arc::new(Semaphore::new(LOANS_MAX)),
+        }
+    }
+
+    /// Whether a key was shown.
+    pub(super) fn is_known(&self) -> bool {
+        self.known.get().is_some()
+    }
+
+    /// What its key holds, if one was shown.
+    pub(super) fn holdings(&self) -> Option<&Arc<Holdings>> {
+        self.known.get().map(|known| &known.holdings)
+    }
+
+    /// Takes a request up.
+    pub(super) fn take(self: &Arc<Self>, request: Request) -> Taken {
+        let Some(known) = self.known.get() else {
+            return match request {
+                Request::Hello(hello) => self.greet(hello),
+                _ => Taken::End(Reply::farewell(
+                    StatusCode::FORBIDDEN,
+                    "AccessDenied",
+                    "the first request is HELLO".to_owned(),
+                )),
+            };
+        };
+        match request {
+            Request::Hello(_) => Taken::End(Reply::farewell(
+                StatusCode::BAD_REQUEST,
+                "MalformedPacket",
+                "HELLO was said already".to_owned(),
+            )),
+            Request::Release(named) => {
+                known.holdings.look_at(Handle(named.handle));
+                Taken::Nothing
+            }
+            Request::Abandon(named) => {
+                let loan = self.loans.lock().remove(&Handle(named.handle));
+                drop(loan);
+                Taken::Nothing
+            }
+            Request::Get(read) => self.later(Operation::GetObject, Arc::clone(self).get(read)),
+            Request::Head(read) => self.later(Operation::HeadObject, Arc::clone(self).head(read)),
+            Request::Put(put, bytes) => {
+                self.ground.telemetry.bytes_in().increment(bytes.len() as u64);
+                self.later(Operation::PutObject, Arc::clone(self).put(put, bytes))
+            }
+            Request::Create(create) => self.later(Operation::PutObject, Arc::clone(self).create(create)),
+            Request::Commit(commit) => self.later(Operation::PutObject, Arc::clone(self).commit(commit)),
+        }
+    }
+
+    /// Checks the proof of a key.
+    fn greet(&self, hello: Hello) -> Taken {
+        let denied =
+            |code: &str, message: &str| Taken::End(Reply::farewell(StatusCode::FORBIDDEN, code, message.to_owned()));
+        let key = AccessKeyId::new(hello.access_key);
+        let is_for_here = self.ground.only.as_ref().is_none_or(|only| *only == key);
+        let Some(secret) = self.ground.keys.secret(&key).filter(|_| is_for_here) else {
+            return denied(
+                "InvalidAccessKeyId",
+                "the access key does not exist, or not for this sandbox, or died with its sandbox",
+            );
+        };
+        let proves = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).is_ok_and(|mac| {
+            let mac = mac.chain_update(PROOF).chain_update(self.nonce.as_bytes());
+            unhex(&hello.mac).is_some_and(|claimed| mac.verify_slice(&claimed).is_ok())
+        });
+        if !proves {
+            return denied("SignatureDoesNotMatch", "the mac is not that of the key's secret and the nonce");
+        }
+        let holdings = (self.ground.holdings)(&key);
+        // Requests are taken one after another: nobody else has set it.
+        let _was_unset = self.known.set(Known { key, holdings });
+        Taken::Reply(Reply::well())
+    }
+
+    /// Answers later, by the S3 door's meters.
+    fn later(&self, operation: Operation, work: impl Future<Output = S3Result<Reply>> + Send + 'static) -> Taken {
+        let (telemetry, began) = (Arc::clone(&self.ground.telemetry), Instant::now());
+        Taken::Later(
+            async move {
+                let reply = work.await.unwrap_or_else(|error| Reply::error(&error)).named();
+                telemetry.answered(operation, reply.status(), reply.length(), began.elapsed());
+                reply
+            }
+            .boxed(),
+        )
+    }
+
+    fn known(&self) -> S3Result<&Known> {
+        self.known.get().ok_or_else(|| S3Error::new(S3ErrorCode::AccessDenied))
+    }
+
+    /// On whose behalf, now. The guard is held until the call can have no effect any more.
+    fn enter(&self) -> S3Result<(Principal, CallGuard)> {
+        self.ground.reads.handlers().principal_of(&self.known()?.key)
+    }
+
+    async fn get(self: Arc<Self>, read: Read) -> S3Result<Reply> {
+        let (who, call) = self.enter()?;
+        while_it_lasts(&call, self.fetch(&who, read)).await
+    }
+
+    async fn fetch(&self, who: &Principal, read: Read) -> S3Result<Reply> {
+        let (bucket, key) = (bucket_name(&read.bucket)?, object_key(&read.key)?);
+        let Question { wanted, if_range, with_checksum } = of_read(read)?;
+        let asked = self.ground.reads.get(who, &bucket, &key, wanted, if_range.as_deref()).await;
+        let (got, range) = match asked {
+            Err(error) => return unchanged(error),
+            Ok(found) => found,
+        };
+        let range = range.map(|spec| (spec, got.range.clone()));
+        let answered = answer(&got.meta, range, with_checksum, Vec::new(), Body::empty());
+        let (status, headers) = (answered.status.unwrap_or(StatusCode::OK), answered.headers);
+        let length = got.range.end - got.range.start;
+        let flags = if got.meta.size >= INLINE_BELOW { BY_COPY } else { 0 };
+        if length < INLINE_BELOW {
+            return Ok(Reply::with_body(status, headers, taken(got.body).await?, flags));
+        }
+        let Some(slice) = got.body.as_segment().cloned() else { return Ok(Reply::use_http()) };
+        if let Some(handed_out) = self.known()?.holdings.hand_out(slice.segment()) {
+            // The read's event counts its bytes, whichever way they go.
+            taken(got.body).await?;
+            let offset = slice.range().start as u64;
+            return Ok(Reply::with_segment((status, headers), handed_out, offset, length));
+        }
+        if may_fit(length) {
+            return Ok(Reply::with_body(status, headers, taken(got.body).await?, BY_COPY));
+        }
+        Ok(Reply::use_http())
+    }
+
+    async fn head(self: Arc<Self>, read: Read) -> S3Result<Reply> {
+        let (who, call) = self.enter()?;
+        while_it_lasts(&call, async {
+            let (bucket, key) = (bucket_name(&read.bucket)?, object_key(&read.key)?);
+            let Question { wanted, if_range, with_checksum } = of_read(read)?;
+            match self.ground.reads.head(&who, &bucket, &key, wanted, if_range.as_deref()).await {
+                Err(error) => unchanged(error),
+                Ok((meta, range)) => {
+                    let range = range.map(|spec| (spec, crate::conditions::resolve(spec, &meta)));
+                    let answered = answer(&meta, range, with_checksum, Vec::new(), Body::empty());
+                    Ok(Reply::answer(answered.status.unwrap_or(StatusCode::OK), answered.headers, None))
+                }
+            }
+        })
+        .await
+    }
+
+    async fn put(self: Arc<Self>, put: Put, bytes: Vec<u8>) -> S3Result<Reply> {
+        let length = bytes.len() as u64;
+        if length >= INLINE_BELOW {
+            return Err(invalid_request("a body in a packet is below 64 KiB; use CREATE and COMMIT, or HTTP"));
+        }
+        let (who, _until_the_end) = self.enter()?;
+        let (bucket, key) = (bucket_name(&put.bucket)?, object_key(&put.key)?);
+        let Described::As(description) = of_put(&put.headers, length)? else { return Ok(Reply::use_http()) };
+        let Description { attributes, tags, conditions, md5, checksum } = *description;
+        let body = futures::stream::iter([Ok(Bytes::from(bytes))]).boxed();
+        let put = PutRequest { attributes, tags, conditions, body, length: Some(length), md5, checksum };
+        let done = self.ground.reads.handlers().memory().put(&who, &bucket, &key, put).await.map_err(s3_error)?;
+        Ok(Reply::put(&done))
+    }
+
+    async fn create(self: Arc<Self>, create: Create) -> S3Result<Reply> {
+        let (_, _until_the_end) = self.enter()?;
+        let holdings = &self.known()?.holdings;
+        let place = Arc::clone(&self.loans_left)
+            .try_acquire_owned()
+            .map_err(|_| too_much("16 segments are being filled on this connection; commit or abandon one"))?;
+        let over = || too_much("the bytes held are at their cap (cache.held_max); release some");
+        if !holdings.has_room(create.length) {
+            return Err(over());
+        }
+        let memory = self.ground.reads.handlers().memory();
+        let Some(open) = memory.open_segment(create.length).await.map_err(s3_error)? else {
+            return Ok(Reply::use_http());
+        };
+        let descriptor = open.hand_out().map_err(|error| {
+            tracing::warn!(%error, "a segment to be filled is not handed out");
+            too_much("the node has no descriptor left")
+        })?;
+        let loan = holdings.lend(open).ok_or_else(over)?;
+        let handle = loan.handle();
+        self.loans.lock().insert(handle, (loan, place));
+        Ok(Reply::lent(descriptor, handle, create.length))
+    }
+
+    async fn commit(self: Arc<Self>, commit: Commit) -> S3Result<Reply> {
+        let (who, _until_the_end) = self.enter()?;
+        let handle = Handle(commit.handle);
+        let (mut loan, place) = self.loans.lock().remove(&handle).ok_or_else(|| {
+            let mut error = refused("NoSuchHandle", "this connection fills no segment of that handle");
+            error.set_status_code(StatusCode::NOT_FOUND);
+            error
+        })?;
+        let (bucket, key) = (bucket_name(&commit.bucket)?, object_key(&commit.key)?);
+        let length = loan.open().map_or(0, |open| open.length());
+        let Described::As(description) = of_put(&commit.headers, length)? else { return Ok(Reply::use_http()) };
+        let mut tries = 0;
+        let sealed = loop {
+            let Some(open) = loan.take() else { return Err(S3Error::new(S3ErrorCode::InternalError)) };
+            match open.seal().map_err(s3_error)? {
+                SealOutcome::Sealed(sealed) => break sealed,
+                SealOutcome::Refused(remains) => {
+                    loan.given_up(remains);
+                    return Err(refused("SegmentRefused", "its client has closed the segment for the node's seal"));
+                }
+                SealOutcome::Busy(open) => {
+                    loan.put_back(open);
+                    tries += 1;
+                    if tries > SEAL_TRIES {
+                        self.loans.lock().insert(handle, (loan, place));
+                        return Err(refused(
+                            "SegmentBusy",
+                            "the segment is mapped for writing; unmap it and commit again",
+                        ));
+                    }
+                    tokio::time::sleep(SEAL_PAUSE).await;
+                }
+            }
+        };
+        loan.sealed(sealed.segment().clone());
+        drop(place);
+        self.ground.telemetry.bytes_in().increment(length);
+        let Description { attributes, tags, conditions, md5, checksum } = *description;
+        let put = SegmentPut { attributes, tags, conditions, md5, checksum };
+        let memory = self.ground.reads.handlers().memory();
+        let done = memory.put_segment(&who, &bucket, &key, sealed, put).await.map_err(s3_error)?;
+        Ok(Reply::put(&done))
+    }
+}
+
+/// A read has no effect: its invocation's end does not wait for it, and it does not go on behind that.
+async fn while_it_lasts(call: &CallGuard, read: impl Future<Output = S3Result<Reply>>) -> S3Result<Reply> {
+    match call.cancelled() {
+        None => read.await,
+        Some(ended) => tokio::select! {
+            biased;
+            answer = read => answer,
+            () = ended => Err(invocation_ended()),
+        },
+    }
+}
+
+/// What has not changed is no error here.
+fn unchanged(error: S3Error) -> S3Result<Reply> {
+    if error.status_code() == Some(StatusCode::NOT_MODIFIED) {
+        let headers: HeaderMap = error.headers().cloned().unwrap_or_default();
+        return Ok(Reply::answer(StatusCode::NOT_MODIFIED, headers, Some(0)));
+    }
+    Err(error)
+}
+
+/// All bytes of a body, without a copy if they are in memory. The read has ended then.
+async fn taken(mut body: nigh_objects::Body) -> S3Result<Bytes> {
+    let first = body.next().await.transpose().map_err(s3_error)?.unwrap_or_default();
+    let Some(second) = body.next().await.transpose().map_err(s3_error)? else { return Ok(first) };
+    let mut all = [first, second].concat();
+    while let Some(next) = body.next().await.transpose().map_err(s3_error)? {
+        all.extend_from_slice(&next);
+    }
+    Ok(all.into())
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2))?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}

@@ -1,0 +1,335 @@
+//! The fast path's packets: what their bytes mean. Pure; docs/fast-path.md draws them.
+//!
+//! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is refused.
+
+use http::HeaderMap;
+use nigh_objects::ObjectError;
+use serde::de::DeserializeOwned;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// The protocol's version.
+pub(crate) const VERSION: u8 = 1;
+/// The longest packet, in bytes.
+pub(crate) const PACKET_MAX: usize = 256 * 1024;
+/// The header's length in bytes.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// An answer's flag: the bytes of a large object come by copy.
+pub(crate) const BY_COPY: u16 = 1;
+
+/// What a packet from the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The first.
+    Greeting = 0,
+    /// To a request.
+    Answer = 1,
+    /// The last: the connection ends.
+    Farewell = 2,
+}
+
+/// Why a packet is none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum WireError {
+    /// It ends within its header.
+    #[error("a packet of {0} bytes has no header of {HEADER_BYTES}")]
+    Short(usize),
+    /// It is longer than any may be.
+    #[error("a packet is longer than {PACKET_MAX} bytes")]
+    Long,
+    /// Of a version that this is not.
+    #[error("protocol version {0}; this is version {VERSION}")]
+    Version(u8),
+    /// No flag means anything in a request.
+    #[error("unknown flags {0:#x}")]
+    Flags(u16),
+    /// The lengths do not add up.
+    #[error("{json} bytes of JSON and {body} of body do not fill a packet of {packet}")]
+    Lengths {
+        /// Said of the JSON.
+        json: u32,
+        /// Said of the body.
+        body: u32,
+        /// What came.
+        packet: usize,
+    },
+    /// No such operation.
+    #[error("there is no operation {0}")]
+    Operation(u8),
+    /// The JSON is none, or has other fields.
+    #[error("the JSON of operation {operation} cannot be read: {reason}")]
+    Json {
+        /// Whose.
+        operation: u8,
+        /// The parser's reason.
+        reason: String,
+    },
+    /// A body where there is none.
+    #[error("operation {0} has no body")]
+    Body(u8),
+}
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Hello(Hello),
+    Get(Read),
+    Head(Read),
+    /// With the bytes.
+    Put(Put, Vec<u8>),
+    Create(Create),
+    Commit(Commit),
+    Release(Named),
+    Abandon(Named),
+}
+
+/// Who asks, and the proof.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hello {
+    pub(crate) access_key: String,
+    pub(crate) mac: String,
+}
+
+/// A read: each optional field holds the text of a header of HTTP.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Read {
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+    pub(crate) range: Option<String>,
+    pub(crate) part: Option<u32>,
+    pub(crate) if_match: Option<String>,
+    pub(crate) if_none_match: Option<String>,
+    pub(crate) if_modified_since: Option<String>,
+    pub(crate) if_unmodified_since: Option<String>,
+    pub(crate) if_range: Option<String>,
+    pub(crate) version_id: Option<String>,
+    pub(crate) checksum_mode: Option<String>,
+}
+
+/// The headers of a put, by lower-case name.
+pub(crate) type Headers = BTreeMap<String, String>;
+
+/// A put of the bytes that come with it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Put {
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+    #[serde(default)]
+    pub(crate) headers: Headers,
+}
+
+/// A segment to be filled.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Create {
+    pub(crate) length: u64,
+}
+
+/// A put of a segment that was filled.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Commit {
+    pub(crate) handle: u64,
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+    #[serde(default)]
+    pub(crate) headers: Headers,
+}
+
+/// Something said of a segment.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Named {
+    pub(crate) handle: u64,
+}
+
+fn read_json<T: DeserializeOwned>(operation: u8, json: &[u8]) -> Result<T, WireError> {
+    serde_json::from_slice(json).map_err(|error| WireError::Json { operation, reason: error.to_string() })
+}
+
+/// The request of a packet, and its id.
+///
+/// # Errors
+/// If it is none; the connection is to end then.
+pub(crate) fn parse(packet: &[u8]) -> Result<(u32, Request), WireError> {
+    if packet.len() > PACKET_MAX {
+        return Err(WireError::Long);
+    }
+    let Some((header, rest)) = packet.split_first_chunk::<HEADER_BYTES>() else {
+        return Err(WireError::Short(packet.len()));
+    };
+    let [version, operation, f0, f1, i0, i1, i2, i3, j0, j1, j2, j3, b0, b1, b2, b3] = *header;
+    if version != VERSION {
+        return Err(WireError::Version(version));
+    }
+    match u16::from_le_bytes([f0, f1]) {
+        0 => {}
+        flags => return Err(WireError::Flags(flags)),
+    }
+    let id = u32::from_le_bytes([i0, i1, i2, i3]);
+    let (json, body) = (u32::from_le_bytes([j0, j1, j2, j3]), u32::from_le_bytes([b0, b1, b2, b3]));
+    if u64::from(json) + u64::from(body) != rest.len() as u64 {
+        return Err(WireError::Lengths { json, body, packet: packet.len() });
+    }
+    let (json, body) = rest.split_at(json as usize);
+    let request = match operation {
+        1 => Request::Hello(read_json(operation, json)?),
+        2 => Request::Get(read_json(operation, json)?),
+        3 => Request::Head(read_json(operation, json)?),
+        4 => return Ok((id, Request::Put(read_json(operation, json)?, body.to_vec()))),
+        5 => Request::Create(read_json(operation, json)?),
+        6 => Request::Commit(read_json(operation, json)?),
+        7 => Request::Release(read_json(operation, json)?),
+        8 => Request::Abandon(read_json(operation, json)?),
+        other => return Err(WireError::Operation(other)),
+    };
+    if body.is_empty() { Ok((id, request)) } else { Err(WireError::Body(operation)) }
+}
+
+/// What a packet from the server says.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Said {
+    /// The greeting.
+    Greeting { nonce: String },
+    /// Well.
+    Nothing {},
+    /// As the S3 door would.
+    Answer {
+        status: u16,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        #[serde(serialize_with = "as_object", skip_serializing_if = "HeaderMap::is_empty")]
+        headers: HeaderMap,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        handle: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        length: Option<u64>,
+    },
+}
+
+/// Headers as a JSON object; what is no UTF-8 is replaced, several of one name are joined as HTTP does.
+fn as_object<S: Serializer>(headers: &HeaderMap, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut object = serializer.serialize_map(Some(headers.keys_len()))?;
+    for name in headers.keys() {
+        let mut values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let first = values.next().unwrap_or_default();
+        let joined = values.fold(first, |all, value| format!("{all}, {value}").into());
+        object.serialize_entry(name.as_str(), &joined)?;
+    }
+    object.end()
+}
+
+/// The header and the JSON of a packet that `body_length` bytes follow.
+///
+/// # Errors
+/// If it were too long.
+pub(crate) fn head(kind: Kind, flags: u16, id: u32, said: &Said, body_length: usize) -> Result<Vec<u8>, ObjectError> {
+    let unsaid = |reason: String| ObjectError::Memory { operation: "answer", reason };
+    let mut packet = vec![0; HEADER_BYTES];
+    serde_json::to_writer(&mut packet, said).map_err(|error| unsaid(error.to_string()))?;
+    if packet.len() + body_length > PACKET_MAX {
+        return Err(unsaid(WireError::Long.to_string()));
+    }
+    let json = (packet.len() - HEADER_BYTES) as u32;
+    packet[0] = VERSION;
+    packet[1] = kind as u8;
+    packet[2..4].copy_from_slice(&flags.to_le_bytes());
+    packet[4..8].copy_from_slice(&id.to_le_bytes());
+    packet[8..12].copy_from_slice(&json.to_le_bytes());
+    packet[12..16].copy_from_slice(&(body_length as u32).to_le_bytes());
+    Ok(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packet(operation: u8, json: &str, body: &[u8]) -> Vec<u8> {
+        let mut packet = vec![VERSION, operation, 0, 0, 7, 0, 0, 0];
+        packet.extend((json.len() as u32).to_le_bytes());
+        packet.extend((body.len() as u32).to_le_bytes());
+        packet.extend(json.as_bytes());
+        packet.extend(body);
+        packet
+    }
+
+    #[test]
+    fn each_operation_is_read_with_its_id() {
+        let get = parse(&packet(2, r#"{"bucket":"b","key":"k","range":"bytes=0-1"}"#, b"")).unwrap();
+        let range = Some("bytes=0-1".to_owned());
+        let expected = Read { bucket: "b".to_owned(), key: "k".to_owned(), range, ..Read::default() };
+        assert_eq!(get, (7, Request::Get(expected)));
+        let put = parse(&packet(4, r#"{"bucket":"b","key":"k"}"#, b"bytes")).unwrap().1;
+        assert!(matches!(put, Request::Put(put, body) if body == b"bytes" && put.headers.is_empty()));
+        assert!(matches!(parse(&packet(7, r#"{"handle":3}"#, b"")), Ok((7, Request::Release(Named { handle: 3 })))));
+    }
+
+    #[test]
+    fn what_is_no_packet_is_refused_and_said() {
+        let good = packet(3, r#"{"bucket":"b","key":"k"}"#, b"");
+        let changed = |at: usize, byte: u8| {
+            let mut packet = good.clone();
+            packet[at] = byte;
+            parse(&packet).unwrap_err()
+        };
+        assert_eq!(changed(0, 2), WireError::Version(2));
+        assert_eq!(changed(1, 0), WireError::Operation(0));
+        assert_eq!(changed(1, 9), WireError::Operation(9));
+        assert_eq!(changed(2, 1), WireError::Flags(1));
+        assert!(matches!(changed(8, 200), WireError::Lengths { json: 200, .. }));
+        assert!(matches!(changed(15, 255), WireError::Lengths { .. }));
+        assert_eq!(parse(&good[..15]), Err(WireError::Short(15)));
+        assert_eq!(parse(&vec![1; PACKET_MAX + 1]), Err(WireError::Long));
+        assert_eq!(parse(&packet(3, r#"{"bucket":"b","key":"k"}"#, b"x")), Err(WireError::Body(3)));
+        for json in
+            ["", "{}", "[]", r#"{"bucket":"b"}"#, r#"{"bucket":"b","key":"k","if_rnage":"x"}"#, "{\"bucket\":1}"]
+        {
+            assert!(matches!(parse(&packet(2, json, b"")), Err(WireError::Json { operation: 2, .. })), "{json}");
+        }
+        assert!(parse(&packet(5, r#"{"length":-1}"#, b"")).is_err());
+    }
+
+    #[test]
+    fn an_answer_leaves_out_what_it_does_not_say() {
+        let headers = HeaderMap::from_iter([
+            (http::header::ETAG, "\"a\"".parse().unwrap()),
+            (http::header::ACCEPT_RANGES, "bytes".parse().unwrap()),
+        ]);
+        let said = Said::Answer {
+            status: 200,
+            code: None,
+            message: None,
+            headers,
+            handle: None,
+            offset: None,
+            length: Some(3),
+        };
+        let head = head(Kind::Answer, BY_COPY, 5, &said, 3).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&head[HEADER_BYTES..]).unwrap();
+        let expected = r#"{"status":200,"headers":{"etag":"\"a\"","accept-ranges":"bytes"},"length":3}"#;
+        assert_eq!(json, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+        assert_eq!(head[..8], [1, 1, 1, 0, 5, 0, 0, 0]);
+        assert!(super::head(Kind::Answer, 0, 0, &Said::Nothing {}, PACKET_MAX).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(packet in prop::collection::vec(any::<u8>(), 0..200), operation in 0u8..10) {
+            let _ = parse(&packet);
+            let _ = parse(&super::tests::packet(operation, &String::from_utf8_lossy(&packet), b""));
+        }
+    }
+}
