@@ -9,9 +9,8 @@ import base64
 import io
 from typing import Any, Optional
 
-from botocore.exceptions import FlexibleChecksumError, IncompleteReadError, ResponseStreamingError
+from botocore.exceptions import FlexibleChecksumError, IncompleteReadError
 from botocore.response import StreamingBody
-from urllib3.exceptions import IncompleteRead
 from urllib3.response import HTTPResponse
 
 from nigh.segment import Segment
@@ -90,10 +89,8 @@ class FastBody(StreamingBody):
     def _next(self, amount: Optional[int]) -> "tuple[int, int]":
         length = self._segment.length
         if self._cut and amount != 0:
-            if amount is None:
+            if amount is None or amount > 0:
                 raise IncompleteReadError(actual_bytes=self._position, expected_bytes=length)
-            if amount > 0:
-                raise ResponseStreamingError(error=IncompleteRead(self._position, length - self._position))
             return length, length
         if amount is None or amount < 0:
             return self._position, length

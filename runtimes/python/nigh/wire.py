@@ -29,6 +29,7 @@ _HEADER = struct.Struct("<BBHIII")
 _HEADER_BYTES = _HEADER.size
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
+_TEXTS = frozenset((str,))
 _PROOF_PREFIX = b"nigh fast path 1\n"
 
 
@@ -97,6 +98,6 @@ def headers(fields: Dict[str, Any]) -> Dict[str, str]:
     value = fields.get("headers")
     if value is None:
         return {}
-    if type(value) is not dict or any(type(one) is not str for one in value.values()):
+    if type(value) is not dict or not _TEXTS.issuperset(map(type, value.values())):
         raise ProtocolError("a reply's headers are not texts by name")
     return value

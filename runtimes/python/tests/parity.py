@@ -27,6 +27,8 @@ BUCKET = "parity"
 CONFIG = Config(retries={"total_max_attempts": 2})
 # These differ between any two requests.
 OF_ONE_REQUEST = {"RequestId", "HostId", "date", "x-amz-request-id", "x-amz-id-2"}
+# And this belongs to a connection.
+OF_HTTP = {"connection"}
 OF_ONE_WRITE = {"LastModified", "last-modified"}
 PAST, FUTURE = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2038 00:00:00 GMT"
 KIB, MIB = 1 << 10, 1 << 20
@@ -45,7 +47,8 @@ def plain(value, writes=False):
     """`value` without what differs between any two requests, and bodies read."""
     if isinstance(value, dict):
         volatile = OF_ONE_REQUEST | (OF_ONE_WRITE if writes else set())
-        return {key: "*" if key in volatile else plain(one, writes) for key, one in value.items()}
+        kept = {key: one for key, one in value.items() if key not in OF_HTTP}
+        return {key: "*" if key in volatile else plain(one, writes) for key, one in kept.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one, writes) for one in value]
     if isinstance(value, StreamingBody):
