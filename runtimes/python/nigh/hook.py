@@ -13,7 +13,6 @@ import atexit
 import json
 import os
 import threading
-import weakref
 from typing import Any, Dict, Optional, Tuple
 
 import botocore.handlers
@@ -35,6 +34,8 @@ _OPERATIONS = frozenset((*_READS, "PutObject"))
 _FINAL = frozenset((304, 404, 412, 416))
 _SIGNATURES = frozenset(("s3v4", "v4"))
 _VERIFY = "nigh_verify"
+# What is found out of a client stands at its own objects: tables here would keep clients alive, which are large.
+_PARSER, _LISTENERS = "_nigh_parser", "_nigh_listeners"
 # Events of a call over HTTP that the fast path does not raise.
 _EVENTS_OF_HTTP = (
     *("request-created", "choose-signer", "before-sign", "before-send"),
@@ -53,6 +54,8 @@ def install(to: Any = None) -> None:
 
     Sandboxes do it when botocore is imported. A client keeps the handlers that its session had when it was made.
     """
+    if not hasattr(StreamingBody, "view"):
+        StreamingBody.view = view_by_copy
     if to is not None:
         events = _events_of(to)
         emitter = getattr(events, "_emitter", events)
@@ -65,8 +68,6 @@ def install(to: Any = None) -> None:
         return
     registered.append(("provide-client-params.s3.GetObject", _note_asked))
     registered.append(("before-call", _answer, botocore.handlers.REGISTER_LAST))
-    if not hasattr(StreamingBody, "view"):
-        StreamingBody.view = view_by_copy
 
 
 def _events_of(owner: Any) -> Any:
@@ -152,10 +153,6 @@ def _is_known(handler: Any) -> bool:
     return module.partition(".")[0] in _KNOWN_LISTENERS
 
 
-_listeners: "weakref.WeakKeyDictionary[Any, _Listeners]" = weakref.WeakKeyDictionary()
-_parsers: "weakref.WeakKeyDictionary[Any, ResultParser]" = weakref.WeakKeyDictionary()
-
-
 def _note_asked(params: Dict[str, Any], context: Dict[str, Any], **_: Any) -> None:
     """Tells a checksum that the caller wants compared from one that botocore asks for by itself."""
     if params.get("ChecksumMode") == "ENABLED":
@@ -189,12 +186,12 @@ def _answer(
     return result
 
 
-def _call(sandbox: "_Sandbox", model: Any, params: Any, signer: Any, context: Any) -> Tuple[Response, Dict[str, Any]]:
+def _call(sandbox: _Sandbox, model: Any, params: Any, signer: Any, context: Any) -> Tuple[Response, Dict[str, Any]]:
     _admit(sandbox, signer, context)
     bucket, key = place(params["url"], sandbox.endpoint, params["query_string"])
-    parser = _parsers.get(model)
+    parser = model.__dict__.get(_PARSER)
     if parser is None:
-        parser = _parsers[model] = ResultParser(model)
+        parser = model.__dict__[_PARSER] = ResultParser(model)
     url = params["url"]
     try:
         if model.name == "PutObject":
@@ -211,7 +208,7 @@ def _call(sandbox: "_Sandbox", model: Any, params: Any, signer: Any, context: An
         answer.close()
 
 
-def _admit(sandbox: "_Sandbox", signer: Any, context: Any) -> None:
+def _admit(sandbox: _Sandbox, signer: Any, context: Any) -> None:
     """Refuses clients that are not this sandbox's own, and those whose calls somebody watches."""
     if type(signer) is not RequestSigner:
         # aiobotocore's, whose bodies are awaited.
@@ -223,9 +220,9 @@ def _admit(sandbox: "_Sandbox", signer: Any, context: Any) -> None:
         raise Http("key")
     if credentials.secret_key != sandbox.secret or credentials.token:
         raise Http("key")
-    listeners = _listeners.get(signer)
+    listeners = signer.__dict__.get(_LISTENERS)
     if listeners is None:
-        listeners = _listeners[signer] = _Listeners()
+        listeners = signer.__dict__[_LISTENERS] = _Listeners()
     if listeners.any(signer._event_emitter):
         raise Http("listeners")
 

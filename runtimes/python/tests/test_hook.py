@@ -8,6 +8,7 @@ import io
 import os
 import threading
 import unittest
+import weakref
 from unittest import mock
 
 try:
@@ -408,6 +409,23 @@ class Installed(WithHook):
         self.assertEqual(resource.Object("b", "k").get()["Body"].read(), b"1")
         self.assertEqual(hook.counters(), {"fast": {"GetObject": 4}, "http": {}})
         self.assertEqual(self.responder.operations(), [wire.GET] * 4)
+
+
+class Lifetimes(WithHook):
+    def test_clients_and_bodies_do_not_outlive_their_users(self):
+        self.put("k", LARGE)
+        # What the first call imports and caches stays.
+        self.client().get_object(Bucket="b", Key="k")["Body"].read()
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        client = self.client()
+        answer = client.get_object(Bucket="b", Key="k")
+        answer["Body"].view()[0]
+        gone = [weakref.ref(client), weakref.ref(client.meta.service_model), weakref.ref(answer["Body"])]
+        del client, answer
+        gc.collect()
+        self.assertEqual([one() for one in gone], [None] * 3)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
 
 
 if __name__ == "__main__":
