@@ -7,8 +7,10 @@ answer; where a header needs more than that (`Expires`), botocore's own parser a
 from __future__ import annotations
 
 import datetime
+import email.utils
 import functools
 import http.client
+import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from botocore import handlers, parsers, utils
@@ -104,6 +106,9 @@ class ResultParser:
     ) -> Tuple[Response, Dict[str, Any]]:
         """Response and parsed dict of an answer below 300. `verify`: compare the body with the object's checksum."""
         headers, status = answer.headers, answer.status
+        headers.setdefault("date", _date(int(time.time())))
+        if not self._model.has_streaming_output and self._model.http.get("method") == "PUT":
+            headers.setdefault("content-length", "0")
         algorithm = _checksum_algorithm(headers, context)
         body: Optional[FastBody] = None
         if self._model.has_streaming_output:
@@ -160,6 +165,7 @@ class ResultParser:
     def error(self, url: str, refused: Refused) -> Tuple[Response, Dict[str, Any]]:
         """Response and parsed dict of an error. botocore makes the exception of it."""
         headers, status = refused.headers, refused.status
+        headers.setdefault("date", _date(int(time.time())))
         if self._model.name == "HeadObject" or status == 304:
             # There is no document over HTTP: botocore goes by the status.
             ids = {"RequestId": headers.get("x-amz-request-id", ""), "HostId": headers.get("x-amz-id-2", "")}
@@ -169,6 +175,12 @@ class ResultParser:
             error = {"Code": refused.code, "Message": refused.message}
         metadata: Dict[str, Any] = {**ids, "HTTPStatusCode": status, "HTTPHeaders": headers, "RetryAttempts": 0}
         return Response(url, status, headers), {"Error": error, "ResponseMetadata": metadata}
+
+
+@functools.lru_cache(maxsize=4)
+def _date(second: int) -> str:
+    """What every answer over HTTP says of its time."""
+    return email.utils.formatdate(second, usegmt=True)
 
 
 def _request_ids(headers: Dict[str, str]) -> Dict[str, Any]:

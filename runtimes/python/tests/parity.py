@@ -27,8 +27,9 @@ BUCKET = "parity"
 CONFIG = Config(retries={"total_max_attempts": 2})
 # These differ between any two requests.
 OF_ONE_REQUEST = {"RequestId", "HostId", "date", "x-amz-request-id", "x-amz-id-2"}
-# And this belongs to a connection.
-OF_HTTP = {"connection"}
+# These belong to a connection, and to the document that an error is over HTTP.
+OF_CONNECTION = {"connection", "transfer-encoding"}
+OF_DOCUMENT = {"content-type", "content-length"}
 OF_ONE_WRITE = {"LastModified", "last-modified"}
 PAST, FUTURE = "Mon, 01 Jan 2001 00:00:00 GMT", "Fri, 01 Jan 2038 00:00:00 GMT"
 KIB, MIB = 1 << 10, 1 << 20
@@ -47,14 +48,17 @@ def plain(value, writes=False):
     """`value` without what differs between any two requests, and bodies read."""
     if isinstance(value, dict):
         volatile = OF_ONE_REQUEST | (OF_ONE_WRITE if writes else set())
-        kept = {key: one for key, one in value.items() if key not in OF_HTTP}
+        kept = {key: one for key, one in value.items() if key not in OF_CONNECTION}
         return {key: "*" if key in volatile else plain(one, writes) for key, one in kept.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one, writes) for one in value]
     if isinstance(value, StreamingBody):
         return ["body", value.read()]
     if isinstance(value, botocore.exceptions.ClientError):
-        return [type(value).__mro__[0].__name__, str(value), value.operation_name, plain(value.response, writes)]
+        headers = value.response["ResponseMetadata"]["HTTPHeaders"]
+        for name in OF_DOCUMENT:
+            headers.pop(name, None)
+        return [type(value).__name__, str(value), value.operation_name, plain(value.response, writes)]
     if isinstance(value, Exception):
         return [type(value).__name__, str(value)]
     return value
