@@ -4,12 +4,11 @@
 //! It is compiled there once: sandboxes see the folder read-only, and what is not compiled would be compiled again at
 //! each start of a function.
 
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use std::{fmt::Write as _, fs};
+use std::{fs, io};
 
 use nigh_faas::runtime_command::{PythonRuntime, SITE_FOLDER};
 use sha2::{Digest as _, Sha256};
@@ -87,10 +86,7 @@ fn name_of(python: &PythonRuntime) -> String {
         hash.update(name);
         hash.update(text);
     }
-    hash.finalize().iter().take(NAME_BYTES).fold(String::new(), |mut name, byte| {
-        let _ = write!(name, "{byte:02x}");
-        name
-    })
+    hash.finalize().iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 async fn compile(library: &Path, interpreter: &Path) -> io::Result<()> {
