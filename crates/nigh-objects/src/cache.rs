@@ -15,6 +15,9 @@
 //! counts as well and goes when they go.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
 
 use crate::ObjectId;
 use crate::recency::{Recency, Slot};
@@ -70,9 +73,54 @@ pub(crate) enum Lookup<V, F> {
 
 #[derive(Debug)]
 struct Kept<V> {
-    object: ObjectId,
+    name: PackedName,
     value: V,
     cost: Cost,
+}
+
+/// An object's full name in one piece of memory: neither of the first two parts has a zero byte.
+#[derive(Debug)]
+struct PackedName(Box<str>);
+
+impl PackedName {
+    fn new(object: &ObjectId) -> Self {
+        Self([object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()].join("\0").into())
+    }
+
+    fn parts(&self) -> [&str; 3] {
+        let mut parts = self.0.splitn(3, '\0');
+        std::array::from_fn(|_| parts.next().unwrap_or_default())
+    }
+}
+
+fn parts(object: &ObjectId) -> [&str; 3] {
+    [object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()]
+}
+
+/// Where each copy is, by its name, which the copy itself has.
+#[derive(Debug, Default)]
+struct Index {
+    slots: HashTable<Slot>,
+    hasher: RandomState,
+}
+
+impl Index {
+    fn find<V>(&self, object: &ObjectId, order: &Recency<Kept<V>>) -> Option<Slot> {
+        let name = parts(object);
+        let is_it = |slot: &Slot| order.get(*slot).is_some_and(|kept| kept.name.parts() == name);
+        self.slots.find(self.hasher.hash_one(name), is_it).copied()
+    }
+
+    fn insert<V>(&mut self, slot: Slot, order: &Recency<Kept<V>>) {
+        let hash = |slot: &Slot| order.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
+        self.slots.insert_unique(hash(&slot), slot, hash);
+    }
+
+    fn remove(&mut self, slot: Slot, name: &PackedName) {
+        if let Ok(found) = self.slots.find_entry(self.hasher.hash_one(name.parts()), |found| *found == slot) {
+            found.remove();
+        }
+    }
 }
 
 /// Work outstanding on one object.
@@ -89,7 +137,7 @@ pub(crate) struct Cache<V, F> {
     budget: Cost,
     kept: Cost,
     reserved: Cost,
-    index: HashMap<ObjectId, Slot>,
+    index: Index,
     order: Recency<Kept<V>>,
     work: HashMap<ObjectId, Work<F>>,
     fetches: u64,
@@ -104,7 +152,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             budget,
             kept: Cost::default(),
             reserved: Cost::default(),
-            index: HashMap::new(),
+            index: Index::default(),
             order: Recency::new(),
             work: HashMap::new(),
             fetches: 0,
@@ -128,12 +176,12 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// How many copies there are.
     pub(crate) fn copies(&self) -> usize {
-        self.index.len()
+        self.index.slots.len()
     }
 
     /// The copy of `object`, without counting as a use.
     pub(crate) fn peek(&self, object: &ObjectId) -> Option<&V> {
-        Some(&self.order.get(*self.index.get(object)?)?.value)
+        Some(&self.order.get(self.index.find(object, &self.order)?)?.value)
     }
 
     /// Decides how a read of `object` is served. A copy serves if it is `usable`; `begin` makes what those who
@@ -144,7 +192,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         usable: impl FnOnce(&V) -> bool,
         begin: impl FnOnce() -> F,
     ) -> Lookup<V, F> {
-        if let Some(&slot) = self.index.get(object)
+        if let Some(slot) = self.index.find(object, &self.order)
             && let Some(kept) = self.order.get(slot)
             && usable(&kept.value)
         {
@@ -230,13 +278,15 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let slot = self.order.insert(Kept { object: object.clone(), value, cost });
-        self.index.insert(object.clone(), slot);
+        let slot = self.order.insert(Kept { name: PackedName::new(object), value, cost });
+        self.index.insert(slot, &self.order);
         dropped
     }
 
     fn forget(&mut self, object: &ObjectId) -> Option<V> {
-        let kept = self.order.remove(self.index.remove(object)?)?;
+        let slot = self.index.find(object, &self.order)?;
+        let kept = self.order.remove(slot)?;
+        self.index.remove(slot, &kept.name);
         self.kept = self.kept.minus(kept.cost);
         Some(kept.value)
     }
@@ -244,8 +294,8 @@ impl<V: Clone, F: Clone> Cache<V, F> {
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(oldest) = self.order.remove_oldest() else { break };
-            self.index.remove(&oldest.object);
+            let Some((slot, oldest)) = self.order.remove_oldest() else { break };
+            self.index.remove(slot, &oldest.name);
             self.kept = self.kept.minus(oldest.cost);
             dropped.push(oldest.value);
         }

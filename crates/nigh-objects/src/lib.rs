@@ -19,6 +19,7 @@ mod free_space;
 #[cfg(test)]
 mod gated_store;
 mod handed_out;
+mod kept;
 mod listing;
 mod memory;
 mod meter;

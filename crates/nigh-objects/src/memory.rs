@@ -29,6 +29,7 @@ use crate::attributes::check_tags;
 use crate::cache::{Beyond, Cache, Cost, Dropped};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
+use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
 use crate::segment::Segment;
@@ -58,12 +59,24 @@ pub struct MemoryLimits {
     pub object: ByteSize,
 }
 
-/// What is kept of an object.
+/// What is known of an object that is kept.
 #[derive(Clone, Debug)]
 struct Resident {
     meta: Arc<ObjectMeta>,
     /// Its bytes; absent if it is larger than what is kept.
     segment: Option<Segment>,
+}
+
+impl From<Kept> for Resident {
+    fn from(Kept { meta, segment }: Kept) -> Self {
+        Self { meta: meta.unpack(), segment }
+    }
+}
+
+impl From<Resident> for Kept {
+    fn from(Resident { meta, segment }: Resident) -> Self {
+        Self::new(&meta, segment)
+    }
 }
 
 /// Coherent object memory. A clone is another handle to the same.
@@ -76,7 +89,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
-    cache: Mutex<Cache<Resident, reads::Flight>>,
+    cache: Mutex<Cache<Kept, reads::Flight>>,
     /// Asked and changed under the cache's lock or beside it, never around it.
     doubts: Mutex<Doubts>,
     account: Arc<Account>,
@@ -127,7 +140,7 @@ impl Inner {
     }
 
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
-    fn settle(&self, dropped: Dropped<Resident>) {
+    fn settle(&self, dropped: Dropped<Kept>) {
         let (kept, budget) = {
             let cache = self.cache.lock();
             (cache.kept(), cache.budget())
@@ -137,13 +150,13 @@ impl Inner {
     }
 
     /// As `settle`, for what had to make room.
-    fn evict(&self, dropped: Dropped<Resident>) {
+    fn evict(&self, dropped: Dropped<Kept>) {
         self.meter.evicted(dropped.len());
         self.settle(dropped);
     }
 
     /// What readers hold beyond the cache, and what goes by itself when copies go.
-    fn beyond(&self, cache: &Cache<Resident, reads::Flight>) -> Beyond {
+    fn beyond(&self, cache: &Cache<Kept, reads::Flight>) -> Beyond {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         Beyond { lingering, slack }
@@ -179,7 +192,7 @@ impl Inner {
 
     /// The object's metadata as it is now.
     async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let kept = self.cache.lock().peek(object).map(|resident| Arc::clone(&resident.meta));
+        let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
         match kept {
             Some(meta) => Ok(meta),
             None => self.store.head(object).await.map(Arc::new),

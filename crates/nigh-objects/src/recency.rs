@@ -1,10 +1,13 @@
-//! The order in which kept things were last used: a doubly linked list in one vector.
+//! The order in which kept things were last used: a doubly linked list in pages of memory.
 //!
-//! It only orders; what may stay is decided in `cache`. Every operation takes constant time and, once the
-//! vector has grown, allocates nothing: a hit moves one node.
+//! It only orders; what may stay is decided in `cache`. Every operation takes constant time and, once the list has
+//! grown, allocates nothing: a hit moves one node. It grows by a page at a time: nodes are never moved, and no room is
+//! kept for as many again.
 
 /// No node.
 const NONE: u32 = u32::MAX;
+/// Nodes of one page.
+const PAGE: usize = 1024;
 
 /// A place in the list; valid until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,26 +23,27 @@ struct Node<T> {
 /// Values from the most to the least recently used.
 #[derive(Debug)]
 pub(crate) struct Recency<T> {
-    nodes: Vec<Node<T>>,
-    free: Vec<u32>,
+    pages: Vec<Vec<Node<T>>>,
+    /// The first node without a value; each names the next by `older`.
+    free: u32,
     newest: u32,
     oldest: u32,
 }
 
 impl<T> Recency<T> {
     pub(crate) const fn new() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), newest: NONE, oldest: NONE }
+        Self { pages: Vec::new(), free: NONE, newest: NONE, oldest: NONE }
     }
 
     /// Adds `value` as the most recently used.
     pub(crate) fn insert(&mut self, value: T) -> Slot {
         let node = Node { value: Some(value), newer: NONE, older: NONE };
-        let at = if let Some(at) = self.free.pop() {
-            self.nodes[at as usize] = node;
-            at
-        } else {
-            self.nodes.push(node);
-            (self.nodes.len() - 1) as u32
+        let at = match self.free {
+            NONE => self.push(node),
+            at => {
+                self.free = std::mem::replace(self.node(at), node).older;
+                at
+            }
         };
         self.link_newest(at);
         Slot(at)
@@ -47,7 +51,20 @@ impl<T> Recency<T> {
 
     /// The value at `slot`.
     pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
-        self.nodes.get(slot.0 as usize)?.value.as_ref()
+        self.pages.get(slot.0 as usize / PAGE)?.get(slot.0 as usize % PAGE)?.value.as_ref()
+    }
+
+    fn node(&mut self, at: u32) -> &mut Node<T> {
+        &mut self.pages[at as usize / PAGE][at as usize % PAGE]
+    }
+
+    fn push(&mut self, node: Node<T>) -> u32 {
+        if self.pages.last().is_none_or(|page| page.len() == PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        let page = self.pages.len() - 1;
+        self.pages[page].push(node);
+        (page * PAGE + self.pages[page].len() - 1) as u32
     }
 
     /// Makes the value at `slot` the most recently used.
@@ -60,36 +77,38 @@ impl<T> Recency<T> {
 
     /// Takes the value at `slot` out.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
-        let value = self.nodes.get_mut(slot.0 as usize)?.value.take()?;
+        self.get(slot)?;
+        let value = self.node(slot.0).value.take()?;
         self.unlink(slot.0);
-        self.free.push(slot.0);
+        self.node(slot.0).older = std::mem::replace(&mut self.free, slot.0);
         Some(value)
     }
 
-    /// Takes the least recently used value out.
-    pub(crate) fn remove_oldest(&mut self) -> Option<T> {
-        if self.oldest == NONE { None } else { self.remove(Slot(self.oldest)) }
+    /// Takes the least recently used value out, and says where it was.
+    pub(crate) fn remove_oldest(&mut self) -> Option<(Slot, T)> {
+        let slot = Slot(self.oldest);
+        Some((slot, self.remove(slot)?))
     }
 
     fn unlink(&mut self, at: u32) {
-        let (newer, older) = (self.nodes[at as usize].newer, self.nodes[at as usize].older);
+        let (newer, older) = (self.node(at).newer, self.node(at).older);
         match newer {
             NONE => self.newest = older,
-            newer => self.nodes[newer as usize].older = older,
+            newer => self.node(newer).older = older,
         }
         match older {
             NONE => self.oldest = newer,
-            older => self.nodes[older as usize].newer = newer,
+            older => self.node(older).newer = newer,
         }
     }
 
     fn link_newest(&mut self, at: u32) {
         let second = std::mem::replace(&mut self.newest, at);
-        self.nodes[at as usize].newer = NONE;
-        self.nodes[at as usize].older = second;
+        self.node(at).newer = NONE;
+        self.node(at).older = second;
         match second {
             NONE => self.oldest = at,
-            second => self.nodes[second as usize].newer = at,
+            second => self.node(second).newer = at,
         }
     }
 }
@@ -119,15 +138,15 @@ mod tests {
                         prop_assert_eq!(list.remove(slot), Some(value));
                         prop_assert!(list.get(slot).is_none());
                     }
-                    3 => prop_assert_eq!(list.remove_oldest(), model.pop().map(|(_, value)| value)),
+                    3 => prop_assert_eq!(list.remove_oldest(), model.pop()),
                     _ => {}
                 }
                 for (slot, value) in &model {
                     prop_assert_eq!(list.get(*slot), Some(value));
                 }
             }
-            while let Some((_, value)) = model.pop() {
-                prop_assert_eq!(list.remove_oldest(), Some(value));
+            while let Some(last) = model.pop() {
+                prop_assert_eq!(list.remove_oldest(), Some(last));
             }
             prop_assert_eq!(list.remove_oldest(), None);
         }

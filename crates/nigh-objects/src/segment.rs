@@ -27,8 +27,6 @@ pub struct Segment(Place);
 
 #[derive(Clone, Debug)]
 enum Place {
-    /// An empty object takes no memory.
-    Nowhere,
     /// Beside others.
     Shared(Cell),
     /// In a memfd of its own.
@@ -96,7 +94,6 @@ impl Segment {
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
-            Place::Nowhere => &[],
             Place::Shared(cell) => cell.as_slice(),
             Place::Own(sealed) => sealed.map.as_deref().unwrap_or_default(),
         }
@@ -107,7 +104,7 @@ impl Segment {
     pub fn name(&self) -> Option<SegmentName> {
         match &self.0 {
             Place::Own(sealed) => Some(SegmentName(Arc::as_ptr(sealed) as usize)),
-            Place::Nowhere | Place::Shared(_) => None,
+            Place::Shared(_) => None,
         }
     }
 
@@ -119,7 +116,7 @@ impl Segment {
     pub fn hand_out(&self) -> std::io::Result<Option<OwnedFd>> {
         match &self.0 {
             Place::Own(sealed) => sealed.handed_out.open(OFlags::RDONLY).map(Some),
-            Place::Nowhere | Place::Shared(_) => Ok(None),
+            Place::Shared(_) => Ok(None),
         }
     }
 
@@ -128,7 +125,7 @@ impl Segment {
     pub fn is_held_elsewhere(&self) -> bool {
         match &self.0 {
             Place::Own(sealed) => sealed.handed_out.is_held(),
-            Place::Nowhere | Place::Shared(_) => false,
+            Place::Shared(_) => false,
         }
     }
 
@@ -141,7 +138,6 @@ impl Segment {
     /// What it takes.
     pub(crate) fn cost(&self) -> Cost {
         match &self.0 {
-            Place::Nowhere => Cost { bytes: OVERHEAD, segments: 0 },
             Place::Shared(cell) => Cost { bytes: cell.bytes() + OVERHEAD, segments: 0 },
             Place::Own(sealed) => sealed.entry.cost,
         }
@@ -167,7 +163,6 @@ pub(crate) struct Filling {
 
 #[derive(Debug)]
 enum Filled {
-    Nowhere,
     Shared(Cell),
     Own(File, Entry),
 }
@@ -176,8 +171,7 @@ impl Filling {
     /// A segment that will hold `length` bytes.
     pub(crate) fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let place = match length {
-            0 => Filled::Nowhere,
-            1..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
+            ..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
             _ => Filled::Own(memfd()?, account.enter(length)),
         };
         Ok(Self { place, length, filled: 0 })
@@ -196,7 +190,6 @@ impl Filling {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         match &mut self.place {
-            Filled::Nowhere => Ok(()),
             Filled::Shared(cell) => cell.write(at as u32, bytes),
             Filled::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
         }
@@ -208,7 +201,6 @@ impl Filling {
             return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
         }
         Ok(Segment(match self.place {
-            Filled::Nowhere => Place::Nowhere,
             Filled::Shared(cell) => Place::Shared(cell),
             Filled::Own(file, entry) => {
                 let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;

@@ -27,10 +27,10 @@ const STEP: u64 = 64;
 /// From here on there are four sizes from one power of two to the next.
 const EVEN_MAX: u64 = 256;
 
-/// The cell that `length` bytes take; none for none.
+/// The cell that `length` bytes take; an empty object has one too.
 pub(crate) const fn cell_bytes(length: u64) -> u64 {
     if length <= EVEN_MAX {
-        return length.next_multiple_of(STEP);
+        return if length == 0 { STEP } else { length.next_multiple_of(STEP) };
     }
     length.next_multiple_of(length.next_power_of_two() / 8)
 }
@@ -86,7 +86,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A place for `length` bytes, which are one at least.
+    /// A place for `length` bytes.
     pub(crate) fn take(account: &Arc<Account>, length: u32) -> Result<Self, ObjectError> {
         let cell = cell_bytes(u64::from(length));
         let mut with_room = account.slabs.with_room.lock();
@@ -273,7 +273,7 @@ mod tests {
             let cell = cell_bytes(length);
             assert!(cell >= length && (cell - length < STEP || (cell - length) * 5 <= cell), "{length} in {cell}");
         }
-        assert_eq!(cell_bytes(0), 0);
+        assert_eq!(cell_bytes(0), STEP);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use nigh_objects::{NotificationConfig, RangeSpec};
 use nigh_terms::Timestamp;
 
 use crate::chunk_frames::ChunkFrames;
-use crate::{checksum_headers, conditions, http_date, notifications, payload, query, screen};
+use crate::{checksum_headers, conditions, fast_path, http_date, notifications, payload, query, screen};
 
 /// What is passed on of an aws-chunked body that came in `pieces`. None if it is refused.
 pub fn reframe<'p>(signed: bool, pieces: impl Iterator<Item = &'p [u8]>) -> Option<Vec<u8>> {
@@ -46,6 +46,12 @@ pub fn notification_rules(document: &[u8]) -> Option<NotificationConfig> {
     let mut document = s3s::xml::Deserializer::new(document);
     let document = s3s::xml::Deserialize::deserialize(&mut document).ok()?;
     notifications::config(document).ok()
+}
+
+/// Whether a packet of the fast path is a request, and what it asks can be read.
+#[must_use]
+pub fn reads_fast_path_packet(packet: &[u8]) -> bool {
+    fast_path::reads_packet(packet)
 }
 
 /// A `Range` header.

@@ -4,10 +4,14 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 
 use nigh_faas::sandbox::launch::Walls;
-use nigh_faas::sandbox::{DATA_PORT, RUNTIME_PORT, SandboxEnd, SandboxEngine as _};
+use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
+use nigh_faas::sandbox::{DATA_PORT, FAST_PATH, RUNTIME_PORT, SandboxEnd, SandboxEngine as _};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::harness::{command, destroy, engine, has_namespaces, output, run, script, skip, start, under_runc};
+use crate::harness::{
+    command, destroy, engine, has_namespaces, output, run, script, settings, skip, start, under_runc, until,
+};
 
 const SHARED: &str = "files, processes and network are the host's here";
 
@@ -69,7 +73,7 @@ async fn nobody_else_can_be_signalled() {
     let said = output(&engine, &format!("kill -9 {us}; {all} echo after")).await;
     assert!(said.contains("after"), "{said}");
     let before = lines.count();
-    crate::harness::until("the other sandbox runs on", || lines.count() > before).await;
+    until("the other sandbox runs on", || lines.count() > before).await;
     destroy(&*victim.sandbox).await;
 }
 
@@ -97,6 +101,41 @@ async fn nothing_of_the_hosts_network_is_reached_but_the_two_doors_are() {
     let doors = if has_namespaces(&engine) { "runtime\ndata" } else { "REACHED\nruntime\ndata" };
     assert_eq!(said, doors);
     started.sandbox.destroy().await;
+}
+
+/// Perl, which systems have: connects to the fast path and prints the packet that comes.
+const FAST_PATH_CLIENT: &str = r#"use Socket; socket(my $s, AF_UNIX, SOCK_SEQPACKET, 0) or die "socket: $!";
+    connect($s, pack("S a*", AF_UNIX, "\0" . substr($ENV{NIGH_FAST_PATH}, 1))) or die "connect: $!";
+    recv($s, my $said, 100, 0); print "$ENV{NIGH_FAST_PATH} says $said\n""#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fast_path_is_reached_by_its_name_inside_and_from_no_other_network() {
+    let test = "the_fast_path_is_reached_by_its_name_inside_and_from_no_other_network";
+    let engine = LocalEngine::open(EngineSettings { fast_path: true, ..settings() }).await.unwrap();
+    if !has_namespaces(&engine) {
+        let (started, _, _code) = start(&engine, script("true")).await;
+        assert!(started.fast.is_none(), "on a shared network the name would be everybody's");
+        assert_eq!(output(&engine, "echo ${NIGH_FAST_PATH-unset}").await, "unset");
+        return skip(test, SHARED);
+    }
+    if !std::path::Path::new("/usr/bin/perl").exists() {
+        return skip(test, "there is no perl to connect with");
+    }
+    let (started, lines, _code) = start(&engine, command(&["/usr/bin/perl", "-e", FAST_PATH_CLIENT])).await;
+    let listener = started.fast.unwrap();
+    until("a connection", || {
+        rustix::net::accept(&listener).is_ok_and(|client| rustix::io::write(&client, b"hello").is_ok())
+    })
+    .await;
+    assert_eq!(started.sandbox.ended().await, SandboxEnd::Exited(0), "{}", lines.text());
+    assert_eq!(lines.text(), format!("@{FAST_PATH} says hello"));
+    let address = SocketAddrUnix::new_abstract_name(FAST_PATH.as_bytes()).unwrap();
+    let outside = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    assert_eq!(rustix::net::connect(&outside, &address), Err(rustix::io::Errno::CONNREFUSED));
+    started.sandbox.destroy().await;
+    // Who does not serve it does not tell of it.
+    let silent = LocalEngine::open(settings()).await.unwrap();
+    assert_eq!(output(&silent, "echo ${NIGH_FAST_PATH-unset}").await, "unset");
 }
 
 #[tokio::test(flavor = "multi_thread")]

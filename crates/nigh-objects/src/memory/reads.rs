@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::{Inner, Reservation, Resident, object};
 use crate::cache::{Cost, FetchId, Lookup};
 use crate::conditions::check_read;
+use crate::kept::Kept;
 use crate::range::resolve;
 use crate::segment::Filling;
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
@@ -61,7 +62,7 @@ struct Ticket {
 impl Ticket {
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
         self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident, room.take()));
+        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
         let dropped = self.inner.cache.lock().fetched(&self.object, self.fetch, copy);
         self.inner.settle(dropped);
     }
@@ -164,7 +165,7 @@ impl Inner {
             } else {
                 cache.lookup(
                     object,
-                    |resident| resident.segment.is_some() || resident.meta.size > self.limits.cached_object.bytes(),
+                    |kept| kept.segment.is_some() || kept.meta.size() > self.limits.cached_object.bytes(),
                     || {
                         let (send, flight) = watch::channel(None);
                         sender = Some(send);
@@ -174,13 +175,16 @@ impl Inner {
             }
         };
         let mut flight = match lookup {
-            Lookup::Hit(Resident { meta, segment: Some(segment) }) => {
+            Lookup::Hit(Kept { meta, segment: Some(segment) }) => {
+                let meta = meta.unpack();
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
                 return Ok(Read { meta, range, source, served: Served::Hit });
             }
-            Lookup::Hit(Resident { meta, segment: None }) => return self.read_past(object, request, Some(meta)).await,
+            Lookup::Hit(Kept { meta, segment: None }) => {
+                return self.read_past(object, request, Some(meta.unpack())).await;
+            }
             Lookup::Past => return self.read_past(object, request, None).await,
             Lookup::Join(flight) => flight,
             Lookup::Lead(fetch, flight) => {

@@ -81,7 +81,7 @@ struct Ticket {
 impl Ticket {
     /// The cache forgets the object, and the fetches begun before.
     fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
-        let forgotten = inner.cache.lock().begin_write(object);
+        let forgotten = inner.cache.lock().begin_write(object).map(Resident::from);
         (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
     }
 
@@ -93,7 +93,7 @@ impl Ticket {
 
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
         self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident, room.take()));
+        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
         let dropped = self.inner.cache.lock().end_write(&self.object, copy);
         self.inner.settle(dropped);
     }

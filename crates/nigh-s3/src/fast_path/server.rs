@@ -202,13 +202,29 @@ impl FastPath {
 }
 
 async fn look_around(holders: &Holders, meters: &Meters) {
-    let mut counted = 0;
+    let mut counted = Counted { gauge: &meters.held, bytes: 0 };
     loop {
         tokio::time::sleep(LOOK_PAUSE).await;
-        // Several listeners share the gauge.
-        let bytes = holders.look_around();
-        meters.held.increment(bytes as f64 - counted as f64);
-        counted = bytes;
+        counted.set(holders.look_around());
+    }
+}
+
+/// The part of a gauge that one listener adds; several share it.
+struct Counted<'m> {
+    gauge: &'m Gauge,
+    bytes: u64,
+}
+
+impl Counted<'_> {
+    fn set(&mut self, bytes: u64) {
+        self.gauge.increment(bytes as f64 - self.bytes as f64);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

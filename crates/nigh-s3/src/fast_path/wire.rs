@@ -327,9 +327,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_parser_panic(packet in prop::collection::vec(any::<u8>(), 0..200), operation in 0u8..10) {
-            let _ = parse(&packet);
-            let _ = parse(&super::tests::packet(operation, &String::from_utf8_lossy(&packet), b""));
+        fn no_bytes_make_the_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), operation in 0u8..10) {
+            let _ = parse(&bytes);
+            let _ = parse(&packet(operation, &String::from_utf8_lossy(&bytes), b""));
         }
     }
 }

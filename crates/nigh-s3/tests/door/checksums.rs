@@ -22,6 +22,13 @@ fn checksums(bytes: &[u8]) -> [(&'static str, String); 5] {
     .map(|(name, value)| (name, BASE64_STANDARD.encode(value)))
 }
 
+/// The CRC-32 of `bytes` as its header has it.
+pub(crate) fn crc32(bytes: &[u8]) -> String {
+    let [crc32, ..] = checksums(bytes);
+    assert_eq!(crc32.0, "x-amz-checksum-crc32");
+    crc32.1
+}
+
 fn put(body: &[u8]) -> Request {
     Request::new("PUT", "/bucket/key").body(body)
 }

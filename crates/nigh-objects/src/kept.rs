@@ -1,0 +1,305 @@
+//! What is kept of an object in memory, packed: a million small objects weigh more by what is known of them than by
+//! their bytes.
+//!
+//! It packs and unpacks; nothing here is stored anywhere else, so that its form may change with any build. Numbers are
+//! little endian, an entity tag that is an MD5 is kept as its 16 bytes, and what most objects do not have takes a bit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
+
+use crate::digest::hex;
+use crate::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, Segment};
+
+/// A bit each: the entity tag is an MD5; there are attributes, tags, checksums, parts, a token.
+const MD5: u8 = 1;
+const ATTRIBUTES: u8 = 2;
+const TAGS: u8 = 4;
+const CHECKSUMS: u8 = 8;
+const PARTS: u8 = 16;
+const TOKEN: u8 = 32;
+
+const ALGORITHMS: [ChecksumAlgorithm; 5] = [
+    ChecksumAlgorithm::Crc32,
+    ChecksumAlgorithm::Crc32c,
+    ChecksumAlgorithm::Crc64Nvme,
+    ChecksumAlgorithm::Sha1,
+    ChecksumAlgorithm::Sha256,
+];
+
+/// What is known of an object, in one piece of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackedMeta(Box<[u8]>);
+
+/// What is kept of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) meta: PackedMeta,
+    /// Its bytes; absent if it is larger than what is kept.
+    pub(crate) segment: Option<Segment>,
+}
+
+struct Packer(Vec<u8>);
+
+impl Packer {
+    fn number(&mut self, number: u64) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.extend_from_slice(&(count as u32).to_le_bytes());
+    }
+
+    fn texts(&mut self, texts: &BTreeMap<String, String>) {
+        self.count(texts.len());
+        for (name, value) in texts {
+            self.text(name);
+            self.text(value);
+        }
+    }
+}
+
+/// Reads what `Packer` wrote. What were cut would be read as nothing: it cannot be, for both are of this process.
+struct Unpacker<'p>(&'p [u8]);
+
+impl Unpacker<'_> {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let Some((first, rest)) = self.0.split_first_chunk() else { return [0; N] };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+
+    fn count(&mut self) -> usize {
+        u32::from_le_bytes(self.bytes()) as usize
+    }
+
+    fn text(&mut self) -> String {
+        let length = self.count();
+        let (text, rest) = self.0.split_at(length.min(self.0.len()));
+        self.0 = rest;
+        String::from_utf8_lossy(text).into_owned()
+    }
+
+    fn texts(&mut self) -> BTreeMap<String, String> {
+        (0..self.count()).map(|_| (self.text(), self.text())).collect()
+    }
+}
+
+/// The sixteen bytes of an entity tag that is an MD5 in lower-case hexadecimal.
+fn md5_of(etag: &str) -> Option<[u8; 16]> {
+    let digits = <[u8; 32]>::try_from(etag.as_bytes()).ok()?;
+    let digit = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let mut md5 = [0; 16];
+    for (byte, pair) in md5.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(md5)
+}
+
+/// The texts of attributes, in one order.
+fn optional(attributes: &Attributes) -> [&Option<String>; 6] {
+    let Attributes {
+        content_type,
+        cache_control,
+        content_disposition,
+        content_encoding,
+        content_language,
+        expires,
+        user: _,
+    } = attributes;
+    [content_type, cache_control, content_disposition, content_encoding, content_language, expires]
+}
+
+impl PackedMeta {
+    /// Packs what is known.
+    pub(crate) fn pack(meta: &ObjectMeta) -> Self {
+        let ObjectMeta { size, etag, modified, attributes, tags, checksums, parts, version, token } = meta;
+        let md5 = md5_of(&etag.0);
+        let bits = [
+            (MD5, md5.is_some()),
+            (ATTRIBUTES, *attributes != Attributes::default()),
+            (TAGS, !tags.is_empty()),
+            (CHECKSUMS, !checksums.is_empty()),
+            (PARTS, !parts.is_empty()),
+            (TOKEN, !token.is_empty()),
+        ];
+        let bits: u8 = bits.into_iter().filter_map(|(bit, is_set)| is_set.then_some(bit)).sum();
+        let has = |bit| bits & bit != 0;
+        let mut packer = Packer(Vec::with_capacity(64));
+        packer.0.push(bits);
+        for number in [*size, modified.0, version.epoch.0, version.sequence.0] {
+            packer.number(number);
+        }
+        match md5 {
+            Some(md5) => packer.0.extend_from_slice(&md5),
+            None => packer.text(&etag.0),
+        }
+        if has(ATTRIBUTES) {
+            for text in optional(attributes) {
+                packer.0.push(u8::from(text.is_some()));
+                if let Some(text) = text {
+                    packer.text(text);
+                }
+            }
+            packer.texts(&attributes.user);
+        }
+        if has(TAGS) {
+            packer.texts(tags);
+        }
+        if has(CHECKSUMS) {
+            packer.count(checksums.len());
+            for checksum in checksums {
+                packer.0.push(checksum.algorithm as u8);
+                packer.text(&checksum.value);
+            }
+        }
+        if has(PARTS) {
+            packer.count(parts.len());
+            for part in parts {
+                packer.number(*part);
+            }
+        }
+        if has(TOKEN) {
+            // A map of numbers: it has a text.
+            packer.text(&serde_json::to_string(token).unwrap_or_default());
+        }
+        Self(packer.0.into_boxed_slice())
+    }
+
+    /// Its length, without unpacking the rest.
+    pub(crate) fn size(&self) -> u64 {
+        Unpacker(self.0.get(1..).unwrap_or_default()).number()
+    }
+
+    /// What was packed.
+    pub(crate) fn unpack(&self) -> Arc<ObjectMeta> {
+        let mut packed = Unpacker(&self.0);
+        let [bits] = packed.bytes();
+        let has = |bit| bits & bit != 0;
+        let size = packed.number();
+        let modified = Timestamp(packed.number());
+        let version = Version { epoch: Epoch(packed.number()), sequence: Sequence(packed.number()) };
+        let etag = ETag(if has(MD5) { hex(&packed.bytes::<16>()) } else { packed.text() });
+        let attributes = if has(ATTRIBUTES) {
+            let mut text = || (packed.bytes() == [1]).then(|| packed.text());
+            let [content_type, cache_control, content_disposition, content_encoding, content_language, expires] =
+                std::array::from_fn(|_| text());
+            Attributes {
+                content_type,
+                cache_control,
+                content_disposition,
+                content_encoding,
+                content_language,
+                expires,
+                user: packed.texts(),
+            }
+        } else {
+            Attributes::default()
+        };
+        let tags = if has(TAGS) { packed.texts() } else { BTreeMap::new() };
+        let counted = if has(CHECKSUMS) { packed.count() } else { 0 };
+        let checksums = (0..counted).filter_map(|_| {
+            let ([algorithm], value) = (packed.bytes(), packed.text());
+            Some(Checksum { algorithm: *ALGORITHMS.get(usize::from(algorithm))?, value })
+        });
+        let checksums = checksums.collect();
+        let parts = if has(PARTS) { (0..packed.count()).map(|_| packed.number()).collect() } else { Vec::new() };
+        let token = if has(TOKEN) { serde_json::from_str(&packed.text()).unwrap_or_default() } else { Token::empty() };
+        Arc::new(ObjectMeta { size, etag, modified, attributes, tags, checksums, parts, version, token })
+    }
+}
+
+impl Kept {
+    /// Packs what is kept.
+    pub(crate) fn new(meta: &ObjectMeta, segment: Option<Segment>) -> Self {
+        Self { meta: PackedMeta::pack(meta), segment }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::ShardId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts() -> impl Strategy<Value = BTreeMap<String, String>> {
+        prop::collection::btree_map(".{0,8}", ".{0,20}", 0..3)
+    }
+
+    fn attributes() -> impl Strategy<Value = Attributes> {
+        let text = || prop::option::of(".{0,12}");
+        (text(), text(), text(), text(), text(), text(), texts()).prop_map(|(a, b, c, d, e, f, user)| Attributes {
+            content_type: a,
+            cache_control: b,
+            content_disposition: c,
+            content_encoding: d,
+            content_language: e,
+            expires: f,
+            user,
+        })
+    }
+
+    prop_compose! {
+        fn meta()(
+            size in any::<u64>(),
+            etag in prop_oneof!["[0-9a-f]{32}", "[0-9a-f]{32}-[0-9]{1,4}", ".{0,40}"],
+            modified in any::<u64>(),
+            attributes in prop_oneof![Just(Attributes::default()), attributes()],
+            tags in texts(),
+            checksums in prop::collection::vec((0usize..5, "[A-Za-z0-9+/=-]{4,44}"), 0..3),
+            parts in prop::collection::vec(any::<u64>(), 0..4),
+            version in (any::<u64>(), any::<u64>()),
+            seen in prop::collection::vec((any::<u16>(), any::<u64>(), any::<u64>()), 0..3),
+        ) -> ObjectMeta {
+            let mut token = Token::empty();
+            for (shard, epoch, sequence) in seen {
+                token.see(ShardId(shard), Version { epoch: Epoch(epoch), sequence: Sequence(sequence) });
+            }
+            ObjectMeta {
+                size,
+                etag: ETag(etag),
+                modified: Timestamp(modified),
+                attributes,
+                tags,
+                checksums: checksums
+                    .into_iter()
+                    .map(|(at, value)| Checksum { algorithm: ALGORITHMS[at], value })
+                    .collect(),
+                parts,
+                version: Version { epoch: Epoch(version.0), sequence: Sequence(version.1) },
+                token,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out_as_it_was(meta in meta()) {
+            let packed = PackedMeta::pack(&meta);
+            prop_assert_eq!(packed.size(), meta.size);
+            prop_assert_eq!(&*packed.unpack(), &meta);
+        }
+    }
+
+    #[test]
+    fn each_checksum_has_its_own_number() {
+        for (number, algorithm) in ALGORITHMS.into_iter().enumerate() {
+            assert_eq!(algorithm as usize, number);
+        }
+    }
+}
