@@ -171,7 +171,11 @@ class Stem:
         own = own_path(environment)
         if not all(entry.startswith("/") for entry in own):
             return "PYTHONPATH has a relative entry"
+        # Folders that this process had in its own path, but for the code's, are as they were when it looked into them.
+        seen = set(own_path(known)[1:]) - {_TASK_ROOT}
         for folder in dict.fromkeys(own):
+            if folder in seen:
+                continue
             if shadow := self._shadow(folder):
                 return shadow
         for folder in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep):

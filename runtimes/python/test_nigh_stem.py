@@ -79,6 +79,16 @@ class WhyFresh(unittest.TestCase):
         self.assertIsNone(self.why())
         self.assertIn("six.py", self.why(PYTHONPATH=f"{self.task}/vendor") or "")
 
+    def test_a_module_in_a_folder_that_the_stem_had_in_its_path_does_not(self):
+        site = self.task / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").touch()
+        self.assertIn("sitecustomize", self.why(PYTHONPATH=f"{site}:{self.task}") or "")
+        self.stem.start.environment = self.environment(PYTHONPATH=f"{site}:{self.task}")
+        self.assertIsNone(self.why(PYTHONPATH=f"{site}:{self.task}:/nowhere"))
+        (self.task / "sitecustomize.py").touch()
+        self.assertIn("sitecustomize", self.why(PYTHONPATH=f"{site}:{self.task}") or "")
+
     def test_an_own_package_does_and_a_folder_of_data_does_not(self):
         (self.task / "json").mkdir()
         self.assertIsNone(self.why())

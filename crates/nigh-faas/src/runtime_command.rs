@@ -18,6 +18,11 @@ use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
 /// Where Lambda's own runtimes live; nothing is there in a sandbox of Nigh.
 const RUNTIME_DIR: &str = "/var/runtime";
+/// The folder in Nigh's Python package that stands first in the path: it holds the `sitecustomize` that loads the hook
+/// for boto3, and puts the package itself last.
+pub const SITE_FOLDER: &str = "site";
+
+const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// Names that a function's own environment cannot set (Lambda developer guide).
 pub const RESERVED_NAMES: [&str; 18] = [
@@ -61,6 +66,8 @@ pub struct RuntimeSettings {
     pub pythons: Vec<PythonRuntime>,
     /// The program that runs functions which are HTTP servers, alone in its folder.
     pub http_adapter: Option<PathBuf>,
+    /// The folder of Nigh's Python package, if functions get it (`runtimes/python`).
+    pub python_library: Option<PathBuf>,
 }
 
 /// What stands in one sandbox's environment and nowhere else.
@@ -124,7 +131,7 @@ pub fn runtime_command(
             })?;
             let command =
                 vec![python.interpreter.clone().into(), "-m".into(), "awslambdaric".into(), (&function.handler).into()];
-            (command, python.folders.clone())
+            (command, python_folders(python, settings))
         }
     };
     let mut environment = defaults(&function.runtime, !function.layers.is_empty());
@@ -133,6 +140,7 @@ pub fn runtime_command(
         environment.remove(name);
     }
     environment.extend(fixed(function, settings, sandbox));
+    prepend_site(&mut environment, &function.runtime, settings);
     let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     Ok(RuntimeCommand { command, environment, folders })
 }
@@ -145,9 +153,27 @@ pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[St
     let python = settings.pythons.iter().find(|python| python.minor == *minor)?;
     let command = [python.interpreter.clone().into(), "-c".into(), STEM.into()];
     let command = command.into_iter().chain(imports.iter().map(Into::into)).collect();
-    let environment = defaults(runtime, false).into_iter().chain(fixed_by_runtime(runtime));
-    let environment = environment.map(|(name, value)| (name.into(), value.into())).collect();
-    Some(RuntimeCommand { command, environment, folders: python.folders.clone() })
+    let mut environment = defaults(runtime, false);
+    environment.extend(fixed_by_runtime(runtime));
+    prepend_site(&mut environment, runtime, settings);
+    let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Some(RuntimeCommand { command, environment, folders: python_folders(python, settings) })
+}
+
+/// The folders that `python` needs, and the package's.
+fn python_folders(python: &PythonRuntime, settings: &RuntimeSettings) -> Vec<PathBuf> {
+    python.folders.iter().chain(&settings.python_library).cloned().collect()
+}
+
+/// Whatever path a function has, the package's `sitecustomize` comes first: it gives way to an own one by itself.
+fn prepend_site(environment: &mut BTreeMap<String, String>, runtime: &Runtime, settings: &RuntimeSettings) {
+    let (Runtime::Python { .. }, Some(library)) = (runtime, &settings.python_library) else { return };
+    let site = library.join(SITE_FOLDER).display().to_string();
+    let path = match environment.get(PYTHON_PATH) {
+        Some(own) if !own.is_empty() => format!("{site}:{own}"),
+        _ => site,
+    };
+    environment.insert(PYTHON_PATH.to_owned(), path);
 }
 
 /// What a function may replace.
@@ -168,7 +194,7 @@ fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
         if has_layers {
             path.push_str(&format!(":{LAYERS}/python:{LAYERS}/python/lib/python3.{minor}/site-packages"));
         }
-        environment.insert("PYTHONPATH".to_owned(), path);
+        environment.insert(PYTHON_PATH.to_owned(), path);
     }
     environment
 }
@@ -218,15 +244,24 @@ mod tests {
     fn settings() -> RuntimeSettings {
         let python =
             PythonRuntime { minor: 11, interpreter: "/venv/bin/python3".into(), folders: vec!["/venv".into()] };
-        RuntimeSettings { region: "us-east-1".to_owned(), pythons: vec![python], http_adapter: None }
+        RuntimeSettings {
+            region: "us-east-1".to_owned(),
+            pythons: vec![python],
+            http_adapter: None,
+            python_library: None,
+        }
     }
 
     fn command_of(function: &Function) -> Result<RuntimeCommand, RuntimeCommandError> {
+        command_with(function, &settings())
+    }
+
+    fn command_with(function: &Function, settings: &RuntimeSettings) -> Result<RuntimeCommand, RuntimeCommandError> {
         let (key, secret) = (AccessKeyId::new("KEY"), SecretKey::new("secret"));
         let made = Timestamp(1_700_000_000_000);
         runtime_command(
             function,
-            &settings(),
+            settings,
             &SandboxIdentity { id: SandboxId::random(), key: &key, secret: &secret, made },
         )
     }
@@ -267,6 +302,28 @@ mod tests {
         let path = "/var/task:/opt/python:/opt/python/lib/python3.11/site-packages";
         assert_eq!(value(&layered, "PYTHONPATH"), Some(path));
         assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
+    }
+
+    #[test]
+    fn the_package_is_shown_and_its_site_comes_first_whatever_path_a_function_has() {
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor: 11 };
+        let settings = RuntimeSettings { python_library: Some("/library".into()), ..settings() };
+        let path_of = |function: &Function| {
+            let command = command_with(function, &settings).unwrap();
+            assert_eq!(command.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
+            value(&command, "PYTHONPATH").unwrap().to_owned()
+        };
+        assert_eq!(path_of(&function), "/library/site:/var/task");
+        for (own, expected) in [("/var/task/vendor", "/library/site:/var/task/vendor"), ("", "/library/site")] {
+            function.environment.insert("PYTHONPATH".to_owned(), own.to_owned());
+            assert_eq!(path_of(&function), expected);
+        }
+        let stem = stem_command(&function.runtime, &settings, &[]).unwrap();
+        assert_eq!(stem.environment[&OsString::from("PYTHONPATH")], "/library/site:/var/task");
+        assert_eq!(stem.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
+        function.runtime = Runtime::Provided;
+        assert_eq!(value(&command_with(&function, &settings).unwrap(), "PYTHONPATH"), Some(""));
     }
 
     #[test]

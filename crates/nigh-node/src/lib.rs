@@ -21,6 +21,7 @@ pub mod one_run;
 mod piped_body;
 pub mod profiling;
 pub mod python;
+mod python_library;
 pub mod state_folder;
 pub mod status;
 pub mod store;

@@ -59,6 +59,7 @@ use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::notifications::FunctionTargets;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
+use crate::python_library;
 use crate::state_folder::{StateFolder, StateFolderError, StatePaths, bind_socket, bind_socket_by};
 use crate::status::{CacheStatus, Draining, Level, SandboxStatus, Status};
 use crate::store::{self, StoreOpenError};
@@ -254,7 +255,15 @@ impl Node {
         let (http_level, http_adapter) = http_adapter::install(&paths.functions().join("runtime-http"));
         levels.push(http_level);
         let catalog = if http_adapter.is_some() { catalog.with_http_adapter() } else { catalog };
-        let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter };
+        let python_library = match pythons.first() {
+            Some(python) if settings.s3.fast_path == Switch::On && settings.functions.fast_path == Switch::On => {
+                let (level, library) = python_library::install(&paths.functions().join("runtime-python"), python).await;
+                levels.push(level);
+                library
+            }
+            _ => None,
+        };
+        let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter, python_library };
         let invoker_settings = InvokerSettings { network: network.clone(), ..invoker_settings(&settings, runtime) };
         let profiling = Profiling(ProfilingParts {
             store,

@@ -140,7 +140,12 @@ impl Outcome {
 
 /// Four sandboxes of 128 MiB, frozen soon.
 pub(crate) fn settings() -> InvokerSettings {
-    let runtime = RuntimeSettings { region: "us-east-1".to_owned(), pythons: Vec::new(), http_adapter: None };
+    let runtime = RuntimeSettings {
+        region: "us-east-1".to_owned(),
+        pythons: Vec::new(),
+        http_adapter: None,
+        python_library: None,
+    };
     let mut settings = InvokerSettings::new(runtime, ByteSize::mib(512));
     settings.queue_wait = PATIENCE;
     settings.freeze_grace = Duration::from_millis(10);

@@ -1,6 +1,7 @@
 //! Sandboxes that a runtime was waiting in: what a function sees of that, and how many there are.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use nigh_faas::function::{Function, Runtime};
 use nigh_faas::invoker::InvokerSettings;
@@ -35,6 +36,9 @@ fn python_to_warm() -> Result<PythonRuntime, &'static str> {
 fn prewarming(python: &PythonRuntime, stems_max: usize) -> InvokerSettings {
     let mut settings = settings();
     settings.runtime.pythons = vec![python.clone()];
+    // What loads the hook for boto3 must not tell a stem from a fresh start.
+    settings.runtime.python_library =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(|project| project.join("runtimes/python"));
     let imports = vec!["boto3".to_owned()];
     settings.prewarm = Some(PrewarmSettings { memory_max: ByteSize::gib(1), stems_max, imports });
     settings

@@ -188,6 +188,8 @@ pub struct FunctionSettings {
     pub trust_functions: bool,
     /// As root: the first of the user ids that sandboxes run under.
     pub uid_base: u32,
+    /// Whether boto3 in Python sandboxes goes without HTTP where it can, if `s3.fast_path` is on.
+    pub fast_path: Switch,
     /// Keep sandboxes in which a runtime waits with its imports done.
     pub prewarm: Prewarm,
     /// What these may book together, within `memory`.
@@ -438,6 +440,7 @@ impl Settings {
                 runc: None,
                 trust_functions: false,
                 uid_base: 2_000_000_000,
+                fast_path: Switch::On,
                 prewarm: Prewarm::On,
                 prewarm_memory: ByteSize(machine.memory.bytes() / 16),
                 prewarm_max: 8,

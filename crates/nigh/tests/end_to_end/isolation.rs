@@ -28,7 +28,7 @@ with concurrent.futures.ThreadPoolExecutor(count) as pool:
     print(json.dumps(collections.Counter(pool.map(one, range(count)))))
 "#;
 
-fn runc() -> Option<PathBuf> {
+pub(crate) fn runc() -> Option<PathBuf> {
     ["/usr/sbin", "/usr/bin", "/usr/local/sbin"]
         .map(|folder| Path::new(folder).join("runc"))
         .into_iter()

@@ -9,6 +9,7 @@ mod backup;
 mod cache_ways;
 mod crashes;
 mod events;
+mod fast_path;
 mod functions;
 mod isolation;
 mod platform;

@@ -1,0 +1,105 @@
+//! boto3 without HTTP, against a whole node: outside by the node's own socket, and in sandboxes, where nothing but the
+//! environment tells a function's boto3 of it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::isolation::runc;
+use crate::platform::{Node, python};
+
+/// A handler that knows nothing of Nigh but what it asks the hook at the end.
+const HANDLER: &str = r#"
+import os
+import boto3
+
+s3 = boto3.client("s3")
+BODY = bytes(range(256)) * 1024
+
+def handler(event, context):
+    put = s3.put_object(Bucket="data", Key="k", Body=BODY, Metadata={"a": "b"})
+    got = s3.get_object(Bucket="data", Key="k")
+    right = got["Body"].read() == BODY and got["Metadata"] == {"a": "b"} and got["ETag"] == put["ETag"]
+    head = s3.head_object(Bucket="data", Key="k")
+    right = right and head["ContentLength"] == len(BODY)
+    try:
+        s3.get_object(Bucket="data", Key="none")
+        right = False
+    except s3.exceptions.NoSuchKey:
+        pass
+    said = {"right": right, "address": os.environ.get("NIGH_FAST_PATH")}
+    try:
+        import nigh.hook
+    except ImportError:
+        return said
+    with nigh.Client().create("data", "made", 100_000) as draft:
+        draft.memory[:5] = b"12345"
+        draft.commit()
+    view = s3.get_object(Bucket="data", Key="made")["Body"].view()
+    said["right"] = right and view[:6] == b"12345\0" and type(view.obj).__name__ == "mmap"
+    return {**said, **nigh.hook.counters()}
+"#;
+/// How many sandboxes may be started until one was prewarmed.
+const STARTS_MAX: usize = 40;
+
+#[test]
+fn every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http() {
+    let Some(python) = python("every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http") else { return };
+    let node = Node::start(&python);
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtimes/python");
+    let output = Command::new(&python)
+        .args(["-m", "tests.parity"])
+        .current_dir(package)
+        .envs(node.sdk_environment())
+        .env("NIGH_FAST_PATH", node.endpoints()["fast_socket"].as_str().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 200, "{said}");
+}
+
+/// What the handler says in a sandbox of its own, and how that was started.
+fn says(node: &Node, name: &str) -> (Value, String) {
+    node.deploy_code(name, HANDLER, "256MiB");
+    let said = node.json(["invoke", name, "{}"])["payload"].clone();
+    let start = node.last_activation()["sandbox_start"].as_str().unwrap().to_owned();
+    (said, start)
+}
+
+#[test]
+fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
+    let test = "a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not";
+    let Some(python) = python(test) else { return };
+    let expected = json!({ "GetObject": 3, "HeadObject": 1, "PutObject": 1 });
+    for engine in ["functions.engine=process"].into_iter().chain(runc().map(|_| "functions.engine=runc")) {
+        let node = Node::start_with(&python, &["--set", engine]);
+        node.ok(["objects", "mb", "nigh://data"]);
+        let mut seen: Vec<String> = Vec::new();
+        for number in 0..STARTS_MAX {
+            let (said, start) = says(&node, &format!("function-{number}"));
+            if said["address"].is_null() {
+                println!("SKIPPED: {test}: sandboxes have no network of their own here");
+                return;
+            }
+            assert_eq!((&said["right"], &said["fast"], &said["http"]), (&json!(true), &expected, &json!({})), "{said}");
+            seen.push(start);
+            if seen.iter().any(|one| one == "prewarmed") && seen.iter().any(|one| one != "prewarmed") {
+                break;
+            }
+        }
+        assert!(seen.iter().any(|one| one == "prewarmed"), "{engine}: {seen:?}");
+    }
+}
+
+#[test]
+fn where_the_fast_path_is_off_boto3_uses_http_and_finds_the_same() {
+    let Some(python) = python("where_the_fast_path_is_off_boto3_uses_http_and_finds_the_same") else { return };
+    for setting in ["functions.fast_path=off", "s3.fast_path=off"] {
+        let node = Node::start_with(&python, &["--set", setting]);
+        node.ok(["objects", "mb", "nigh://data"]);
+        let (said, _) = says(&node, "function");
+        assert_eq!((&said["right"], said.get("fast")), (&json!(true), None), "{setting}: {said}");
+    }
+}

@@ -1,0 +1,103 @@
+"""Packets of the fast path, as docs/fast-path.md draws them. Pure: bytes in, values out.
+
+A packet is a header of 16 bytes, a JSON object and a body; the two lengths fill the packet exactly. Whatever is not
+that is a `ProtocolError`, never a guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import struct
+from typing import Any, Dict, NamedTuple
+
+from nigh.errors import ProtocolError
+
+VERSION = 1
+# The longest packet either side sends.
+PACKET_BYTES_MAX = 256 << 10
+# A put's body goes into the packet below this size; from it on it goes into a segment.
+INLINE_BYTES_MAX = (64 << 10) - 1
+# The JSON of a request: a key of 1 KiB, 8 KiB of headers, each character at most six bytes as an escape.
+REQUEST_JSON_BYTES_MAX = 96 << 10
+
+HELLO, GET, HEAD, PUT, CREATE, COMMIT, RELEASE, ABANDON = range(1, 9)
+GREETING, ANSWER, FATAL = range(3)
+
+_HEADER = struct.Struct("<BBHIII")
+_HEADER_BYTES = _HEADER.size
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+_TEXTS = frozenset((str,))
+_PROOF_PREFIX = b"nigh fast path 1\n"
+
+
+class Packet(NamedTuple):
+    """What the server said."""
+
+    kind: int
+    flags: int
+    request_id: int
+    fields: Dict[str, Any]
+    body: bytes
+
+
+def pack(operation: int, request_id: int, fields: Dict[str, Any], body: bytes = b"") -> bytes:
+    """One request. A body beyond `INLINE_BYTES_MAX` or a JSON beyond its bound is the caller's mistake: ValueError."""
+    text = _encode(fields).encode("ascii")
+    if len(text) > REQUEST_JSON_BYTES_MAX or len(body) > INLINE_BYTES_MAX:
+        raise ValueError(f"a request of {len(text)} bytes of JSON and {len(body)} of body does not fit a packet")
+    return _HEADER.pack(VERSION, operation, 0, request_id, len(text), len(body)) + text + body
+
+
+def unpack(packet: memoryview) -> Packet:
+    """One reply."""
+    if len(packet) < _HEADER_BYTES:
+        raise ProtocolError(f"a packet of {len(packet)} bytes, shorter than its header")
+    version, kind, flags, request_id, text_bytes, body_bytes = _HEADER.unpack_from(packet)
+    if version != VERSION:
+        raise ProtocolError(f"the server speaks version {version}, this client {VERSION}; use the package of that Nigh")
+    if kind > FATAL:
+        raise ProtocolError(f"a reply of the unknown kind {kind}")
+    body_begins = _HEADER_BYTES + text_bytes
+    if body_begins + body_bytes != len(packet):
+        raise ProtocolError(f"lengths {text_bytes} and {body_bytes} do not fill a packet of {len(packet)} bytes")
+    try:
+        fields = _decode(str(packet[_HEADER_BYTES:body_begins], "utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a reply's JSON is none: {error}") from None
+    if type(fields) is not dict:
+        raise ProtocolError("a reply's JSON is no object")
+    return Packet(kind, flags, request_id, fields, bytes(packet[body_begins:]))
+
+
+def proof(secret: str, nonce: str) -> str:
+    """What shows the server that the client has the key's secret."""
+    return hmac.new(secret.encode(), _PROOF_PREFIX + nonce.encode(), hashlib.sha256).hexdigest()
+
+
+def text(fields: Dict[str, Any], name: str) -> str:
+    """The text called `name` in a reply."""
+    value = fields.get(name)
+    if type(value) is not str:
+        raise ProtocolError(f"a reply's {name!r} is no text")
+    return value
+
+
+def number(fields: Dict[str, Any], name: str) -> int:
+    """The whole number called `name` in a reply, not negative."""
+    value = fields.get(name)
+    if type(value) is not int or value < 0:
+        raise ProtocolError(f"a reply's {name!r} is no number")
+    return value
+
+
+def headers(fields: Dict[str, Any]) -> Dict[str, str]:
+    """The headers in a reply, by lower-case name."""
+    value = fields.get("headers")
+    if value is None:
+        return {}
+    if type(value) is not dict or not _TEXTS.issuperset(map(type, value.values())):
+        raise ProtocolError("a reply's headers are not texts by name")
+    return value

@@ -1,0 +1,67 @@
+"""Packets: what is one, and what is not."""
+
+import unittest
+
+from nigh import wire
+from nigh.errors import ProtocolError
+from tests.responder import HEADER, packet
+
+
+class Packets(unittest.TestCase):
+    def refused(self, data):
+        with self.assertRaises(ProtocolError) as caught:
+            wire.unpack(memoryview(data))
+        return str(caught.exception)
+
+    def test_a_request_is_a_header_its_json_and_its_body(self):
+        packed = wire.pack(wire.PUT, 7, {"key": "grün", "bucket": "b"}, b"body")
+        version, operation, flags, request_id, text_bytes, body_bytes = HEADER.unpack_from(packed)
+        self.assertEqual((version, operation, flags, request_id, body_bytes), (1, 4, 0, 7, 4))
+        self.assertEqual(packed[16:], b'{"key":"gr\\u00fcn","bucket":"b"}body')
+        self.assertEqual(16 + text_bytes + body_bytes, len(packed))
+
+    def test_a_reply_comes_out_as_it_went_in(self):
+        reply = wire.unpack(memoryview(packet(wire.ANSWER, 9, {"status": 200, "ö": "x"}, b"bytes", flags=1)))
+        self.assertEqual(reply, (wire.ANSWER, 1, 9, {"status": 200, "ö": "x"}, b"bytes"))
+
+    def test_a_packet_cut_anywhere_is_refused(self):
+        whole = packet(wire.ANSWER, 1, {"status": 200}, b"12345")
+        for length in range(len(whole)):
+            self.refused(whole[:length])
+        self.refused(whole + b"\0")
+
+    def test_other_versions_and_kinds_are_refused_by_name(self):
+        self.assertIn("version 2", self.refused(packet(wire.ANSWER, 1, {}, version=2)))
+        self.assertIn("kind 3", self.refused(packet(3, 1, {})))
+
+    def test_lengths_that_claim_a_gibibyte_are_refused(self):
+        self.refused(HEADER.pack(1, 1, 0, 1, 2, 1 << 30) + b"{}")
+        self.refused(HEADER.pack(1, 1, 0, 1, 0xFFFFFFFF, 0xFFFFFFFF) + b"{}")
+
+    def test_json_that_is_none_or_no_object_is_refused(self):
+        for text in (b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":1}x', b"[" * 100_000):
+            self.refused(HEADER.pack(1, wire.ANSWER, 0, 1, len(text), 0) + text)
+
+    def test_values_of_another_type_are_refused(self):
+        for value in (None, "1", 1.5, -1, True, []):
+            with self.assertRaises(ProtocolError):
+                wire.number({"n": value}, "n")
+        for value in ([], {"a": 1}, {"a": None}, "text"):
+            with self.assertRaises(ProtocolError):
+                wire.headers({"headers": value})
+        self.assertEqual(wire.headers({}), {})
+
+    def test_a_request_too_large_for_a_packet_is_the_callers_mistake(self):
+        with self.assertRaises(ValueError):
+            wire.pack(wire.PUT, 1, {}, bytes(64 << 10))
+        with self.assertRaises(ValueError):
+            wire.pack(wire.PUT, 1, {"key": "x" * wire.REQUEST_JSON_BYTES_MAX})
+
+    def test_the_proof_is_the_documented_one(self):
+        # HMAC-SHA256 with key "secret" of "nigh fast path 1\n" and 32 zeros, by openssl.
+        expected = "b420057ad65400cc54a9d0c768a5c3587e86fb8bb3e28d1f27d2f4950b1c3287"
+        self.assertEqual(wire.proof("secret", "0" * 32), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
