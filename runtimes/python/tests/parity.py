@@ -303,7 +303,7 @@ def puts():
         try:
             s3.put_object(**taken, Body=b"2", IfNoneMatch="*")
         except botocore.exceptions.ClientError as error:
-            answers.append(error.response)
+            answers.append(error)
         return answers, http.get_object(**taken)
 
     same("of two puts if nothing is there the first is done", once, writes=True)
