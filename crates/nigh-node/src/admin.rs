@@ -36,6 +36,7 @@ use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
 use nigh_faas::event_queue::QueueFull;
+use nigh_objects::ObjectError;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
@@ -80,6 +81,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn events(&self) -> &EventInvoker;
     /// What a backup is made of, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
+    /// Waits until the store has what was acknowledged so far.
+    fn flush(&self) -> impl Future<Output = Result<(), ObjectError>> + Send;
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -336,6 +339,11 @@ async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<Backup
     let (source, now) = node.backup();
     if let Err(error) = source.check(scope) {
         return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
+    }
+    if scope.objects
+        && let Err(error) = node.flush().await
+    {
+        return (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response();
     }
     let source = source.clone();
     let body = piped_body::of_writer(move |to| {

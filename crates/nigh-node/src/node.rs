@@ -68,6 +68,8 @@ use crate::writes;
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
+/// How long a backup of objects waits until the store has what was written before.
+const FLUSH_BEFORE_BACKUP: Duration = Duration::from_secs(120);
 /// The level that says how sandboxes are kept apart.
 const ISOLATION: &str = "isolation";
 /// And of the one about the way out to the network.
@@ -416,6 +418,10 @@ impl Node {
         self.running.invoker.drain(drain).await;
         self.running.engine.end_stock().await;
         events_written.await;
+        if self.running.memory.flush_all(drain).await.is_err() {
+            let waiting = self.running.memory.dirty().objects;
+            tracing::warn!(waiting, "the store has not taken all writes; they are in the journal, for the next start");
+        }
         self.running.stop.cancel();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
             tracing::warn!("requests still ran after the time to drain; their connections are cut");
@@ -590,6 +596,10 @@ impl admin::Shows for Running {
 
     fn backup(&self) -> (&BackupSource, Timestamp) {
         (&self.backup, self.clock.wall())
+    }
+
+    fn flush(&self) -> impl Future<Output = Result<(), ObjectError>> + Send {
+        self.memory.flush_all(FLUSH_BEFORE_BACKUP)
     }
 
     fn shut_down(&self) -> Draining {

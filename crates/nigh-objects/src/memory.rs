@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
@@ -329,6 +330,14 @@ impl ObjectMemory {
     /// `SlowDown` if it takes longer than a write may wait.
     pub async fn flush(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<(), ObjectError> {
         self.0.back.flush(&object(who, bucket, key)).await
+    }
+
+    /// Waits, for so long, until the store has all that was acknowledged so far.
+    ///
+    /// # Errors
+    /// `SlowDown` if it takes longer; what is left waits on.
+    pub async fn flush_all(&self, within: Duration) -> Result<(), ObjectError> {
+        self.0.back.flush_all(within).await
     }
 
     /// Somebody else has written an object, or may have: the next read asks the store.

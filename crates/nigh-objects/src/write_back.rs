@@ -605,13 +605,18 @@ impl WriteBack {
         }
         self.dirty.lock().want_all();
         self.work.notify_one();
-        self.until(has_room, "the store has not taken what was written before").await
+        self.until(self.settings.wait, has_room, "the store has not taken what was written before").await
     }
 
     /// Waits, bounded, until `holds`; it is looked at after each end of a push.
-    async fn until(&self, holds: impl Fn() -> bool, why_not: &'static str) -> Result<(), ObjectError> {
+    async fn until(
+        &self,
+        within: Duration,
+        holds: impl Fn() -> bool,
+        why_not: &'static str,
+    ) -> Result<(), ObjectError> {
         let mut pushes = self.pushes.subscribe();
-        let waited = tokio::time::timeout(self.settings.wait, async {
+        let waited = tokio::time::timeout(within, async {
             while !holds() {
                 if pushes.changed().await.is_err() {
                     break;
@@ -635,10 +640,29 @@ impl WriteBack {
         }
     }
 
+    /// Waits, for so long, until the store has all that was acknowledged so far.
+    ///
+    /// # Errors
+    /// `SlowDown` if it takes longer.
+    pub(crate) async fn flush_all(&self, within: Duration) -> Result<(), ObjectError> {
+        let waiting = {
+            let mut dirty = self.dirty.lock();
+            dirty.want_all();
+            dirty.waiting()
+        };
+        self.work.notify_one();
+        let all_had = || {
+            let dirty = self.dirty.lock();
+            waiting.iter().all(|(object, version)| dirty.has_had(object, *version))
+        };
+        self.until(within, all_had, "the store has not taken what was written before").await
+    }
+
     async fn flushed(&self, object: &ObjectId, version: Version) -> Result<(), ObjectError> {
         self.dirty.lock().want(object);
         self.work.notify_one();
-        self.until(|| self.dirty.lock().has_had(object, version), "the store has not taken the write yet").await
+        let has_had = || self.dirty.lock().has_had(object, version);
+        self.until(self.settings.wait, has_had, "the store has not taken the write yet").await
     }
 
     /// Tells the ledger which records may go. If it cannot be told they stay, and are pushed again after a restart, to

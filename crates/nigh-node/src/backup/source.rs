@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use nigh_engine::{ACCESS_KEYS_TABLE, LocalRegistry, RegistryError};
+use nigh_engine::journal::inspect;
+use nigh_engine::{ACCESS_KEYS_TABLE, JournalError, LocalRegistry, RegistryError};
 use nigh_faas::code_store::{CodeStore, CodeStoreError};
 use nigh_faas::function_store::FunctionStore;
 use nigh_objects::store::directory::copy::{CopyError, CopyTo, copy_out};
@@ -40,6 +41,13 @@ pub struct BackupScope {
 pub enum BackupError {
     #[error("the objects are in the store {store}, which has its own backup; leave --objects out")]
     NotOurs { store: String },
+    #[error(
+        "{writes} acknowledged writes are in the journal {path} and not in the store yet; start the node, end it by \
+         `nigh down`, and take the backup then"
+    )]
+    Waiting { writes: usize, path: PathBuf },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
@@ -59,6 +67,7 @@ pub struct BackupSource {
     paths: StatePaths,
     /// The directory store; else what store there is.
     objects: Result<PathBuf, String>,
+    journal: PathBuf,
     functions: Option<FunctionStore>,
 }
 
@@ -75,7 +84,7 @@ impl BackupSource {
             StoreKind::Directory => Ok(settings.store.path.clone()),
             other => Err(format!("{other:?}").to_lowercase()),
         };
-        Self { registry, paths, objects, functions }
+        Self { registry, paths, objects, journal: settings.writes.journal.clone(), functions }
     }
 
     /// Whether `scope` can be had here, before anything is written.
@@ -95,6 +104,9 @@ impl BackupSource {
     /// If something cannot be read or written; then the archive has no end, and every reader says so.
     pub fn write<W: Write>(&self, scope: BackupScope, created: Timestamp, to: W) -> Result<W, BackupError> {
         self.check(scope)?;
+        if scope.objects && self.functions.is_none() {
+            self.check_journal()?;
+        }
         let header = Header {
             format: FORMAT,
             nigh: env!("CARGO_PKG_VERSION").to_owned(),
@@ -117,6 +129,12 @@ impl BackupSource {
             copy_out(root, &mut Objects { writer: &mut writer, number: 0 })?;
         }
         Ok(writer.finish()?)
+    }
+
+    /// Of a node that does not run: all that was acknowledged must be in the store. One that runs has seen to it.
+    fn check_journal(&self) -> Result<(), BackupError> {
+        let writes = inspect(&self.journal)?.records.iter().filter(|found| !found.stored).count();
+        if writes == 0 { Ok(()) } else { Err(BackupError::Waiting { writes, path: self.journal.clone() }) }
     }
 
     fn add_file<W: Write>(&self, writer: &mut ArchiveWriter<W>, file: StateFile) -> Result<(), BackupError> {

@@ -256,6 +256,15 @@ impl Dirty {
         }
     }
 
+    /// All that is to be pushed.
+    pub(crate) fn waiting(&self) -> Vec<(ObjectId, Version)> {
+        let waits = |object: &ObjectId| {
+            let newest = &self.entry(object)?.newest;
+            (!matches!(newest.becomes, Becomes::Lost)).then(|| (object.clone(), newest.version))
+        };
+        self.ages.iter().filter_map(|(_, object)| waits(object)).collect()
+    }
+
     /// What to push now. In a `hurry`, when room is short, what is not due goes too.
     pub(crate) fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
         let Some((due, object)) = self.queue.first() else { return Next::Idle };
