@@ -17,11 +17,14 @@
 //! | `POST /events/{namespace}/{id}/retry` | 204; a dead letter is tried again from the beginning |
 //! | `POST /events/{namespace}/{id}/drop` | 204; a dead letter, or one that waits, is gone |
 //! | `GET /backup?keys&objects` | a backup (`backup::archive`) as it is made; broken off if it cannot be |
+//! | `GET /buckets/{namespace}/{bucket}/policy` | `BucketPolicy` |
+//! | `POST /buckets/{namespace}/{bucket}/policy` of `BucketPolicy` | 204; the bucket's writes are kept so from now on |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
@@ -36,8 +39,8 @@ use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
 use nigh_faas::event_queue::QueueFull;
-use nigh_objects::ObjectError;
-use nigh_terms::{FunctionName, InvocationId, Namespace, Timestamp};
+use nigh_objects::{BucketPolicy, ObjectError, ObjectMemory};
+use nigh_terms::{BucketName, FunctionName, InvocationId, Namespace, Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::broadcast::error::RecvError;
@@ -54,6 +57,8 @@ use crate::status::{Draining, Status};
 
 /// Records of one answer, whatever is asked.
 const RECORDS_MAX: usize = 1000;
+/// How long a backup of objects waits until the store has what was written before.
+const FLUSH_BEFORE_BACKUP: Duration = Duration::from_secs(120);
 /// Records of one answer, if nothing is asked.
 const RECORDS: usize = 20;
 
@@ -81,8 +86,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn events(&self) -> &EventInvoker;
     /// What a backup is made of, and the time.
     fn backup(&self) -> (&BackupSource, Timestamp);
-    /// Waits until the store has what was acknowledged so far.
-    fn flush(&self) -> impl Future<Output = Result<(), ObjectError>> + Send;
+    /// The object memory.
+    fn memory(&self) -> &ObjectMemory;
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -157,6 +162,7 @@ enum Refusal {
     NoEvent(InvocationId),
     Events(EventError),
     EventsFull(QueueFull),
+    Objects(ObjectError),
 }
 
 impl IntoResponse for Refusal {
@@ -167,6 +173,15 @@ impl IntoResponse for Refusal {
             Self::Registry(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             Self::NoEvent(id) => (StatusCode::NOT_FOUND, format!("there is no event {id} of which this can be asked")),
             Self::Events(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Self::Objects(error) => {
+                let status = match &error {
+                    ObjectError::NoSuchBucket(_) => StatusCode::NOT_FOUND,
+                    ObjectError::InvalidArgument(_) | ObjectError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
+                    ObjectError::ConditionalRequestConflict => StatusCode::CONFLICT,
+                    _ => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                (status, error.to_string())
+            }
             Self::EventsFull(error) => (StatusCode::TOO_MANY_REQUESTS, error.to_string()),
             Self::Json(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         };
@@ -192,6 +207,7 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/events/{namespace}/{id}", get(event::<N>))
         .route("/events/{namespace}/{id}/retry", post(retry_event::<N>))
         .route("/events/{namespace}/{id}/drop", post(drop_event::<N>))
+        .route("/buckets/{namespace}/{bucket}/policy", get(policy::<N>).post(set_policy::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
@@ -341,7 +357,7 @@ async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<Backup
         return (StatusCode::BAD_REQUEST, error.to_string()).into_response();
     }
     if scope.objects
-        && let Err(error) = node.flush().await
+        && let Err(error) = node.memory().flush_all(FLUSH_BEFORE_BACKUP).await
     {
         return (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response();
     }
@@ -353,6 +369,27 @@ async fn backup<N: Shows>(State(node): State<Arc<N>>, Query(scope): Query<Backup
         })
     });
     ([(header::CONTENT_TYPE, "application/x-tar")], Body::from_stream(body)).into_response()
+}
+
+/// A bucket as its namespace's own clients name it.
+type OfBucket = Path<(Namespace, BucketName)>;
+
+async fn policy<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, bucket)): OfBucket,
+) -> Result<Response, Refusal> {
+    let found = node.memory().bucket_policy(&Principal::outside(namespace), &bucket).await;
+    json(&found.map_err(Refusal::Objects)?)
+}
+
+async fn set_policy<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, bucket)): OfBucket,
+    Json(policy): Json<BucketPolicy>,
+) -> Result<Response, Refusal> {
+    let set = node.memory().set_bucket_policy(&Principal::outside(namespace), &bucket, policy).await;
+    set.map_err(Refusal::Objects)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {

@@ -30,7 +30,7 @@ pub use self::dirty::DirtyUsage;
 use self::dirty::{Base, Becomes, Dirty, DirtyLimits, Unpushed};
 use self::merged_page::{Merged, Side, merge};
 pub(crate) use self::persistor::Copies;
-pub use self::policy::{Access, BucketPolicy, ModeRule, PolicyError, StoreAbilities, WriteMode};
+pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode};
 use crate::bucket_documents::BucketDocuments;
 use crate::memory::SHARD;
 use crate::meter::WriteBackMeter;

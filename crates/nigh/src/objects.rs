@@ -1,5 +1,7 @@
 //! `nigh objects`: buckets and objects through the S3 door, streamed in bounded memory.
 
+mod policy;
+
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
@@ -66,29 +68,35 @@ pub(crate) enum ObjectsCommand {
         /// nigh://bucket
         address: ObjectAddress,
     },
+    /// Show or change how a bucket's writes are kept
+    Policy(policy::PolicyArgs),
 }
 
 /// Runs it.
 pub(crate) async fn run(command: ObjectsCommand, globals: &Globals) -> Result<(), CliError> {
-    let s3 = globals.s3().await?;
+    let s3 = async || globals.s3().await;
     match command {
-        ObjectsCommand::Ls { address: None, .. } => buckets(&s3, globals.json).await,
-        ObjectsCommand::Ls { address: Some(address), recursive } => list(&s3, &address, recursive, globals.json).await,
+        ObjectsCommand::Ls { address: None, .. } => buckets(&s3().await?, globals.json).await,
+        ObjectsCommand::Ls { address: Some(address), recursive } => {
+            list(&s3().await?, &address, recursive, globals.json).await
+        }
         ObjectsCommand::Cp { from, to, recursive, content_type } => {
+            let s3 = s3().await?;
             let copier = Copier { s3: &s3, content_type: content_type.as_deref(), json: globals.json };
             copier.copy(from, to, recursive).await
         }
-        ObjectsCommand::Rm { address, recursive } => remove(&s3, &address, recursive, globals.json).await,
+        ObjectsCommand::Rm { address, recursive } => remove(&s3().await?, &address, recursive, globals.json).await,
         ObjectsCommand::Mb { address } => {
             let bucket = bucket_only(&address)?;
-            s3.create_bucket(bucket).await?;
+            s3().await?.create_bucket(bucket).await?;
             done(globals.json, "made", &format!("nigh://{bucket}"))
         }
         ObjectsCommand::Rb { address } => {
             let bucket = bucket_only(&address)?;
-            s3.delete_bucket(bucket).await?;
+            s3().await?.delete_bucket(bucket).await?;
             done(globals.json, "removed", &format!("nigh://{bucket}"))
         }
+        ObjectsCommand::Policy(args) => policy::run(args, globals).await,
     }
 }
 

@@ -1,0 +1,160 @@
+//! `nigh objects policy`: when a bucket's writes are done, and who else writes to it.
+
+use clap::{Args, ValueEnum};
+use nigh_objects::{Access, BucketPolicy, ModeRule, ParseWriteModeError, WriteMode};
+
+use super::bucket_only;
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::object_address::ObjectAddress;
+use crate::output;
+
+/// Options of `nigh objects policy`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  nigh objects policy nigh://pictures                                show it
+  nigh objects policy nigh://pictures --mode through
+  nigh objects policy nigh://pictures --rule tmp/=ephemeral --floor ephemeral
+  nigh objects policy nigh://incoming --access shared --revalidate true
+
+Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged before stay as they
+are. docs/writes.md says what each mode promises.")]
+pub(crate) struct PolicyArgs {
+    /// nigh://bucket
+    address: ObjectAddress,
+    /// When its writes are done
+    #[arg(long)]
+    mode: Option<WriteMode>,
+    /// No object of it is kept by a weaker mode
+    #[arg(long, value_name = "MODE")]
+    floor: Option<WriteMode>,
+    /// Who writes to it
+    #[arg(long)]
+    access: Option<AccessArg>,
+    /// Ask the store before each hit whether the copy is the newest
+    #[arg(long)]
+    revalidate: Option<bool>,
+    /// Another mode for keys that begin so; replaces all rules there are
+    #[arg(long = "rule", value_name = "PREFIX=MODE")]
+    rules: Vec<PrefixRule>,
+    /// Another mode for objects with this tag; replaces all rules there are
+    #[arg(long = "tag-rule", value_name = "TAG:VALUE=MODE")]
+    tag_rules: Vec<TagRule>,
+    /// Begin from the default
+    #[arg(long)]
+    reset: bool,
+}
+
+/// `Access`, as a flag.
+#[derive(Clone, Copy, ValueEnum)]
+enum AccessArg {
+    /// Nigh alone
+    Exclusive,
+    /// Others too: nothing of theirs is overwritten
+    Shared,
+}
+
+#[derive(Clone)]
+struct PrefixRule(ModeRule);
+
+#[derive(Clone)]
+struct TagRule(ModeRule);
+
+fn mode_behind<'t>(text: &'t str, form: &str) -> Result<(&'t str, WriteMode), String> {
+    let (what, mode) = text.rsplit_once('=').ok_or_else(|| format!("`{text}` is not of the form {form}"))?;
+    Ok((what, mode.parse().map_err(|error: ParseWriteModeError| error.to_string())?))
+}
+
+impl std::str::FromStr for PrefixRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (prefix, mode) = mode_behind(text, "PREFIX=MODE")?;
+        Ok(Self(ModeRule { prefix: prefix.to_owned(), tag: None, mode }))
+    }
+}
+
+impl std::str::FromStr for TagRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "TAG:VALUE=MODE";
+        let (tag, mode) = mode_behind(text, form)?;
+        let (name, value) = tag.split_once(':').ok_or_else(|| format!("`{text}` is not of the form {form}"))?;
+        Ok(Self(ModeRule { prefix: String::new(), tag: Some((name.to_owned(), value.to_owned())), mode }))
+    }
+}
+
+impl PolicyArgs {
+    /// True if nothing is to be changed.
+    const fn only_shows(&self) -> bool {
+        self.mode.is_none()
+            && self.floor.is_none()
+            && self.access.is_none()
+            && self.revalidate.is_none()
+            && self.rules.is_empty()
+            && self.tag_rules.is_empty()
+            && !self.reset
+    }
+
+    fn changed(&self, before: BucketPolicy) -> BucketPolicy {
+        let mut policy = if self.reset { BucketPolicy::default() } else { before };
+        policy.mode = self.mode.or(policy.mode);
+        policy.floor = self.floor.or(policy.floor);
+        if let Some(access) = self.access {
+            policy.access = match access {
+                AccessArg::Exclusive => Access::Exclusive,
+                AccessArg::Shared => Access::Shared,
+            };
+        }
+        policy.revalidate = self.revalidate.unwrap_or(policy.revalidate);
+        let rules = self.rules.iter().map(|PrefixRule(rule)| rule);
+        let rules: Vec<ModeRule> = rules.chain(self.tag_rules.iter().map(|TagRule(rule)| rule)).cloned().collect();
+        if !rules.is_empty() {
+            policy.rules = rules;
+        }
+        policy
+    }
+}
+
+/// Runs it.
+pub(super) async fn run(args: PolicyArgs, globals: &Globals) -> Result<(), CliError> {
+    let bucket = bucket_only(&args.address)?;
+    let path = format!("/buckets/{}/{bucket}/policy", globals.namespace().await?);
+    let admin = globals.admin()?;
+    let before: BucketPolicy = admin.get(&path).await?;
+    let policy = if args.only_shows() {
+        before
+    } else {
+        let policy = args.changed(before);
+        admin.give(&path, &policy).await?;
+        policy
+    };
+    if globals.json {
+        return output::json(&policy);
+    }
+    let or_default = |mode: Option<WriteMode>| mode.map_or("as the node says".to_owned(), |mode| mode.to_string());
+    let mut table = output::table(&[]);
+    let mut row = |name: String, value: String| {
+        table.add_row([name, value]);
+    };
+    row("mode".to_owned(), or_default(policy.mode));
+    row("floor".to_owned(), policy.floor.map_or("none".to_owned(), |mode| mode.to_string()));
+    row(
+        "written by".to_owned(),
+        match policy.access {
+            Access::Exclusive => "Nigh alone".to_owned(),
+            Access::Shared => "others too".to_owned(),
+        },
+    );
+    row("asks before hits".to_owned(), if policy.revalidate { "yes" } else { "no" }.to_owned());
+    for rule in &policy.rules {
+        let what = match &rule.tag {
+            Some((name, value)) => format!("tag {name}={value} {}", rule.prefix),
+            None => format!("keys {}*", rule.prefix),
+        };
+        row(what, rule.mode.to_string());
+    }
+    output::print_table(&table)
+}
