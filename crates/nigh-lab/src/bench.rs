@@ -6,6 +6,7 @@ mod invoke;
 mod journal;
 mod llc;
 mod llc_binding;
+mod objects;
 mod s3;
 
 use std::time::Duration;
@@ -36,6 +37,8 @@ enum What {
     Functions(functions::Many),
     /// The journal's commits against bare writes and syncs of the same disk
     Journal(journal::JournalLength),
+    /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
+    Objects(objects::ObjectsLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -111,6 +114,10 @@ impl BenchArgs {
             What::Journal(length) => {
                 let report = journal::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
+            }
+            What::Objects(length) => {
+                let report = objects::run(&length, machine)?;
+                return crate::experiment::llc::print_report(&report, || objects::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

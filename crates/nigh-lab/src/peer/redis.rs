@@ -1,10 +1,11 @@
-//! A real Redis on this machine: Debian's redis-server on a loopback port of its own, a password, nothing on disk.
+//! A real Redis on this machine: Debian's redis-server on a loopback port and a Unix socket of its own, a password,
+//! nothing on disk.
 //!
 //! It keeps objects in memory alone and acknowledges before anything is durable: the floor of what a store costs.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nigh_terms::SecretKey;
@@ -21,6 +22,7 @@ const PROGRAM: &str = "redis-server";
 pub struct Redis {
     servers: Servers,
     port: u16,
+    socket: PathBuf,
     password: SecretKey,
     version: String,
 }
@@ -55,13 +57,19 @@ impl Redis {
             health: Some(health),
         };
         let servers = Servers::start(PEER, folder, vec![server])?;
-        Ok(Self { servers, port, password, version: version(&program) })
+        Ok(Self { servers, port, socket: socket_in(folder), password, version: version(&program) })
     }
 
     /// Its port on 127.0.0.1.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Sets `key` to `value`.
@@ -110,9 +118,15 @@ impl Peer for Redis {
     }
 }
 
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("redis.sock")
+}
+
 fn configured(folder: &Path, port: u16, password: &SecretKey) -> String {
     format!(
-        "bind 127.0.0.1\nport {port}\nrequirepass {}\ndir {}\nsave \"\"\nappendonly no\ndaemonize no\n",
+        "bind 127.0.0.1\nport {port}\nunixsocket {}\nunixsocketperm 700\nrequirepass {}\ndir {}\nsave \"\"\n\
+         appendonly no\ndaemonize no\n",
+        socket_in(folder).display(),
         password.reveal(),
         folder.display()
     )
@@ -132,7 +146,16 @@ mod tests {
     #[test]
     fn it_listens_on_loopback_asks_for_a_password_and_writes_nothing() {
         let text = configured(Path::new("/d"), 7, &SecretKey::new("hush"));
-        for line in ["bind 127.0.0.1", "port 7", "requirepass hush", "save \"\"", "appendonly no", "dir /d"] {
+        for line in [
+            "bind 127.0.0.1",
+            "port 7",
+            "unixsocket /d/redis.sock",
+            "unixsocketperm 700",
+            "requirepass hush",
+            "save \"\"",
+            "appendonly no",
+            "dir /d",
+        ] {
             assert!(text.lines().any(|found| found == line), "{line}");
         }
     }

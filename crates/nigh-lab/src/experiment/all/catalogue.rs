@@ -76,6 +76,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-objects",
+        about: "boto3 by the hook against MinIO, clients of the fast path against Redis",
+        command: &["bench", "objects"],
+        quick: &["--quick"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],

@@ -1,0 +1,215 @@
+//! Who takes part: a client of one store. Python clients are processes of their own that live as long as the bench and
+//! are told on their standard input what to do (`peers/objects_client.py`); Rust's is in this process.
+//!
+//! It does what it is told and measures it; what is compared with what is not its concern.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nigh_client::{ClientError, Conditions};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Op;
+use crate::LabError;
+use crate::cpu_time;
+
+/// What a Python client runs.
+pub(super) const PROGRAM: &str = include_str!("../../../peers/objects_client.py");
+/// Where clients put their objects, as the program has it.
+const BUCKET: &str = "bench-bucket";
+/// Variables of this process that would send a client elsewhere.
+const NOT_INHERITED: [&str; 6] =
+    ["NIGH_FAST_PATH", "NIGH_HOOK", "PYTHONPATH", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN", "AWS_PROFILE"];
+
+/// A client and the servers that work for it.
+pub(super) struct Contestant {
+    pub(super) path: &'static str,
+    client: Client,
+    /// Whose processor time counts with the client's.
+    servers: Vec<u32>,
+}
+
+enum Client {
+    Python(PythonClient),
+    Rust(nigh_client::Client),
+}
+
+/// Calls made one after the other.
+pub(super) struct Calls {
+    /// How long each took, microseconds.
+    pub(super) latencies_us: Vec<f64>,
+    /// Processor time of client and servers for each, microseconds.
+    pub(super) cpu_us: f64,
+}
+
+impl Contestant {
+    pub(super) fn python(path: &'static str, client: PythonClient, servers: Vec<u32>) -> Self {
+        Self { path, client: Client::Python(client), servers }
+    }
+
+    pub(super) fn rust(path: &'static str, client: nigh_client::Client, servers: Vec<u32>) -> Self {
+        Self { path, client: Client::Rust(client), servers }
+    }
+
+    /// Stores the object that will be read, and compares what comes back.
+    pub(super) fn prepare(&mut self, bytes: u64) -> Result<(), LabError> {
+        match &mut self.client {
+            Client::Python(client) => client.ask(&json!({ "do": "prepare", "bytes": bytes })).map(drop),
+            Client::Rust(client) => {
+                let failed = |error: ClientError| failed(self.path, &error);
+                let (key, data) = (key(bytes), vec![b'n'; bytes as usize]);
+                client.put(BUCKET, &key, &data, &nigh_client::Headers::new()).map_err(failed)?;
+                let view = client.get(BUCKET, &key, &Conditions::default()).map_err(failed)?;
+                let same = *view == *data;
+                same.then_some(()).ok_or_else(|| self::failed(self.path, &"other bytes than were stored"))
+            }
+        }
+    }
+
+    /// Does `op` so many times.
+    pub(super) fn call(&mut self, op: Op, bytes: u64, count: usize) -> Result<Calls, LabError> {
+        let before = self.servers_time()?;
+        let (latencies_us, client_cpu_us) = match &mut self.client {
+            Client::Python(client) => client.call(op, bytes, count)?,
+            Client::Rust(client) => rust_calls(client, op, bytes, count).map_err(|error| failed(self.path, &error))?,
+        };
+        // A thread that has ended takes its time with it: less is then seen than there was.
+        let servers = self.servers_time()?.saturating_sub(before);
+        // The servers have answered one call more than is counted.
+        Ok(Calls { latencies_us, cpu_us: client_cpu_us + us(servers) / (count + 1) as f64 })
+    }
+
+    /// Which way boto3's calls went, if this is boto3.
+    pub(super) fn ways(&mut self) -> Result<Value, LabError> {
+        match &mut self.client {
+            Client::Python(client) => client.ask(&json!({ "do": "ways" })),
+            Client::Rust(_) => Ok(Value::Null),
+        }
+    }
+
+    fn servers_time(&self) -> Result<Duration, LabError> {
+        let times = self.servers.iter().map(|&pid| cpu_time::of_process(pid));
+        times.sum::<std::io::Result<Duration>>().map_err(|error| failed(self.path, &error))
+    }
+}
+
+fn key(bytes: u64) -> String {
+    format!("object-{bytes}")
+}
+
+fn failed(path: &str, reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Request { what: path.to_owned(), reason: reason.to_string() }
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// As the Python program measures: one call that does not count, then each by itself.
+fn rust_calls(
+    client: &mut nigh_client::Client,
+    op: Op,
+    bytes: u64,
+    count: usize,
+) -> Result<(Vec<f64>, f64), ClientError> {
+    let key = key(bytes);
+    let data = vec![b'n'; if op == Op::Put { bytes as usize } else { 0 }];
+    let mut call = || {
+        match op {
+            Op::Read => drop(std::hint::black_box(client.get(BUCKET, &key, &Conditions::default())?.to_vec())),
+            Op::View => drop(std::hint::black_box(client.get(BUCKET, &key, &Conditions::default())?.first().copied())),
+            Op::Put => drop(client.put(BUCKET, &format!("written-{bytes}"), &data, &nigh_client::Headers::new())?),
+        }
+        Ok(())
+    };
+    call()?;
+    let mut latencies = Vec::with_capacity(count);
+    let before = thread_time();
+    for _ in 0..count {
+        let begun = Instant::now();
+        call()?;
+        latencies.push(us(begun.elapsed()));
+    }
+    Ok((latencies, us(thread_time().saturating_sub(before)) / count.max(1) as f64))
+}
+
+/// A Python process that is told what to do; ended when dropped.
+#[derive(Debug)]
+pub(super) struct PythonClient {
+    path: &'static str,
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    us: Vec<f64>,
+    cpu_us: f64,
+}
+
+impl PythonClient {
+    /// Starts `program` for one kind of store.
+    pub(super) fn start(
+        path: &'static str,
+        python: &Path,
+        program: &Path,
+        store: &str,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, LabError> {
+        let mut command = Command::new(python);
+        for variable in NOT_INHERITED {
+            command.env_remove(variable);
+        }
+        let started = command
+            .arg(program)
+            .arg(store)
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(path, &error))?;
+        let mut child = started;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(orders), Some(answers)) => {
+                Ok(Self { path, child, orders: Some(orders), answers: BufReader::new(answers) })
+            }
+            _ => Err(failed(path, &"no pipes to it")),
+        }
+    }
+
+    fn ask(&mut self, order: &Value) -> Result<Value, LabError> {
+        let mut line = String::new();
+        let asked = self.orders.as_mut().map_or(Ok(()), |orders| writeln!(orders, "{order}"));
+        let answered = asked.and_then(|()| self.answers.read_line(&mut line));
+        match answered {
+            Ok(1..) => serde_json::from_str(&line).map_err(|error| failed(self.path, &error)),
+            Ok(0) => Err(failed(self.path, &format!("its client ended at {order}; what it said is above"))),
+            Err(error) => Err(failed(self.path, &format!("{order}: {error}"))),
+        }
+    }
+
+    fn call(&mut self, op: Op, bytes: u64, count: usize) -> Result<(Vec<f64>, f64), LabError> {
+        let answer = self.ask(&json!({ "do": op, "bytes": bytes, "count": count }))?;
+        let measured: Measured = serde_json::from_value(answer).map_err(|error| failed(self.path, &error))?;
+        Ok((measured.us, measured.cpu_us))
+    }
+}
+
+impl Drop for PythonClient {
+    fn drop(&mut self) {
+        // It ends with its input; both fail only if it has ended.
+        self.orders = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
