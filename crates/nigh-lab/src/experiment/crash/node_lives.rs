@@ -163,18 +163,13 @@ impl Lives {
 
     /// Waits until the store has everything, ends the node, and compares. What all lives came to.
     pub(super) fn end(mut self) -> Result<PartOutcome, LabError> {
-        self.wait_until_pushed()?;
+        let behind = self.behind()?;
+        // Nobody writes any more: what Nigh gives now is what must come to the store.
         let through_nigh = self.look()?;
-        let behind = match &self.service {
-            None => {
-                let namespace = self.node()?.endpoints.namespace.as_str().to_owned();
-                Behind::directory(&self.folder.join("state"), &namespace)
-            }
-            Some(Service { minio, .. }) => {
-                let (server, signer) = (socket_address(&minio.s3().endpoint)?, minio.s3().signer());
-                Behind::S3(Door { server, signer, handle: self.handle.clone() })
-            }
-        };
+        match &behind {
+            Behind::Directory(_) => self.wait_until_pushed()?,
+            Behind::S3(_) => wait_until_held(&behind, &through_nigh)?,
+        }
         drop(self.node.take());
         let mut differ = Vec::new();
         for (key, by_nigh) in keys().into_iter().zip(through_nigh) {
@@ -187,6 +182,15 @@ impl Lives {
             self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Store });
         }
         Ok(self.outcome(differ))
+    }
+
+    fn behind(&self) -> Result<Behind, LabError> {
+        let Some(Service { minio, .. }) = &self.service else {
+            let namespace = self.node()?.endpoints.namespace.as_str();
+            return Ok(Behind::directory(&self.folder.join("state"), namespace));
+        };
+        let (server, signer) = (socket_address(&minio.s3().endpoint)?, minio.s3().signer());
+        Ok(Behind::S3(Door { server, signer, handle: self.handle.clone() }))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
@@ -313,6 +317,19 @@ impl Lives {
             std::thread::sleep(LOOK_EVERY);
         }
     }
+}
+
+/// Waits until a service holds what Nigh gives, or too long: the comparison tells the difference. The node's own count
+/// does not end with the pushes: a write whose push got no answer, or may have got none in a life before, is looked
+/// after for as long as it may land.
+fn wait_until_held(behind: &Behind, through_nigh: &[Seen]) -> Result<(), LabError> {
+    let began = Instant::now();
+    for (key, by_nigh) in keys().iter().zip(through_nigh) {
+        while behind.get(key)? != *by_nigh && began.elapsed() < PUSHED_WITHIN {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    Ok(())
 }
 
 /// What `ask` tells, asked again for a while where it is refused.
