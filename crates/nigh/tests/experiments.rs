@@ -80,6 +80,8 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
 
 #[test]
 fn a_node_that_is_killed_again_and_again_under_load_loses_no_acknowledged_write() {
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
     let folder = tempfile::tempdir().unwrap();
     let progress = folder.path().join("crash.state");
     let run = ["crash", "--kills", "8", "--seconds", "0.8", "--json", "--progress", progress.to_str().unwrap()];
