@@ -61,6 +61,21 @@ pub enum LabError {
         /// Attempts that show nothing.
         broken: usize,
     },
+    /// Crashes broke promises.
+    #[error(
+        "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and {listings_wrong} \
+         listings are wrong; the report names the first"
+    )]
+    Crash {
+        /// Reads after a start, or of the store, that miss an acknowledged write.
+        lost: u64,
+        /// Old reads under load.
+        stale: u64,
+        /// Objects that are of no one write.
+        mixed: u64,
+        /// Listings that differ from what is read.
+        listings_wrong: u64,
+    },
     /// The consistency contract was not confirmed.
     #[error(
         "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules \

@@ -1,6 +1,7 @@
 //! `nigh experiment`: tables and figures beside the papers', each by one command.
 
 mod all;
+mod crash;
 mod demo;
 mod demo_page;
 mod demo_report;
@@ -32,6 +33,8 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(demo::DemoArgs),
+    /// A node killed again and again under load: no acknowledged write may be lost, no read old
+    Crash(crash::CrashArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
     Escape(escape::EscapeArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
@@ -65,6 +68,7 @@ impl ExperimentArgs {
         let machine = Machine::of_this_command();
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
+            What::Crash(crash) => crash.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
             What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),

@@ -40,25 +40,11 @@ impl NodeUnderTest {
     /// # Errors
     /// If it does not start; the end of its log is in the reason.
     pub fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
-        let state = folder.join("state");
-        let mut all = settings.clone();
-        all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
-        for door in ["s3", "lambda"] {
-            let door = all.entry(door).or_insert_with(|| toml::Table::new().into());
-            if let Some(door) = door.as_table_mut() {
-                door.insert("listen".to_owned(), "127.0.0.1:0".into());
-            }
-        }
-        let config = folder.join("nigh.toml");
-        // It may hold a store's secret; a node refuses a file that others can read.
-        let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&config);
-        private
-            .and_then(|mut file| file.write_all(all.to_string().as_bytes()))
-            .map_err(|error| LabError::file(&config, &error))?;
+        configure(folder, settings)?;
         Self::start_again(folder)
     }
 
-    /// Starts the node of `folder` anew, which `start` has made and which has ended.
+    /// Starts the node of `folder`, which `configure` or `start` has made and which does not run.
     ///
     /// # Errors
     /// As `start`.
@@ -90,7 +76,9 @@ impl NodeUnderTest {
     fn wait_for(mut child: Child, token: String, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
         let begin = Instant::now();
         let reason = loop {
+            // A killed one leaves where it listened.
             if let Ok(endpoints) = Endpoints::read(paths)
+                && endpoints.pid == child.id()
                 && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
             {
                 return Ok(Self { child, token, endpoints, credentials });
@@ -114,6 +102,13 @@ impl NodeUnderTest {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        // Both fail only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// Where the S3 door listens.
@@ -158,18 +153,45 @@ pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
     let mut functions = toml::Table::new();
     functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
     settings.insert("functions".to_owned(), functions.into());
-    if let Some(s3) = s3 {
-        let entries = [
-            ("kind", "s3"),
-            ("endpoint", &s3.endpoint),
-            ("region", &s3.region),
-            ("access_key", &s3.access_key),
-            ("secret_key", s3.secret_key.reveal()),
-        ];
-        let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        settings.insert("store".to_owned(), table.into());
-    }
+    settings.extend(s3.map(settings_of_store).unwrap_or_default());
     settings
+}
+
+/// Settings of a node whose store is `s3`.
+#[must_use]
+pub fn settings_of_store(s3: &S3Access) -> toml::Table {
+    let entries = [
+        ("kind", "s3"),
+        ("endpoint", &s3.endpoint),
+        ("region", &s3.region),
+        ("access_key", &s3.access_key),
+        ("secret_key", s3.secret_key.reveal()),
+    ];
+    let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    toml::Table::from_iter([("store".to_owned(), table.into())])
+}
+
+/// Writes the settings of the node in `folder`, with its state in there and doors on free ports; `settings` is TOML
+/// beside these.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
+    let state = folder.join("state");
+    let mut all = settings.clone();
+    all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
+    for door in ["s3", "lambda"] {
+        let door = all.entry(door).or_insert_with(|| toml::Table::new().into());
+        if let Some(door) = door.as_table_mut() {
+            door.insert("listen".to_owned(), "127.0.0.1:0".into());
+        }
+    }
+    let config = folder.join("nigh.toml");
+    // It may hold a store's secret; a node refuses a file that others can read.
+    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
+    private
+        .and_then(|mut file| file.write_all(all.to_string().as_bytes()))
+        .map_err(|error| LabError::file(&config, &error))
 }
 
 /// The address in `http://address`.
@@ -196,16 +218,17 @@ pub fn python() -> Result<PathBuf, LabError> {
 
 impl Drop for NodeUnderTest {
     fn drop(&mut self) {
-        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+        // One that has ended and been waited for has given its number back.
+        if matches!(self.child.try_wait(), Ok(None))
+            && let Some(pid) = Pid::from_raw(self.child.id() as i32)
+        {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let begin = Instant::now();
         while begin.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Both fail only if it has ended, which is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         StartedProcesses::of_this_user().remove(&self.token, self.child.id());
     }
 }

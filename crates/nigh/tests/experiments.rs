@@ -79,6 +79,27 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
 }
 
 #[test]
+fn a_node_that_is_killed_again_and_again_under_load_loses_no_acknowledged_write() {
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let progress = folder.path().join("crash.state");
+    let run = ["crash", "--kills", "8", "--seconds", "0.8", "--json", "--progress", progress.to_str().unwrap()];
+    let output = experiment(&run);
+    let report = json(&output);
+    assert!(output.status.success(), "{report:#}");
+    for broken in ["lost", "stale", "mixed", "listings_wrong"] {
+        assert_eq!(report[broken], 0, "{report:#}");
+    }
+    let of = |field: &str| report[field].as_u64().unwrap();
+    assert_eq!(of("kills"), 8);
+    // After each kill, and of the store, every key is read; the rest is load.
+    assert!(of("acknowledged") > 8 && of("reads") > 10 * 24, "{report:#}");
+    assert!(report["restart_max_ms"].as_f64() >= report["restart_p50_ms"].as_f64(), "{report:#}");
+    assert!(!progress.exists(), "nothing is left to go on with");
+}
+
+#[test]
 fn the_stored_results_make_one_page() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");

@@ -41,6 +41,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "crash",
+        about: "A node killed again and again under load: acknowledged writes lost, old reads",
+        command: &["experiment", "crash"],
+        quick: &["--kills", "8"],
+        page: None,
+    },
+    Experiment {
         name: "bench-s3",
         about: "The S3 door against bare s3s and a canned server",
         command: &["bench", "s3"],

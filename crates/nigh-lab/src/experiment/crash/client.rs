@@ -1,0 +1,299 @@
+//! One client of the node under test: it writes, reads, copies, deletes and completes uploads as its seed says, and
+//! records what it did and saw. A call without a success is repeated under the same name, as SDKs do, or given up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
+use super::history::{Moment, Place, Read, Write, WriteId};
+use super::s3_calls::{Answer, Caller, Door, element};
+use super::{BUCKET, CLIENTS};
+use crate::LabError;
+
+/// By which AWS SDKs name all attempts of one call.
+const INVOCATION: &str = "amz-sdk-invocation-id";
+const COPY_SOURCE: &str = "x-amz-copy-source";
+const DIRECTIVE: &str = "x-amz-metadata-directive";
+/// Keys that all clients write.
+const SHARED_KEYS: u32 = 12;
+/// Keys that one client writes: it knows what they are, and copies them.
+const OWN_KEYS: u32 = 3;
+/// S3's smallest part but the last.
+const PART_MIN: usize = 5 << 20;
+/// Attempts of a call whose key others write too; then it is given up.
+const ATTEMPTS_MAX: u32 = 20;
+/// Between attempts, and after an answer that the node is busy or gone.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// All keys there may be.
+pub(super) fn keys() -> Vec<String> {
+    let own = (0..CLIENTS).flat_map(|client| (0..OWN_KEYS).map(move |n| own_key(client, n)));
+    (0..SHARED_KEYS).map(shared_key).chain(own).collect()
+}
+
+fn shared_key(n: u32) -> String {
+    format!("shared/{n}")
+}
+
+fn own_key(client: u32, n: u32) -> String {
+    format!("own/{client}/{n}")
+}
+
+/// The path of a key.
+pub(super) fn path(key: &str) -> String {
+    format!("/{BUCKET}/{key}")
+}
+
+/// A call that changes something, ready to be sent again.
+struct Change {
+    method: Method,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Vec<u8>,
+    /// Of the client's writes, those that it makes.
+    writes: Vec<usize>,
+    /// Nobody else writes its key: it is repeated until it is done, so that the client knows what the key is.
+    own: bool,
+    attempts: u32,
+}
+
+/// A client and all that it has done, over all lives of the node.
+pub(super) struct Client {
+    number: u32,
+    draw: StdRng,
+    begun: Instant,
+    pub(super) writes: Vec<Write>,
+    pub(super) reads: Vec<Read>,
+    /// To be repeated before anything else.
+    pending: Option<Change>,
+    /// What its own keys are, where that is certain.
+    own: Vec<Option<Content>>,
+}
+
+impl Client {
+    pub(super) fn new(number: u32, seed: u64, begun: Instant) -> Self {
+        let draw = StdRng::seed_from_u64(seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let own = vec![None; OWN_KEYS as usize];
+        Self { number, draw, begun, writes: Vec::new(), reads: Vec::new(), pending: None, own }
+    }
+
+    fn now(&self) -> Moment {
+        self.begun.elapsed().as_nanos() as Moment
+    }
+
+    /// Calls one after another until `stop`. `remembers`: a call that was done and is repeated is not done again, in
+    /// the life of the node that is; it is tried only if so.
+    pub(super) fn live(&mut self, door: &Door, remembers: bool, stop: &AtomicBool) -> Result<(), LabError> {
+        let mut caller = Caller::new(door);
+        while !stop.load(Ordering::Relaxed) {
+            let done = match self.pending.take() {
+                Some(change) => self.send(&mut caller, change)?,
+                None => self.step(&mut caller, remembers)?,
+            };
+            if !done {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that has no answer happens after `moment`, but for what is yet to be repeated.
+    pub(super) fn give_up(&mut self, moment: Moment) {
+        let pending = self.pending.as_ref().map_or(&[][..], |change| &change.writes);
+        for (at, write) in self.writes.iter_mut().enumerate() {
+            if write.acknowledged.is_none() && !pending.contains(&at) {
+                write.given_up.get_or_insert(moment);
+            }
+        }
+    }
+
+    fn step(&mut self, caller: &mut Caller<'_>, remembers: bool) -> Result<bool, LabError> {
+        let shared = shared_key(self.draw.random_range(0..SHARED_KEYS));
+        let own = self.draw.random_range(0..OWN_KEYS);
+        match self.draw.random_range(0..100) {
+            0..34 => {
+                let change = self.put(shared, false);
+                self.send(caller, change)
+            }
+            34..44 => self.put_own(caller, own),
+            44..52 => self.copy(caller, own, shared),
+            52..60 => {
+                let change = self.delete(shared);
+                self.send(caller, change)
+            }
+            60..63 => {
+                let change = self.delete_objects();
+                self.send(caller, change)
+            }
+            63..68 => self.upload(caller, shared),
+            68..71 if remembers => self.repeat(caller, own),
+            71..75 => self.read(caller, own_key(self.number, own)),
+            _ => self.read(caller, shared),
+        }
+    }
+
+    fn size(&mut self) -> usize {
+        match self.draw.random_range(0..100) {
+            0..5 => 0,
+            5..55 => self.draw.random_range(1..4 << 10),
+            55..85 => self.draw.random_range(4 << 10..64 << 10),
+            85..97 => self.draw.random_range(64 << 10..512 << 10),
+            _ => self.draw.random_range(512 << 10..=2 << 20),
+        }
+    }
+
+    /// Records a write that begins now: its place, its name, and what it makes of the key.
+    fn begin(&mut self, key: &str, content: impl FnOnce(WriteId) -> Option<Content>) -> usize {
+        let id = WriteId { client: self.number, sequence: self.writes.len() as u64 };
+        let (key, begin) = (key.to_owned(), self.now());
+        self.writes.push(Write { id, key, content: content(id), begin, acknowledged: None, given_up: None });
+        self.writes.len() - 1
+    }
+
+    fn begin_new(&mut self, key: &str, bytes: usize) -> (usize, Content) {
+        let content = |id: WriteId| Content { key: key.to_owned(), client: id.client, sequence: id.sequence, bytes };
+        let at = self.begin(key, |id| Some(content(id)));
+        (at, content(self.writes[at].id))
+    }
+
+    fn names(&self, at: usize, content: &Content) -> Vec<(&'static str, String)> {
+        vec![(WRITE_HEADER, write_name(self.writes[at].id)), (CONTENT_HEADER, content.name())]
+    }
+
+    fn invocation(&mut self) -> (&'static str, String) {
+        (INVOCATION, format!("{:032x}", self.draw.random::<u128>()))
+    }
+
+    fn put(&mut self, key: String, own: bool) -> Change {
+        let bytes = self.size();
+        let (at, content) = self.begin_new(&key, bytes);
+        let mut headers = self.names(at, &content);
+        headers.push(self.invocation());
+        let (method, path, body) = (Method::PUT, path(&key), content.body());
+        Change { method, path, headers, body, writes: vec![at], own, attempts: 0 }
+    }
+
+    fn put_own(&mut self, caller: &mut Caller<'_>, n: u32) -> Result<bool, LabError> {
+        let change = self.put(own_key(self.number, n), true);
+        let content = self.writes[change.writes[0]].content.clone();
+        let done = self.send(caller, change)?;
+        self.own[n as usize] = content.filter(|_| done);
+        Ok(done)
+    }
+
+    fn copy(&mut self, caller: &mut Caller<'_>, n: u32, to: String) -> Result<bool, LabError> {
+        let Some(content) = self.own[n as usize].clone() else { return self.read(caller, to) };
+        let at = self.begin(&to, |_| Some(content.clone()));
+        let mut headers = self.names(at, &content);
+        headers.extend([
+            (COPY_SOURCE, path(&own_key(self.number, n))),
+            (DIRECTIVE, "REPLACE".to_owned()),
+            self.invocation(),
+        ]);
+        let (method, path) = (Method::PUT, path(&to));
+        self.send(caller, Change { method, path, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 })
+    }
+
+    fn delete(&mut self, key: String) -> Change {
+        let at = self.begin(&key, |_| None);
+        let headers = vec![self.invocation()];
+        let (method, path) = (Method::DELETE, path(&key));
+        Change { method, path, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 }
+    }
+
+    fn delete_objects(&mut self) -> Change {
+        let first = self.draw.random_range(0..SHARED_KEYS);
+        let keys: Vec<String> = (0..3).map(|n| shared_key((first + n) % SHARED_KEYS)).collect();
+        let writes = keys.iter().map(|key| self.begin(key, |_| None)).collect();
+        let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+        let body = format!("<Delete>{objects}</Delete>").into_bytes();
+        let headers = vec![self.invocation()];
+        let (method, path) = (Method::POST, format!("/{BUCKET}?delete="));
+        Change { method, path, headers, body, writes, own: false, attempts: 0 }
+    }
+
+    /// One part, or, seldom, two. Only the completion is a write; it is not repeated, since an upload that was
+    /// completed is gone.
+    fn upload(&mut self, caller: &mut Caller<'_>, key: String) -> Result<bool, LabError> {
+        let tail = self.size();
+        let parts = if self.draw.random_range(0..8) == 0 { vec![PART_MIN, tail.max(1)] } else { vec![tail] };
+        let (at, content) = self.begin_new(&key, parts.iter().sum());
+        let names = self.names(at, &content);
+        let names: Vec<(&'static str, &str)> = names.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let Some(made) = done(caller.call(&Method::POST, &format!("{}?uploads=", path(&key)), &names, b"")?) else {
+            return Ok(false);
+        };
+        let text = String::from_utf8_lossy(&made.1).into_owned();
+        let Some(upload) = element(&text, "UploadId") else { return Ok(false) };
+        let (body, mut from, mut listed) = (content.body(), 0, String::new());
+        for (n, length) in parts.iter().enumerate() {
+            let target = format!("{}?partNumber={}&uploadId={upload}", path(&key), n + 1);
+            let Some((head, _)) = done(caller.call(&Method::PUT, &target, &[], &body[from..from + length])?) else {
+                return Ok(false);
+            };
+            from += length;
+            let tag = crate::http_load::header(&head, "etag").unwrap_or_default();
+            listed.push_str(&format!("<Part><PartNumber>{}</PartNumber><ETag>{tag}</ETag></Part>", n + 1));
+        }
+        let complete = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
+        let invocation = self.invocation();
+        let target = format!("{}?uploadId={upload}", path(&key));
+        let headers = [(invocation.0, invocation.1.as_str())];
+        let done = done(caller.call(&Method::POST, &target, &headers, complete.as_bytes())?).is_some();
+        if done {
+            self.writes[at].acknowledged = Some(self.now());
+        }
+        Ok(done)
+    }
+
+    /// Two writes of an own key, and the first again, as from a client that missed its answer: the second stays.
+    fn repeat(&mut self, caller: &mut Caller<'_>, n: u32) -> Result<bool, LabError> {
+        let first = self.put(own_key(self.number, n), true);
+        let (method, path, body) = (first.method.clone(), first.path.clone(), first.body.clone());
+        let headers = first.headers.clone();
+        self.own[n as usize] = None;
+        if !self.send(caller, first)? || !self.put_own(caller, n)? {
+            return Ok(false);
+        }
+        let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        caller.call(&method, &path, &headers, &body)?;
+        self.read(caller, own_key(self.number, n))
+    }
+
+    fn read(&mut self, caller: &mut Caller<'_>, key: String) -> Result<bool, LabError> {
+        let begin = self.now();
+        let Ok(seen) = caller.get(&path(&key))? else { return Ok(false) };
+        self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Load });
+        Ok(true)
+    }
+
+    /// Sends a change; without a success it may be repeated later.
+    fn send(&mut self, caller: &mut Caller<'_>, mut change: Change) -> Result<bool, LabError> {
+        let headers: Vec<(&'static str, &str)> =
+            change.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let answer = caller.call(&change.method, &change.path, &headers, &change.body)?;
+        if done(answer).is_some() {
+            let now = self.now();
+            for at in &change.writes {
+                self.writes[*at].acknowledged = Some(now);
+            }
+            return Ok(true);
+        }
+        change.attempts += 1;
+        if change.own || (change.attempts < ATTEMPTS_MAX && (change.attempts > 1 || self.draw.random_bool(0.7))) {
+            self.pending = Some(change);
+        }
+        Ok(false)
+    }
+}
+
+fn done(answer: Answer) -> Option<(String, Vec<u8>)> {
+    match answer {
+        Answer::Done { head, body } => Some((head, body)),
+        Answer::Absent | Answer::Refused(_) | Answer::Broken(_) => None,
+    }
+}

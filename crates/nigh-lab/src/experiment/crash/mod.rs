@@ -1,0 +1,192 @@
+//! Kill -9 in a loop under load: no acknowledged write is lost, no read is old, no object is of two writes.
+//!
+//! A node with its journal before a store; clients write, copy, delete and read over HTTP; at a random moment the node is
+//! killed and started anew, in another write mode now and then. After every start all keys are read and listed. A part
+//! of the run is a state folder of its own with up to `PART_KILLS` lives; at its end the node is left until nothing
+//! waits for the store, ended, and every key compared with what the store holds. A part that is done is kept, so that
+//! a run which was cut off goes on behind it.
+
+mod body;
+mod client;
+mod history;
+mod node_lives;
+mod s3_calls;
+mod store_behind;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use self::node_lives::{Lives, PartOutcome};
+use super::llc;
+use crate::LabError;
+use crate::kept_progress::KeptProgress;
+use crate::machine::Machine;
+use crate::peer::installed::cache_folder;
+use crate::stats::Sample;
+
+/// The one bucket.
+const BUCKET: &str = "crash";
+/// Clients at a time.
+const CLIENTS: u32 = 4;
+/// Kills of one state folder. A run that is cut off loses at most these.
+const PART_KILLS: u32 = 25;
+/// Broken promises that the report tells in full.
+const DETAILS_MAX: usize = 20;
+
+/// The store behind the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Store {
+    /// Nigh's own directory store.
+    Directory,
+    /// `MinIO` behind a proxy that stalls, refuses and breaks requests in some of the lives.
+    S3,
+}
+
+/// What `nigh experiment crash` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CrashArgs {
+    /// How often the node is killed
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    kills: u32,
+    /// The longest load before a kill; the moment is drawn
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// The store behind the node
+    #[arg(long, value_enum, default_value_t = Store::Directory)]
+    store: Store,
+    /// Decides what clients do, and when the node is killed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keeps what is done in this file, so that a run that is cut off goes on
+    #[arg(long, value_name = "FILE")]
+    progress: Option<PathBuf>,
+}
+
+/// What a kept run was asked.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    kills: u32,
+    seconds: f64,
+    store: Store,
+    seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    store: Store,
+    seed: u64,
+    kills: u32,
+    /// Writes that were acknowledged.
+    acknowledged: u64,
+    /// Writes whose outcome no client learned.
+    unanswered: u64,
+    /// Reads checked: under load, after each start, and of the store.
+    reads: u64,
+    /// Reads after a start or of the store that miss an acknowledged write.
+    lost: u64,
+    /// Reads under load that are older than what was acknowledged before they began.
+    stale: u64,
+    /// Objects that are of no one write.
+    mixed: u64,
+    /// Listings after a start that differ from what is read.
+    listings_wrong: u64,
+    /// From the start of the program until its doors are open, with the journal of the killed one to recover.
+    restart_p50_ms: f64,
+    restart_max_ms: f64,
+    /// The first broken promises.
+    violations: Vec<String>,
+}
+
+impl CrashArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        if !(self.seconds.is_finite() && (0.05..=600.0).contains(&self.seconds)) {
+            let reason = format!("{} s: expected 0.05 to 600", self.seconds);
+            return Err(LabError::Request { what: "--seconds".to_owned(), reason });
+        }
+        let handle = tokio::runtime::Handle::current();
+        let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
+        let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
+        llc::print_report(&report, || report.text(), json)?;
+        let Report { lost, stale, mixed, listings_wrong, .. } = report;
+        match lost + stale + mixed + listings_wrong {
+            0 => Ok(()),
+            _ => Err(LabError::Crash { lost, stale, mixed, listings_wrong }),
+        }
+    }
+
+    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<Report, LabError> {
+        let Self { kills, seconds, store, seed, .. } = *self;
+        let path =
+            self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+        }
+        let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { kills, seconds, store, seed })?;
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
+        let progress =
+            ProgressBar::new(u64::from(kills)).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let mut all = PartOutcome::default();
+        for part in 0..kills.div_ceil(PART_KILLS) {
+            let name = part.to_string();
+            let of_part = PART_KILLS.min(kills - part * PART_KILLS);
+            let outcome = if let Some(done) = kept.done(&name) {
+                progress.inc(u64::from(of_part));
+                done
+            } else {
+                let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+                let longest = Duration::from_secs_f64(seconds);
+                let mut lives = Lives::begin(work.path(), store, seed.wrapping_add(u64::from(part) << 32), handle)?;
+                for _ in 0..of_part {
+                    lives.play_and_kill(longest)?;
+                    progress.inc(1);
+                }
+                let outcome = lives.end()?;
+                kept.add(&name, &outcome)?;
+                outcome
+            };
+            all.add(outcome);
+        }
+        progress.finish_and_clear();
+        kept.finish()?;
+        let restarts = Sample::new(all.restarts_ms);
+        Ok(Report {
+            machine,
+            store,
+            seed,
+            kills: all.kills,
+            acknowledged: all.acknowledged,
+            unanswered: all.unanswered,
+            reads: all.reads,
+            lost: all.lost,
+            stale: all.stale,
+            mixed: all.mixed,
+            listings_wrong: all.listings_wrong,
+            restart_p50_ms: restarts.median(),
+            restart_max_ms: restarts.percentile(1.0),
+            violations: all.violations,
+        })
+    }
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let Self { kills, acknowledged, unanswered, reads, lost, stale, mixed, listings_wrong, .. } = self;
+        let mut text = format!(
+            "{kills} kills: {acknowledged} writes acknowledged, {unanswered} without an answer, {reads} reads\n\
+             lost {lost}, stale {stale}, mixed {mixed}, listings wrong {listings_wrong}\n\
+             restart {:.0} ms in the median, {:.0} ms at most",
+            self.restart_p50_ms, self.restart_max_ms
+        );
+        for violation in &self.violations {
+            text.push('\n');
+            text.push_str(violation);
+        }
+        text
+    }
+}

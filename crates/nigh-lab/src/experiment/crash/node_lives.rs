@@ -1,0 +1,347 @@
+//! The lives of one state folder: load and a kill, a start and a look at every key, at last what the store holds.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use nigh_node::client::AdminClient;
+use nigh_node::status::Status;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use super::client::{Client, keys, path};
+use super::history::{Kind, Moment, Place, Read, Seen, Violation, check};
+use super::s3_calls::{Answer, Caller, Door};
+use super::store_behind::Behind;
+use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
+use crate::LabError;
+use crate::fault_proxy::FaultProxy;
+use crate::fault_proxy::plan::{Fault, Plan, Rule};
+use crate::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::peer::minio::Minio;
+
+/// How long the node may take to bring everything to the store at the end.
+const PUSHED_WITHIN: Duration = Duration::from_secs(180);
+/// How long a key may be refused after a start, while the store comes back.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Small, so that objects leave the cache, and segments of the journal are used again.
+const CACHE: &str = "16 MiB";
+const JOURNAL: &str = "64 MiB";
+
+/// What a part of the run came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct PartOutcome {
+    pub(super) kills: u32,
+    pub(super) acknowledged: u64,
+    pub(super) unanswered: u64,
+    pub(super) reads: u64,
+    pub(super) lost: u64,
+    pub(super) stale: u64,
+    pub(super) mixed: u64,
+    pub(super) listings_wrong: u64,
+    pub(super) restarts_ms: Vec<f64>,
+    pub(super) violations: Vec<String>,
+}
+
+impl PartOutcome {
+    /// Takes another's figures into these.
+    pub(super) fn add(&mut self, other: Self) {
+        self.kills += other.kills;
+        self.acknowledged += other.acknowledged;
+        self.unanswered += other.unanswered;
+        self.reads += other.reads;
+        self.lost += other.lost;
+        self.stale += other.stale;
+        self.mixed += other.mixed;
+        self.listings_wrong += other.listings_wrong;
+        self.restarts_ms.extend(other.restarts_ms);
+        self.violations.extend(other.violations);
+        self.violations.truncate(DETAILS_MAX);
+    }
+}
+
+/// The service behind the node, and what stands between.
+struct Service {
+    minio: Minio,
+    proxy: FaultProxy,
+}
+
+/// A state folder and those who use it.
+pub(super) struct Lives {
+    folder: PathBuf,
+    service: Option<Service>,
+    handle: Handle,
+    draw: StdRng,
+    begun: Instant,
+    /// None only while it is being changed.
+    node: Option<NodeUnderTest>,
+    /// The present life is one in which a repeated call is known again.
+    remembers: bool,
+    clients: Vec<Client>,
+    reads: Vec<Read>,
+    kills: u32,
+    restarts_ms: Vec<f64>,
+    listings_wrong: Vec<String>,
+}
+
+impl Lives {
+    /// Starts a node on a new state in `folder`, with its bucket.
+    pub(super) fn begin(folder: &Path, store: Store, seed: u64, handle: &Handle) -> Result<Self, LabError> {
+        let service = match store {
+            Store::Directory => None,
+            Store::S3 => {
+                let minio = Minio::start(&folder.join("minio"))?;
+                let proxy = handle
+                    .block_on(FaultProxy::start(&minio.s3().endpoint, Plan::default()))
+                    .map_err(|error| LabError::Node(format!("the proxy before the store: {error}")))?;
+                Some(Service { minio, proxy })
+            }
+        };
+        let begun = Instant::now();
+        let mut lives = Self {
+            folder: folder.to_owned(),
+            service,
+            handle: handle.clone(),
+            draw: StdRng::seed_from_u64(seed),
+            begun,
+            node: None,
+            remembers: true,
+            clients: (0..CLIENTS).map(|number| Client::new(number, seed, begun)).collect(),
+            reads: Vec::new(),
+            kills: 0,
+            restarts_ms: Vec::new(),
+            listings_wrong: Vec::new(),
+        };
+        lives.start()?;
+        match Caller::new(&lives.door()?).call(&Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
+            Answer::Done { .. } => Ok(lives),
+            other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
+        }
+    }
+
+    /// Load until a moment that is drawn, the kill, a start, and a look at all keys.
+    pub(super) fn play_and_kill(&mut self, longest: Duration) -> Result<(), LabError> {
+        let load = longest.mul_f64(self.draw.random_range(0.02..1.0));
+        let faults = self.faults();
+        if let Some(service) = &self.service {
+            service.proxy.set_plan(faults);
+        }
+        let (door, stop, remembers) = (self.door()?, AtomicBool::new(false), self.remembers);
+        let node = &mut self.node;
+        let clients = &mut self.clients;
+        let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
+            let live = |client| {
+                let (door, stop) = (&door, &stop);
+                scope.spawn(move || Client::live(client, door, remembers, stop))
+            };
+            let threads: Vec<_> = clients.iter_mut().map(live).collect();
+            std::thread::sleep(load);
+            if let Some(mut node) = node.take() {
+                node.kill();
+            }
+            stop.store(true, Ordering::Relaxed);
+            let panicked = || Err(LabError::Node("a client panicked".to_owned()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+        });
+        ended.into_iter().collect::<Result<(), LabError>>()?;
+        self.kills += 1;
+        if let Some(service) = &self.service {
+            service.proxy.set_plan(Plan::default());
+        }
+        self.start()?;
+        // A request under way ends with the process; what went to a service may land at any time.
+        if self.service.is_none() {
+            let now = self.now();
+            self.clients.iter_mut().for_each(|client| client.give_up(now));
+        }
+        self.look().map(drop)
+    }
+
+    /// Waits until the store has everything, ends the node, and compares. What all lives came to.
+    pub(super) fn end(mut self) -> Result<PartOutcome, LabError> {
+        let behind = self.behind()?;
+        // Nobody writes any more: what Nigh gives now is what must come to the store.
+        let through_nigh = self.look()?;
+        match &behind {
+            Behind::Directory(_) => self.wait_until_pushed()?,
+            Behind::S3(_) => wait_until_held(&behind, &through_nigh)?,
+        }
+        drop(self.node.take());
+        let mut differ = Vec::new();
+        for (key, by_nigh) in keys().into_iter().zip(through_nigh) {
+            let begin = self.now();
+            let seen = behind.get(&key)?;
+            if seen != by_nigh {
+                let detail = format!("{key}: the {:?} store holds {seen:?}, Nigh gave {by_nigh:?}", behind.kind());
+                differ.push(Violation { kind: Kind::Lost, detail });
+            }
+            self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Store });
+        }
+        Ok(self.outcome(differ))
+    }
+
+    fn behind(&self) -> Result<Behind, LabError> {
+        let Some(Service { minio, .. }) = &self.service else {
+            let namespace = self.node()?.endpoints.namespace.as_str();
+            return Ok(Behind::directory(&self.folder.join("state"), namespace));
+        };
+        let (server, signer) = (socket_address(&minio.s3().endpoint)?, minio.s3().signer());
+        Ok(Behind::S3(Door { server, signer, handle: self.handle.clone() }))
+    }
+
+    fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
+        let (mut writes, mut reads) = (Vec::new(), self.reads);
+        for client in self.clients {
+            writes.extend(client.writes);
+            reads.extend(client.reads);
+        }
+        let mut found = check(&writes, &reads);
+        found.extend(differ);
+        let count = |kind: Kind| found.iter().filter(|violation| violation.kind == kind).count() as u64;
+        let acknowledged = writes.iter().filter(|write| write.acknowledged.is_some()).count();
+        let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
+        PartOutcome {
+            kills: self.kills,
+            acknowledged: acknowledged as u64,
+            unanswered: (writes.len() - acknowledged) as u64,
+            reads: reads.len() as u64,
+            lost: count(Kind::Lost),
+            stale: count(Kind::Stale),
+            mixed: count(Kind::Mixed),
+            listings_wrong: self.listings_wrong.len() as u64,
+            restarts_ms: self.restarts_ms,
+            violations: told.chain(self.listings_wrong.iter().cloned()).take(DETAILS_MAX).collect(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.begun.elapsed().as_nanos() as Moment
+    }
+
+    fn node(&self) -> Result<&NodeUnderTest, LabError> {
+        self.node.as_ref().ok_or_else(|| LabError::Node("it does not run".to_owned()))
+    }
+
+    fn door(&self) -> Result<Door, LabError> {
+        let node = self.node()?;
+        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone() })
+    }
+
+    /// A life that begins: mostly lazy, with pushes sooner or later after their write.
+    fn start(&mut self) -> Result<(), LabError> {
+        self.remembers = self.draw.random_bool(0.75);
+        let access = self.service.as_ref().map(|service| {
+            let mut access = service.minio.s3().clone();
+            access.endpoint = service.proxy.endpoint();
+            access
+        });
+        let mut settings = access.as_ref().map(settings_of_store).unwrap_or_default();
+        let mut writes = toml::Table::new();
+        writes.insert("mode".to_owned(), if self.remembers { "lazy" } else { "through" }.into());
+        writes.insert("delay".to_owned(), format!("{} ms", self.draw.random_range(1..800)).into());
+        writes.insert("journal_max".to_owned(), JOURNAL.into());
+        settings.insert("writes".to_owned(), writes.into());
+        let mut cache = toml::Table::new();
+        cache.insert("bytes".to_owned(), CACHE.into());
+        settings.insert("cache".to_owned(), cache.into());
+        configure(&self.folder, &settings)?;
+        let began = Instant::now();
+        self.node = Some(NodeUnderTest::start_again(&self.folder)?);
+        if self.kills > 0 {
+            self.restarts_ms.push(began.elapsed().as_secs_f64() * 1000.0);
+        }
+        Ok(())
+    }
+
+    /// What the store does in a life: nothing, or it is dead, hangs now and then, or is unwell.
+    fn faults(&mut self) -> Plan {
+        let seed = self.draw.random();
+        let refuse = |status| Fault::Refuse { status, retry_after_s: None };
+        let rules = match self.draw.random_range(0..6) {
+            0 => vec![Rule::of_all(1.0, refuse(503))],
+            1 => vec![Rule::of_all(0.2, Fault::Hang)],
+            2 => vec![
+                Rule::of_all(0.1, refuse(500)),
+                Rule::of_all(0.1, Fault::Close),
+                Rule::of_all(0.1, Fault::Break { status: 503 }),
+            ],
+            _ => Vec::new(),
+        };
+        Plan { seed, rules, ..Plan::default() }
+    }
+
+    /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.
+    fn look(&mut self) -> Result<Vec<Seen>, LabError> {
+        let door = self.door()?;
+        let mut caller = Caller::new(&door);
+        let mut all = Vec::new();
+        for key in keys() {
+            let begin = self.now();
+            let seen = until_told(|| caller.get(&path(&key)))?;
+            self.reads.push(Read { key, begin, end: self.now(), seen: seen.clone(), place: Place::Restart });
+            all.push(seen);
+        }
+        let mut listed = until_told(|| caller.list(BUCKET))?;
+        listed.sort_unstable();
+        let read = keys().into_iter().zip(&all).filter_map(|(key, seen)| match seen {
+            Seen::Whole { content, .. } => Some((key, content.bytes)),
+            Seen::Absent | Seen::Torn(_) => None,
+        });
+        let mut read: Vec<(String, usize)> = read.collect();
+        read.sort_unstable();
+        if listed != read {
+            self.listings_wrong.push(format!("Listing after kill {}: {listed:?}, read {read:?}", self.kills));
+        }
+        Ok(all)
+    }
+
+    fn wait_until_pushed(&self) -> Result<(), LabError> {
+        let admin = AdminClient::new(&self.node()?.endpoints.admin_socket);
+        let began = Instant::now();
+        loop {
+            let status: Status = self
+                .handle
+                .block_on(admin.get("/status"))
+                .map_err(|error| LabError::Node(format!("its status: {error}")))?;
+            if status.writes.waiting == 0 {
+                return Ok(());
+            }
+            if began.elapsed() > PUSHED_WITHIN {
+                let waited = PUSHED_WITHIN.as_secs();
+                return Err(LabError::Node(format!("not all is in the store after {waited} s: {:?}", status.writes)));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// Waits until a service holds what Nigh gives, or too long: the comparison tells the difference. The node's own count
+/// does not end with the pushes: a write whose push got no answer, or may have got none in a life before, is looked
+/// after for as long as it may land.
+fn wait_until_held(behind: &Behind, through_nigh: &[Seen]) -> Result<(), LabError> {
+    let began = Instant::now();
+    for (key, by_nigh) in keys().iter().zip(through_nigh) {
+        while behind.get(key)? != *by_nigh && began.elapsed() < PUSHED_WITHIN {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+    Ok(())
+}
+
+/// What `ask` tells, asked again for a while where it is refused.
+fn until_told<T>(mut ask: impl FnMut() -> Result<Result<T, String>, LabError>) -> Result<T, LabError> {
+    let began = Instant::now();
+    loop {
+        match ask()? {
+            Ok(told) => return Ok(told),
+            Err(reason) if began.elapsed() > READ_WITHIN => {
+                return Err(LabError::Request { what: "a read after a start".to_owned(), reason });
+            }
+            Err(_) => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+}
