@@ -7,6 +7,7 @@ mod journal;
 mod llc;
 mod llc_binding;
 mod s3;
+mod shrink;
 
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ enum What {
     Functions(functions::Many),
     /// The journal's commits against bare writes and syncs of the same disk
     Journal(journal::JournalLength),
+    /// Memory that the cache gives back: the decision, and the whole against closing files in memory
+    Shrink(shrink::ShrinkLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -111,6 +114,10 @@ impl BenchArgs {
             What::Journal(length) => {
                 let report = journal::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
+            }
+            What::Shrink(length) => {
+                let report = shrink::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

@@ -23,7 +23,7 @@ use self::slots::List;
 pub use self::slots::{Nodes, Slot, Slots};
 
 /// The policy that the cache uses.
-pub type Chosen = GreedyDual;
+pub type Chosen = S3Fifo;
 
 /// The lists beside the policy's own, which are numbered from 0.
 const DOUBTFUL: u8 = 254;

@@ -15,6 +15,8 @@ const USES_MAX: u8 = 3;
 const USES_TO_STAY: u8 = 2;
 /// Names remembered when little is kept, at least.
 const GHOSTS_MIN: usize = 1024;
+/// And at most, however much is kept: some 20 bytes each.
+const GHOSTS_MAX: usize = 65_536;
 
 const SMALL: u8 = 0;
 const MAIN: u8 = 1;
@@ -42,7 +44,7 @@ impl S3Fifo {
 
 impl EvictionPolicy for S3Fifo {
     fn insert(&mut self, nodes: &mut Nodes, slot: Slot, facts: &Facts) {
-        // The name is split over what the node has free: 32 bits beside two for the count.
+        // Half of the name is told apart well enough; a float holds it exactly.
         let name = facts.name as u32;
         nodes.at(slot).stamp = f64::from(name);
         let list = if self.ghosts.has(name) { MAIN } else { SMALL };
@@ -69,7 +71,7 @@ impl EvictionPolicy for S3Fifo {
             let uses = nodes.get(slot).uses;
             if nodes.get(slot).list == SMALL {
                 if uses < USES_TO_STAY {
-                    self.ghosts.add(nodes.get(slot).stamp as u32, self.mains.max(GHOSTS_MIN));
+                    self.ghosts.add(nodes.get(slot).stamp as u32, self.mains.clamp(GHOSTS_MIN, GHOSTS_MAX));
                     return Some(slot);
                 }
                 nodes.at(slot).uses = 0;
