@@ -8,6 +8,7 @@ mod llc;
 mod llc_binding;
 mod objects;
 mod s3;
+mod shrink;
 
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ enum What {
     Journal(journal::JournalLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),
+    /// Memory that the cache gives back: the decision, and the whole against closing files in memory
+    Shrink(shrink::ShrinkLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -118,6 +121,10 @@ impl BenchArgs {
             What::Objects(length) => {
                 let report = objects::run(&length, machine)?;
                 return crate::experiment::llc::print_report(&report, || objects::text(&report), json);
+            }
+            What::Shrink(length) => {
+                let report = shrink::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

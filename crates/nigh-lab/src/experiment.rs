@@ -7,6 +7,7 @@ mod demo_page;
 mod demo_report;
 mod demo_side;
 mod escape;
+mod eviction;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
 mod phase_log;
@@ -37,6 +38,8 @@ enum What {
     Crash(crash::CrashArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
     Escape(escape::EscapeArgs),
+    /// Which copies the cache gives up: policies on a day of recorded invocations (OFC section 6.3)
+    Eviction(eviction::EvictionArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
     Single(single::SingleArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
@@ -70,6 +73,7 @@ impl ExperimentArgs {
             What::Demo(demo) => demo.run(machine, json).await,
             What::Crash(crash) => crash.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
+            What::Eviction(eviction) => eviction.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),

@@ -1,7 +1,8 @@
 //! What the node keeps in memory, and who may see it: the cache's decisions, without its bytes.
 //!
-//! It decides which copy answers a request, which requests share one fetch, what must go to make room, and
-//! which late answer may no longer be kept. It never fetches, allocates or waits; `memory` does.
+//! It decides which copy answers a request, which requests share one fetch, how much must go to make room (which copies
+//! these are, `eviction` says), and which late answer may no longer be kept. It never fetches, allocates or waits;
+//! `memory` does.
 //!
 //! Floors: while work on an object is outstanding the cache remembers the one fetch that may still be joined
 //! and kept. A write forgets it when it begins, so no fetch begun before can be joined or kept after; while
@@ -20,7 +21,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 
 use crate::ObjectId;
-use crate::recency::{Recency, Slot};
+use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
 
 /// What a copy takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,15 +106,18 @@ struct Index {
 }
 
 impl Index {
-    fn find<V>(&self, object: &ObjectId, order: &Recency<Kept<V>>) -> Option<Slot> {
+    fn find<V>(&self, object: &ObjectId, slots: &Slots<Kept<V>>) -> Option<Slot> {
         let name = parts(object);
-        let is_it = |slot: &Slot| order.get(*slot).is_some_and(|kept| kept.name.parts() == name);
+        let is_it = |slot: &Slot| slots.get(*slot).is_some_and(|kept| kept.name.parts() == name);
         self.slots.find(self.hasher.hash_one(name), is_it).copied()
     }
 
-    fn insert<V>(&mut self, slot: Slot, order: &Recency<Kept<V>>) {
-        let hash = |slot: &Slot| order.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
-        self.slots.insert_unique(hash(&slot), slot, hash);
+    /// Enters `slot`; its name's hash is told.
+    fn insert<V>(&mut self, slot: Slot, slots: &Slots<Kept<V>>) -> u64 {
+        let hash = |slot: &Slot| slots.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
+        let name = hash(&slot);
+        self.slots.insert_unique(name, slot, hash);
+        name
     }
 
     fn remove(&mut self, slot: Slot, name: &PackedName) {
@@ -138,7 +142,8 @@ pub(crate) struct Cache<V, F> {
     kept: Cost,
     reserved: Cost,
     index: Index,
-    order: Recency<Kept<V>>,
+    slots: Slots<Kept<V>>,
+    order: Order<Chosen>,
     work: HashMap<ObjectId, Work<F>>,
     fetches: u64,
 }
@@ -153,7 +158,8 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             kept: Cost::default(),
             reserved: Cost::default(),
             index: Index::default(),
-            order: Recency::new(),
+            slots: Slots::default(),
+            order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
             work: HashMap::new(),
             fetches: 0,
         }
@@ -181,7 +187,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// The copy of `object`, without counting as a use.
     pub(crate) fn peek(&self, object: &ObjectId) -> Option<&V> {
-        Some(&self.order.get(self.index.find(object, &self.order)?)?.value)
+        Some(&self.slots.get(self.index.find(object, &self.slots)?)?.value)
     }
 
     /// Decides how a read of `object` is served. A copy serves if it is `usable`; `begin` makes what those who
@@ -192,8 +198,8 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         usable: impl FnOnce(&V) -> bool,
         begin: impl FnOnce() -> F,
     ) -> Lookup<V, F> {
-        if let Some(slot) = self.index.find(object, &self.order)
-            && let Some(kept) = self.order.get(slot)
+        if let Some(slot) = self.index.find(object, &self.slots)
+            && let Some(kept) = self.slots.get(slot)
             && usable(&kept.value)
         {
             let value = kept.value.clone();
@@ -213,7 +219,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         }
     }
 
-    /// Sets `cost` aside, dropping the least recently used copies for it. Refused, and nothing is dropped, if
+    /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
     /// not even an empty cache had the room.
     pub(crate) fn reserve(&mut self, cost: Cost, beyond: Beyond) -> (bool, Dropped<V>) {
         let budget = self.budget.minus(beyond.lingering);
@@ -240,7 +246,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             self.work.remove(object);
         }
         match copy {
-            Some((value, cost)) if current => self.keep(object, value, cost),
+            Some((value, cost)) if current => self.keep(object, value, cost, Origin::Read),
             Some((value, cost)) => {
                 self.release(cost);
                 vec![value]
@@ -258,9 +264,10 @@ impl<V: Clone, F: Clone> Cache<V, F> {
 
     /// The write has ended. `copy`, whose cost was reserved, is what it wrote; none if that does not fit, is gone
     /// or is not known.
-    pub(crate) fn end_write(&mut self, object: &ObjectId, copy: Option<(V, Cost)>) -> Dropped<V> {
+    /// `origin` says where else it is.
+    pub(crate) fn end_write(&mut self, object: &ObjectId, copy: Option<(V, Cost)>, origin: Origin) -> Dropped<V> {
         self.work.remove(object);
-        copy.map_or_else(Vec::new, |(value, cost)| self.keep(object, value, cost))
+        copy.map_or_else(Vec::new, |(value, cost)| self.keep(object, value, cost, origin))
     }
 
     /// Somebody else has changed `object`: what was kept or was being fetched is no longer to be had. A write under way
@@ -278,7 +285,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
-    fn keep(&mut self, object: &ObjectId, value: V, cost: Cost) -> Dropped<V> {
+    fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> Dropped<V> {
         let mut dropped: Vec<V> = self.forget(object).into_iter().collect();
         self.release(cost);
         // The room was there when it was reserved; the budget may have been lowered since.
@@ -287,29 +294,75 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let slot = self.order.insert(Kept { name: PackedName::new(object), value, cost });
-        self.index.insert(slot, &self.order);
+        let slot = self.slots.insert(Kept { name: PackedName::new(object), value, cost });
+        let name = self.index.insert(slot, &self.slots);
+        self.order.insert(slot, &facts(cost, name, origin));
         dropped
     }
 
     fn forget(&mut self, object: &ObjectId) -> Option<V> {
-        let slot = self.index.find(object, &self.order)?;
-        let kept = self.order.remove(slot)?;
+        let slot = self.index.find(object, &self.slots)?;
+        Some(self.take(slot)?.value)
+    }
+
+    /// Takes a copy out.
+    fn take(&mut self, slot: Slot) -> Option<Kept<V>> {
+        let kept = self.slots.remove(slot)?;
+        self.order.remove(slot);
         self.index.remove(slot, &kept.name);
         self.kept = self.kept.minus(kept.cost);
-        Some(kept.value)
+        Some(kept)
     }
 
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some((slot, oldest)) = self.order.remove_oldest() else { break };
-            self.index.remove(slot, &oldest.name);
-            self.kept = self.kept.minus(oldest.cost);
-            dropped.push(oldest.value);
+            let Some(gone) = self.order.victim().and_then(|slot| self.take(slot)) else { break };
+            dropped.push(gone.value);
         }
         dropped
     }
+
+    /// Drops copies that take `bytes`, or all there are, but for those that `is_held` says would free nothing. Copies that
+    /// have no other go last.
+    pub(crate) fn give_back(&mut self, bytes: u64, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
+        let (mut dropped, mut held, mut aside) = (Vec::new(), 0, Vec::new());
+        let mut wanted = bytes;
+        while wanted > 0 {
+            let Some(slot) = self.order.victim() else { break };
+            let Some(kept) = self.slots.get(slot) else { break };
+            let cost = kept.cost;
+            wanted = if is_held(&kept.value) {
+                held += cost.bytes;
+                // As one that was read now: somebody reads it.
+                let origin = if self.order.is_ephemeral(slot) { Origin::Ephemeral } else { Origin::Read };
+                let name = self.index.hasher.hash_one(kept.name.parts());
+                self.order.remove(slot);
+                aside.push((slot, facts(cost, name, origin)));
+                wanted
+            } else {
+                dropped.extend(self.take(slot).map(|gone| gone.value));
+                wanted.saturating_sub(cost.bytes)
+            };
+        }
+        for (slot, facts) in aside {
+            self.order.insert(slot, &facts);
+        }
+        GivenBack { dropped, held }
+    }
+}
+
+/// What `give_back` has done.
+#[derive(Debug)]
+pub(crate) struct GivenBack<V> {
+    pub(crate) dropped: Dropped<V>,
+    /// The bytes of copies that were passed over, as somebody holds them.
+    pub(crate) held: u64,
+}
+
+/// What the order is to know of a copy.
+fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
+    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin, benefits: true }
 }
 
 #[cfg(test)]
@@ -348,7 +401,7 @@ mod tests {
         let (granted, mut dropped) = cache.reserve(cost, Beyond::default());
         assert!(granted);
         dropped.extend(cache.begin_write(object));
-        dropped.extend(cache.end_write(object, Some((value, cost))));
+        dropped.extend(cache.end_write(object, Some((value, cost)), Origin::Written));
         dropped
     }
 
@@ -378,7 +431,7 @@ mod tests {
         assert!(cache.reserve(bytes(10), Beyond::default()).0);
         assert_eq!(cache.begin_write(&object), None);
         assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
-        assert_eq!(cache.end_write(&object, None), Vec::<u64>::new());
+        assert_eq!(cache.end_write(&object, None, Origin::Written), Vec::<u64>::new());
         let new = lead(&mut cache, &object);
         assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
         assert!(matches!(cache.lookup(&object, |_| true, || 0), Lookup::Join(_)), "the new fetch is still on");
@@ -414,14 +467,33 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_copy_goes_first() {
+    fn what_was_written_and_not_read_goes_before_what_was_read() {
         let mut cache = cache(30, 10);
         for key in 1..=3 {
             put(&mut cache, &object("n", key), u64::from(key), bytes(10));
         }
         assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
         assert_eq!(put(&mut cache, &object("n", 4), 4, bytes(10)), [2]);
-        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 1]);
+        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 4]);
+        assert_eq!(cache.set_budget(Cost { bytes: 9, segments: 10 }, Beyond::default()), [1]);
+    }
+
+    #[test]
+    fn what_is_given_back_spares_held_copies_and_takes_ephemeral_ones_last() {
+        let mut cache = cache(100, 10);
+        for key in 1..=4 {
+            put(&mut cache, &object("n", key), u64::from(key), bytes(10));
+        }
+        let ephemeral = object("n", 5);
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
+        cache.begin_write(&ephemeral);
+        cache.end_write(&ephemeral, Some((5, bytes(10))), Origin::Ephemeral);
+        let given = cache.give_back(15, |value| *value == 1);
+        assert_eq!((given.dropped, given.held), (vec![2, 3], 10));
+        assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
+        let given = cache.give_back(100, |value| *value == 1);
+        assert_eq!((given.dropped, given.held), (vec![4, 5], 10));
+        assert_eq!((cache.copies(), cache.kept()), (1, bytes(10)));
     }
 
     #[test]
@@ -508,7 +580,7 @@ mod tests {
                         clock += 1;
                         stored.insert(key, clock);
                         let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Beyond::default()).0);
-                        cache.end_write(&object("n", key), copy.map(|cost| (clock, bytes(cost))));
+                        cache.end_write(&object("n", key), copy.map(|cost| (clock, bytes(cost))), Origin::Written);
                     }
                     Step::Budget(bytes, segments) => {
                         cache.set_budget(Cost { bytes, segments }, Beyond::default());

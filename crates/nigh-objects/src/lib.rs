@@ -1,7 +1,7 @@
 //! Object memory: what functions read and write, kept near.
 //!
 //! `ObjectMemory` is the one way in for every door. Behind it: segments in RAM (`segment`), the cache's
-//! decisions (`cache`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
+//! decisions (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
 //! and the events of all this (`event`).
 
 mod account;
@@ -16,6 +16,7 @@ mod digest;
 mod doubts;
 mod error;
 mod event;
+pub mod eviction;
 mod free_space;
 #[cfg(test)]
 mod gated_store;
@@ -27,7 +28,6 @@ mod meter;
 mod notification;
 pub mod protocol;
 mod range;
-mod recency;
 mod request;
 mod segment;
 mod slab;
@@ -44,7 +44,7 @@ pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
 pub use memory::{
     MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains, ReservedEvents, SealOutcome,
-    SealedSegment, SegmentPut,
+    SealedSegment, SegmentPut, Shrunk,
 };
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};

@@ -9,6 +9,7 @@ mod fast;
 mod multipart;
 mod notify;
 mod reads;
+mod shrink;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
+pub use self::shrink::Shrunk;
 use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
 use crate::cache::{Beyond, Cache, Cost, Dropped};

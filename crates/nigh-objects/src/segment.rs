@@ -129,6 +129,15 @@ impl Segment {
         }
     }
 
+    /// Whether its memory would stay if the cache let it go: somebody reads it here, or has it elsewhere. An object that
+    /// shares its memory with others does not tell.
+    pub(crate) fn is_in_use(&self) -> bool {
+        match &self.0 {
+            Place::Own(sealed) => Arc::strong_count(sealed) > 1 || sealed.handed_out.is_held(),
+            Place::Shared(_) => false,
+        }
+    }
+
     /// What it takes in memory, in bytes as the kernel counts them.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {

@@ -229,6 +229,11 @@ impl WriteBack {
         self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
     }
 
+    /// Whether the newest write of `object` is kept nowhere but in memory.
+    pub(crate) fn is_ephemeral(&self, object: &ObjectId) -> bool {
+        self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
+    }
+
     /// Whether the store is to be asked before a copy of `object` serves.
     pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()

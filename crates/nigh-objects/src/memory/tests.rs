@@ -4,6 +4,7 @@ mod many;
 mod notices;
 mod races;
 mod reads;
+mod shrink;
 mod uploads;
 mod write_back;
 mod writes;

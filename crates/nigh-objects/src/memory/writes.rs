@@ -18,6 +18,7 @@ use crate::attributes::check_tags;
 use crate::cache::Cost;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
+use crate::eviction::Origin;
 use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
@@ -156,7 +157,9 @@ impl Ticket {
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
         self.ended = true;
         let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
-        let dropped = self.inner.cache.lock().end_write(&self.object, copy);
+        let is_ephemeral = self.inner.back.is_ephemeral(&self.object);
+        let origin = if is_ephemeral { Origin::Ephemeral } else { Origin::Written };
+        let dropped = self.inner.cache.lock().end_write(&self.object, copy, origin);
         self.inner.settle(dropped);
     }
 }
@@ -167,7 +170,7 @@ impl Drop for Ticket {
             if !self.refused {
                 self.inner.doubts.lock().arise(&self.object, self.inner.clock.monotonic());
             }
-            self.inner.cache.lock().end_write(&self.object, None);
+            self.inner.cache.lock().end_write(&self.object, None, Origin::Written);
         }
     }
 }

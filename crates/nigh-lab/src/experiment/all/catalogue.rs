@@ -90,6 +90,20 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-shrink",
+        about: "Memory that the cache gives back, against closing files in memory",
+        command: &["bench", "shrink"],
+        quick: &["--rounds", "1"],
+        page: None,
+    },
+    Experiment {
+        name: "eviction",
+        about: "Which copies the cache gives up, on a day of invocations (OFC section 6.3)",
+        command: &["experiment", "eviction"],
+        quick: &["--seeds", "1"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],

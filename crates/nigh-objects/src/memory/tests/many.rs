@@ -6,6 +6,7 @@ use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, Timestamp, T
 
 use crate::account::{Account, OVERHEAD};
 use crate::cache::{Beyond, Cache, Cost};
+use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::segment::Filling;
 use crate::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
@@ -69,7 +70,7 @@ fn measure() {
         cache.begin_write(&object);
         let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
         filling.append(&[n as u8; LENGTH]).unwrap();
-        cache.end_write(&object, Some((Kept::new(&meta(n), Some(filling.seal().unwrap())), cost)));
+        cache.end_write(&object, Some((Kept::new(&meta(n), Some(filling.seal().unwrap())), cost)), Origin::Written);
     }
     let each = (own_memory() - before) as f64 / objects as f64 - object(0).key.as_str().len() as f64;
     let slabs = account.living().segments;

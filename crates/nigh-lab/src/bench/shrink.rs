@@ -1,0 +1,217 @@
+//! Memory that the cache gives back at once: what the decision takes, and the whole beside the least that freeing memory
+//! costs here: closing files in memory of the same sizes, made and filled the same way, turn about.
+//!
+//! Objects are ephemeral, so that filling the memory touches no disk; their victims are found last, after the order of
+//! all others has been looked at.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use clap::Args;
+use comfy_table::{Table, presets};
+use futures::StreamExt as _;
+use nigh_objects::store::directory::DirectoryStore;
+use nigh_objects::{
+    Attributes, MemoryLimits, ObjectMemory, PutRequest, Shrunk, Tags, WriteConditions, WriteMode, WriteSettings, Writes,
+};
+use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
+use rustix::fs::MemfdFlags;
+use serde::Serialize;
+
+use crate::LabError;
+use crate::machine::Machine;
+use crate::stats::Sample;
+
+/// How many objects there are while one in a hundred is given up.
+const COUNTS: [u64; 3] = [1_000, 10_000, 100_000];
+/// Bytes of each.
+const SMALL_BYTES: u64 = 1 << 10;
+/// The part that is given up at a time: one in so many.
+const PART: u64 = 100;
+/// Sizes of objects of which half are given up, and how many there are.
+const WHOLE: [(u64, u64); 3] = [(64 << 10, 1024), (1 << 20, 128), (10 << 20, 24)];
+/// Rounds at most: each takes another part of the objects.
+const ROUNDS_MAX: usize = 50;
+
+/// What `nigh bench shrink` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ShrinkLength {
+    /// Rounds of each measurement; the median is told
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+}
+
+/// A decision among so many objects.
+#[derive(Debug, Serialize)]
+struct DecisionRow {
+    objects: u64,
+    /// Copies given up at a time.
+    copies: u64,
+    /// How long the cache was locked, microseconds.
+    decision_us: f64,
+}
+
+/// The whole, for objects of one size.
+#[derive(Debug, Serialize)]
+struct WholeRow {
+    object_bytes: u64,
+    freed_bytes: u64,
+    total_ms: f64,
+    /// Closing files in memory of as many bytes.
+    close_ms: f64,
+    /// The median of the rounds' ratios.
+    ratio: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ShrinkReport {
+    machine: Machine,
+    decisions: Vec<DecisionRow>,
+    whole: Vec<WholeRow>,
+}
+
+/// A memory of objects of one size.
+struct Filled {
+    memory: ObjectMemory,
+    _folder: tempfile::TempDir,
+}
+
+fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
+}
+
+async fn fill(count: u64, bytes: u64) -> Result<Filled, LabError> {
+    let folder = tempfile::tempdir().map_err(|error| LabError::file("a folder", &error))?;
+    let root = folder.path().to_owned();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = DirectoryStore::open(&root, Arc::clone(&clock)).map_err(|error| failed("a store", &error))?;
+    // Room for four times as much: bodies on their way in may take a part of it only.
+    let cache = ByteSize(4 * count * bytes.max(4096));
+    let limits = MemoryLimits { cache, cached_object: ByteSize::mib(16), object: ByteSize::mib(16) };
+    let settings = WriteSettings {
+        mode: WriteMode::Ephemeral,
+        dirty_max: cache,
+        dirty_objects_max: count as usize + 1,
+        ..WriteSettings::default()
+    };
+    let writes = Writes { settings, ..Writes::through(Epoch(1)) };
+    let memory = ObjectMemory::open(Arc::new(store), writes, clock, Vec::new(), root.join("spool"), limits).await;
+    let memory = memory.map_err(|error| failed("the memory", &error))?;
+    let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
+    let (who, bucket) =
+        (Principal::outside(namespace), BucketName::new("shrink").map_err(|error| failed("a name", &error))?);
+    memory.create_bucket(&who, &bucket).await.map_err(|error| failed("a bucket", &error))?;
+    let body = Bytes::from(vec![7; bytes as usize]);
+    for n in 0..count {
+        let key = ObjectKey::new(&format!("objects/{n:07}")).map_err(|error| failed("a name", &error))?;
+        let request = PutRequest {
+            attributes: Attributes::default(),
+            tags: Tags::new(),
+            conditions: WriteConditions::default(),
+            body: futures::stream::iter([Ok(body.clone())]).boxed(),
+            length: Some(bytes),
+            md5: None,
+            checksum: None,
+            request: None,
+        };
+        memory.put(&who, &bucket, &key, request).await.map_err(|error| failed("a put", &error))?;
+    }
+    let kept = memory.usage().objects;
+    if kept != count {
+        return Err(failed("filling the memory", &format!("{kept} of {count} objects are kept")));
+    }
+    Ok(Filled { memory, _folder: folder })
+}
+
+/// Gives `wanted` bytes back, or says why they were not.
+fn shrink(memory: &ObjectMemory, wanted: u64) -> Result<Shrunk, LabError> {
+    let shrunk = memory.shrink(ByteSize(wanted));
+    if shrunk.freed.bytes() < wanted {
+        return Err(failed("a shrink", &format!("{} of {wanted} bytes were freed", shrunk.freed.bytes())));
+    }
+    Ok(shrunk)
+}
+
+async fn decision(objects: u64, rounds: usize) -> Result<DecisionRow, LabError> {
+    let Filled { memory, _folder } = fill(objects, SMALL_BYTES).await?;
+    let wanted = memory.usage().living.bytes() / PART;
+    let shrunk = (0..rounds).map(|_| shrink(&memory, wanted)).collect::<Result<Vec<_>, _>>()?;
+    let median = |of: fn(&Shrunk) -> f64| Sample::new(shrunk.iter().map(of).collect()).median();
+    Ok(DecisionRow {
+        objects,
+        copies: median(|one| one.copies as f64) as u64,
+        decision_us: median(|one| one.decided_in.as_secs_f64() * 1e6),
+    })
+}
+
+fn files(count: u64, bytes: u64) -> Result<Vec<File>, LabError> {
+    let body = vec![7; bytes as usize];
+    let file = |_| {
+        let made = rustix::fs::memfd_create("nigh-bench", MemfdFlags::CLOEXEC);
+        let mut file = File::from(made.map_err(|error| failed("a file in memory", &error))?);
+        file.write_all(&body).map_err(|error| failed("a file in memory", &error))?;
+        Ok(file)
+    };
+    (0..count).map(file).collect()
+}
+
+async fn whole(bytes: u64, count: u64, rounds: usize) -> Result<WholeRow, LabError> {
+    let (mut totals, mut closes, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut freed = 0;
+    for _ in 0..rounds {
+        let Filled { memory, _folder } = fill(count, bytes).await?;
+        let files = files(count / 2, bytes)?;
+        let begun = Instant::now();
+        freed = shrink(&memory, bytes * count / 2)?.freed.bytes();
+        let total = begun.elapsed().as_secs_f64() * 1e3;
+        let begun = Instant::now();
+        drop(files);
+        let close = begun.elapsed().as_secs_f64() * 1e3;
+        totals.push(total);
+        closes.push(close);
+        ratios.push(total / close);
+    }
+    let median = |values| Sample::new(values).median();
+    Ok(WholeRow {
+        object_bytes: bytes,
+        freed_bytes: freed,
+        total_ms: median(totals),
+        close_ms: median(closes),
+        ratio: median(ratios),
+    })
+}
+
+pub(super) async fn run(length: &ShrinkLength, machine: Machine) -> Result<ShrinkReport, LabError> {
+    let rounds = length.rounds.clamp(1, ROUNDS_MAX);
+    let (mut decisions, mut wholes) = (Vec::new(), Vec::new());
+    for objects in COUNTS {
+        decisions.push(decision(objects, rounds).await?);
+    }
+    for (bytes, count) in WHOLE {
+        wholes.push(whole(bytes, count, rounds).await?);
+    }
+    Ok(ShrinkReport { machine, decisions, whole: wholes })
+}
+
+pub(super) fn text(report: &ShrinkReport) -> String {
+    let mut decisions = Table::new();
+    decisions.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["objects", "copies given up", "decision us"]);
+    for row in &report.decisions {
+        decisions.add_row([row.objects.to_string(), row.copies.to_string(), format!("{:.1}", row.decision_us)]);
+    }
+    let mut whole = Table::new();
+    whole.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["object", "freed", "ms", "closing ms", "ratio"]);
+    for row in &report.whole {
+        whole.add_row([
+            ByteSize(row.object_bytes).to_string(),
+            ByteSize(row.freed_bytes).to_string(),
+            format!("{:.2}", row.total_ms),
+            format!("{:.2}", row.close_ms),
+            format!("{:.2}", row.ratio),
+        ]);
+    }
+    format!("{decisions}\n{whole}")
+}

@@ -1,0 +1,90 @@
+//! The periodic rule of OFC (section 6.3), mended, as a baseline: every five minutes what was read fewer than five times
+//! since the last sweep, or not for half an hour, goes.
+//!
+//! As printed it evicts everything at every sweep: its time stamp is compared as if it were an idle time, and its count
+//! never begins anew. Here idle is now minus the last access, reads are those of one period, and a copy has one full
+//! period before it is judged. `Judged::Both` asks for few reads *and* an idle half hour. Between sweeps, when room is
+//! short, the least recently used goes, as in the paper's section 6.4.
+
+use super::slots::{List, Nodes, Slot};
+use super::{EvictionPolicy, Facts};
+
+/// Seconds from one sweep to the next.
+const PERIOD_S: f64 = 300.0;
+/// Reads in a period that let a copy stay.
+const READS_MIN: u8 = 5;
+/// Seconds without an access.
+const IDLE_MAX_S: f64 = 30.0 * 60.0;
+
+/// Which of the two conditions evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// One of them, as the paper says.
+    Either,
+    /// Only both together.
+    Both,
+}
+
+/// The order of last use, and the sweep.
+#[derive(Debug)]
+pub struct Periodic {
+    judged: Judged,
+    used: List,
+    now_s: f64,
+    next_s: f64,
+}
+
+impl Periodic {
+    /// With no copies, at time 0.
+    #[must_use]
+    pub fn new(judged: Judged) -> Self {
+        Self { judged, used: List::default(), now_s: 0.0, next_s: PERIOD_S }
+    }
+}
+
+impl EvictionPolicy for Periodic {
+    fn insert(&mut self, nodes: &mut Nodes, slot: Slot, _facts: &Facts) {
+        nodes.at(slot).stamp = self.now_s;
+        self.used.add(nodes, slot);
+    }
+
+    fn touch(&mut self, nodes: &mut Nodes, slot: Slot) {
+        let node = nodes.at(slot);
+        node.uses = node.uses.saturating_add(1);
+        node.stamp = self.now_s;
+        self.used.renew(nodes, slot);
+    }
+
+    fn remove(&mut self, nodes: &mut Nodes, slot: Slot) {
+        self.used.take(nodes, slot);
+    }
+
+    fn victim(&mut self, _nodes: &mut Nodes) -> Option<Slot> {
+        self.used.oldest()
+    }
+
+    fn advance(&mut self, nodes: &mut Nodes, now_s: f64) -> Vec<Slot> {
+        self.now_s = now_s;
+        if now_s < self.next_s {
+            return Vec::new();
+        }
+        self.next_s = now_s + PERIOD_S;
+        let (mut going, mut next) = (Vec::new(), self.used.oldest());
+        while let Some(slot) = next {
+            next = self.used.newer(nodes, slot);
+            let node = nodes.at(slot);
+            let (few, idle) = (node.uses < READS_MIN, now_s - node.stamp > IDLE_MAX_S);
+            // The mark says that a sweep has seen it: what came since the last one has its period still.
+            let judged = std::mem::replace(&mut node.mark, 1) == 1;
+            node.uses = 0;
+            let goes = match self.judged {
+                Judged::Either => few || idle,
+                Judged::Both => few && idle,
+            };
+            if judged && goes {
+                going.push(slot);
+            }
+        }
+        going
+    }
+}

@@ -1,0 +1,45 @@
+//! Memory given back.
+
+use nigh_terms::ByteSize;
+
+use super::*;
+
+#[tokio::test]
+async fn what_is_given_back_is_free_when_the_call_returns_and_what_readers_hold_is_told() {
+    let fixture = Fixture::new().await;
+    let bytes = vec![7; CACHED];
+    for name in ["a", "b", "c"] {
+        fixture.put(name, &bytes).await;
+    }
+    let held = fixture.get_with("a", GetRequest::default()).await.unwrap();
+    let before = fixture.memory.usage();
+    let each = before.living.bytes() / 3;
+
+    let shrunk = fixture.memory.shrink(ByteSize(1));
+    assert_eq!((shrunk.freed, shrunk.copies), (ByteSize(each), 1));
+    let shrunk = fixture.memory.shrink(before.living);
+    assert_eq!((shrunk.freed, shrunk.held, shrunk.copies), (ByteSize(each), ByteSize(each), 1));
+    assert_eq!(fixture.memory.usage().living, ByteSize(each));
+    assert_eq!(fixture.memory.usage().objects, 1);
+
+    assert_eq!(bytes_of(held).await.unwrap(), bytes);
+    let shrunk = fixture.memory.shrink(before.living);
+    assert_eq!((shrunk.freed, shrunk.held), (ByteSize(each), ByteSize(0)));
+    assert_eq!(fixture.memory.usage().living, ByteSize(0));
+    // The budget is as it was, and nothing is lost.
+    assert_eq!(fixture.memory.usage().budget, before.budget);
+    assert_eq!(fixture.get("b").await.unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn small_objects_that_share_pages_are_given_back_until_the_pages_go() {
+    let fixture = Fixture::new().await;
+    for n in 0..100 {
+        fixture.put(&format!("k{n}"), &[n; 1000]).await;
+    }
+    let before = fixture.memory.usage().living;
+    let shrunk = fixture.memory.shrink(ByteSize(before.bytes() / 2));
+    assert!(shrunk.freed >= ByteSize(before.bytes() / 2), "{shrunk:?}");
+    assert_eq!(fixture.memory.usage().living, ByteSize(before.bytes() - shrunk.freed.bytes()));
+    assert_eq!(shrunk.held, ByteSize(0));
+}
