@@ -92,7 +92,7 @@ mod tests {
             }
             let other = Content { sequence: 8, ..content.clone() };
             assert_eq!(other.body().len(), bytes);
-            assert_eq!(bytes < 7 || other.body() != content.body(), true, "{bytes}");
+            assert!(bytes < 7 || other.body() != content.body(), "{bytes}");
             body.push(0);
             assert!(matches!(read(&body), Seen::Torn(_)));
         }
