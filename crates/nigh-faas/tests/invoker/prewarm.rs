@@ -18,7 +18,8 @@ use crate::python::python;
 const LOOKS: &str = include_str!("looks.py");
 /// The function's own copy of a module that boto3 imports.
 const OWN_SIX: &str = "import os, sys
-installed = next(path for path in (folder + '/six.py' for folder in sys.path[2:]) if os.path.exists(path))
+others = (os.path.join(folder, 'six.py') for folder in sys.path)
+installed = next(path for path in others if os.path.exists(path) and not os.path.samefile(path, __file__))
 exec(compile(open(installed).read(), __file__, 'exec'))
 ";
 /// What differs from sandbox to sandbox.
