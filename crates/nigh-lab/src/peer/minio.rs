@@ -51,7 +51,8 @@ impl Minio {
                 // It would look for a newer version of itself.
                 ("MINIO_UPDATE", "off".to_owned()),
             ],
-            health: Some(http_health(port, "/minio/health/ready")),
+            // `ready` says so before objects can be written.
+            health: Some(http_health(port, "/minio/health/cluster")),
         };
         let servers = Servers::start(PEER, folder, vec![server])?;
         Ok(Self { servers, s3: S3Access::on_loopback(port, ACCESS_KEY, secret_key), version: installed.version })
