@@ -49,9 +49,8 @@ pub(super) struct MemoryReport {
     key_bytes: u64,
     /// Of the process's own memory, for each object, its key's text left out.
     overhead_bytes: f64,
-    /// Files in memory that hold the objects, and what they take.
-    segments: u64,
-    pages_bytes: u64,
+    /// What the cache's budget counts for all of them.
+    counted_bytes: u64,
     summary: BTreeMap<&'static str, f64>,
     asked: BTreeMap<&'static str, Asked>,
 }
@@ -206,8 +205,7 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
         object_bytes: LENGTH,
         key_bytes,
         overhead_bytes,
-        segments: usage.segments,
-        pages_bytes: usage.living.bytes(),
+        counted_bytes: usage.living.bytes(),
         summary: [(name, overhead_bytes)].into(),
         asked: [(name, Asked::AtMost(OVERHEAD_MAX))].into(),
     })
@@ -215,12 +213,11 @@ pub(super) async fn run(length: &MemoryLength, machine: Machine) -> Result<Memor
 
 pub(super) fn text(report: &MemoryReport) -> String {
     format!(
-        "{} objects of {} bytes: {:.0} bytes each beside pages and key (asked: at most {OVERHEAD_MAX:.0}), in {} files \
-         of memory; counted as {}",
+        "{} objects of {} bytes: {:.0} bytes each beside pages and key (asked: at most {OVERHEAD_MAX:.0}); the budget \
+         counts {} for all",
         report.objects,
         report.object_bytes,
         report.overhead_bytes,
-        report.segments,
-        ByteSize(report.pages_bytes)
+        ByteSize(report.counted_bytes)
     )
 }

@@ -345,10 +345,10 @@ impl Session {
         let (who, _until_the_end) = self.enter()?;
         let handle = Handle(commit.handle);
         let Lent { mut loan, place, .. } = self.loans.lock().remove(&handle).ok_or_else(|| {
-            let why = "this connection fills no segment of that handle; one not committed in time is taken back";
-            let mut error = refused("NoSuchHandle", why);
-            error.set_status_code(StatusCode::NOT_FOUND);
-            error
+            refused(
+                "NoSuchHandle",
+                "this connection fills no segment of that handle; one not committed in time is taken back",
+            )
         })?;
         let (bucket, key) = (bucket_name(&commit.bucket)?, object_key(&commit.key)?);
         let length = loan.open().map_or(0, |open| open.length());

@@ -83,9 +83,11 @@ fn what_a_function_fills_and_reads_is_paid_by_the_node_and_not_by_its_sandbox() 
         // From here on the node's pages are this group's; its sandboxes have their own.
         fs::write(own.0.join("cgroup.procs"), node.process_id().to_string()).unwrap();
         let sandbox = || -> Option<PathBuf> {
-            let mut groups = node.sandbox_groups().into_iter().filter(|group| bytes_of(group).is_some());
-            let in_memory = groups.find(|group| group.starts_with(memory_tree().0))?;
-            groups.next().is_none().then_some(in_memory)
+            let is_lived_in = |group: &PathBuf| {
+                let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+                group.starts_with(memory_tree().0) && !processes.trim().is_empty()
+            };
+            node.sandbox_groups().into_iter().find(is_lived_in)
         };
         wait_for("one sandbox", || sandbox().is_some());
         let sandbox = sandbox().unwrap();
