@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Set
 
 from nigh import wire
 from nigh.connection import Answer
@@ -24,6 +24,21 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE
 _READ_BYTES_MAX = 0x7FFFF000
 # From 3.13 on a mapping does not keep a descriptor of its own.
 NO_DESCRIPTOR: Dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+class _Watch(weakref.ref):  # type: ignore[type-arg]
+    """Tells when a mapping is gone, for a third of what `weakref.finalize` takes."""
+
+    __slots__ = ("release",)
+    release: Callable[[], None]
+
+    def is_gone(self) -> None:
+        _watches.discard(self)
+        self.release()
+
+
+# All there are: a weak reference that nobody keeps tells nobody.
+_watches: "Set[_Watch]" = set()
 
 
 class Segment:
@@ -108,7 +123,9 @@ class Segment:
             offset=begins,
             **NO_DESCRIPTOR,
         )
-        weakref.finalize(mapped, self._release).atexit = False
+        watch = _Watch(mapped, _Watch.is_gone)
+        watch.release = self._release
+        _watches.add(watch)
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
         return memoryview(mapped)[skipped:]
