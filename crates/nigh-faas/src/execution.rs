@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::activation::{Activation, DataCallRecord, MakingTimes};
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Room, Sandboxes};
-use crate::data_door::{DataDoor, DataListeners};
+use crate::booked_memory::BookedMemory;
+use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
 use crate::grant::Grant;
@@ -184,17 +185,11 @@ impl Executor {
         };
         let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
-        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), until.clone());
-        let parts = SandboxParts {
-            function: Arc::clone(function),
-            function_arn,
-            sandbox,
-            runtime,
-            log,
-            key,
-            until,
-            granted: function.memory,
-        };
+        let booked = Arc::new(BookedMemory::new(&sandbox, Grant::full(function.memory)));
+        let pays = Arc::clone(&booked) as Arc<dyn HeldMemory>;
+        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), pays, until.clone());
+        let parts =
+            SandboxParts { function: Arc::clone(function), function_arn, sandbox, runtime, log, key, until, booked };
         Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
     }
 
@@ -227,7 +222,7 @@ impl Executor {
             .iter()
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
         let mut notes: Vec<String> = notes.collect();
-        let granted = live.grant(run.grant);
+        let granted = live.booked.grant(run.grant);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
         live.sandbox.begin_run();

@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod activation_log;
 mod admission;
+mod booked_memory;
 pub mod cache_ways;
 pub mod cgroup;
 pub mod cloud_event;
