@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use crate::ObjectId;
 use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
@@ -88,6 +89,15 @@ impl PackedName {
         Self([object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()].join("\0").into())
     }
 
+    fn object(&self) -> Option<ObjectId> {
+        let [namespace, bucket, key] = self.parts();
+        Some(ObjectId {
+            namespace: Namespace::new(namespace).ok()?,
+            bucket: BucketName::new(bucket).ok()?,
+            key: ObjectKey::new(key).ok()?,
+        })
+    }
+
     fn parts(&self) -> [&str; 3] {
         let mut parts = self.0.splitn(3, '\0');
         std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -146,6 +156,8 @@ pub(crate) struct Cache<V, F> {
     order: Order<Chosen>,
     work: HashMap<ObjectId, Work<F>>,
     fetches: u64,
+    /// Copies that were evicted and had no other, until their owner is told.
+    orphans: Vec<(ObjectId, V)>,
 }
 
 /// What left the cache. It is handed out so that it can be freed without holding the cache's lock.
@@ -162,6 +174,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
             work: HashMap::new(),
             fetches: 0,
+            orphans: Vec::new(),
         }
     }
 
@@ -290,6 +303,9 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         self.release(cost);
         // The room was there when it was reserved; the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
+            if origin == Origin::Ephemeral {
+                self.orphans.push((object.clone(), value.clone()));
+            }
             dropped.push(value);
             return dropped;
         }
@@ -314,11 +330,26 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         Some(kept)
     }
 
+    /// Takes a copy out to make room; one that has no other is an orphan.
+    fn evict(&mut self, slot: Slot) -> Option<V> {
+        let is_ephemeral = self.order.is_ephemeral(slot);
+        let Kept { name, value, .. } = self.take(slot)?;
+        if is_ephemeral {
+            self.orphans.extend(name.object().map(|object| (object, value.clone())));
+        }
+        Some(value)
+    }
+
+    /// The copies without another that were evicted since this was asked last.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(ObjectId, V)> {
+        std::mem::take(&mut self.orphans)
+    }
+
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(gone) = self.order.victim().and_then(|slot| self.take(slot)) else { break };
-            dropped.push(gone.value);
+            let Some(gone) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
+            dropped.push(gone);
         }
         dropped
     }
@@ -341,7 +372,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
             } else {
-                dropped.extend(self.take(slot).map(|gone| gone.value));
+                dropped.extend(self.evict(slot));
                 wanted.saturating_sub(cost.bytes)
             };
         }
@@ -369,7 +400,6 @@ fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
 mod tests {
     use std::collections::BTreeMap;
 
-    use nigh_terms::{BucketName, Namespace, ObjectKey};
     use proptest::prelude::*;
 
     use super::*;

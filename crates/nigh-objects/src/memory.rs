@@ -145,11 +145,14 @@ impl Inner {
 
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
     fn settle(&self, dropped: Dropped<Kept>) {
-        let (kept, budget) = {
-            let cache = self.cache.lock();
-            (cache.kept(), cache.budget())
+        let (kept, budget, orphans) = {
+            let mut cache = self.cache.lock();
+            (cache.kept(), cache.budget(), cache.take_orphans())
         };
         self.meter.holds(kept, budget);
+        for (object, orphan) in orphans {
+            self.back.gone_from_memory(&object, orphan.meta.unpack().version);
+        }
         drop(dropped);
     }
 
@@ -242,6 +245,9 @@ impl Copies for Inner {
 
     fn forget(&self, object: &ObjectId) {
         let forgotten = self.cache.lock().invalidate(object);
+        if let Some(kept) = forgotten.as_ref().filter(|_| self.back.is_ephemeral(object)) {
+            self.back.gone_from_memory(object, kept.meta.unpack().version);
+        }
         self.settle(forgotten.into_iter().collect());
     }
 }

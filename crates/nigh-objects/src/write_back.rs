@@ -234,6 +234,15 @@ impl WriteBack {
         self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
     }
 
+    /// The copy of `object` that `version` wrote is gone from memory: if it was the only one, it is lost.
+    pub(crate) fn gone_from_memory(&self, object: &ObjectId, version: Version) {
+        if self.dirty.lock().lost(object, version) {
+            tracing::debug!(%object, %version, "an ephemeral object is lost: its memory was needed");
+            // Who waits for room looks again.
+            self.pushes.send_modify(|_| {});
+        }
+    }
+
     /// Whether the store is to be asked before a copy of `object` serves.
     pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()
