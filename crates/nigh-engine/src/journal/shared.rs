@@ -50,6 +50,10 @@ pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) files: AtomicU64,
+    /// What was written, heads included, copies and notices too.
+    pub(super) bytes: AtomicU64,
+    /// Segments of which nobody needed anything, so that they were used again.
+    pub(super) trims: AtomicU64,
 }
 
 pub(super) struct Shared {
