@@ -123,7 +123,7 @@ fn where_the_fast_path_is_off_boto3_uses_http_and_finds_the_same() {
     }
 }
 
-/// The limits of the node's sandboxes that are not prewarmed ones, as the kernel has them.
+/// The limits of the node's sandboxes, as the kernel has them; those that wait for a function have one too.
 fn limits(node: &Node, booked: u64) -> Vec<u64> {
     let files = ["memory.limit_in_bytes", "memory.high"];
     let groups = node.sandbox_groups();
@@ -135,7 +135,7 @@ fn limits(node: &Node, booked: u64) -> Vec<u64> {
 fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_than_it_booked() {
     let test = "what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_than_it_booked";
     const EACH: u64 = 8 << 20;
-    const BOOKED: u64 = 192 << 20;
+    const BOOKED: u64 = 128 << 20;
     let Some(python) = python(test) else { return };
     // The cap is above all that is booked.
     let flags = ["--set", "cache.held_max=1 GiB", "--set", "functions.prewarm=off"];
@@ -143,11 +143,11 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
     node.ok(["objects", "mb", "nigh://data"]);
     let bytes = node.state.join("bytes");
     std::fs::write(&bytes, vec![7; EACH as usize]).unwrap();
-    for number in 0..24 {
+    for number in 0..14 {
         node.ok(["objects", "cp", bytes.to_str().unwrap(), &format!("nigh://data/{number}")]);
     }
-    node.deploy_code("holder", HOLDER, "192MiB");
-    let event = json!({ "objects": 24, "bytes": EACH }).to_string();
+    node.deploy_code("holder", HOLDER, "128MiB");
+    let event = json!({ "objects": 14, "bytes": EACH }).to_string();
     let said = node.json(["invoke", "holder", &event])["payload"].clone();
     let held = said["views"].as_u64().unwrap() * EACH;
     let status = node.json(["status"])["fast_path"].clone();
@@ -156,12 +156,13 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
         return;
     }
     assert_eq!(said["right"], json!(true), "{said}");
-    assert!(held >= 4 * EACH && held <= BOOKED * 7 / 8, "{said}");
+    assert!(held >= 3 * EACH && held <= BOOKED * 7 / 8, "{said}");
     assert_eq!((&status["held"], &status["over"]), (&json!(held), &json!(1)), "{status}");
-    assert_eq!(limits(&node, BOOKED), [BOOKED - held]);
+    let now = limits(&node, BOOKED);
+    assert!(now.contains(&(BOOKED - held)), "{held} of {BOOKED} are held: {now:?}");
     node.ok(["invoke", "holder", "\"let go\""]);
-    crate::platform::wait_for("what was let go to be the sandbox's again", || limits(&node, BOOKED) == [BOOKED]);
+    crate::platform::wait_for("what was let go to be the sandbox's again", || limits(&node, BOOKED).contains(&BOOKED));
     assert_eq!(node.json(["status"])["fast_path"]["held"], json!(0));
     let again = node.json(["invoke", "holder", &event])["payload"]["views"].as_u64().unwrap();
-    assert!(again >= 4, "{again}");
+    assert!(again >= 3, "{again}");
 }
