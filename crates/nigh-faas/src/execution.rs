@@ -16,6 +16,7 @@ use crate::booked_memory::BookedMemory;
 use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
+use crate::function_caching;
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
 use crate::invocation::{InvokeError, Invoked};
@@ -154,6 +155,8 @@ impl Executor {
     ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
+        // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
+        self.keys.set_benefits(&key_id, function_caching::benefits(&function.environment).unwrap_or(true));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
         let network = self.settings.network.check(&function.namespace, &function.environment)?;

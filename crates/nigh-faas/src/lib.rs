@@ -20,6 +20,7 @@ pub mod event_row;
 mod execution;
 pub mod function;
 pub mod function_arn;
+pub mod function_caching;
 pub mod function_network;
 pub mod function_store;
 pub mod function_url;

@@ -232,6 +232,18 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         }
     }
 
+    /// Decides how a read of `object` is served whose reader gains nothing from the cache: by what is there or on its
+    /// way, else past it. It counts as no use of the copy.
+    pub(crate) fn look(&self, object: &ObjectId, usable: impl FnOnce(&V) -> bool) -> Lookup<V, F> {
+        if let Some(value) = self.peek(object).filter(|value| usable(value)) {
+            return Lookup::Hit(value.clone());
+        }
+        match self.work.get(object) {
+            Some(Work { fetch: Some((_, flight)), .. }) => Lookup::Join(flight.clone()),
+            Some(Work { fetch: None, .. }) | None => Lookup::Past,
+        }
+    }
+
     /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
     /// not even an empty cache had the room.
     pub(crate) fn reserve(&mut self, cost: Cost, beyond: Beyond) -> (bool, Dropped<V>) {
@@ -393,7 +405,7 @@ pub(crate) struct GivenBack<V> {
 
 /// What the order is to know of a copy.
 fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
-    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin, benefits: true }
+    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin }
 }
 
 #[cfg(test)]
@@ -542,6 +554,19 @@ mod tests {
         let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
         assert_eq!(cache.reserve(bytes(10), held(25)), (false, vec![]));
         assert_eq!(cache.reserve(bytes(10), held(20)), (true, vec![1]));
+    }
+
+    #[test]
+    fn who_gains_nothing_is_served_by_what_is_there_and_brings_nothing_in() {
+        let (mut cache, object) = (cache(100, 10), object("n", 1));
+        assert_eq!(cache.look(&object, |_| true), Lookup::Past);
+        let fetch = lead(&mut cache, &object);
+        assert_eq!(cache.look(&object, |_| true), Lookup::Join(0));
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
+        cache.fetched(&object, fetch, Some((7, bytes(10))));
+        assert_eq!(cache.look(&object, |_| true), Lookup::Hit(7));
+        cache.begin_write(&object);
+        assert_eq!(cache.look(&object, |_| true), Lookup::Past);
     }
 
     #[test]
