@@ -28,7 +28,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -47,6 +46,7 @@ use self::shared::{Limits, Shared};
 use crate::ledger::{
     ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record, Staged,
 };
+use crate::sync::{JoinHandle, spawn_thread};
 
 pub use self::inspect::{Inspected, InspectedRecord, fuzz, inspect};
 pub use self::report::{Damage, DamageKind, Recovered, RecoveredRecord, TornTail};
@@ -204,7 +204,7 @@ impl Journal {
 
     fn open_in(folder: Arc<dyn Folder>, opening: &Opening) -> Result<(Self, Recovered), JournalError> {
         let (writer, shared, recovered) = open::open(folder, opening)?;
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
+        let thread = spawn_thread("journal", move || writer.run());
         let thread =
             thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
         describe_histogram!("nigh_journal_commit_seconds", Unit::Seconds, "From the asking for a commit to its answer");

@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nigh_terms::{Epoch, Sequence, Version};
-use parking_lot::Mutex;
 
 use super::format::{FIRST_RECORD, HEAD_MAX_BYTES, SECTOR};
 use super::live::Live;
 use super::queue::Queue;
 use crate::ledger::{LedgerError, PIECE_MAX_BYTES, PieceId, StagedRoom};
+use crate::sync::Mutex;
 
 /// The most records that are live at a time, whatever their size.
 const RECORDS_MAX: usize = 500_000;
