@@ -41,6 +41,7 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
+        debug_assert_eq!(self.gate.is_some(), is_exploring(), "a schedule sees all of its locks");
         &self.inner
     }
 }

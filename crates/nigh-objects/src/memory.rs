@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
@@ -39,6 +38,7 @@ use crate::meter::Meter;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
+use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
@@ -134,7 +134,7 @@ impl Drop for Reservation {
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
-    let ended = tokio::spawn(work).await;
+    let ended = spawn(work).await;
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 

@@ -23,7 +23,6 @@ use nigh_engine::{
     WriteThrough,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub use self::dirty::DirtyUsage;
@@ -35,6 +34,7 @@ use crate::bucket_documents::BucketDocuments;
 use crate::memory::SHARD;
 use crate::meter::WriteBackMeter;
 use crate::store::{Payload, Store, check_pin};
+use crate::sync::Mutex;
 use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 /// The registry's table of buckets' policies.

@@ -12,6 +12,7 @@ use crate::conditions::check_read;
 use crate::kept::Kept;
 use crate::range::resolve;
 use crate::segment::Filling;
+use crate::sync::spawn;
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read past the cache begins anew because the object changed under it.
@@ -195,7 +196,7 @@ impl Inner {
             Lookup::Lead(fetch, flight) => {
                 let ticket = Ticket { inner: Arc::clone(self), object: object.clone(), fetch, ended: false };
                 // On its own, so that it goes on for those who joined when the first to ask hangs up.
-                tokio::spawn(Arc::clone(self).fetch(ticket, sender));
+                spawn(Arc::clone(self).fetch(ticket, sender));
                 flight
             }
         };
