@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use crate::ObjectId;
 use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
@@ -88,6 +89,15 @@ impl PackedName {
         Self([object.namespace.as_str(), object.bucket.as_str(), object.key.as_str()].join("\0").into())
     }
 
+    fn object(&self) -> Option<ObjectId> {
+        let [namespace, bucket, key] = self.parts();
+        Some(ObjectId {
+            namespace: Namespace::new(namespace).ok()?,
+            bucket: BucketName::new(bucket).ok()?,
+            key: ObjectKey::new(key).ok()?,
+        })
+    }
+
     fn parts(&self) -> [&str; 3] {
         let mut parts = self.0.splitn(3, '\0');
         std::array::from_fn(|_| parts.next().unwrap_or_default())
@@ -146,6 +156,8 @@ pub(crate) struct Cache<V, F> {
     order: Order<Chosen>,
     work: HashMap<ObjectId, Work<F>>,
     fetches: u64,
+    /// Copies that were evicted and had no other, until their owner is told.
+    orphans: Vec<(ObjectId, V)>,
 }
 
 /// What left the cache. It is handed out so that it can be freed without holding the cache's lock.
@@ -162,6 +174,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
             work: HashMap::new(),
             fetches: 0,
+            orphans: Vec::new(),
         }
     }
 
@@ -216,6 +229,18 @@ impl<V: Clone, F: Clone> Cache<V, F> {
                 self.work.insert(object.clone(), work);
                 Lookup::Lead(fetch, flight)
             }
+        }
+    }
+
+    /// Decides how a read of `object` is served whose reader gains nothing from the cache: by what is there or on its
+    /// way, else past it. It counts as no use of the copy.
+    pub(crate) fn look(&self, object: &ObjectId, usable: impl FnOnce(&V) -> bool) -> Lookup<V, F> {
+        if let Some(value) = self.peek(object).filter(|value| usable(value)) {
+            return Lookup::Hit(value.clone());
+        }
+        match self.work.get(object) {
+            Some(Work { fetch: Some((_, flight)), .. }) => Lookup::Join(flight.clone()),
+            Some(Work { fetch: None, .. }) | None => Lookup::Past,
         }
     }
 
@@ -290,6 +315,9 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         self.release(cost);
         // The room was there when it was reserved; the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
+            if origin == Origin::Ephemeral {
+                self.orphans.push((object.clone(), value.clone()));
+            }
             dropped.push(value);
             return dropped;
         }
@@ -314,11 +342,26 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         Some(kept)
     }
 
+    /// Takes a copy out to make room; one that has no other is an orphan.
+    fn evict(&mut self, slot: Slot) -> Option<V> {
+        let is_ephemeral = self.order.is_ephemeral(slot);
+        let Kept { name, value, .. } = self.take(slot)?;
+        if is_ephemeral {
+            self.orphans.extend(name.object().map(|object| (object, value.clone())));
+        }
+        Some(value)
+    }
+
+    /// The copies without another that were evicted since this was asked last.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(ObjectId, V)> {
+        std::mem::take(&mut self.orphans)
+    }
+
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(gone) = self.order.victim().and_then(|slot| self.take(slot)) else { break };
-            dropped.push(gone.value);
+            let Some(gone) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
+            dropped.push(gone);
         }
         dropped
     }
@@ -342,7 +385,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
             } else {
-                dropped.extend(self.take(slot).map(|gone| gone.value));
+                dropped.extend(self.evict(slot));
                 wanted.saturating_sub(cost.bytes)
             };
         }
@@ -365,14 +408,13 @@ pub(crate) struct GivenBack<V> {
 
 /// What the order is to know of a copy.
 fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
-    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin, benefits: true }
+    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use nigh_terms::{BucketName, Namespace, ObjectKey};
     use proptest::prelude::*;
 
     use super::*;
@@ -517,6 +559,19 @@ mod tests {
         let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
         assert_eq!(cache.reserve(bytes(10), held(25)), (false, vec![]));
         assert_eq!(cache.reserve(bytes(10), held(20)), (true, vec![1]));
+    }
+
+    #[test]
+    fn who_gains_nothing_is_served_by_what_is_there_and_brings_nothing_in() {
+        let (mut cache, object) = (cache(100, 10), object("n", 1));
+        assert_eq!(cache.look(&object, |_| true), Lookup::Past);
+        let fetch = lead(&mut cache, &object);
+        assert_eq!(cache.look(&object, |_| true), Lookup::Join(0));
+        assert!(cache.reserve(bytes(10), Beyond::default()).0);
+        cache.fetched(&object, fetch, Some((7, bytes(10))));
+        assert_eq!(cache.look(&object, |_| true), Lookup::Hit(7));
+        cache.begin_write(&object);
+        assert_eq!(cache.look(&object, |_| true), Lookup::Past);
     }
 
     #[test]

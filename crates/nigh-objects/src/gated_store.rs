@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use nigh_terms::{BucketName, Namespace, Timestamp};
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::store::{Payload, Store};
+use crate::sync::Mutex;
 use crate::{
     BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
 };

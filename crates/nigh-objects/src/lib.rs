@@ -34,6 +34,7 @@ mod segment;
 mod slab;
 mod spool;
 pub mod store;
+mod sync;
 mod uploads;
 mod write_back;
 mod write_order;

@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
@@ -39,6 +38,7 @@ use crate::meter::Meter;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
+use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
@@ -134,7 +134,7 @@ impl Drop for Reservation {
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
-    let ended = tokio::spawn(work).await;
+    let ended = spawn(work).await;
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 
@@ -145,11 +145,14 @@ impl Inner {
 
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
     fn settle(&self, dropped: Dropped<Kept>) {
-        let (kept, budget) = {
-            let cache = self.cache.lock();
-            (cache.kept(), cache.budget())
+        let (kept, budget, orphans) = {
+            let mut cache = self.cache.lock();
+            (cache.kept(), cache.budget(), cache.take_orphans())
         };
         self.meter.holds(kept, budget);
+        for (object, orphan) in orphans {
+            self.back.gone_from_memory(&object, orphan.meta.unpack().version);
+        }
         drop(dropped);
     }
 
@@ -242,6 +245,9 @@ impl Copies for Inner {
 
     fn forget(&self, object: &ObjectId) {
         let forgotten = self.cache.lock().invalidate(object);
+        if let Some(kept) = forgotten.as_ref().filter(|_| self.back.is_ephemeral(object)) {
+            self.back.gone_from_memory(object, kept.meta.unpack().version);
+        }
         self.settle(forgotten.into_iter().collect());
     }
 }

@@ -23,7 +23,6 @@ use nigh_engine::{
     WriteThrough,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 pub use self::dirty::DirtyUsage;
@@ -35,6 +34,7 @@ use crate::bucket_documents::BucketDocuments;
 use crate::memory::SHARD;
 use crate::meter::WriteBackMeter;
 use crate::store::{Payload, Store, check_pin};
+use crate::sync::Mutex;
 use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 /// The registry's table of buckets' policies.
@@ -232,6 +232,15 @@ impl WriteBack {
     /// Whether the newest write of `object` is kept nowhere but in memory.
     pub(crate) fn is_ephemeral(&self, object: &ObjectId) -> bool {
         self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
+    }
+
+    /// The copy of `object` that `version` wrote is gone from memory: if it was the only one, it is lost.
+    pub(crate) fn gone_from_memory(&self, object: &ObjectId, version: Version) {
+        if self.dirty.lock().lost(object, version) {
+            tracing::debug!(%object, %version, "an ephemeral object is lost: its memory was needed");
+            // Who waits for room looks again.
+            self.pushes.send_modify(|_| {});
+        }
     }
 
     /// Whether the store is to be asked before a copy of `object` serves.

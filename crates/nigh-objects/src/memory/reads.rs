@@ -12,6 +12,7 @@ use crate::conditions::check_read;
 use crate::kept::Kept;
 use crate::range::resolve;
 use crate::segment::Filling;
+use crate::sync::spawn;
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read past the cache begins anew because the object changed under it.
@@ -120,7 +121,7 @@ impl Inner {
         request: GetRequest,
     ) -> Result<Got, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(&object(who, bucket, key), &request).await.inspect_err(|error| {
+        let read = self.read(&object(who, bucket, key), &request, who.benefits).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(Served::Metadata, None, Token::empty());
             }
@@ -153,26 +154,30 @@ impl Inner {
         checked.map(|_| meta)
     }
 
-    /// Reads, wherever from.
-    pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
+    /// Reads, wherever from. What is not in memory is brought there if the reader `benefits`.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
         let mut sender = None;
         let lookup = {
             let mut cache = self.cache.lock();
             // A doubt arises before its write ends in the cache: under this lock it is seen, or the write is.
             let in_doubt = self.doubts.lock().hold(object, self.clock.monotonic());
+            let usable = |kept: &Kept| kept.segment.is_some() || kept.meta.size() > self.limits.cached_object.bytes();
             if in_doubt && cache.peek(object).is_none() {
                 Lookup::Past
+            } else if benefits {
+                cache.lookup(object, usable, || {
+                    let (send, flight) = watch::channel(None);
+                    sender = Some(send);
+                    flight
+                })
             } else {
-                cache.lookup(
-                    object,
-                    |kept| kept.segment.is_some() || kept.meta.size() > self.limits.cached_object.bytes(),
-                    || {
-                        let (send, flight) = watch::channel(None);
-                        sender = Some(send);
-                        flight
-                    },
-                )
+                cache.look(object, usable)
             }
         };
         let mut flight = match lookup {
@@ -191,7 +196,7 @@ impl Inner {
             Lookup::Lead(fetch, flight) => {
                 let ticket = Ticket { inner: Arc::clone(self), object: object.clone(), fetch, ended: false };
                 // On its own, so that it goes on for those who joined when the first to ask hangs up.
-                tokio::spawn(Arc::clone(self).fetch(ticket, sender));
+                spawn(Arc::clone(self).fetch(ticket, sender));
                 flight
             }
         };

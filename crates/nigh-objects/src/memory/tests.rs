@@ -1,5 +1,6 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
+mod interleavings;
 mod many;
 mod notices;
 mod races;

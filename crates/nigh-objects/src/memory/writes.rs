@@ -9,7 +9,6 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
-use tokio::task::JoinHandle;
 
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
@@ -23,6 +22,7 @@ use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
+use crate::sync::{Lost, Spawned, spawn};
 use crate::write_back::{Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
@@ -51,7 +51,7 @@ pub(super) struct Expected {
 struct JournalIntake {
     back: Arc<WriteBack>,
     piece: Vec<u8>,
-    staging: Vec<JoinHandle<Result<Staged, ObjectError>>>,
+    staging: Vec<Spawned<Result<Staged, ObjectError>>>,
 }
 
 impl JournalIntake {
@@ -73,7 +73,7 @@ impl JournalIntake {
 
     fn put_on_its_way(&mut self) {
         let piece = std::mem::take(&mut self.piece).into();
-        self.staging.push(tokio::spawn(Arc::clone(&self.back).stage(piece)));
+        self.staging.push(spawn(Arc::clone(&self.back).stage(piece)));
     }
 
     /// All pieces, in their order.
@@ -84,7 +84,7 @@ impl JournalIntake {
         let mut staged = Vec::with_capacity(self.staging.len());
         for piece in self.staging {
             let ended = piece.await;
-            let lost = |error: tokio::task::JoinError| ObjectError::Memory {
+            let lost = |error: Lost| ObjectError::Memory {
                 operation: "keep a body in the journal",
                 reason: error.to_string(),
             };

@@ -26,7 +26,7 @@ pub(crate) enum Becomes {
     Put(Arc<ObjectMeta>),
     /// Nothing.
     Gone,
-    /// Nobody knows: its bytes are damaged in the journal. It is not pushed.
+    /// Nobody knows: its bytes are damaged in the journal, or it was ephemeral and its memory was needed. It is not pushed.
     Lost,
 }
 
@@ -121,6 +121,17 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether the store has its newest state, and it is only looked after.
+    fn is_watched(&self) -> bool {
+        self.pushed == Some(self.newest.version)
+    }
+
+    /// Whether it is kept in memory alone, and whether it was.
+    fn ephemeral_and_lost(&self) -> (bool, bool) {
+        let ephemeral = self.newest.mode == WriteMode::Ephemeral;
+        (ephemeral, ephemeral && self.newest.becomes == Becomes::Lost)
+    }
+
     const fn is_queued(&self) -> bool {
         let never = matches!(self.newest.mode, WriteMode::Ephemeral) || matches!(self.newest.becomes, Becomes::Lost);
         self.pushing.is_none() && !never
@@ -128,7 +139,7 @@ impl Entry {
 
     /// Whether it may be pushed before it is due: it has not failed, and is not only looked after.
     fn may_hurry(&self) -> bool {
-        self.failures == 0 && self.pushed != Some(self.newest.version)
+        self.failures == 0 && !self.is_watched()
     }
 }
 
@@ -141,12 +152,24 @@ pub struct DirtyUsage {
     pub bytes: u64,
     /// How many of the objects are ephemeral.
     pub ephemeral: usize,
+    /// How many of these are lost: their memory was needed, and who reads them is told.
+    pub lost: usize,
+    /// How many objects and deletions the store has already, and are kept until no earlier push can land over them.
+    pub watched: usize,
     /// How many have failed to be pushed and wait for the next try.
     pub failing: usize,
-    /// How long the oldest waits.
+    /// How long the oldest waits to be pushed.
     pub oldest: Duration,
     /// Writes kept under another key since the start, because somebody else had written theirs.
     pub conflicts: u64,
+}
+
+impl DirtyUsage {
+    /// Objects and deletions that the store does not have and is to get.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.objects - self.ephemeral - self.watched
+    }
 }
 
 /// All that is not in the store.
@@ -156,10 +179,12 @@ pub(crate) struct Dirty {
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
     queue: BTreeSet<(Monotonic, ObjectId)>,
-    /// The oldest first, ephemeral ones left out.
+    /// The oldest first, of those that the store does not have and is to get.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
     ephemeral: usize,
+    lost: usize,
+    watched: usize,
     failing: usize,
 }
 
@@ -176,6 +201,8 @@ impl Dirty {
             ages: BTreeSet::new(),
             bytes: 0,
             ephemeral: 0,
+            lost: 0,
+            watched: 0,
             failing: 0,
         }
     }
@@ -236,6 +263,18 @@ impl Dirty {
             entry.attempts.push(Base::Unknown);
             self.put_back(object, entry);
         }
+    }
+
+    /// The memory of an ephemeral write was needed. Its room is free; who reads the object is told until it is written
+    /// anew or deleted, as the store may have an older state of it. True if that write is the newest still.
+    pub(crate) fn lost(&mut self, object: &ObjectId, version: Version) -> bool {
+        let Some(mut entry) = self.take(object) else { return false };
+        let is_it = entry.newest.version == version && entry.newest.mode == WriteMode::Ephemeral;
+        if is_it {
+            entry.newest.becomes = Becomes::Lost;
+        }
+        self.put_back(object, entry);
+        is_it
     }
 
     /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
@@ -385,6 +424,8 @@ impl Dirty {
             objects: self.objects,
             bytes: self.bytes,
             ephemeral: self.ephemeral,
+            lost: self.lost,
+            watched: self.watched,
             failing: self.failing,
             oldest: self.ages.first().map_or(Duration::ZERO, |(since, _)| now.since(*since)),
             conflicts: 0,
@@ -407,7 +448,10 @@ impl Dirty {
         self.bytes -= entry.newest.becomes.bytes();
         self.queue.remove(&(entry.due, object.clone()));
         self.ages.remove(&(entry.since, object.clone()));
-        self.ephemeral -= usize::from(entry.newest.mode == WriteMode::Ephemeral);
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral -= usize::from(ephemeral);
+        self.lost -= usize::from(lost);
+        self.watched -= usize::from(entry.is_watched());
         self.failing -= usize::from(entry.failures > 0);
         Some(entry)
     }
@@ -418,9 +462,12 @@ impl Dirty {
         if entry.is_queued() {
             self.queue.insert((entry.due, object.clone()));
         }
-        if entry.newest.mode == WriteMode::Ephemeral {
-            self.ephemeral += 1;
-        } else {
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral += usize::from(ephemeral);
+        self.lost += usize::from(lost);
+        if entry.is_watched() {
+            self.watched += 1;
+        } else if !ephemeral {
             self.ages.insert((entry.since, object.clone()));
         }
         self.failing += usize::from(entry.failures > 0);
@@ -547,6 +594,8 @@ mod tests {
         assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(3)), []);
         assert!(dirty.get(&object("a")).is_some(), "readers see it here, whatever lands");
         assert_eq!(dirty.next(second(4), false), Next::At(second(901)));
+        let watched = DirtyUsage { objects: 1, bytes: 10, watched: 1, ..DirtyUsage::default() };
+        assert_eq!(dirty.usage(second(4)), watched, "it waits for nothing");
         let again = push(&mut dirty, second(901));
         assert_eq!((again.base, again.attempts), (holds(2), vec![holds(1)]));
         assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(902)), [version(2)]);
@@ -586,6 +635,29 @@ mod tests {
         );
         assert_eq!(put(&mut dirty, "a", 2, second(100)), []);
         assert_eq!(dirty.next(second(100), false), Next::At(second(101)));
+    }
+
+    #[test]
+    fn a_lost_ephemeral_write_gives_its_room_back_and_stays_known_until_the_next_write() {
+        let mut dirty = Dirty::new(LIMITS);
+        let ephemeral = |dirty: &mut Dirty, sequence| {
+            let becomes = Becomes::Put(meta(900, "e"));
+            dirty.write(&object("a"), version(sequence), WriteMode::Ephemeral, becomes, Base::Unknown, second(0))
+        };
+        ephemeral(&mut dirty, 1);
+        assert!(!dirty.has_room(&object("b"), 101));
+        assert!(!dirty.lost(&object("b"), version(1)));
+        assert!(dirty.lost(&object("a"), version(1)));
+        assert!(dirty.has_room(&object("b"), 1000));
+        let newest = dirty.get(&object("a")).unwrap();
+        assert_eq!((newest.mode, &newest.becomes), (WriteMode::Ephemeral, &Becomes::Lost));
+        let lost = DirtyUsage { objects: 1, ephemeral: 1, lost: 1, ..DirtyUsage::default() };
+        assert_eq!(dirty.usage(second(9)), lost);
+        ephemeral(&mut dirty, 2);
+        assert!(!dirty.lost(&object("a"), version(1)), "the copy of an older write says nothing of this one");
+        assert_eq!(dirty.usage(second(9)).bytes, 900);
+        put(&mut dirty, "b", 3, second(0));
+        assert!(!dirty.lost(&object("b"), version(3)), "what is in the journal is not lost");
     }
 
     #[test]

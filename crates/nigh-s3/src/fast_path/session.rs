@@ -313,7 +313,7 @@ impl Session {
             .try_acquire_owned()
             .map_err(|_| too_much("16 segments are being filled on this connection; commit or abandon one"))?;
         self.look_at_released();
-        let over = || too_much("the bytes held are at their cap (cache.held_max); release some");
+        let over = || too_much("what may be held is (cache.held_max, and in a sandbox what it booked); release some");
         if !holdings.has_room(create.length) {
             return Err(over());
         }

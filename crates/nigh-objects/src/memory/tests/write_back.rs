@@ -273,6 +273,30 @@ async fn modes_follow_the_policy_of_the_bucket() {
 }
 
 #[tokio::test]
+async fn an_ephemeral_object_whose_memory_was_needed_gives_its_room_among_what_waits_back() {
+    let l = Lazy::with(WriteSettings { dirty_max: ByteSize::kib(100), ..settings() }).await;
+    let rules = vec![ModeRule { prefix: "scratch/".to_owned(), tag: None, mode: WriteMode::Ephemeral }];
+    l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
+    let bytes = vec![7; 80 << 10];
+    l.put("scratch/a", &bytes).await;
+    let more = l.memory.put(&l.who, &l.bucket, &key("scratch/b"), body(&bytes)).await;
+    assert!(matches!(more, Err(ObjectError::SlowDown(_))), "{more:?}");
+    l.memory.shrink(ByteSize::mib(4));
+    let dirty = l.memory.dirty();
+    assert_eq!((dirty.ephemeral, dirty.lost, dirty.bytes), (1, 1, 0));
+    l.put("scratch/b", &bytes).await;
+    assert_eq!(l.get("scratch/b").await.unwrap(), bytes);
+    assert!(matches!(l.get("scratch/a").await, Err(ObjectError::EphemeralLost(_))));
+    // Somebody else may have written it: the copy is gone, and is said to be.
+    l.memory.invalidate(&l.who, &l.bucket, &key("scratch/b"));
+    assert!(matches!(l.get("scratch/b").await, Err(ObjectError::EphemeralLost(_))));
+    assert_eq!(l.memory.dirty().bytes, 0);
+    l.put("scratch/a", b"anew").await;
+    assert_eq!(l.get("scratch/a").await.unwrap(), b"anew");
+    assert_eq!((l.memory.dirty().ephemeral, l.memory.dirty().lost), (2, 1));
+}
+
+#[tokio::test]
 async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash() {
     let l = Lazy::new().await;
     let persisting = l.persist();
