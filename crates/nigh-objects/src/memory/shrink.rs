@@ -37,10 +37,8 @@ impl ObjectMemory {
         for _ in 0..ROUNDS_MAX {
             let wanted = bytes.bytes().saturating_sub(shrunk.freed.bytes());
             let begun = inner.clock.monotonic();
-            let given = inner
-                .cache
-                .lock()
-                .give_back(wanted, |kept| kept.segment.as_ref().is_some_and(super::Segment::is_in_use));
+            let given =
+                inner.shelf().give_back(wanted, |kept| kept.segment.as_ref().is_some_and(super::Segment::is_in_use));
             shrunk.decided_in += inner.clock.monotonic().since(begun);
             // The same copies are passed over each time.
             shrunk.held = shrunk.held.max(ByteSize(given.held));

@@ -1,5 +1,6 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
+mod coherence;
 mod many;
 mod notices;
 mod races;
