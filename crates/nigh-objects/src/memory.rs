@@ -4,6 +4,8 @@
 //! between callers, segments and what stands behind (`write_back`), and emits an event for each data call. Here is what is
 //! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
+mod append_order;
+mod coherence;
 mod copies;
 mod fast;
 mod multipart;
@@ -12,6 +14,7 @@ mod reads;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod write_ticket;
 mod writes;
 
 use std::collections::HashSet;
@@ -21,20 +24,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nigh_engine::RequestId;
-use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
+use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio_util::sync::CancellationToken;
 
+use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
 use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
-use crate::cache::{Beyond, Cache, Cost, Dropped};
+use crate::cache::{Beyond, Cost, Dropped, Shelf};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
 use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
+use crate::protocol::Stamp;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
@@ -72,15 +77,10 @@ struct Resident {
     segment: Option<Segment>,
 }
 
-impl From<Kept> for Resident {
-    fn from(Kept { meta, segment }: Kept) -> Self {
-        Self { meta: meta.unpack(), segment }
-    }
-}
-
-impl From<Resident> for Kept {
-    fn from(Resident { meta, segment }: Resident) -> Self {
-        Self::new(&meta, segment)
+impl Resident {
+    /// The same under the version that its home names.
+    fn stamped(self, stamp: &Stamp) -> Self {
+        Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
     }
 }
 
@@ -93,8 +93,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
-    cache: Mutex<Cache<Kept, reads::Flight>>,
-    /// Asked and changed under the cache's lock or beside it, never around it.
+    coherence: Coherence,
+    /// Asked and changed under the lock of `coherence` or beside it, never around it.
     doubts: Mutex<Doubts>,
     account: Arc<Account>,
     order: WriteOrder,
@@ -125,7 +125,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.cost != Cost::default() {
-            self.inner.cache.lock().release(self.cost);
+            self.inner.shelf().release(self.cost);
         }
     }
 }
@@ -143,11 +143,20 @@ impl Inner {
         DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
 
+    /// The copies in memory.
+    fn shelf(&self) -> ShelfGuard<'_> {
+        self.coherence.shelf()
+    }
+
+    fn now(&self) -> Monotonic {
+        self.clock.monotonic()
+    }
+
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
-    fn settle(&self, dropped: Dropped<Kept>) {
+    fn settle<T>(&self, dropped: Vec<T>) {
         let (kept, budget, orphans) = {
-            let mut cache = self.cache.lock();
-            (cache.kept(), cache.budget(), cache.take_orphans())
+            let mut shelf = self.shelf();
+            (shelf.kept(), shelf.budget(), shelf.take_orphans())
         };
         self.meter.holds(kept, budget);
         for (object, orphan) in orphans {
@@ -163,7 +172,7 @@ impl Inner {
     }
 
     /// What readers hold beyond the cache, and what goes by itself when copies go.
-    fn beyond(&self, cache: &Cache<Kept, reads::Flight>) -> Beyond {
+    fn beyond(&self, cache: &Shelf<Kept>) -> Beyond {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         Beyond { lingering, slack }
@@ -172,7 +181,7 @@ impl Inner {
     /// Room for `cost`, if the cache can give it.
     fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (granted, dropped) = {
-            let mut cache = self.cache.lock();
+            let mut cache = self.shelf();
             let beyond = self.beyond(&cache);
             cache.reserve(cost, beyond)
         };
@@ -202,7 +211,7 @@ impl Inner {
         if !self.back.revalidates(object) {
             return Ok(());
         }
-        let Some(kept) = self.cache.lock().peek(object).map(|kept| kept.meta.unpack()) else {
+        let Some(kept) = self.shelf().peek(object).map(|kept| kept.meta.unpack()) else {
             return Ok(());
         };
         match self.back.head(object).await {
@@ -214,17 +223,17 @@ impl Inner {
     }
 
     /// The object's metadata as it is now.
-    async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+    async fn current(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
-        let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
+        let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
         match kept {
             Some(meta) => Ok(meta),
-            None => self.back.head(object).await.map(Arc::new),
+            None => self.look(object).await,
         }
     }
 
     /// The object's metadata as it is now, or that there is none.
-    async fn current_if_any(&self, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
+    async fn current_if_any(self: &Arc<Self>, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
         match self.current(object).await {
             Ok(meta) => Ok(Some(meta)),
             Err(ObjectError::NoSuchKey(_)) => Ok(None),
@@ -239,16 +248,28 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
 
 impl Copies for Inner {
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment> {
-        let kept = self.cache.lock().peek(object).cloned()?;
-        kept.segment.filter(|_| kept.meta.unpack().version == version)
+        let shelf = self.shelf();
+        let kept = shelf.peek(object).filter(|kept| kept.meta.version() == version)?;
+        kept.segment.clone()
     }
 
     fn forget(&self, object: &ObjectId) {
-        let forgotten = self.cache.lock().invalidate(object);
-        if let Some(kept) = forgotten.as_ref().filter(|_| self.back.is_ephemeral(object)) {
-            self.back.gone_from_memory(object, kept.meta.unpack().version);
+        let only_copy = self.back.is_ephemeral(object).then(|| self.shelf().peek(object).map(|kept| kept.meta.version()));
+        let forgotten = self.coherence.outside(self.now(), object);
+        if let Some(version) = only_copy.flatten() {
+            self.back.gone_from_memory(object, version);
         }
-        self.settle(forgotten.into_iter().collect());
+        self.settle(forgotten);
+    }
+
+    fn pushed(&self, object: &ObjectId, version: Version) {
+        let dropped = self.coherence.pushed(self.now(), object, version);
+        self.settle(dropped);
+    }
+
+    fn tick(&self) {
+        let dropped = self.coherence.tick(self.now());
+        self.settle(dropped);
     }
 }
 
@@ -279,13 +300,15 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
+        let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
+        let coherence = Coherence::open(Arc::clone(&writes.ledger), records, budget);
         let back = Arc::new(WriteBack::open(store, Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
             back,
             clock,
             observers: all.into(),
             limits,
-            cache: Mutex::new(Cache::new(budget)),
+            coherence,
             doubts: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),
@@ -304,7 +327,7 @@ impl ObjectMemory {
     #[must_use]
     pub fn usage(&self) -> MemoryUsage {
         let (kept, reserved, budget, objects) = {
-            let cache = self.0.cache.lock();
+            let cache = self.0.shelf();
             (cache.kept(), cache.reserved(), cache.budget(), cache.copies())
         };
         self.0.meter.usage(MemoryUsage {
@@ -380,7 +403,7 @@ impl ObjectMemory {
     /// what readers hold of them is freed when they let go.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
         let dropped = {
-            let mut cache = self.0.cache.lock();
+            let mut cache = self.0.shelf();
             let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
             let beyond = self.0.beyond(&cache);
             cache.set_budget(budget, beyond)
@@ -529,7 +552,7 @@ impl ObjectMemory {
         Ok(meta.tags.clone())
     }
 
-    /// Replaces an object's tags; none removes them. The object's version stays: its bytes do.
+    /// Replaces an object's tags; none removes them. The object has a new version then, and the same bytes.
     ///
     /// # Errors
     /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.

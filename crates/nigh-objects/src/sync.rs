@@ -13,7 +13,7 @@ mod explored;
 mod mutex;
 
 #[cfg(not(test))]
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(test))]
 pub(crate) use tokio::{
     spawn,
@@ -23,4 +23,4 @@ pub(crate) use tokio::{
 #[cfg(test)]
 pub(crate) use self::explored::{Lost, Spawned, spawn, spawn_blocking};
 #[cfg(test)]
-pub(crate) use self::mutex::Mutex;
+pub(crate) use self::mutex::{Mutex, MutexGuard};

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{
-    Body as LedgerBody, Change, INLINE_MAX_BYTES, Ledger, LedgerError, Record, Registry, RequestId, Staged,
+    Appended, Body as LedgerBody, Change, INLINE_MAX_BYTES, Ledger, LedgerError, Record, Registry, RequestId, Staged,
     WriteThrough,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
@@ -97,6 +97,18 @@ impl Default for WriteSettings {
     }
 }
 
+/// Whom a write tells where it has come to stand, so that all are known in the order of their versions.
+pub(crate) trait Order: Send + Sync {
+    /// A version, never a write's, to mark in the store what has no place in the order yet.
+    fn mark(&self) -> Version;
+    /// The ledger is about to be asked for a version.
+    fn asking(&self);
+    /// It gave this one; who reads here sees the write. `stored` says that the store has it.
+    fn placed(&self, version: Version, stored: bool);
+    /// It gave none; or, if `lost`, one that nobody knows.
+    fn refused(&self, lost: bool);
+}
+
 /// A write on its way.
 pub(crate) struct Write<'a> {
     pub(crate) object: &'a ObjectId,
@@ -107,6 +119,7 @@ pub(crate) struct Write<'a> {
     pub(crate) staged: Option<Vec<Staged>>,
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
+    pub(crate) order: &'a dyn Order,
 }
 
 /// A write that was kept.
@@ -288,6 +301,7 @@ impl WriteBack {
     /// `SlowDown` if there is no room, the store's, or the ledger's.
     pub(crate) async fn put(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         self.store.check(write.object, &write.meta)?;
+        self.ledger.check()?;
         match write.mode {
             WriteMode::Through => self.put_through(write).await,
             WriteMode::Ephemeral => self.put_ephemeral(write).await,
@@ -299,32 +313,35 @@ impl WriteBack {
     }
 
     async fn put_through(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, .. } = &write;
+        let Write { object, meta, payload, order, .. } = &write;
         if self.dirty.lock().get(object).is_some() {
             // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
             let kept = self.put_journal(write).await?;
             return Ok(kept);
         }
         self.settle(object).await?;
-        let meta = ObjectMeta { version: self.ledger.place(SHARD), ..meta.clone() };
+        let meta = ObjectMeta { version: order.mark(), ..meta.clone() };
         self.store.put(object, payload, &meta).await?;
-        Ok(Placed { meta: Arc::new(meta), repeated: false })
+        let version = self.place_stored(*order);
+        Ok(Placed { meta: Arc::new(ObjectMeta { version, ..meta }), repeated: false })
     }
 
     async fn put_ephemeral(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, .. } = write;
+        let Write { object, meta, order, .. } = write;
         self.flush(object).await?;
         if !self.dirty.lock().has_room(object, meta.size) {
             return Err(ObjectError::SlowDown("too many objects wait to be stored or are ephemeral"));
         }
+        order.asking();
         let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
         let becomes = Becomes::Put(Arc::clone(&meta));
         self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Base::Unknown).await?;
+        order.placed(meta.version, false);
         Ok(Placed { meta, repeated: false })
     }
 
     async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, staged, mode, request } = write;
+        let Write { object, meta, payload, staged, mode, request, order } = write;
         self.wait_for_room(object, meta.size).await?;
         let base = self.base(object).await?;
         let about = about::encode(mode, Some(&meta), &base).map_err(|reason| unkept(object, &reason))?;
@@ -332,10 +349,11 @@ impl WriteBack {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(&payload, &meta).await?,
         };
-        let appended = self.append(object, request, Change::Put { about }, body).await?;
+        let appended = self.append(order, object, request, Change::Put { about }, body).await?;
         let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
         if !appended.repeated {
             self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), base).await?;
+            order.placed(meta.version, false);
             self.acknowledge(object, mode, meta.version).await?;
         }
         Ok(Placed { meta, repeated: appended.repeated })
@@ -367,16 +385,31 @@ impl WriteBack {
         Ok(LedgerBody::Staged(staged))
     }
 
+    /// A write that the store has takes its place: the newest, whatever came to stand while it was on its way.
+    fn place_stored(&self, order: &dyn Order) -> Version {
+        order.asking();
+        let version = self.ledger.place(SHARD);
+        order.placed(version, true);
+        version
+    }
+
     async fn append(
         &self,
+        order: &dyn Order,
         object: &ObjectId,
         request: Option<RequestId>,
         change: Change,
         body: LedgerBody,
-    ) -> Result<nigh_engine::Appended, ObjectError> {
+    ) -> Result<Appended, ObjectError> {
         let ObjectId { namespace, bucket, key } = object.clone();
         let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));
+        order.asking();
         let appended = self.ledger.append(SHARD, Record { request, namespace, bucket, key, change }, body).await;
+        match &appended {
+            Ok(appended) if !appended.repeated => {}
+            Ok(_) => order.refused(false),
+            Err(error) => order.refused(matches!(error, LedgerError::Failed(_))),
+        }
         if matches!(appended, Err(LedgerError::Full)) {
             self.dirty.lock().want_all();
             self.work.notify_one();
@@ -409,43 +442,50 @@ impl WriteBack {
         object: &ObjectId,
         mode: WriteMode,
         request: Option<RequestId>,
-    ) -> Result<Version, ObjectError> {
+        order: &dyn Order,
+    ) -> Result<Appended, ObjectError> {
+        self.ledger.check()?;
         let waits = self.dirty.lock().get(object).is_some();
         // What others write must not be deleted: in a shared bucket a deletion is never late.
         let through = mode == WriteMode::Through || self.is_shared(object);
         if through && !waits {
             self.settle(object).await?;
-            let version = self.ledger.place(SHARD);
             self.store.delete(object).await?;
-            return Ok(version);
+            return Ok(Appended { version: self.place_stored(order), repeated: false });
         }
         let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
         self.wait_for_room(object, 0).await?;
         let base = self.base(object).await?;
         let about = about::encode(mode, None, &base).map_err(|reason| unkept(object, &reason))?;
         let body = LedgerBody::Inline(Bytes::new());
-        let appended = self.append(object, request, Change::Delete { about }, body).await?;
+        let appended = self.append(order, object, request, Change::Delete { about }, body).await?;
         if !appended.repeated {
             self.wrote(object, appended.version, mode, Becomes::Gone, base).await?;
+            order.placed(appended.version, false);
             self.acknowledge(object, mode, appended.version).await?;
         }
-        Ok(appended.version)
+        Ok(appended)
     }
 
     /// Replaces the object's tags. One that waits is written anew with them.
     ///
     /// # Errors
     /// `NoSuchKey`, or as of a put.
-    pub(crate) async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
-        let Some((meta, mode)) = self.waiting_put(object)? else {
-            self.settle(object).await?;
-            return self.store.put_tags(object, tags).await;
+    pub(crate) async fn put_tags(&self, object: &ObjectId, tags: &Tags, order: &dyn Order) -> Result<(), ObjectError> {
+        self.ledger.check()?;
+        let waiting = match self.waiting_put(object)? {
+            Some((meta, mode)) => self.read_waiting(object, &meta).await?.map(|bytes| (meta, mode, bytes)),
+            None => None,
         };
-        let bytes = self.read_waiting(object, &meta).await?;
-        let Some(bytes) = bytes else { return self.store.put_tags(object, tags).await };
+        let Some((meta, mode, bytes)) = waiting else {
+            self.settle(object).await?;
+            self.store.put_tags(object, tags).await?;
+            self.place_stored(order);
+            return Ok(());
+        };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
         let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
-        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None }).await?;
+        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None, order }).await?;
         Ok(())
     }
 

@@ -265,6 +265,10 @@ impl Ledger for Journal {
         self.shared.life
     }
 
+    fn check(&self) -> Result<(), LedgerError> {
+        self.shared.check()
+    }
+
     fn place(&self, _shard: ShardId) -> Version {
         self.shared.next_version()
     }

@@ -38,14 +38,14 @@ impl ObjectMemory {
         let before = inner.account.living().bytes;
         let mut shrunk = Shrunk::default();
         // Each is looked at once. What small objects free is known when they have gone: they share pages.
-        let mut left = inner.cache.lock().copies();
+        let mut left = inner.shelf().copies();
         while shrunk.freed < bytes && left > 0 {
             let wanted = bytes.bytes() - shrunk.freed.bytes();
             let (given, took) = {
-                let mut cache = inner.cache.lock();
+                let mut shelf = inner.shelf();
                 let begun = inner.clock.monotonic();
                 let is_held = |kept: &Kept| kept.segment.as_ref().is_some_and(Segment::is_in_use);
-                let given = cache.give_back(wanted, LOOKS_AT_ONCE.min(left), is_held);
+                let given = shelf.give_back(wanted, LOOKS_AT_ONCE.min(left), is_held);
                 (given, inner.clock.monotonic().since(begun))
             };
             shrunk.decided_in += took;

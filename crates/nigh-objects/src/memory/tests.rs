@@ -1,6 +1,7 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
 mod interleavings;
+mod coherence;
 mod many;
 mod notices;
 mod races;

@@ -29,6 +29,10 @@ pub(crate) trait Copies: Send + Sync {
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment>;
     /// The store has another object now.
     fn forget(&self, object: &ObjectId);
+    /// The store has this version.
+    fn pushed(&self, object: &ObjectId, version: Version);
+    /// Time has passed.
+    fn tick(&self);
 }
 
 /// How a push ended.
@@ -104,6 +108,7 @@ impl WriteBack {
                 () = due => {}
                 () = self.work.notified() => {}
                 _ = settle.tick() => {
+                    copies.tick();
                     if let Err(error) = self.settle_all().await {
                         tracing::warn!(%error, "the ledger cannot keep what is stored; a restart will push it again");
                     }
@@ -126,6 +131,7 @@ impl WriteBack {
         let settled = match outcome {
             Outcome::Stored(base) => {
                 self.meter.pushed(push.becomes.bytes());
+                copies.pushed(object, version);
                 self.dirty.lock().pushed(object, version, base, now)
             }
             Outcome::Failed { error, attempted, base } => {

@@ -7,17 +7,17 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{Access, BucketPolicy, ModeRule, ObjectId, WriteMode, WriteSettings};
 
-struct Lazy {
-    store: Arc<GatedStore>,
-    memory: ObjectMemory,
+pub(super) struct Lazy {
+    pub(super) store: Arc<GatedStore>,
+    pub(super) memory: ObjectMemory,
     journal: Arc<Journal>,
-    who: Principal,
-    bucket: BucketName,
+    pub(super) who: Principal,
+    pub(super) bucket: BucketName,
     folder: tempfile::TempDir,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
 }
 
-fn settings() -> WriteSettings {
+pub(super) fn settings() -> WriteSettings {
     WriteSettings {
         delay: Duration::from_millis(20),
         back_off: Duration::from_millis(20),
@@ -53,7 +53,7 @@ async fn open_lazy(
 }
 
 impl Lazy {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::with(settings()).await
     }
 
@@ -79,23 +79,23 @@ impl Lazy {
         Self { store, memory, journal, who, bucket, folder, stop: CancellationToken::new() }
     }
 
-    fn persist(&self) -> tokio::task::JoinHandle<()> {
+    pub(super) fn persist(&self) -> tokio::task::JoinHandle<()> {
         tokio::spawn(self.memory.clone().persist(self.stop.clone()))
     }
 
-    async fn put_with(&self, name: &str, request: PutRequest) -> Result<PutDone, ObjectError> {
+    pub(super) async fn put_with(&self, name: &str, request: PutRequest) -> Result<PutDone, ObjectError> {
         self.memory.put(&self.who, &self.bucket, &key(name), request).await
     }
 
-    async fn put(&self, name: &str, bytes: &[u8]) -> PutDone {
+    pub(super) async fn put(&self, name: &str, bytes: &[u8]) -> PutDone {
         self.put_with(name, body(bytes)).await.unwrap()
     }
 
-    async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
+    pub(super) async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
         bytes_of(self.memory.get(&self.who, &self.bucket, &key(name), GetRequest::default()).await?).await
     }
 
-    async fn delete(&self, name: &str) {
+    pub(super) async fn delete(&self, name: &str) {
         self.memory.delete(&self.who, &self.bucket, &key(name), WriteConditions::default(), None).await.unwrap();
     }
 
@@ -118,7 +118,7 @@ impl Lazy {
     }
 
     /// Waits until the store has all.
-    async fn settled(&self) {
+    pub(super) async fn settled(&self) {
         for _ in 0..500 {
             if self.memory.dirty().objects == 0 && self.journal.usage().records == 0 {
                 return;
