@@ -204,7 +204,7 @@ impl Inner {
         };
         match self.back.head(object).await {
             Ok(meta) if meta.etag == kept.etag => {}
-            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object),
+            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object, kept.version),
             Err(error) => return Err(error),
         }
         Ok(())
@@ -240,8 +240,12 @@ impl Copies for Inner {
         kept.segment.filter(|_| kept.meta.unpack().version == version)
     }
 
-    fn forget(&self, object: &ObjectId) {
-        let forgotten = self.cache.lock().invalidate(object);
+    fn forget(&self, object: &ObjectId, version: Version) {
+        let forgotten = {
+            let mut cache = self.cache.lock();
+            let is_newer = cache.peek(object).is_some_and(|kept| kept.meta.unpack().version > version);
+            if is_newer { None } else { cache.invalidate(object) }
+        };
         self.settle(forgotten.into_iter().collect());
     }
 }
@@ -344,7 +348,9 @@ impl ObjectMemory {
 
     /// Somebody else has written an object, or may have: the next read asks the store.
     pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
-        self.0.forget(&object(who, bucket, key));
+        let object = object(who, bucket, key);
+        let forgotten = self.0.cache.lock().invalidate(&object);
+        self.0.settle(forgotten.into_iter().collect());
     }
 
     /// How a bucket's writes are kept.

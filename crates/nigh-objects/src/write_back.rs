@@ -9,6 +9,7 @@ mod dirty;
 mod merged_page;
 mod persistor;
 mod policy;
+mod shared_bucket;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -26,6 +27,7 @@ use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+pub(crate) use self::dirty::Below;
 pub use self::dirty::DirtyUsage;
 use self::dirty::{Base, Becomes, Dirty, DirtyLimits, Unpushed};
 use self::merged_page::{Merged, Side, merge};
@@ -107,6 +109,8 @@ pub(crate) struct Write<'a> {
     pub(crate) staged: Option<Vec<Staged>>,
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
+    /// What the conditions of the request were checked on, where others write too: nothing else is replaced.
+    pub(crate) below: Option<Below>,
 }
 
 /// A write that was kept.
@@ -192,11 +196,11 @@ impl WriteBack {
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
             if !whole {
                 tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
-                dirty.write(&object, version, written.mode, Becomes::Lost, written.base, now);
+                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
                 continue;
             }
             // Older writes of the object are in the journal too; they go when the newest has been pushed.
-            dirty.write(&object, version, written.mode, written.becomes, written.base, now);
+            dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
             if store.abilities(&object.namespace).lands_late {
                 dirty.doubt(&object, now);
             }
@@ -290,7 +294,7 @@ impl WriteBack {
     }
 
     async fn put_through(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, .. } = &write;
+        let Write { object, meta, payload, below, .. } = &write;
         if self.dirty.lock().get(object).is_some() {
             // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
             let kept = self.put_journal(write).await?;
@@ -298,7 +302,8 @@ impl WriteBack {
         }
         self.settle(object).await?;
         let meta = ObjectMeta { version: self.ledger.place(SHARD), ..meta.clone() };
-        self.store.put(object, payload, &meta).await?;
+        let base = below.as_ref().map_or(&Base::Unknown, |below| &below.base);
+        self.put_onto(object, payload, &meta, base).await?;
         Ok(Placed { meta: Arc::new(meta), repeated: false })
     }
 
@@ -310,15 +315,15 @@ impl WriteBack {
         }
         let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
         let becomes = Becomes::Put(Arc::clone(&meta));
-        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Base::Unknown).await?;
+        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Below::default()).await?;
         Ok(Placed { meta, repeated: false })
     }
 
     async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, staged, mode, request } = write;
+        let Write { object, meta, payload, staged, mode, request, below } = write;
         self.wait_for_room(object, meta.size).await?;
-        let base = self.base(object).await?;
-        let about = about::encode(mode, Some(&meta), &base).map_err(|reason| unkept(object, &reason))?;
+        let below = self.below(object, below).await?;
+        let about = about::encode(mode, Some(&meta), &below).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(&payload, &meta).await?,
@@ -326,9 +331,10 @@ impl WriteBack {
         let appended = self.append(object, request, Change::Put { about }, body).await?;
         let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
         if !appended.repeated {
-            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), base).await?;
-            self.acknowledge(object, mode, meta.version).await?;
+            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), below).await?;
         }
+        // Who repeats a request is promised the same: the first may have been refused, or still wait.
+        self.acknowledge(object, mode, meta.version).await?;
         Ok(Placed { meta, repeated: appended.repeated })
     }
 
@@ -382,10 +388,10 @@ impl WriteBack {
         version: Version,
         mode: WriteMode,
         becomes: Becomes,
-        base: Base,
+        below: Below,
     ) -> Result<(), ObjectError> {
         let now = self.clock.monotonic();
-        let settled = self.dirty.lock().write(object, version, mode, becomes, base, now);
+        let settled = self.dirty.lock().write(object, version, mode, becomes, below, now);
         self.let_go(object, settled).await;
         self.work.notify_one();
         Ok(())
@@ -400,26 +406,28 @@ impl WriteBack {
         object: &ObjectId,
         mode: WriteMode,
         request: Option<RequestId>,
+        below: Option<Below>,
     ) -> Result<Version, ObjectError> {
         let waits = self.dirty.lock().get(object).is_some();
-        // What others write must not be deleted: in a shared bucket a deletion is never late.
+        // In a shared bucket a deletion is late only if a write of the object is.
         let through = mode == WriteMode::Through || self.is_shared(object);
         if through && !waits {
             self.settle(object).await?;
             let version = self.ledger.place(SHARD);
-            self.store.delete(object).await?;
+            let base = below.map_or(Base::Unknown, |below| below.base);
+            self.delete_from(object, &base).await?;
             return Ok(version);
         }
         let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
         self.wait_for_room(object, 0).await?;
-        let base = self.base(object).await?;
-        let about = about::encode(mode, None, &base).map_err(|reason| unkept(object, &reason))?;
+        let below = self.below(object, below).await?;
+        let about = about::encode(mode, None, &below).map_err(|reason| unkept(object, &reason))?;
         let body = LedgerBody::Inline(Bytes::new());
         let appended = self.append(object, request, Change::Delete { about }, body).await?;
         if !appended.repeated {
-            self.wrote(object, appended.version, mode, Becomes::Gone, base).await?;
-            self.acknowledge(object, mode, appended.version).await?;
+            self.wrote(object, appended.version, mode, Becomes::Gone, below).await?;
         }
+        self.acknowledge(object, mode, appended.version).await?;
         Ok(appended.version)
     }
 
@@ -436,7 +444,7 @@ impl WriteBack {
         let Some(bytes) = bytes else { return self.store.put_tags(object, tags).await };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
         let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
-        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None }).await?;
+        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None, below: None }).await?;
         Ok(())
     }
 
@@ -576,7 +584,9 @@ impl WriteBack {
                     let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
                     self.flush(&object).await?;
                     // Only what cannot come back may be forgotten with its bucket.
-                    let settled = self.dirty.lock().drop_all(&object);
+                    let gone = self.dirty.lock().get(&object).map(|newest| newest.version);
+                    let settled =
+                        gone.map(|version| self.dirty.lock().drop_newest(&object, version)).unwrap_or_default();
                     self.let_go(&object, settled).await;
                 }
             }
@@ -588,18 +598,6 @@ impl WriteBack {
             policies.set(namespace, bucket, None).await?;
         }
         Ok(())
-    }
-
-    /// What the store holds below a write of `object`, where its push must not overwrite what others wrote.
-    async fn base(&self, object: &ObjectId) -> Result<Base, ObjectError> {
-        if !self.is_shared(object) || self.dirty.lock().get(object).is_some() {
-            return Ok(Base::Unknown);
-        }
-        match self.store.head(object).await {
-            Ok(meta) => Ok(Base::Holds(meta.etag)),
-            Err(ObjectError::NoSuchKey(_)) => Ok(Base::Absent),
-            Err(error) => Err(error),
-        }
     }
 
     /// Waits until a write of `bytes` may wait too.

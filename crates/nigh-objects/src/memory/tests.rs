@@ -4,6 +4,7 @@ mod many;
 mod notices;
 mod races;
 mod reads;
+mod shared_bucket;
 mod shrink;
 mod uploads;
 mod write_back;

@@ -23,7 +23,7 @@ use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
-use crate::write_back::{Placed, Write, WriteBack, WriteMode};
+use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
     PutRequest, Served, Tags, WriteConditions,
@@ -310,7 +310,7 @@ impl Inner {
             request,
         } = draft;
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
+        let below = self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
         let meta = ObjectMeta {
             size,
@@ -330,7 +330,7 @@ impl Inner {
             Content::Parts(files) => Payload::Files(files.clone()),
         };
         let mode = self.mode_of(&object, &meta, &content);
-        let write = Write { object: &object, meta, payload, staged: journal, mode, request };
+        let write = Write { object: &object, meta, payload, staged: journal, mode, request, below };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let version = meta.version;
         self.doubts.lock().settle(&object);
@@ -370,12 +370,17 @@ impl Inner {
         }
     }
 
-    async fn check_write(&self, conditions: &WriteConditions, object: &ObjectId) -> Result<(), ObjectError> {
+    /// Refuses what the conditions forbid; where others write too, what they were checked on.
+    async fn check_write(&self, conditions: &WriteConditions, object: &ObjectId) -> Result<Option<Below>, ObjectError> {
         if *conditions == WriteConditions::default() {
-            return Ok(());
+            return Ok(None);
+        }
+        if let Some((current, below)) = self.back.look_below(object).await? {
+            check_write(conditions, object, current.as_deref())?;
+            return Ok(Some(below));
         }
         let current = self.current_if_any(object).await?;
-        check_write(conditions, object, current.as_deref())
+        check_write(conditions, object, current.as_deref()).map(|()| None)
     }
 
     /// How a write is kept: by the bucket's policy, as far as what there is of it allows.
@@ -432,7 +437,7 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
+        let below = self.check_write(&conditions, &object).await?;
         let change = ObjectChange::Delete;
         // Nobody is told of the removal of what was not there.
         let notices = if self.is_wanted(&object, change) && self.current_if_any(&object).await?.is_some() {
@@ -442,7 +447,8 @@ impl Inner {
         };
         let (mut ticket, _) = Ticket::begin(&self, &object);
         let mode = self.back.mode(&object, &Tags::new());
-        let version = self.back.delete(&object, mode, request).await.inspect_err(|error| ticket.failed(error))?;
+        let version =
+            self.back.delete(&object, mode, request, below).await.inspect_err(|error| ticket.failed(error))?;
         self.doubts.lock().settle(&object);
         ticket.end(None);
         if let Some(who) = call.principal() {

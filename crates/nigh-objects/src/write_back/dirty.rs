@@ -37,6 +37,14 @@ impl Becomes {
             Self::Gone | Self::Lost => 0,
         }
     }
+
+    /// What the store holds once it has this.
+    pub(crate) fn leaves(&self) -> Base {
+        match self {
+            Self::Put(meta) => Base::Holds(meta.etag.clone()),
+            Self::Gone | Self::Lost => Base::Absent,
+        }
+    }
 }
 
 /// What the store holds below what was not pushed, as far as is known.
@@ -49,6 +57,15 @@ pub(crate) enum Base {
     Absent,
     /// An object with this entity tag.
     Holds(ETag),
+}
+
+/// What the store may hold below a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Below {
+    /// What the write is to replace.
+    pub(crate) base: Base,
+    /// What pushes of earlier writes have left, or may leave.
+    pub(crate) attempts: Vec<Base>,
 }
 
 /// The newest state of an object that the store does not have.
@@ -111,6 +128,8 @@ struct Entry {
     due: Monotonic,
     /// The state that is being pushed.
     pushing: Option<Version>,
+    /// What the last push that began leaves in the store.
+    leaves: Base,
     /// The state that was pushed last.
     pushed: Option<Version>,
     base: Base,
@@ -124,6 +143,16 @@ impl Entry {
     const fn is_queued(&self) -> bool {
         let never = matches!(self.newest.mode, WriteMode::Ephemeral) || matches!(self.newest.becomes, Becomes::Lost);
         self.pushing.is_none() && !never
+    }
+
+    /// The store may hold this, left by an earlier push.
+    fn has_attempted(&mut self, left: Base) {
+        if !self.attempts.contains(&left) {
+            if self.attempts.len() == ATTEMPTS_MAX {
+                self.attempts.remove(0);
+            }
+            self.attempts.push(left);
+        }
     }
 
     /// Whether it may be pushed before it is due: it has not failed, and is not only looked after.
@@ -192,14 +221,14 @@ impl Dirty {
         others.saturating_add(bytes) <= self.limits.bytes && (replaced.is_some() || self.objects < self.limits.objects)
     }
 
-    /// Takes a write that was acknowledged at `now`. `base` is what the store holds, if no other write waits before it.
+    /// Takes a write that was acknowledged at `now`. `below` counts if no other write waits before it.
     pub(crate) fn write(
         &mut self,
         object: &ObjectId,
         version: Version,
         mode: WriteMode,
         becomes: Becomes,
-        base: Base,
+        below: Below,
         now: Monotonic,
     ) -> Settled {
         let newest = Unpushed { version, mode, becomes };
@@ -210,9 +239,10 @@ impl Dirty {
                 since: now,
                 due,
                 pushing: None,
+                leaves: Base::Unknown,
                 pushed: None,
-                base,
-                attempts: Vec::new(),
+                base: below.base,
+                attempts: below.attempts,
                 doubt: Monotonic(0),
                 failures: 0,
             };
@@ -221,7 +251,8 @@ impl Dirty {
         };
         let before = std::mem::replace(&mut entry.newest, newest);
         if before.mode == WriteMode::Ephemeral {
-            (entry.since, entry.due, entry.base) = (now, now.after(self.limits.delay), base);
+            (entry.since, entry.due) = (now, now.after(self.limits.delay));
+            (entry.base, entry.attempts) = (below.base, below.attempts);
         }
         // What is being pushed is let go when that has ended: the push reads it. An ephemeral write has no record.
         let goes = entry.pushing != Some(before.version) && before.mode != WriteMode::Ephemeral;
@@ -233,7 +264,31 @@ impl Dirty {
     pub(crate) fn doubt(&mut self, object: &ObjectId, now: Monotonic) {
         if let Some(mut entry) = self.take(object) {
             entry.doubt = now.after(self.limits.lands_within);
-            entry.attempts.push(Base::Unknown);
+            entry.has_attempted(Base::Unknown);
+            self.put_back(object, entry);
+        }
+    }
+
+    /// Takes a write of an earlier life, the older of an object before the newer. The store may hold what `attempts`
+    /// say, and whatever an older one of them was to replace or to leave: all of that is Nigh's own.
+    pub(crate) fn recover(
+        &mut self,
+        object: &ObjectId,
+        version: Version,
+        mode: WriteMode,
+        becomes: Becomes,
+        below: Below,
+        now: Monotonic,
+    ) {
+        let older = self.get(object).map(|older| older.becomes.leaves());
+        let left: Vec<Base> = older.map_or_else(Vec::new, |left| {
+            [left, below.base.clone()].into_iter().chain(below.attempts.clone()).collect()
+        });
+        self.write(object, version, mode, becomes, below, now);
+        if !left.is_empty()
+            && let Some(mut entry) = self.take(object)
+        {
+            left.into_iter().for_each(|left| entry.has_attempted(left));
             self.put_back(object, entry);
         }
     }
@@ -274,7 +329,7 @@ impl Dirty {
         }
         let Some(mut entry) = self.take(&object) else { return Next::Idle };
         let Unpushed { version, mode, becomes } = entry.newest.clone();
-        entry.pushing = Some(version);
+        (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
         let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
         self.put_back(&object, entry);
         Next::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
@@ -327,12 +382,7 @@ impl Dirty {
             entry.due = now.after(doubled.min(self.limits.back_off_max));
             if let Some(attempted) = attempted {
                 entry.doubt = now.after(self.limits.lands_within);
-                if !entry.attempts.contains(&attempted) {
-                    if entry.attempts.len() == ATTEMPTS_MAX {
-                        entry.attempts.remove(0);
-                    }
-                    entry.attempts.push(attempted);
-                }
+                entry.has_attempted(attempted);
             }
             if let Some(base) = base {
                 entry.base = base;
@@ -342,11 +392,44 @@ impl Dirty {
         settled
     }
 
-    /// Others have written `object` after all that waits, or what waits is kept elsewhere: nothing is left to push.
-    pub(crate) fn drop_all(&mut self, object: &ObjectId) -> Settled {
+    /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
+    /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
+    pub(crate) fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
+        let Some(mut entry) = self.take(object) else { return Vec::new() };
+        let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
+        if entry.newest.version == version {
+            return vec![version];
+        }
+        if was_pushing {
+            (entry.since, entry.due, entry.failures) = (now, now.after(self.limits.delay), 0);
+        }
+        self.put_back(object, entry);
+        was_pushing.then_some(version).into_iter().collect()
+    }
+
+    /// `version` of `object` is not to be pushed any more, if it is still the newest.
+    pub(crate) fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
         let Some(entry) = self.take(object) else { return Vec::new() };
-        let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(entry.newest.version);
-        newest.into_iter().chain(entry.pushing.filter(|pushing| Some(*pushing) != newest)).collect()
+        if entry.newest.version != version {
+            self.put_back(object, entry);
+            return Vec::new();
+        }
+        let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(version);
+        newest.into_iter().chain(entry.pushing.filter(|pushing| *pushing != version)).collect()
+    }
+
+    /// What the store may hold below a write that comes now, if another waits: what that replaces, and what pushes have
+    /// left or may leave before the write is acknowledged.
+    pub(crate) fn below(&self, object: &ObjectId) -> Option<Below> {
+        let entry = self.entry(object)?;
+        let mut attempts = entry.attempts.clone();
+        if entry.pushing.is_some() {
+            attempts.push(entry.leaves.clone());
+        }
+        if entry.newest.mode != WriteMode::Ephemeral {
+            attempts.push(entry.newest.becomes.leaves());
+        }
+        Some(Below { base: entry.base.clone(), attempts })
     }
 
     /// Whether the store has had `version` of `object`, or does not need it any more.
@@ -480,7 +563,7 @@ mod tests {
 
     fn put(dirty: &mut Dirty, key: &str, sequence: u64, now: Monotonic) -> Settled {
         let becomes = Becomes::Put(meta(10, &sequence.to_string()));
-        dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, Base::Unknown, now)
+        dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, Below::default(), now)
     }
 
     fn holds(sequence: u64) -> Base {
@@ -578,7 +661,7 @@ mod tests {
     fn an_ephemeral_object_is_never_pushed_until_a_durable_write_replaces_it() {
         let mut dirty = Dirty::new(LIMITS);
         let becomes = Becomes::Put(meta(10, "e"));
-        dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, Base::Unknown, second(0));
+        dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, Below::default(), second(0));
         assert_eq!((dirty.next(second(99), true), dirty.want(&object("a"))), (Next::Idle, None));
         assert_eq!(
             dirty.usage(second(99)),
@@ -662,7 +745,7 @@ mod tests {
                         };
                         acknowledged.insert(key, (version(sequence), body(&becomes)));
                         records.insert(version(sequence));
-                        settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, Base::Unknown, now);
+                        settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, Below::default(), now);
                     }
                     Step::Begin(hurry) => {
                         if let Next::Push(push) = dirty.next(now, hurry) {

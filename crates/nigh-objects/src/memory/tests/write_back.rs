@@ -5,19 +5,19 @@ use nigh_terms::{Clock, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{Access, BucketPolicy, ModeRule, ObjectId, WriteMode, WriteSettings};
+use crate::{BucketPolicy, ModeRule, ObjectId, WriteMode, WriteSettings};
 
-struct Lazy {
-    store: Arc<GatedStore>,
-    memory: ObjectMemory,
-    journal: Arc<Journal>,
-    who: Principal,
-    bucket: BucketName,
+pub(super) struct Lazy {
+    pub(super) store: Arc<GatedStore>,
+    pub(super) memory: ObjectMemory,
+    pub(super) journal: Arc<Journal>,
+    pub(super) who: Principal,
+    pub(super) bucket: BucketName,
     folder: tempfile::TempDir,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
 }
 
-fn settings() -> WriteSettings {
+pub(super) fn settings() -> WriteSettings {
     WriteSettings {
         delay: Duration::from_millis(20),
         back_off: Duration::from_millis(20),
@@ -53,11 +53,11 @@ async fn open_lazy(
 }
 
 impl Lazy {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::with(settings()).await
     }
 
-    async fn with(settings: WriteSettings) -> Self {
+    pub(super) async fn with(settings: WriteSettings) -> Self {
         let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
         let (memory, journal) = open_lazy(&store, folder.path(), settings).await;
         let who = Principal::outside(Namespace::new("tenant").unwrap());
@@ -67,7 +67,7 @@ impl Lazy {
     }
 
     /// As after `kill -9`: nothing is ended, all memory is gone.
-    async fn restarted(self) -> Self {
+    pub(super) async fn restarted(self) -> Self {
         let Self { store, memory, journal, who, bucket, folder, .. } = self;
         // A task that has just answered may hold the memory for a moment longer.
         drop(memory);
@@ -79,46 +79,46 @@ impl Lazy {
         Self { store, memory, journal, who, bucket, folder, stop: CancellationToken::new() }
     }
 
-    fn persist(&self) -> tokio::task::JoinHandle<()> {
+    pub(super) fn persist(&self) -> tokio::task::JoinHandle<()> {
         tokio::spawn(self.memory.clone().persist(self.stop.clone()))
     }
 
-    async fn put_with(&self, name: &str, request: PutRequest) -> Result<PutDone, ObjectError> {
+    pub(super) async fn put_with(&self, name: &str, request: PutRequest) -> Result<PutDone, ObjectError> {
         self.memory.put(&self.who, &self.bucket, &key(name), request).await
     }
 
-    async fn put(&self, name: &str, bytes: &[u8]) -> PutDone {
+    pub(super) async fn put(&self, name: &str, bytes: &[u8]) -> PutDone {
         self.put_with(name, body(bytes)).await.unwrap()
     }
 
-    async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
+    pub(super) async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
         bytes_of(self.memory.get(&self.who, &self.bucket, &key(name), GetRequest::default()).await?).await
     }
 
-    async fn delete(&self, name: &str) {
+    pub(super) async fn delete(&self, name: &str) {
         self.memory.delete(&self.who, &self.bucket, &key(name), WriteConditions::default(), None).await.unwrap();
     }
 
-    async fn names(&self) -> Vec<String> {
+    pub(super) async fn names(&self) -> Vec<String> {
         let request = ListRequest { limit: 1000, ..ListRequest::default() };
         let page = self.memory.list(&self.who, &self.bucket, request).await.unwrap();
         page.objects.iter().map(|listed| listed.key.as_str().to_owned()).collect()
     }
 
-    async fn policy(&self, policy: BucketPolicy) -> Result<(), ObjectError> {
+    pub(super) async fn policy(&self, policy: BucketPolicy) -> Result<(), ObjectError> {
         self.memory.set_bucket_policy(&self.who, &self.bucket, policy).await
     }
 
-    fn id(&self, name: &str) -> ObjectId {
+    pub(super) fn id(&self, name: &str) -> ObjectId {
         ObjectId { namespace: self.who.namespace.clone(), bucket: self.bucket.clone(), key: key(name) }
     }
 
-    fn stored(&self, name: &str) -> Option<Vec<u8>> {
+    pub(super) fn stored(&self, name: &str) -> Option<Vec<u8>> {
         self.store.holds(&self.id(name)).map(|bytes| bytes.to_vec())
     }
 
     /// Waits until the store has all.
-    async fn settled(&self) {
+    pub(super) async fn settled(&self) {
         for _ in 0..500 {
             if self.memory.dirty().objects == 0 && self.journal.usage().records == 0 {
                 return;
@@ -287,32 +287,6 @@ async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash()
     persisting.await.unwrap();
     let l = l.restarted().await;
     assert_eq!((l.memory.dirty().objects, l.get("a").await.unwrap()), (0, b"last".to_vec()));
-}
-
-#[tokio::test]
-async fn what_others_wrote_is_not_overwritten_and_the_acknowledged_write_is_kept_apart() {
-    let l = Lazy::new().await;
-    let shared = BucketPolicy { access: Access::Shared, ..BucketPolicy::default() };
-    assert!(matches!(l.policy(shared.clone()).await, Err(ObjectError::InvalidArgument(_))), "the store cannot refuse");
-    l.store.has_conditions.store(true, Ordering::SeqCst);
-    l.policy(shared).await.unwrap();
-    let done = l.put("a", b"ours").await;
-    let theirs = {
-        let meta = l.memory.head(&l.who, &l.bucket, &key("a"), GetRequest::default()).await.unwrap();
-        crate::ObjectMeta { size: 6, etag: ETag("theirs".to_owned()), version: Version::OUTSIDE, ..(*meta).clone() }
-    };
-    l.store.put_by_others(&l.id("a"), theirs, Bytes::from_static(b"theirs"));
-    let persisting = l.persist();
-    l.settled().await;
-    assert_eq!((l.memory.dirty().conflicts, l.get("a").await.unwrap()), (1, b"theirs".to_vec()));
-    let apart = format!("a.nigh-conflict-{}-{}", done.version.epoch.0, done.version.sequence.0);
-    assert_eq!(l.get(&apart).await.unwrap(), b"ours");
-    // Nobody meddles: the next write replaces theirs.
-    l.put("a", b"next").await;
-    l.settled().await;
-    assert_eq!((l.stored("a"), l.memory.dirty().conflicts), (Some(b"next".to_vec()), 1));
-    l.stop.cancel();
-    persisting.await.unwrap();
 }
 
 #[tokio::test]
