@@ -9,12 +9,12 @@ mod fast;
 mod multipart;
 mod notify;
 mod reads;
+mod repeats;
 mod shrink;
 #[cfg(test)]
 mod tests;
 mod writes;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -44,14 +44,11 @@ use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
 use crate::{
     BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
-    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
+    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
 };
 
 /// The one shard of a node alone.
 pub(crate) const SHARD: ShardId = ShardId(0);
-
-/// Buckets whose existence is remembered.
-const BUCKETS_MAX: usize = 10_000;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -101,9 +98,6 @@ struct Inner {
     spool: Spool,
     uploads: Uploads,
     completed: Mutex<Completed>,
-    /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
-    /// is gone since is refused by the store.
-    buckets: Mutex<HashSet<(Namespace, BucketName)>>,
     meter: Arc<Meter>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
@@ -181,17 +175,7 @@ impl Inner {
 
     /// Refuses a bucket that is not there.
     async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let name = (who.namespace.clone(), bucket.clone());
-        if self.buckets.lock().contains(&name) {
-            return Ok(());
-        }
-        self.back.store().head_bucket(&who.namespace, bucket).await?;
-        let mut buckets = self.buckets.lock();
-        if buckets.len() >= BUCKETS_MAX {
-            buckets.clear();
-        }
-        buckets.insert(name);
-        Ok(())
+        self.back.find_bucket(&who.namespace, bucket).await
     }
 
     /// Where the bucket asks for it: drops the copy that the store has something else for.
@@ -213,10 +197,18 @@ impl Inner {
     /// The object's metadata as it is now.
     async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
-        let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
-        match kept {
-            Some(meta) => Ok(meta),
-            None => self.back.head(object).await.map(Arc::new),
+        let mut attempts = 0;
+        loop {
+            let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
+            if let Some(meta) = kept {
+                return Ok(meta);
+            }
+            attempts += 1;
+            match self.back.head(object).await {
+                // A write that has ended in between has put it back.
+                Err(ObjectError::EphemeralLost(_)) if attempts < reads::EPHEMERAL_ATTEMPTS => {}
+                other => return other.map(Arc::new),
+            }
         }
     }
 
@@ -290,7 +282,6 @@ impl ObjectMemory {
             spool,
             uploads,
             completed: Mutex::default(),
-            buckets: Mutex::default(),
             meter,
             notifications: OnceLock::new(),
         });
@@ -344,6 +335,23 @@ impl ObjectMemory {
     /// `SlowDown` if it takes longer; what is left waits on.
     pub async fn flush_all(&self, within: Duration) -> Result<(), ObjectError> {
         self.0.back.flush_all(within).await
+    }
+
+    /// Up to `limit` objects and deletions that the store does not have, and why not; of one bucket if that is named.
+    /// Ephemeral ones are not among them.
+    #[must_use]
+    pub fn unpushed(&self, bucket: Option<(&Namespace, &BucketName)>, limit: usize) -> Vec<UnpushedObject> {
+        self.0.back.unpushed(bucket, limit)
+    }
+
+    /// Gives up a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
+    /// operators, where it can never be pushed.
+    pub async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
+        let dropped = self.0.back.drop_unpushed(object, version).await;
+        if dropped {
+            self.0.forget(object, version);
+        }
+        dropped
     }
 
     /// Somebody else has written an object, or may have: the next read asks the store.
@@ -406,7 +414,6 @@ impl ObjectMemory {
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.back.delete_bucket(&who.namespace, bucket).await?;
-        self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
         self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {

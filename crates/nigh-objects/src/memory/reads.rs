@@ -17,6 +17,10 @@ use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId,
 /// How often a read past the cache begins anew because the object changed under it.
 const PIN_ATTEMPTS: usize = 4;
 
+/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
+/// after which it is in the cache.
+pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
+
 /// What those who joined a fetch wait for.
 pub(super) type Flight = watch::Receiver<Option<Result<Fetched, ObjectError>>>;
 
@@ -156,6 +160,16 @@ impl Inner {
     /// Reads, wherever from.
     pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
+        let mut attempts = 1;
+        loop {
+            match self.read_now(object, request).await {
+                Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => attempts += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn read_now(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
         let mut sender = None;
         let lookup = {
             let mut cache = self.cache.lock();

@@ -1,9 +1,12 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
+mod buckets;
+mod ephemeral;
 mod many;
 mod notices;
 mod races;
 mod reads;
+mod repeats;
 mod shared_bucket;
 mod shrink;
 mod uploads;

@@ -19,6 +19,7 @@ use crate::cache::Cost;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::eviction::Origin;
+use crate::kept::Kept;
 use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
@@ -144,6 +145,13 @@ struct Ticket {
 impl Ticket {
     /// The cache forgets the object, and the fetches begun before.
     fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
+        if inner.back.is_ephemeral(object) {
+            let kept = inner.cache.lock().peek(object).cloned();
+            if let Some(Kept { meta, segment: Some(segment) }) = kept {
+                // Readers get it until the write has ended; if that is refused, it stays.
+                inner.back.hold(object, meta.unpack(), segment);
+            }
+        }
         let forgotten = inner.cache.lock().begin_write(object).map(Resident::from);
         (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
     }
@@ -156,10 +164,21 @@ impl Ticket {
 
     fn end(mut self, copy: Option<(Resident, Reservation)>) {
         self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
+        self.leave(copy);
+    }
+
+    /// Ends the write in the cache, with `copy`, or else with the ephemeral object that there still is.
+    fn leave(&self, copy: Option<(Resident, Reservation)>) {
+        let held = || {
+            let (meta, segment) = self.inner.back.held(&self.object)?;
+            let room = self.inner.reserve(segment.cost())?;
+            Some((Resident { meta, segment: Some(segment) }, room))
+        };
+        let copy = copy.or_else(held).map(|(resident, room)| (resident.into(), room.take()));
         let is_ephemeral = self.inner.back.is_ephemeral(&self.object);
         let origin = if is_ephemeral { Origin::Ephemeral } else { Origin::Written };
         let dropped = self.inner.cache.lock().end_write(&self.object, copy, origin);
+        self.inner.back.release(&self.object);
         self.inner.settle(dropped);
     }
 }
@@ -170,7 +189,7 @@ impl Drop for Ticket {
             if !self.refused {
                 self.inner.doubts.lock().arise(&self.object, self.inner.clock.monotonic());
             }
-            self.inner.cache.lock().end_write(&self.object, None, Origin::Written);
+            self.leave(None);
         }
     }
 }
@@ -310,6 +329,9 @@ impl Inner {
             request,
         } = draft;
         let _turn = self.order.turn(&object).await?;
+        if let Some(done) = self.put_before(&mut call, &object, change, request).await? {
+            return Ok(done);
+        }
         let below = self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
         let meta = ObjectMeta {
@@ -330,7 +352,8 @@ impl Inner {
             Content::Parts(files) => Payload::Files(files.clone()),
         };
         let mode = self.mode_of(&object, &meta, &content);
-        let write = Write { object: &object, meta, payload, staged: journal, mode, request, below };
+        let past_journal = size > self.limits.cached_object.bytes();
+        let write = Write { object: &object, meta, payload, staged: journal, mode, request, below, past_journal };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let version = meta.version;
         self.doubts.lock().settle(&object);
@@ -339,6 +362,7 @@ impl Inner {
             let (object, created) = (&object, Some((size, &meta.etag)));
             let done = ChangeDone { object, change, who, created, version, at: meta.modified };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Write, Some(version), meta.token.clone());
         call.of_object(size);
@@ -437,16 +461,26 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        let below = self.check_write(&conditions, &object).await?;
         let change = ObjectChange::Delete;
-        // Nobody is told of the removal of what was not there.
-        let notices = if self.is_wanted(&object, change) && self.current_if_any(&object).await?.is_some() {
-            self.reserve_notices(&object, change)?
+        if self.deleted_before(&mut call, &object, request).await? {
+            return Ok(());
+        }
+        let below = self.check_write(&conditions, &object).await?;
+        let is_wanted = self.is_wanted(&object, change);
+        let (is_there, tags) = if is_wanted || self.back.asks_tags(&object) {
+            match self.current_if_any(&object).await {
+                Ok(meta) => (meta.is_some(), meta.map(|meta| meta.tags.clone()).unwrap_or_default()),
+                // What is lost can be deleted.
+                Err(ObjectError::EphemeralLost(_) | ObjectError::Damaged(_)) => (true, Tags::new()),
+                Err(error) => return Err(error),
+            }
         } else {
-            None
+            (false, Tags::new())
         };
+        let mode = self.back.mode(&object, &tags);
+        // Nobody is told of the removal of what was not there.
+        let notices = if is_wanted && is_there { self.reserve_notices(&object, change)? } else { None };
         let (mut ticket, _) = Ticket::begin(&self, &object);
-        let mode = self.back.mode(&object, &Tags::new());
         let version =
             self.back.delete(&object, mode, request, below).await.inspect_err(|error| ticket.failed(error))?;
         self.doubts.lock().settle(&object);
@@ -455,6 +489,7 @@ impl Inner {
             let (object, at) = (&object, self.clock.wall());
             let done = ChangeDone { object, change, who, created: None, version, at };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Delete, Some(version), Token::empty());
         Ok(())

@@ -79,6 +79,13 @@ pub(crate) struct Unpushed {
     pub(crate) becomes: Becomes,
 }
 
+impl Unpushed {
+    /// Whether it comes to the store at some time.
+    pub(crate) fn is_pushed_at_last(&self) -> bool {
+        self.mode != WriteMode::Ephemeral && self.becomes != Becomes::Lost
+    }
+}
+
 /// A push to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Push {
@@ -140,9 +147,8 @@ struct Entry {
 }
 
 impl Entry {
-    const fn is_queued(&self) -> bool {
-        let never = matches!(self.newest.mode, WriteMode::Ephemeral) || matches!(self.newest.becomes, Becomes::Lost);
-        self.pushing.is_none() && !never
+    fn is_queued(&self) -> bool {
+        self.pushing.is_none() && self.newest.is_pushed_at_last()
     }
 
     /// The store may hold this, left by an earlier push.
@@ -176,6 +182,8 @@ pub struct DirtyUsage {
     pub oldest: Duration,
     /// Writes kept under another key since the start, because somebody else had written theirs.
     pub conflicts: u64,
+    /// Objects and deletions whose bucket the store does not have any more.
+    pub homeless: usize,
 }
 
 /// All that is not in the store.
@@ -184,7 +192,15 @@ pub(crate) struct Dirty {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
-    queue: BTreeSet<(Monotonic, ObjectId)>,
+    /// What may be pushed before it is due.
+    fresh: BTreeSet<(Monotonic, ObjectId)>,
+    /// What has failed, or is only looked after.
+    later: BTreeSet<(Monotonic, ObjectId)>,
+    /// What of `fresh` is due until then is due now.
+    wanted_until: Monotonic,
+    /// Room that writes under way were promised.
+    promised_bytes: u64,
+    promised_objects: usize,
     /// The oldest first, ephemeral ones left out.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
@@ -201,7 +217,11 @@ impl Dirty {
             limits,
             buckets: BTreeMap::new(),
             objects: 0,
-            queue: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            later: BTreeSet::new(),
+            wanted_until: Monotonic(0),
+            promised_bytes: 0,
+            promised_objects: 0,
             ages: BTreeSet::new(),
             bytes: 0,
             ephemeral: 0,
@@ -214,11 +234,23 @@ impl Dirty {
         self.entry(object).map(|entry| &entry.newest)
     }
 
-    /// Whether a write of `bytes` to `object` has room.
-    pub(crate) fn has_room(&self, object: &ObjectId, bytes: u64) -> bool {
+    /// Promises room to a write of `bytes` to `object` that is about to be made, if there is; `release` ends that.
+    pub(crate) fn promise(&mut self, object: &ObjectId, bytes: u64) -> bool {
         let replaced = self.entry(object).map(|entry| entry.newest.becomes.bytes());
-        let others = self.bytes - replaced.unwrap_or(0);
-        others.saturating_add(bytes) <= self.limits.bytes && (replaced.is_some() || self.objects < self.limits.objects)
+        let other_bytes = self.bytes - replaced.unwrap_or(0) + self.promised_bytes;
+        let other_objects = self.objects - usize::from(replaced.is_some()) + self.promised_objects;
+        let has_room = other_bytes.saturating_add(bytes) <= self.limits.bytes && other_objects < self.limits.objects;
+        if has_room {
+            self.promised_bytes += bytes;
+            self.promised_objects += 1;
+        }
+        has_room
+    }
+
+    /// A write that was promised room for `bytes` has been taken, or will not come.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.promised_bytes -= bytes;
+        self.promised_objects -= 1;
     }
 
     /// Takes a write that was acknowledged at `now`. `below` counts if no other write waits before it.
@@ -304,11 +336,10 @@ impl Dirty {
         version
     }
 
-    /// Makes everything due that has not failed.
-    pub(crate) fn want_all(&mut self) {
-        for (_, object) in self.ages.clone() {
-            self.want(&object);
-        }
+    /// Makes everything due that was acknowledged until `now` and has not failed.
+    pub(crate) fn want_all(&mut self, now: Monotonic) {
+        // Nothing of it is due later than this.
+        self.wanted_until = now.after(self.limits.delay);
     }
 
     /// All that is to be pushed.
@@ -322,11 +353,14 @@ impl Dirty {
 
     /// What to push now. In a `hurry`, when room is short, what is not due goes too.
     pub(crate) fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
-        let Some((due, object)) = self.queue.first() else { return Next::Idle };
-        let (due, object) = (*due, object.clone());
-        if due > now && !(hurry && self.entry(&object).is_some_and(Entry::may_hurry)) {
-            return Next::At(due);
-        }
+        let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
+        let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
+        let later = self.later.first().filter(is_due);
+        let fresh = self.fresh.first().filter(is_wanted);
+        let Some((_, object)) = later.into_iter().chain(fresh).min().cloned() else {
+            let dues = self.later.first().into_iter().chain(self.fresh.first());
+            return dues.map(|(due, _)| *due).min().map_or(Next::Idle, Next::At);
+        };
         let Some(mut entry) = self.take(&object) else { return Next::Idle };
         let Unpushed { version, mode, becomes } = entry.newest.clone();
         (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
@@ -432,6 +466,16 @@ impl Dirty {
         Some(Below { base: entry.base.clone(), attempts })
     }
 
+    /// Whether no push of `object` is under way.
+    pub(crate) fn is_idle(&self, object: &ObjectId) -> bool {
+        self.entry(object).is_none_or(|entry| entry.pushing.is_none())
+    }
+
+    /// How many objects of a bucket wait.
+    pub(crate) fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
+        self.buckets.get(&(namespace.clone(), bucket.clone())).map_or(0, BTreeMap::len)
+    }
+
     /// Whether the store has had `version` of `object`, or does not need it any more.
     pub(crate) fn has_had(&self, object: &ObjectId, version: Version) -> bool {
         self.entry(object).is_none_or(|entry| entry.pushed.is_some_and(|pushed| pushed >= version))
@@ -456,6 +500,13 @@ impl Dirty {
             .map(|(key, entry)| (key, &entry.newest))
     }
 
+    /// Everything by name, each with how often its push has failed in a row.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &Unpushed, u32)> {
+        self.buckets.iter().flat_map(|((namespace, bucket), entries)| {
+            entries.iter().map(move |(key, entry)| (namespace, bucket, key, &entry.newest, entry.failures))
+        })
+    }
+
     /// How much of the room is taken: from 0 to 1.
     pub(crate) fn fullness(&self) -> f64 {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
@@ -471,6 +522,7 @@ impl Dirty {
             failing: self.failing,
             oldest: self.ages.first().map_or(Duration::ZERO, |(since, _)| now.since(*since)),
             conflicts: 0,
+            homeless: 0,
         }
     }
 
@@ -488,7 +540,8 @@ impl Dirty {
         }
         self.objects -= 1;
         self.bytes -= entry.newest.becomes.bytes();
-        self.queue.remove(&(entry.due, object.clone()));
+        let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+        queue.remove(&(entry.due, object.clone()));
         self.ages.remove(&(entry.since, object.clone()));
         self.ephemeral -= usize::from(entry.newest.mode == WriteMode::Ephemeral);
         self.failing -= usize::from(entry.failures > 0);
@@ -499,7 +552,8 @@ impl Dirty {
         self.objects += 1;
         self.bytes += entry.newest.becomes.bytes();
         if entry.is_queued() {
-            self.queue.insert((entry.due, object.clone()));
+            let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+            queue.insert((entry.due, object.clone()));
         }
         if entry.newest.mode == WriteMode::Ephemeral {
             self.ephemeral += 1;
@@ -650,11 +704,48 @@ mod tests {
     fn room_is_counted_in_bytes_and_objects_and_a_replaced_write_gives_its_own_back() {
         let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 2, ..LIMITS });
         put(&mut dirty, "a", 1, second(0));
-        assert!(dirty.has_room(&object("b"), 15) && !dirty.has_room(&object("b"), 16));
-        assert!(dirty.has_room(&object("a"), 25));
+        let has_room = |dirty: &mut Dirty, key: &str, bytes| {
+            let promised = dirty.promise(&object(key), bytes);
+            if promised {
+                dirty.release(bytes);
+            }
+            promised
+        };
+        assert!(has_room(&mut dirty, "b", 15) && !has_room(&mut dirty, "b", 16) && has_room(&mut dirty, "a", 25));
         put(&mut dirty, "b", 2, second(0));
-        assert!(!dirty.has_room(&object("c"), 0) && dirty.has_room(&object("b"), 15));
+        assert!(!has_room(&mut dirty, "c", 0) && has_room(&mut dirty, "b", 15));
         assert_eq!(dirty.fullness(), 1.0);
+    }
+
+    #[test]
+    fn room_that_is_promised_to_one_write_is_not_promised_to_another() {
+        let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 3, ..LIMITS });
+        assert!(dirty.promise(&object("a"), 15) && !dirty.promise(&object("b"), 15));
+        assert!(dirty.promise(&object("b"), 5) && dirty.promise(&object("c"), 5));
+        assert!(!dirty.promise(&object("d"), 0), "three objects are promised");
+        dirty.release(5);
+        put(&mut dirty, "c", 1, second(0));
+        assert!(!dirty.promise(&object("d"), 0), "one waits, two are promised");
+        dirty.release(15);
+        assert!(dirty.promise(&object("d"), 10));
+    }
+
+    #[test]
+    fn all_that_was_acknowledged_is_wanted_at_once_but_what_failed_or_came_later() {
+        let mut dirty = Dirty::new(LIMITS);
+        put(&mut dirty, "failed", 1, second(0));
+        push(&mut dirty, second(1));
+        dirty.failed(&object("failed"), version(1), None, None, second(1));
+        for n in 0..3 {
+            put(&mut dirty, &n.to_string(), n + 2, second(2));
+        }
+        dirty.want_all(second(2));
+        put(&mut dirty, "later", 9, Monotonic(second(2).0 + 1));
+        let now = Monotonic(second(2).0 + 2);
+        for n in 0..3 {
+            assert_eq!(push(&mut dirty, now).object, object(&n.to_string()));
+        }
+        assert_eq!(dirty.next(now, false), Next::At(second(3)), "the one that failed");
     }
 
     #[test]

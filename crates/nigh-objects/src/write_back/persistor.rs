@@ -116,6 +116,9 @@ impl WriteBack {
         if matches!(outcome, Outcome::Conflict) {
             outcome = self.keep_apart(&push, copies).await;
         }
+        if let Outcome::Failed { error: ObjectError::NoSuchBucket(_), .. } = &outcome {
+            outcome = self.bucket_is_missing(&push);
+        }
         let (object, version, now) = (&push.object, push.version, self.clock.monotonic());
         let settled = match outcome {
             Outcome::Stored(base) => {
@@ -138,6 +141,22 @@ impl WriteBack {
         };
         self.let_go(object, settled).await;
         self.pushes.send_modify(|pushes| *pushes += 1);
+    }
+
+    /// Others have removed the bucket: there is nothing left to delete in it; what was to be put stays here.
+    fn bucket_is_missing(&self, push: &Push) -> Outcome {
+        let ObjectId { namespace, bucket, .. } = &push.object;
+        if self.buckets.miss(namespace, bucket) {
+            tracing::error!(
+                %namespace, %bucket,
+                "somebody else removed the bucket; writes into it are refused, what was acknowledged waits until the \
+                 bucket is made anew or the writes are dropped (`nigh objects unpushed`)"
+            );
+        }
+        match push.becomes {
+            Becomes::Gone => Outcome::Stored(Base::Absent),
+            Becomes::Put(_) | Becomes::Lost => Outcome::refused(ObjectError::NoSuchBucket(bucket.clone())),
+        }
     }
 
     async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {

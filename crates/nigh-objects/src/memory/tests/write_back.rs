@@ -225,18 +225,15 @@ async fn a_request_that_is_repeated_is_one_write_also_after_a_restart() {
 #[tokio::test]
 async fn a_store_that_fails_delays_pushes_and_loses_nothing() {
     let l = Lazy::new().await;
+    // The next try looks first and finds the write there: what stays is that something was asked.
     l.store.lose_puts.store(true, Ordering::SeqCst);
     let persisting = l.persist();
     l.put("a", b"one").await;
-    while l.memory.dirty().failing == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| l.store.puts.load(Ordering::SeqCst) > 0).await;
     l.put("a", b"two").await;
     assert_eq!(l.get("a").await.unwrap(), b"two");
     l.store.lose_puts.store(false, Ordering::SeqCst);
-    while l.stored("a") != Some(b"two".to_vec()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| l.stored("a") == Some(b"two".to_vec())).await;
     l.stop.cancel();
     persisting.await.unwrap();
 }
@@ -264,7 +261,8 @@ async fn modes_follow_the_policy_of_the_bucket() {
     assert_eq!(l.stored("through/a"), Some(b"x".to_vec()));
     l.put("scratch/a", b"y").await;
     assert_eq!(l.get("scratch/a").await.unwrap(), b"y");
-    assert_eq!((l.memory.dirty().ephemeral, l.journal.usage().records), (1, 0));
+    until(|| l.journal.usage().records == 1).await;
+    assert_eq!((l.memory.dirty().ephemeral, l.stored("scratch/a")), (1, None), "the journal knows that it was there");
     let shadow = BucketPolicy { mode: Some(WriteMode::Shadow), ..BucketPolicy::default() };
     assert!(matches!(l.policy(shadow).await, Err(ObjectError::InvalidArgument(_))));
     // Its memory is needed elsewhere.
@@ -287,6 +285,56 @@ async fn a_write_through_an_object_that_waits_is_the_newest_also_after_a_crash()
     persisting.await.unwrap();
     let l = l.restarted().await;
     assert_eq!((l.memory.dirty().objects, l.get("a").await.unwrap()), (0, b"last".to_vec()));
+}
+
+#[tokio::test]
+async fn a_write_too_large_for_the_journal_goes_to_the_store_when_what_waits_before_it_is_there() {
+    let l = Lazy::new().await;
+    let large = vec![3; CACHED + 1];
+    l.put("a", b"small").await;
+    let refused = l.put_with("a", body(&large)).await;
+    assert!(matches!(refused, Err(ObjectError::SlowDown(_))), "nobody pushes: {refused:?}");
+    assert_eq!(l.get("a").await.unwrap(), b"small");
+    let persisting = l.persist();
+    // One push without an answer: it may land late, and is looked after.
+    l.store.lose_puts.store(true, Ordering::SeqCst);
+    until(|| l.store.puts.load(Ordering::SeqCst) > 0).await;
+    l.store.lose_puts.store(false, Ordering::SeqCst);
+    let commits = l.journal.usage().commits;
+    l.put("a", &large).await;
+    assert_eq!((l.stored("a"), l.memory.dirty().objects), (Some(large.clone()), 0));
+    assert_eq!(l.journal.usage().commits, commits, "it went past the journal");
+    l.stop.cancel();
+    persisting.await.unwrap();
+    let l = l.restarted().await;
+    assert_eq!((l.get("a").await.unwrap(), l.memory.dirty().objects), (large, 0));
+}
+
+#[tokio::test]
+async fn a_deletion_follows_the_mode_of_the_tags_that_the_object_has() {
+    let l = Lazy::new().await;
+    let tag = ("keep".to_owned(), "yes".to_owned());
+    let rules = vec![ModeRule { prefix: String::new(), tag: Some(tag.clone()), mode: WriteMode::Through }];
+    l.policy(BucketPolicy { rules, ..BucketPolicy::default() }).await.unwrap();
+    l.put_with("a", PutRequest { tags: [tag].into(), ..body(b"x") }).await.unwrap();
+    assert_eq!(l.stored("a"), Some(b"x".to_vec()));
+    l.delete("a").await;
+    assert_eq!((l.stored("a"), l.memory.dirty().objects), (None, 0), "nobody pushes: the store was asked at once");
+    l.put("b", b"x").await;
+    l.delete("b").await;
+    assert_eq!(l.memory.dirty().objects, 1);
+}
+
+#[tokio::test]
+async fn writes_that_come_together_do_not_take_more_room_than_there_is() {
+    let l = Lazy::with(WriteSettings { dirty_max: ByteSize(100), ..settings() }).await;
+    let mut puts = tokio::task::JoinSet::new();
+    for n in 0..20 {
+        let (memory, who, bucket) = (l.memory.clone(), l.who.clone(), l.bucket.clone());
+        puts.spawn(async move { memory.put(&who, &bucket, &key(&n.to_string()), body(&[0; 30])).await });
+    }
+    let done = puts.join_all().await.into_iter().filter(Result::is_ok).count();
+    assert_eq!((done, l.memory.dirty().bytes), (3, 90));
 }
 
 #[tokio::test]
