@@ -337,11 +337,18 @@ impl ObjectMemory {
         self.0.back.flush_all(within).await
     }
 
-    /// Up to `limit` objects and deletions that the store does not have, and why not; of one bucket if that is named.
+    /// Up to `limit` objects and deletions of a namespace that the store does not have, by name; of one bucket if that
+    /// is named, and of keys that begin with `prefix`.
     /// Ephemeral ones are not among them.
     #[must_use]
-    pub fn unpushed(&self, bucket: Option<(&Namespace, &BucketName)>, limit: usize) -> Vec<UnpushedObject> {
-        self.0.back.unpushed(bucket, limit)
+    pub fn unpushed(
+        &self,
+        namespace: &Namespace,
+        bucket: Option<&BucketName>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<UnpushedObject> {
+        self.0.back.unpushed(namespace, bucket, prefix, limit)
     }
 
     /// Gives up a write that was acknowledged, if it is still the newest of its object and is not being pushed. For

@@ -28,10 +28,19 @@ pub struct UnpushedObject {
 
 impl WriteBack {
     /// Up to `limit` of what waits, by name.
-    pub(crate) fn unpushed(&self, bucket: Option<(&Namespace, &BucketName)>, limit: usize) -> Vec<UnpushedObject> {
+    pub(crate) fn unpushed(
+        &self,
+        of: &Namespace,
+        in_bucket: Option<&BucketName>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<UnpushedObject> {
         let missing = self.buckets.missing();
         let dirty = self.dirty.lock();
-        let all = dirty.all().filter(|(namespace, in_bucket, ..)| bucket.is_none_or(|of| of == (namespace, in_bucket)));
+        let all = dirty.all().filter(|(namespace, bucket, key, ..)| {
+            let is_of = *namespace == of && in_bucket.is_none_or(|wanted| wanted == *bucket);
+            is_of && key.as_str().starts_with(prefix)
+        });
         let waiting = all.filter(|(.., newest, _)| newest.mode != WriteMode::Ephemeral);
         let shown = waiting.map(|(namespace, bucket, key, newest, failures)| UnpushedObject {
             object: ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key.clone() },

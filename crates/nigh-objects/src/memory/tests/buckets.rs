@@ -41,7 +41,7 @@ async fn a_bucket_that_others_removed_takes_no_write_and_keeps_what_waits_until_
     let refused = l.put_with("c", body(b"x")).await;
     assert!(matches!(refused, Err(ObjectError::NoSuchBucket(_))), "{refused:?}");
     assert_eq!(l.get("a").await.unwrap(), b"one");
-    let unpushed = l.memory.unpushed(None, 10);
+    let unpushed = l.memory.unpushed(&l.who.namespace, Some(&l.bucket), "", 10);
     let names: Vec<_> = unpushed.iter().map(|one| (one.object.key.as_str(), one.size, one.is_homeless)).collect();
     assert_eq!(names, [("a", Some(3), true), ("b", Some(3), true)]);
     // The operator lets one go, in the state that was shown and no other.
