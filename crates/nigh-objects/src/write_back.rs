@@ -215,13 +215,13 @@ impl WriteBack {
                 dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
                 continue;
             }
-            let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
-            requests.note(record.request, &object, Known { version, mode, becomes, is_certain: true, told });
             if !whole {
                 tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
                 dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
                 continue;
             }
+            let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
+            requests.note(record.request, &object, Known { version, mode, becomes, is_certain: true, told });
             // Older writes of the object are in the journal too; they go when the newest has been pushed.
             dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
             if store.abilities(&object.namespace).lands_late {

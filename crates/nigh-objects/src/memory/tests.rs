@@ -1,6 +1,7 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
 mod buckets;
+mod damaged;
 mod ephemeral;
 mod many;
 mod notices;

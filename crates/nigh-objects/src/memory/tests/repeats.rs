@@ -1,11 +1,12 @@
 //! Requests that are made again.
 
-use nigh_engine::RequestId;
+use nigh_engine::{LocalRegistry, Registry, RequestId, StateFile};
 
+use super::notices::{names, notified, rule};
 use super::write_back::Lazy;
 use super::writes::copy_of;
 use super::*;
-use crate::{BucketPolicy, WriteMode};
+use crate::{BucketPolicy, NotificationConfig, WriteMode};
 
 fn create_only(request: u128, bytes: &[u8]) -> PutRequest {
     let conditions = WriteConditions { if_absent: true, ..WriteConditions::default() };
@@ -59,4 +60,26 @@ async fn a_retried_copy_and_a_retried_deletion_leave_a_newer_write_alone() {
         delete().await.unwrap();
         assert_eq!(l.get("a").await.unwrap(), b"newest");
     }
+}
+
+#[tokio::test]
+async fn functions_are_told_once_of_a_write_that_is_acknowledged_when_it_is_repeated() {
+    let (l, folder) = (Lazy::new().await, tempfile::tempdir().unwrap());
+    let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+    let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+    let told = notified(&l.memory, &registry).await;
+    l.put("a", b"lazy").await;
+    let config = NotificationConfig { rules: vec![rule("s3:ObjectCreated:*", "")] };
+    l.memory.set_notification_config(&l.who, &l.bucket, config).await.unwrap();
+    l.policy(BucketPolicy { mode: Some(WriteMode::Through), ..BucketPolicy::default() }).await.unwrap();
+    let named = || PutRequest { request: Some(RequestId(3)), ..body(b"through") };
+    assert!(matches!(l.put_with("a", named()).await, Err(ObjectError::SlowDown(_))), "nobody pushes");
+    assert_eq!(names(&told), [""; 0]);
+    let persisting = l.persist();
+    for _ in 0..3 {
+        l.put_with("a", named()).await.unwrap();
+    }
+    assert_eq!(names(&told), ["ObjectCreated:Put a"]);
+    l.stop.cancel();
+    persisting.await.unwrap();
 }

@@ -30,17 +30,19 @@ async fn open_lazy(
     store: &Arc<GatedStore>,
     folder: &std::path::Path,
     settings: WriteSettings,
+    is_damaged: impl Fn(&str) -> bool,
 ) -> (ObjectMemory, Arc<Journal>) {
     let journal =
         JournalSettings { limit: ByteSize::mib(64), segment: ByteSize::mib(16), ..JournalSettings::default() };
     let (journal, recovered) = Journal::open(&folder.join("journal"), &journal).unwrap();
     let journal = Arc::new(journal);
+    let (lost, whole) = recovered.records.into_iter().partition(|one| is_damaged(one.record.key.as_str()));
     let registry: Arc<dyn Registry> =
         Arc::new(LocalRegistry::new(StateFile::open(&folder.join("state.redb")).unwrap()));
     let writes = Writes {
         ledger: Arc::clone(&journal) as Arc<dyn nigh_engine::Ledger>,
-        recovered: recovered.records,
-        lost: Vec::new(),
+        recovered: whole,
+        lost,
         settings,
         registry: Some(registry),
     };
@@ -59,7 +61,7 @@ impl Lazy {
 
     pub(super) async fn with(settings: WriteSettings) -> Self {
         let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
-        let (memory, journal) = open_lazy(&store, folder.path(), settings).await;
+        let (memory, journal) = open_lazy(&store, folder.path(), settings, |_| false).await;
         let who = Principal::outside(Namespace::new("tenant").unwrap());
         let bucket = BucketName::new("bucket").unwrap();
         memory.create_bucket(&who, &bucket).await.unwrap();
@@ -68,6 +70,11 @@ impl Lazy {
 
     /// As after `kill -9`: nothing is ended, all memory is gone.
     pub(super) async fn restarted(self) -> Self {
+        self.restarted_with(|_| false).await
+    }
+
+    /// As after a crash that has damaged in the journal what `is_damaged` names.
+    pub(super) async fn restarted_with(self, is_damaged: impl Fn(&str) -> bool) -> Self {
         let Self { store, memory, journal, who, bucket, folder, .. } = self;
         // A task that has just answered may hold the memory for a moment longer.
         drop(memory);
@@ -75,7 +82,7 @@ impl Lazy {
             tokio::task::yield_now().await;
         }
         drop(journal);
-        let (memory, journal) = open_lazy(&store, folder.path(), settings()).await;
+        let (memory, journal) = open_lazy(&store, folder.path(), settings(), is_damaged).await;
         Self { store, memory, journal, who, bucket, folder, stop: CancellationToken::new() }
     }
 
