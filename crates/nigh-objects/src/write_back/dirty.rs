@@ -282,6 +282,10 @@ impl Dirty {
             return Vec::new();
         };
         let before = std::mem::replace(&mut entry.newest, newest);
+        if entry.pushing.is_none() && entry.pushed == Some(before.version) {
+            // The one before was only looked after, and due when that ends.
+            (entry.since, entry.due) = (now, now.after(self.limits.delay));
+        }
         if before.mode == WriteMode::Ephemeral {
             (entry.since, entry.due) = (now, now.after(self.limits.delay));
             (entry.base, entry.attempts) = (below.base, below.attempts);
@@ -688,6 +692,19 @@ mod tests {
         assert_eq!((again.base, again.attempts), (holds(2), vec![holds(1)]));
         assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(902)), [version(2)]);
         assert_eq!(dirty.next(second(902), false), Next::Idle);
+    }
+
+    #[test]
+    fn a_write_over_an_object_that_is_only_looked_after_is_pushed_when_it_is_due_itself() {
+        let mut dirty = Dirty::new(LIMITS);
+        put(&mut dirty, "a", 1, second(0));
+        push(&mut dirty, second(1));
+        dirty.failed(&object("a"), version(1), Some(holds(1)), None, second(1));
+        push(&mut dirty, second(3));
+        assert_eq!(dirty.pushed(&object("a"), version(1), holds(1), second(3)), []);
+        assert_eq!(put(&mut dirty, "a", 2, second(5)), [version(1)]);
+        assert_eq!(dirty.next(second(5), false), Next::At(second(6)));
+        assert_eq!(push(&mut dirty, second(6)).version, version(2));
     }
 
     #[test]

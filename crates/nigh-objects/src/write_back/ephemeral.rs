@@ -27,12 +27,14 @@ enum Mark {
     There(Version),
 }
 
+type Held = (Arc<ObjectMeta>, Segment);
+
 /// What is known of ephemeral objects beside their order. Bounded by what may wait: each is one of that.
 #[derive(Debug, Default)]
 pub(super) struct Ephemeral {
     marks: Mutex<HashMap<ObjectId, Mark>>,
     /// Of objects that are being written: the old bytes and the new, until the cache has those that count.
-    held: Mutex<HashMap<ObjectId, Vec<(Arc<ObjectMeta>, Segment)>>>,
+    held: Mutex<HashMap<ObjectId, Vec<Held>>>,
 }
 
 impl Ephemeral {
