@@ -84,6 +84,9 @@ pub struct WritesStatus {
     pub oldest_ms: u64,
     /// Writes kept under another key since the start, because somebody else had written theirs.
     pub conflicts: u64,
+    /// Objects and deletions whose bucket somebody else has removed from the store (`nigh objects unpushed`).
+    #[serde(default)]
+    pub homeless: usize,
     /// What the journal takes on its disk.
     pub journal: ByteSize,
     /// What it may take.

@@ -102,6 +102,7 @@ pub(crate) fn status(dirty: DirtyUsage, journal: JournalUsage) -> WritesStatus {
         failing: dirty.failing,
         oldest_ms: dirty.oldest.as_millis() as u64,
         conflicts: dirty.conflicts,
+        homeless: dirty.homeless,
         journal: ByteSize(journal.files * journal.segment_bytes),
         journal_max: ByteSize(journal.files_max * journal.segment_bytes),
         commits: journal.commits,

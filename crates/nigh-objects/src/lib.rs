@@ -57,6 +57,6 @@ pub use request::{
 };
 pub use segment::{Segment, SegmentName, SegmentSlice};
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode,
-    WriteSettings, Writes,
+    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, UnpushedObject,
+    WriteMode, WriteSettings, Writes,
 };

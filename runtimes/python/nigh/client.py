@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import uuid
 from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from nigh import upload, wire
@@ -310,7 +311,8 @@ class Client:
         """Stores `data`: bytes or what offers them, or a file that can tell its length.
 
         Options: `content_type`, `metadata` (a dict of texts), `if_match`, `if_none_match` ("*": only if nothing is
-        there), `headers` (other request headers of an S3 put).
+        there), `headers` (other request headers of an S3 put). Each call is a request of its own; to repeat one
+        whose answer was lost, give both the same `amz-sdk-invocation-id` (a UUID) in `headers`.
         """
         headers = _put_headers(**options)
         source: Union[memoryview, BinaryIO]
@@ -365,6 +367,8 @@ def _put_headers(
 ) -> Dict[str, str]:
     given = {name.lower(): value for name, value in (headers or {}).items()}
     given.update((_METADATA_PREFIX + name.lower(), value) for name, value in (metadata or {}).items())
+    # Whoever sends the same again after a lost answer gets that answer, and writes once.
+    given.setdefault("amz-sdk-invocation-id", str(uuid.uuid4()))
     for name, value in (("content-type", content_type), ("if-match", if_match), ("if-none-match", if_none_match)):
         if value is not None:
             given[name] = value

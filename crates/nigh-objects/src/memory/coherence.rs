@@ -575,6 +575,16 @@ impl Coherence {
         dropped
     }
 
+    /// It has given one that is no write's.
+    pub(super) fn passed(&self, now: Monotonic, asked: Asked, version: Version) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| {
+            state.home.order.passed(asked, version);
+            state.tell(now, outcome);
+        });
+        self.decided.notify_waiters();
+        dropped
+    }
+
     /// A version that no write has: to mark what goes to the store before its place in the order is known.
     pub(super) fn mark(&self, now: Monotonic) -> (Version, Vec<Shelved>) {
         let (version, dropped) = self.step(|state, outcome| {

@@ -75,7 +75,7 @@ impl ObjectMemory {
         let taken = self.0.take_in(read.source.into_stream(), expected).await?;
         let draft = Draft {
             journal: taken.journal,
-            request: None,
+            request: request.request,
             object: target,
             conditions: request.conditions,
             attributes: match request.attributes_from {

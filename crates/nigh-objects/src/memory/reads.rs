@@ -24,6 +24,10 @@ const ATTEMPTS: usize = 8;
 /// How long a read waits for the home to be told of what it has met.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
+/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
+/// after which it is in the cache.
+pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
+
 /// What those who joined a fetch wait for.
 pub(super) type Landing = Option<Result<Fetched, ObjectError>>;
 
@@ -219,6 +223,21 @@ impl Inner {
         benefits: bool,
     ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
+        let mut attempts = 1;
+        loop {
+            match self.read_now(object, request, benefits).await {
+                Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => attempts += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn read_now(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
         // What gains its reader nothing is not brought into memory.
         let past = || !benefits || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
