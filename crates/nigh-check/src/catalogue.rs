@@ -186,6 +186,58 @@ pub fn configurations() -> Vec<Configuration> {
             &[(1, X)],
             NONE,
         ),
+        Configuration {
+            residents: true,
+            pushes: true,
+            ..world(
+                "resident",
+                "a home within a node, without entries for what nobody else has; what is pushed is forgotten",
+                plain,
+                vec![invoked(AB, WRITE), invoked(AB, REWRITE)],
+                &[(0, X), (1, X)],
+                Faults { evictions: 1, forgets: 1, ..NONE },
+            )
+        },
+        Configuration {
+            residents: true,
+            pushes: true,
+            ..world(
+                "resident-loads",
+                "looks into the store under way while the object is deleted, written, pushed and forgotten",
+                plain,
+                vec![
+                    invoked(A, &[Step::Delete(X)]),
+                    begun(Origin::After(0), AB, READ),
+                    begun(Origin::After(0), AB, WRITE),
+                ],
+                &[],
+                NONE,
+            )
+        },
+        Configuration {
+            residents: true,
+            pushes: true,
+            ..world(
+                "two-residents",
+                "two homes within two nodes; each forgets what it has pushed",
+                (2, 2),
+                vec![invoked(A, WRITE_BOTH), invoked(B, READ_BOTH), invoked(AB, READ)],
+                &[(1, X)],
+                NONE,
+            )
+        },
+        Configuration {
+            residents: true,
+            pushes: true,
+            ..world(
+                "outside-change",
+                "somebody else writes an object in the store, and a node finds out",
+                plain,
+                vec![invoked(AB, &[Step::Notice(X)]), invoked(AB, REWRITE), invoked(B, READ)],
+                &[(0, X), (1, X)],
+                NONE,
+            )
+        },
         world(
             "chain",
             "an invocation calls another in its midst",

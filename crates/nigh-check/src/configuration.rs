@@ -1,8 +1,12 @@
 //! What is explored: who there is, what they run, and which faults may strike, all bounded.
 
-use nigh_objects::protocol::{Rule, Rules};
+use nigh_objects::protocol::{NodeNumber, Rule, Rules};
+use nigh_terms::{Epoch, ShardId};
 
 use crate::ghost::Object;
+
+/// The reign of every home at first.
+pub(crate) const FIRST_REIGN: Epoch = Epoch(1);
 
 /// All rules, but perhaps one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +27,8 @@ pub enum Step {
     Put(Object),
     /// Takes it away.
     Delete(Object),
+    /// Finds that somebody else has written it in the store.
+    Notice(Object),
     /// Calls another invocation, which may be dispatched from then on.
     Call(u8),
 }
@@ -103,6 +109,8 @@ pub struct Configuration {
     pub restarts: bool,
     /// What is outstanding may be asked for again though it, or its answer, is still on its way.
     pub impatient: bool,
+    /// The home of each shard is in the process of the node of its number.
+    pub residents: bool,
     /// The one rule that is left out.
     pub without: Without,
 }
@@ -124,6 +132,7 @@ impl Configuration {
             zombies: false,
             restarts: false,
             impatient: false,
+            residents: false,
             without: Without(None),
         }
     }
@@ -134,6 +143,12 @@ impl Configuration {
     pub const fn scheduler_is_far(&self) -> bool {
         let Faults { node_crashes, scheduler_crashes, suspicions, .. } = self.faults;
         node_crashes + scheduler_crashes + suspicions > 0
+    }
+
+    /// True if this node and the home of this shard, in its first reign, are one process.
+    #[must_use]
+    pub fn is_resident(&self, node: NodeNumber, shard: ShardId, epoch: Epoch) -> bool {
+        self.residents && node.0 == u32::from(shard.0) && epoch == FIRST_REIGN
     }
 
     /// True if acknowledgements of invalidations matter: something may be sent again or given up.

@@ -1,6 +1,6 @@
 //! What can happen next in a world, and its happening.
 
-use nigh_objects::protocol::{HomeInput, Member, Rule, Rules as _};
+use nigh_objects::protocol::{CopyStore as _, HomeInput, Member, Rule, Rules as _};
 use nigh_terms::ShardId;
 
 use crate::configuration::{Configuration, Origin, Step};
@@ -179,7 +179,7 @@ impl World {
                 events.push(Event::Join(number));
             }
             if self.left.evictions > 0 {
-                let copies = (0..OBJECTS_MAX as u8).filter(|object| life.cache.peek(object).is_some());
+                let copies = (0..OBJECTS_MAX as u8).filter(|object| life.cache.copies().version(object).is_some());
                 events.extend(copies.map(|object| Event::Evict(number, object)));
             }
             if self.left.node_crashes > 0 {
@@ -283,7 +283,7 @@ impl World {
             Event::Evict(node, object) => {
                 self.left.evictions -= 1;
                 if let Some(life) = self.life_mut(node) {
-                    life.cache.evict(&object);
+                    life.cache.copies_mut().remove(&object);
                 }
             }
             Event::Crash(node) => {

@@ -12,6 +12,13 @@ use crate::ghost::{Happened, OBJECTS_MAX, Object, Op, Promise};
 use crate::network::Packet;
 use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, Stored, World, shard_of};
 
+impl Item {
+    /// True if the record is a write of `object`.
+    fn writes(&self, object: Object) -> bool {
+        matches!(self.replayed.record, LedgerRecord::Write { object: written, .. } if written == object)
+    }
+}
+
 impl World {
     /// The ledger takes a record, if its home is not deposed.
     pub(crate) fn append(
@@ -36,7 +43,14 @@ impl World {
                 self.breaks(Promise::P1);
             }
         }
-        let item = Item { replayed: Replayed { version, record }, op, pushed: false, settled: false };
+        let outside = match &record {
+            LedgerRecord::Write { object, write: Write::Outside, .. } => Some(*object),
+            LedgerRecord::Write { .. } | LedgerRecord::Fence { .. } => None,
+        };
+        if let Some(object) = outside {
+            self.store[usize::from(object)] = Stored { version, op, absent: false };
+        }
+        let item = Item { replayed: Replayed { version, record }, op, pushed: outside.is_some(), settled: false };
         self.ledgers[usize::from(shard.0)].items.push(item);
         Some(version)
     }
@@ -61,7 +75,7 @@ impl World {
         Arc::make_mut(home).step(NOW, input, &mut out);
         for output in out {
             match output {
-                HomeOutput::Send(reply) => self.reply(reply, again),
+                HomeOutput::Send(reply) => self.reply(config, reply, again),
                 HomeOutput::Append { append, record } if config.slow_ledger => {
                     self.network.send(Packet::Append(shard, epoch, append, record, bytes));
                 }
@@ -72,8 +86,8 @@ impl World {
                 }
                 HomeOutput::Load(object) if config.pushes => self.network.send(Packet::Load(shard, epoch, object)),
                 HomeOutput::Load(object) => {
-                    let Stored { version, absent, .. } = self.store[usize::from(object)];
-                    let input = HomeInput::Loaded { object, version: Some(version), absent };
+                    let absent = self.store[usize::from(object)].absent;
+                    let input = HomeInput::Loaded { object, absent };
                     self.run_home(config, shard, epoch, input, None);
                 }
                 HomeOutput::Fenced { member, through } => self.fenced(member, shard, through),
@@ -98,23 +112,31 @@ impl World {
         items.retain(|item| !(item.pushed && item.settled));
     }
 
-    fn reply(&mut self, reply: Reply<Object>, again: bool) {
+    fn reply(&mut self, config: &Configuration, reply: Reply<Object>, again: bool) {
         let bytes = match &reply.body {
             FromHome::Found { object, stamp, absent: false, .. } => {
-                let items = &self.ledgers[usize::from(reply.shard.0)].items;
-                let written = items.iter().find(|item| item.replayed.version == stamp.version && item.op != FIRST);
+                let items = self.ledgers[usize::from(reply.shard.0)].items.iter();
+                let written = items.filter(|item| item.writes(*object) && item.replayed.version <= stamp.version);
+                let written = written.max_by_key(|item| item.replayed.version);
                 let stored = self.store[usize::from(*object)];
                 match written {
-                    Some(item) => Some(item.op),
-                    None if stored.version <= stamp.version && !stored.absent => Some(stored.op),
+                    Some(item) if item.replayed.version >= stored.version => Some(item.op),
+                    Some(_) | None if stored.version <= stamp.version && !stored.absent => Some(stored.op),
                     // A home does not send what it does not have in this version.
-                    None => return,
+                    Some(_) | None => return,
                 }
             }
             _ => None,
         };
+        let resident = config.is_resident(reply.to.node, reply.shard, reply.epoch);
         let packet = Packet::ToNode(reply, bytes);
-        if again { self.network.send_again(packet) } else { self.network.send(packet) }
+        if resident {
+            self.arrive(config, packet, false);
+        } else if again {
+            self.network.send_again(packet)
+        } else {
+            self.network.send(packet)
+        }
     }
 
     /// A home has fenced a lost node; when each has, its invocations count as ended.
@@ -150,7 +172,8 @@ impl World {
         ledger.epoch = ledger.epoch.next();
         ledger.next = Sequence(0);
         let (epoch, records) = (ledger.epoch, ledger.items.iter().map(|item| item.replayed.clone()).collect());
-        let home = Home::begin(Takeover { shard, epoch, records, summary }, HOME_LIMITS, config.without);
+        let takeover = Takeover { shard, epoch, records, summary, resident: None };
+        let home = Home::begin(takeover, HOME_LIMITS, config.without);
         let seat = &mut self.seats[usize::from(shard.0)];
         let before = std::mem::replace(&mut seat.home, Arc::new(home));
         seat.zombie = config.zombies.then_some(before);
@@ -188,9 +211,7 @@ impl World {
         let epoch = self.seats[usize::from(shard.0)].home.epoch();
         self.run_home(config, shard, epoch, HomeInput::Pushed { object, version }, None);
         self.change_items(shard, |item| {
-            let of_object =
-                matches!(item.replayed.record, LedgerRecord::Write { object: written, .. } if written == object);
-            item.pushed |= of_object && item.replayed.version <= version;
+            item.pushed |= item.writes(object) && item.replayed.version <= version;
         });
     }
 

@@ -24,8 +24,8 @@ pub(crate) enum Packet {
     Appended(ShardId, Epoch, AppendId, Option<Version>),
     /// From a home to the store.
     Load(ShardId, Epoch, Object),
-    /// What the store had: a version and whether there was nothing.
-    Loaded(ShardId, Epoch, Object, Version, bool),
+    /// Whether the store had nothing.
+    Loaded(ShardId, Epoch, Object, bool),
 }
 
 impl Packet {

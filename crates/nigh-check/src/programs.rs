@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nigh_objects::protocol::{PutFailure, Read, RequestId, Rule, Rules as _, Stamp, Write};
+use nigh_terms::Version;
 
 use crate::configuration::{Configuration, Origin, Step};
 use crate::ghost::{Happened, Object, Op, Promise};
@@ -48,8 +49,10 @@ impl World {
             self.breaks(Promise::P2);
         }
         let invocation = &mut self.invocations[usize::from(program)];
-        let broken = invocation.seen.broken_by(object, stamp.version);
-        invocation.seen.chain.see(object, stamp.version);
+        // A version may be named by a later one of its shard: what counts is the write that is shown.
+        let version = shown.map_or(Version::OUTSIDE, |shown| shown.version);
+        let broken = invocation.seen.broken_by(object, version);
+        invocation.seen.chain.see(object, version);
         if let Some(Happened { op, .. }) = shown {
             invocation.seen.causes.join(&self.ghost.knowledge(op));
         }
@@ -74,7 +77,7 @@ impl World {
         let Some(life) = self.life_mut(node) else { return };
         let Some(at) = life.writers.iter().position(|(put, ..)| *put == request) else { return };
         let (_, program, op) = life.writers.remove(at);
-        let Some(&(Step::Put(object) | Step::Delete(object))) =
+        let Some(&(Step::Put(object) | Step::Delete(object) | Step::Notice(object))) =
             config.programs[usize::from(program)].steps.get(usize::from(op % STEPS_MAX))
         else {
             return;
@@ -115,6 +118,7 @@ impl World {
             Some(&Step::Get(object)) => self.get(config, node, program, object, outside),
             Some(&Step::Put(object)) => self.put(config, node, program, object, Write::Put),
             Some(&Step::Delete(object)) => self.put(config, node, program, object, Write::Delete),
+            Some(&Step::Notice(object)) => self.put(config, node, program, object, Write::Outside),
             Some(&Step::Call(child)) => {
                 let token = self.life(me).and_then(|life| life.gate.token(program)).cloned().unwrap_or_default();
                 if let Some(frontier) = &mut self.frontier {

@@ -172,6 +172,37 @@ pub fn weakenings() -> Vec<Weakening> {
             Configuration { pushes: true, ..world(one, pair(), at_b, Faults { forgets: 1, ..NONE }) },
         ),
         without(
+            Rule::TellResident,
+            Missed::Promise,
+            "the node in which the home is keeps a copy that another has written over",
+            Configuration { residents: true, ..world(one, vec![invoked(B, WRITE), invoked(A, READ)], &[(0, X)], NONE) },
+        ),
+        without(
+            Rule::LoadHolds,
+            Missed::Promise,
+            "a look into the store found nothing; the object was written, pushed and forgotten, and is said to be absent",
+            Configuration {
+                residents: true,
+                pushes: true,
+                ..world(
+                    (1, 1),
+                    vec![
+                        invoked(A, &[Step::Delete(X)]),
+                        begun(Origin::After(0), A, READ),
+                        begun(Origin::After(0), A, WRITE),
+                    ],
+                    &[],
+                    NONE,
+                )
+            },
+        ),
+        without(
+            Rule::OutsideIsTold,
+            Missed::Promise,
+            "one node drops its copy of what somebody else has written, and another shows its own",
+            world(one, vec![invoked(A, &[Step::Notice(X)]), invoked(B, READ)], at_b, NONE),
+        ),
+        without(
             Rule::EndsCarryReads,
             Missed::Promise,
             "what one invocation read, the next does not find",

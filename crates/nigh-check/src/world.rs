@@ -13,7 +13,7 @@ use nigh_objects::protocol::{
 };
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
-use crate::configuration::{Configuration, Faults, Origin, Without};
+use crate::configuration::{Configuration, FIRST_REIGN, Faults, Origin, Without};
 use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, Seen};
 use crate::network::{Network, Packet};
 
@@ -158,10 +158,12 @@ impl World {
     /// The beginning: every object in the store, the copies that `config` names at their nodes.
     pub(crate) fn begin(config: &Configuration) -> Self {
         let homes = 0..u16::from(config.homes);
-        let first = Epoch(1);
+        let first = FIRST_REIGN;
         let seats = homes.clone().map(|shard| {
-            let takeover =
-                Takeover { shard: ShardId(shard), epoch: first, records: Vec::new(), summary: Token::empty() };
+            let node = NodeNumber(u32::from(shard));
+            let resident = config.residents.then_some(Member { node, incarnation: Incarnation(1) });
+            let (records, summary) = (Vec::new(), Token::empty());
+            let takeover = Takeover { shard: ShardId(shard), epoch: first, records, summary, resident };
             Seat { home: Arc::new(Home::begin(takeover, HOME_LIMITS, config.without)), zombie: None }
         });
         let ledger = Ledger { epoch: first, next: Sequence(0), items: Vec::new() };
@@ -294,7 +296,14 @@ impl World {
                         ToHome::Fetch { .. } | ToHome::Ask { .. } | ToHome::Applied { .. } => None,
                     };
                     let packet = Packet::ToHome(shard, request, bytes);
-                    if again { self.network.send_again(packet) } else { self.network.send(packet) }
+                    let epoch = self.seats[usize::from(shard.0)].home.epoch();
+                    if config.is_resident(NodeNumber(u32::from(node)), shard, epoch) {
+                        self.arrive(config, packet, false);
+                    } else if again {
+                        self.network.send_again(packet)
+                    } else {
+                        self.network.send(packet)
+                    }
                 }
                 CacheOutput::Landed { request, object, stamp, value, .. } => {
                     self.landed(config, node, request, object, &stamp, value);
@@ -346,7 +355,7 @@ impl World {
         self.arrive(config, packet, zombie);
     }
 
-    fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: bool) {
+    pub(crate) fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: bool) {
         match packet {
             Packet::ToHome(shard, request, bytes) => {
                 let seat = &self.seats[usize::from(shard.0)];
@@ -386,11 +395,11 @@ impl World {
                 self.run_home(config, shard, epoch, input, None);
             }
             Packet::Load(shard, epoch, object) => {
-                let Stored { version, absent, .. } = self.store[usize::from(object)];
-                self.network.send(Packet::Loaded(shard, epoch, object, version, absent));
+                let absent = self.store[usize::from(object)].absent;
+                self.network.send(Packet::Loaded(shard, epoch, object, absent));
             }
-            Packet::Loaded(shard, epoch, object, version, absent) => {
-                let input = HomeInput::Loaded { object, version: Some(version), absent };
+            Packet::Loaded(shard, epoch, object, absent) => {
+                let input = HomeInput::Loaded { object, absent };
                 self.run_home(config, shard, epoch, input, None);
             }
         }

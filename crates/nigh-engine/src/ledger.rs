@@ -203,10 +203,19 @@ pub enum LedgerError {
 }
 
 /// The order of writes.
+///
+/// Versions are dense: under one epoch the sequences that `place` and `append` give are 1, 2, 3, of all shards together.
+/// One that `append` has taken and not told is lost with [`LedgerError::Failed`], or with the future that was dropped.
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
     fn epoch(&self, shard: ShardId) -> Epoch;
+
+    /// Whether it takes records, as far as is known.
+    ///
+    /// # Errors
+    /// [`LedgerError::Failed`] once a write or a sync has failed.
+    fn check(&self) -> Result<(), LedgerError>;
 
     /// A place in the order for a write that the store itself makes durable: nothing is kept. Where the object had
     /// records before, these must be `stored`, and [`settle`](Self::settle) have returned, before the write is
@@ -270,6 +279,10 @@ impl WriteThrough {
 impl Ledger for WriteThrough {
     fn epoch(&self, _shard: ShardId) -> Epoch {
         self.epoch
+    }
+
+    fn check(&self) -> Result<(), LedgerError> {
+        Ok(())
     }
 
     fn place(&self, _shard: ShardId) -> Version {

@@ -6,6 +6,7 @@ use std::fmt;
 use nigh_terms::{Timestamp, Token, Version};
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Stamp;
 use crate::{Checksum, ObjectError};
 
 /// An entity tag without its quotes: the MD5 of the bytes in hex, or `md5-of-md5s-N` for N parts.
@@ -71,7 +72,7 @@ pub struct ObjectMeta {
     pub parts: Vec<u64>,
     /// Its place in the order of writes.
     pub version: Version,
-    /// What its writer had seen, itself included.
+    /// What its writer had seen of other shards.
     #[serde(default, skip_serializing_if = "Token::is_empty")]
     pub token: Token,
 }
@@ -84,6 +85,14 @@ const TAGS_MAX: usize = 10;
 const TAG_KEY_MAX: usize = 128;
 /// Characters of a tag's value.
 const TAG_VALUE_MAX: usize = 256;
+
+impl ObjectMeta {
+    /// The same under the version that its home names.
+    pub(crate) fn stamped(&self, stamp: &Stamp) -> Self {
+        let token = stamp.others.as_deref().cloned().unwrap_or_default();
+        Self { version: stamp.version, token, ..self.clone() }
+    }
+}
 
 impl Attributes {
     /// Refuses what S3 does ("Working with object metadata", S3 User Guide).

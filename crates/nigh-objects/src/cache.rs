@@ -1,13 +1,7 @@
-//! What the node keeps in memory, and who may see it: the cache's decisions, without its bytes.
+//! What the node keeps in memory: the shelf on which copies of objects are, without their bytes.
 //!
-//! It decides which copy answers a request, which requests share one fetch, how much must go to make room (which copies
-//! these are, `eviction` says), and which late answer may no longer be kept. It never fetches, allocates or waits;
-//! `memory` does.
-//!
-//! Floors: while work on an object is outstanding the cache remembers the one fetch that may still be joined
-//! and kept. A write forgets it when it begins, so no fetch begun before can be joined or kept after; while
-//! the write lasts nothing is fetched for keeping, and readers go past the cache. That is the version floor of
-//! the consistency contract for a node that is the home of all its objects.
+//! It decides how much must go to make room; which copies these are, `eviction` says. Which copy may be kept and shown is
+//! the protocol's to decide (`protocol::NodeCache`, which has its copies here). It never fetches, allocates or waits.
 //!
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
 //! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
@@ -15,13 +9,15 @@
 //! `lingering` and count against the budget too; what copies take together beyond their own costs is `slack`, which
 //! counts as well and goes when they go.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
 use crate::ObjectId;
 use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
+use crate::kept::Kept;
+use crate::protocol::{Copy, CopyStore};
 
 /// What a copy takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,25 +51,17 @@ pub(crate) struct Beyond {
     pub(crate) slack: Cost,
 }
 
-/// One fetch from the store; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FetchId(u64);
-
-/// How a read is to be served.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Lookup<V, F> {
-    /// By this copy.
-    Hit(V),
-    /// By a fetch that is under way.
-    Join(F),
-    /// By a fetch that the caller now begins, and ends with `fetched`.
-    Lead(FetchId, F),
-    /// By the store, without keeping: a write is under way.
-    Past,
+/// A copy on its way to the shelf, or from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Shelved {
+    pub(crate) kept: Kept,
+    pub(crate) cost: Cost,
+    /// How it came here.
+    pub(crate) origin: Origin,
 }
 
 #[derive(Debug)]
-struct Kept<V> {
+struct Placed<V> {
     name: PackedName,
     value: V,
     cost: Cost,
@@ -92,6 +80,13 @@ impl PackedName {
         let mut parts = self.0.splitn(3, '\0');
         std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
+
+    fn object(&self) -> Option<ObjectId> {
+        let [namespace, bucket, key] = self.parts();
+        let names = (Namespace::new(namespace), BucketName::new(bucket), ObjectKey::new(key));
+        let (Ok(namespace), Ok(bucket), Ok(key)) = names else { return None };
+        Some(ObjectId { namespace, bucket, key })
+    }
 }
 
 fn parts(object: &ObjectId) -> [&str; 3] {
@@ -106,14 +101,14 @@ struct Index {
 }
 
 impl Index {
-    fn find<V>(&self, object: &ObjectId, slots: &Slots<Kept<V>>) -> Option<Slot> {
+    fn find<V>(&self, object: &ObjectId, slots: &Slots<Placed<V>>) -> Option<Slot> {
         let name = parts(object);
         let is_it = |slot: &Slot| slots.get(*slot).is_some_and(|kept| kept.name.parts() == name);
         self.slots.find(self.hasher.hash_one(name), is_it).copied()
     }
 
     /// Enters `slot`; its name's hash is told.
-    fn insert<V>(&mut self, slot: Slot, slots: &Slots<Kept<V>>) -> u64 {
+    fn insert<V>(&mut self, slot: Slot, slots: &Slots<Placed<V>>) -> u64 {
         let hash = |slot: &Slot| slots.get(*slot).map_or(0, |kept| self.hasher.hash_one(kept.name.parts()));
         let name = hash(&slot);
         self.slots.insert_unique(name, slot, hash);
@@ -127,31 +122,23 @@ impl Index {
     }
 }
 
-/// Work outstanding on one object.
+/// Copies `V` and what they take.
 #[derive(Debug)]
-struct Work<F> {
-    /// The fetch that may be joined and kept; none while a write is under way.
-    fetch: Option<(FetchId, F)>,
-    writing: bool,
-}
-
-/// Copies `V` and fetches `F` (what those who join one wait for).
-#[derive(Debug)]
-pub(crate) struct Cache<V, F> {
+pub(crate) struct Shelf<V> {
     budget: Cost,
     kept: Cost,
     reserved: Cost,
     index: Index,
-    slots: Slots<Kept<V>>,
+    slots: Slots<Placed<V>>,
     order: Order<Chosen>,
-    work: HashMap<ObjectId, Work<F>>,
-    fetches: u64,
+    /// Copies that were evicted and had no other, until their owner is told.
+    orphans: Vec<(ObjectId, V)>,
 }
 
-/// What left the cache. It is handed out so that it can be freed without holding the cache's lock.
+/// What left the shelf. It is handed out so that it can be freed without holding a lock.
 pub(crate) type Dropped<V> = Vec<V>;
 
-impl<V: Clone, F: Clone> Cache<V, F> {
+impl<V: Clone> Shelf<V> {
     pub(crate) fn new(budget: Cost) -> Self {
         Self {
             budget,
@@ -160,8 +147,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
             index: Index::default(),
             slots: Slots::default(),
             order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
-            work: HashMap::new(),
-            fetches: 0,
+            orphans: Vec::new(),
         }
     }
 
@@ -190,33 +176,11 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         Some(&self.slots.get(self.index.find(object, &self.slots)?)?.value)
     }
 
-    /// Decides how a read of `object` is served. A copy serves if it is `usable`; `begin` makes what those who
-    /// will join the caller's fetch wait for.
-    pub(crate) fn lookup(
-        &mut self,
-        object: &ObjectId,
-        usable: impl FnOnce(&V) -> bool,
-        begin: impl FnOnce() -> F,
-    ) -> Lookup<V, F> {
-        if let Some(slot) = self.index.find(object, &self.slots)
-            && let Some(kept) = self.slots.get(slot)
-            && usable(&kept.value)
-        {
-            let value = kept.value.clone();
-            self.order.touch(slot);
-            return Lookup::Hit(value);
-        }
-        match self.work.get(object) {
-            Some(Work { writing: true, .. }) => Lookup::Past,
-            Some(Work { fetch: Some((_, flight)), .. }) => Lookup::Join(flight.clone()),
-            Some(Work { fetch: None, .. }) | None => {
-                self.fetches += 1;
-                let (fetch, flight) = (FetchId(self.fetches), begin());
-                let work = Work { fetch: Some((fetch, flight.clone())), writing: false };
-                self.work.insert(object.clone(), work);
-                Lookup::Lead(fetch, flight)
-            }
-        }
+    /// The copy of `object`, which is used now, and what it takes.
+    fn touch(&mut self, object: &ObjectId) -> Option<(&V, Cost)> {
+        let slot = self.index.find(object, &self.slots)?;
+        self.order.touch(slot);
+        self.slots.get(slot).map(|placed| (&placed.value, placed.cost))
     }
 
     /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
@@ -236,77 +200,38 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         self.reserved = self.reserved.minus(cost);
     }
 
-    /// Ends a fetch. Its copy, whose cost was reserved, is kept unless a write has begun since.
-    pub(crate) fn fetched(&mut self, object: &ObjectId, fetch: FetchId, copy: Option<(V, Cost)>) -> Dropped<V> {
-        let current = match self.work.get(object) {
-            Some(Work { fetch: Some((current, _)), .. }) => *current == fetch,
-            Some(_) | None => false,
-        };
-        if current {
-            self.work.remove(object);
-        }
-        match copy {
-            Some((value, cost)) if current => self.keep(object, value, cost, Origin::Read),
-            Some((value, cost)) => {
-                self.release(cost);
-                vec![value]
-            }
-            None => Vec::new(),
-        }
-    }
-
-    /// A write of `object` begins: what was kept or was being fetched is no longer to be had.
-    /// Writes of one object follow each other; the caller orders them.
-    pub(crate) fn begin_write(&mut self, object: &ObjectId) -> Option<V> {
-        self.work.insert(object.clone(), Work { fetch: None, writing: true });
-        self.forget(object)
-    }
-
-    /// The write has ended. `copy`, whose cost was reserved, is what it wrote; none if that does not fit, is gone
-    /// or is not known.
-    /// `origin` says where else it is.
-    pub(crate) fn end_write(&mut self, object: &ObjectId, copy: Option<(V, Cost)>, origin: Origin) -> Dropped<V> {
-        self.work.remove(object);
-        copy.map_or_else(Vec::new, |(value, cost)| self.keep(object, value, cost, origin))
-    }
-
-    /// Somebody else has changed `object`: what was kept or was being fetched is no longer to be had. A write under way
-    /// goes on.
-    pub(crate) fn invalidate(&mut self, object: &ObjectId) -> Option<V> {
-        if self.work.get(object).is_some_and(|work| !work.writing) {
-            self.work.remove(object);
-        }
-        self.forget(object)
-    }
-
     /// Changes the budget; a lower one holds at once.
     pub(crate) fn set_budget(&mut self, budget: Cost, beyond: Beyond) -> Dropped<V> {
         self.budget = budget;
         self.shrink(budget.minus(beyond.lingering).minus(beyond.slack).minus(self.reserved))
     }
 
-    fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> Dropped<V> {
+    /// Keeps a copy, whose room was reserved and released for it. Returns what it takes the place of, or itself.
+    pub(crate) fn keep(&mut self, object: &ObjectId, value: V, cost: Cost, origin: Origin) -> Dropped<V> {
         let mut dropped: Vec<V> = self.forget(object).into_iter().collect();
-        self.release(cost);
         // The room was there when it was reserved; the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
+            if origin == Origin::Ephemeral {
+                self.orphans.push((object.clone(), value.clone()));
+            }
             dropped.push(value);
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let slot = self.slots.insert(Kept { name: PackedName::new(object), value, cost });
+        let slot = self.slots.insert(Placed { name: PackedName::new(object), value, cost });
         let name = self.index.insert(slot, &self.slots);
         self.order.insert(slot, &facts(cost, name, origin));
         dropped
     }
 
-    fn forget(&mut self, object: &ObjectId) -> Option<V> {
+    /// Takes the copy of `object` out.
+    pub(crate) fn forget(&mut self, object: &ObjectId) -> Option<V> {
         let slot = self.index.find(object, &self.slots)?;
         Some(self.take(slot)?.value)
     }
 
     /// Takes a copy out.
-    fn take(&mut self, slot: Slot) -> Option<Kept<V>> {
+    fn take(&mut self, slot: Slot) -> Option<Placed<V>> {
         let kept = self.slots.remove(slot)?;
         self.order.remove(slot);
         self.index.remove(slot, &kept.name);
@@ -314,23 +239,39 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         Some(kept)
     }
 
+    /// Takes a copy out to make room; one that has no other is an orphan.
+    fn evict(&mut self, slot: Slot) -> Option<V> {
+        let is_ephemeral = self.order.is_ephemeral(slot);
+        let Placed { name, value, .. } = self.take(slot)?;
+        if is_ephemeral {
+            self.orphans.extend(name.object().map(|object| (object, value.clone())));
+        }
+        Some(value)
+    }
+
+    /// The copies without another that were evicted since this was asked last.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(ObjectId, V)> {
+        std::mem::take(&mut self.orphans)
+    }
+
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(gone) = self.order.victim().and_then(|slot| self.take(slot)) else { break };
-            dropped.push(gone.value);
+            let Some(gone) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
+            dropped.push(gone);
         }
         dropped
     }
 
-    /// Drops copies that take `bytes`, or all there are, but for those that `is_held` says would free nothing. Copies that
-    /// have no other go last.
-    pub(crate) fn give_back(&mut self, bytes: u64, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
+    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of them at
+    /// most. Copies that have no other go last; who asks again is not shown first what was passed over.
+    pub(crate) fn give_back(&mut self, bytes: u64, looks: usize, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
         let (mut dropped, mut held, mut aside) = (Vec::new(), 0, Vec::new());
-        let mut wanted = bytes;
-        while wanted > 0 {
+        let (mut wanted, mut looked) = (bytes, 0);
+        while wanted > 0 && looked < looks {
             let Some(slot) = self.order.victim() else { break };
             let Some(kept) = self.slots.get(slot) else { break };
+            looked += 1;
             let cost = kept.cost;
             wanted = if is_held(&kept.value) {
                 held += cost.bytes;
@@ -341,14 +282,50 @@ impl<V: Clone, F: Clone> Cache<V, F> {
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
             } else {
-                dropped.extend(self.take(slot).map(|gone| gone.value));
+                dropped.extend(self.evict(slot));
                 wanted.saturating_sub(cost.bytes)
             };
         }
         for (slot, facts) in aside {
             self.order.insert(slot, &facts);
         }
-        GivenBack { dropped, held }
+        GivenBack { dropped, held, looked }
+    }
+}
+
+impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
+    fn get(&mut self, object: &ObjectId) -> Option<Copy<Shelved>> {
+        let (kept, cost) = self.touch(object)?;
+        let value = Shelved { kept: kept.clone(), cost, origin: Origin::Read };
+        Some(Copy { stamp: kept.meta.stamp(), value })
+    }
+
+    fn version(&self, object: &ObjectId) -> Option<Version> {
+        self.peek(object).map(|kept| kept.meta.version())
+    }
+
+    fn insert(&mut self, _shard: ShardId, object: &ObjectId, copy: Copy<Shelved>) -> Vec<Shelved> {
+        let Copy { stamp, value: Shelved { kept: Kept { meta, segment }, cost, origin } } = copy;
+        let gone = self.keep(object, Kept { meta: meta.stamped(&stamp), segment }, cost, origin);
+        gone.into_iter().map(|kept| Shelved { kept, cost, origin }).collect()
+    }
+
+    fn remove(&mut self, object: &ObjectId) -> Option<Shelved> {
+        let slot = self.index.find(object, &self.slots)?;
+        let placed = self.take(slot)?;
+        Some(Shelved { kept: placed.value, cost: placed.cost, origin: Origin::Read })
+    }
+
+    fn len(&self) -> usize {
+        self.copies()
+    }
+
+    /// All: there is one shard.
+    fn objects_of(&self, _shard: ShardId) -> Vec<ObjectId> {
+        let names = self.index.slots.iter().filter_map(|slot| self.slots.get(*slot)?.name.object());
+        let mut objects: Vec<ObjectId> = names.collect();
+        objects.sort_unstable();
+        objects
     }
 }
 
@@ -358,18 +335,17 @@ pub(crate) struct GivenBack<V> {
     pub(crate) dropped: Dropped<V>,
     /// The bytes of copies that were passed over, as somebody holds them.
     pub(crate) held: u64,
+    /// Copies that were looked at.
+    pub(crate) looked: usize,
 }
 
 /// What the order is to know of a copy.
 fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
-    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin, benefits: true }
+    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use nigh_terms::{BucketName, Namespace, ObjectKey};
     use proptest::prelude::*;
 
     use super::*;
@@ -386,211 +362,139 @@ mod tests {
         Cost { bytes, segments: 1 }
     }
 
-    fn cache(budget: u64, segments: u64) -> Cache<u64, u64> {
-        Cache::new(Cost { bytes: budget, segments })
+    fn shelf(budget: u64, segments: u64) -> Shelf<u64> {
+        Shelf::new(Cost { bytes: budget, segments })
     }
 
-    fn lead(cache: &mut Cache<u64, u64>, object: &ObjectId) -> FetchId {
-        match cache.lookup(object, |_| true, || 0) {
-            Lookup::Lead(fetch, _) => fetch,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn put(cache: &mut Cache<u64, u64>, object: &ObjectId, value: u64, cost: Cost) -> Vec<u64> {
-        let (granted, mut dropped) = cache.reserve(cost, Beyond::default());
+    fn keep(shelf: &mut Shelf<u64>, object: &ObjectId, value: u64, cost: Cost, origin: Origin) -> Vec<u64> {
+        let (granted, mut dropped) = shelf.reserve(cost, Beyond::default());
         assert!(granted);
-        dropped.extend(cache.begin_write(object));
-        dropped.extend(cache.end_write(object, Some((value, cost)), Origin::Written));
+        shelf.release(cost);
+        dropped.extend(shelf.keep(object, value, cost, origin));
         dropped
     }
 
-    #[test]
-    fn concurrent_misses_join_one_fetch_and_hit_after_it() {
-        let (mut cache, object) = (cache(100, 10), object("n", 1));
-        let Lookup::Lead(fetch, flight) = cache.lookup(&object, |_| true, || 7) else { panic!() };
-        assert_eq!(flight, 7);
-        assert_eq!(cache.lookup(&object, |_| true, || 8), Lookup::Join(7));
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        assert_eq!(cache.fetched(&object, fetch, Some((42, bytes(10)))), Vec::<u64>::new());
-        assert_eq!(cache.lookup(&object, |_| true, || 9), Lookup::Hit(42));
-        assert_eq!(cache.reserved(), Cost::default());
+    fn put(shelf: &mut Shelf<u64>, object: &ObjectId, value: u64, cost: Cost) -> Vec<u64> {
+        keep(shelf, object, value, cost, Origin::Written)
+    }
+
+    fn used(shelf: &mut Shelf<u64>, object: &ObjectId) -> Option<u64> {
+        shelf.touch(object).map(|(value, _)| *value)
     }
 
     #[test]
     fn a_copy_of_one_namespace_does_not_serve_another() {
-        let mut cache = cache(100, 10);
-        put(&mut cache, &object("n", 1), 42, bytes(1));
-        assert!(matches!(cache.lookup(&object("m", 1), |_| true, || 0), Lookup::Lead(..)));
-    }
-
-    #[test]
-    fn a_fetch_begun_before_a_write_is_neither_kept_nor_joined_after_it() {
-        let (mut cache, object) = (cache(100, 10), object("n", 1));
-        let old = lead(&mut cache, &object);
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        assert_eq!(cache.begin_write(&object), None);
-        assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
-        assert_eq!(cache.end_write(&object, None, Origin::Written), Vec::<u64>::new());
-        let new = lead(&mut cache, &object);
-        assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
-        assert!(matches!(cache.lookup(&object, |_| true, || 0), Lookup::Join(_)), "the new fetch is still on");
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        assert_eq!(cache.fetched(&object, new, Some((2, bytes(10)))), Vec::<u64>::new());
-        assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Hit(2));
-    }
-
-    #[test]
-    fn a_fetch_begun_before_somebody_elses_change_is_not_kept_and_a_write_under_way_goes_on() {
-        let (mut cache, object) = (cache(100, 10), object("n", 1));
-        let old = lead(&mut cache, &object);
-        assert_eq!(cache.invalidate(&object), None);
-        lead(&mut cache, &object);
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
-        put(&mut cache, &object, 2, bytes(10));
-        assert_eq!(cache.invalidate(&object), Some(2));
-        cache.begin_write(&object);
-        assert_eq!(cache.invalidate(&object), None);
-        assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
-    }
-
-    #[test]
-    fn a_fetch_that_ends_while_a_write_lasts_is_not_kept() {
-        let (mut cache, object) = (cache(100, 10), object("n", 1));
-        let old = lead(&mut cache, &object);
-        cache.begin_write(&object);
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        assert_eq!(cache.fetched(&object, old, Some((1, bytes(10)))), [1]);
-        assert_eq!(cache.lookup(&object, |_| true, || 0), Lookup::Past);
-        assert_eq!((cache.kept(), cache.reserved()), (Cost::default(), Cost::default()));
+        let mut shelf = shelf(100, 10);
+        put(&mut shelf, &object("n", 1), 42, bytes(1));
+        assert_eq!((used(&mut shelf, &object("n", 1)), used(&mut shelf, &object("m", 1))), (Some(42), None));
+        assert_eq!(put(&mut shelf, &object("n", 1), 43, bytes(2)), [42]);
+        assert_eq!((shelf.forget(&object("n", 1)), shelf.kept(), shelf.copies()), (Some(43), Cost::default(), 0));
     }
 
     #[test]
     fn what_was_written_and_not_read_goes_before_what_was_read() {
-        let mut cache = cache(30, 10);
+        let mut shelf = shelf(30, 10);
         for key in 1..=3 {
-            put(&mut cache, &object("n", key), u64::from(key), bytes(10));
+            put(&mut shelf, &object("n", key), u64::from(key), bytes(10));
         }
-        assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
-        assert_eq!(put(&mut cache, &object("n", 4), 4, bytes(10)), [2]);
-        assert_eq!(cache.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 4]);
-        assert_eq!(cache.set_budget(Cost { bytes: 9, segments: 10 }, Beyond::default()), [1]);
+        assert_eq!(used(&mut shelf, &object("n", 1)), Some(1));
+        assert_eq!(put(&mut shelf, &object("n", 4), 4, bytes(10)), [2]);
+        assert_eq!(shelf.set_budget(Cost { bytes: 10, segments: 10 }, Beyond::default()), [3, 4]);
+        assert_eq!(shelf.set_budget(Cost { bytes: 9, segments: 10 }, Beyond::default()), [1]);
     }
 
     #[test]
     fn what_is_given_back_spares_held_copies_and_takes_ephemeral_ones_last() {
-        let mut cache = cache(100, 10);
+        let mut shelf = shelf(100, 10);
         for key in 1..=4 {
-            put(&mut cache, &object("n", key), u64::from(key), bytes(10));
+            put(&mut shelf, &object("n", key), u64::from(key), bytes(10));
         }
-        let ephemeral = object("n", 5);
-        assert!(cache.reserve(bytes(10), Beyond::default()).0);
-        cache.begin_write(&ephemeral);
-        cache.end_write(&ephemeral, Some((5, bytes(10))), Origin::Ephemeral);
-        let given = cache.give_back(15, |value| *value == 1);
+        keep(&mut shelf, &object("n", 5), 5, bytes(10), Origin::Ephemeral);
+        let given = shelf.give_back(15, 9, |value| *value == 1);
         assert_eq!((given.dropped, given.held), (vec![2, 3], 10));
-        assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
-        let given = cache.give_back(100, |value| *value == 1);
-        assert_eq!((given.dropped, given.held), (vec![4, 5], 10));
-        assert_eq!((cache.copies(), cache.kept()), (1, bytes(10)));
+        assert_eq!(used(&mut shelf, &object("n", 1)), Some(1));
+        let given = shelf.give_back(100, 2, |value| *value == 1);
+        assert_eq!((given.dropped, given.held, given.looked), (vec![4], 10, 2));
+        let given = shelf.give_back(100, 9, |value| *value == 1);
+        assert_eq!((given.dropped, given.held), (vec![5], 10));
+        assert_eq!((shelf.copies(), shelf.kept()), (1, bytes(10)));
     }
 
     #[test]
     fn the_number_of_segments_is_limited_too() {
-        let mut cache = cache(1000, 2);
+        let mut shelf = shelf(1000, 2);
         for key in 1..=3 {
-            put(&mut cache, &object("n", key), u64::from(key), bytes(1));
+            put(&mut shelf, &object("n", key), u64::from(key), bytes(1));
         }
-        assert_eq!(cache.copies(), 2);
+        assert_eq!(shelf.copies(), 2);
     }
 
     #[test]
     fn what_readers_still_hold_counts_against_the_budget() {
-        let mut cache = cache(30, 10);
-        put(&mut cache, &object("n", 1), 1, bytes(10));
+        let mut shelf = shelf(30, 10);
+        put(&mut shelf, &object("n", 1), 1, bytes(10));
         let held = |lingering| Beyond { lingering: bytes(lingering), slack: Cost::default() };
-        assert_eq!(cache.reserve(bytes(10), held(25)), (false, vec![]));
-        assert_eq!(cache.reserve(bytes(10), held(20)), (true, vec![1]));
+        assert_eq!(shelf.reserve(bytes(10), held(25)), (false, vec![]));
+        assert_eq!(shelf.reserve(bytes(10), held(20)), (true, vec![1]));
     }
 
     #[test]
     fn what_goes_with_the_copies_makes_room_by_their_going_and_refuses_nothing() {
-        let mut cache = cache(30, 10);
-        put(&mut cache, &object("n", 1), 1, bytes(5));
-        put(&mut cache, &object("n", 2), 2, bytes(5));
+        let mut shelf = shelf(30, 10);
+        put(&mut shelf, &object("n", 1), 1, bytes(5));
+        put(&mut shelf, &object("n", 2), 2, bytes(5));
         let beyond = Beyond { lingering: Cost::default(), slack: bytes(15) };
-        assert_eq!(cache.reserve(bytes(10), beyond), (true, vec![1]));
+        assert_eq!(shelf.reserve(bytes(10), beyond), (true, vec![1]));
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        Read(u8),
-        Arrive(usize, u64),
-        BeginWrite(u8),
-        EndWrite(usize, Option<u64>),
+        Keep(u8, u64),
+        Use(u8),
+        Forget(u8),
         Budget(u64, u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0u8..4).prop_map(Step::Read),
-            3 => (any::<usize>(), 1u64..40).prop_map(|(n, cost)| Step::Arrive(n, cost)),
-            2 => (0u8..4).prop_map(Step::BeginWrite),
-            2 => (any::<usize>(), prop::option::of(1u64..40)).prop_map(|(n, cost)| Step::EndWrite(n, cost)),
+            4 => (0u8..4, 1u64..40).prop_map(|(key, cost)| Step::Keep(key, cost)),
+            3 => (0u8..4).prop_map(Step::Use),
+            1 => (0u8..4).prop_map(Step::Forget),
             1 => (0u64..120, 0u64..5).prop_map(|(bytes, segments)| Step::Budget(bytes, segments)),
         ]
     }
 
     proptest! {
-        /// The store's content is a number for each key that grows with every write and is read by a fetch when
-        /// it begins (the worst case). No hit may then be older than the last write that has ended.
         #[test]
-        fn never_above_budget_and_never_below_the_floor(steps in prop::collection::vec(step(), 0..120)) {
-            let mut cache: Cache<u64, u64> = cache(100, 4);
-            let mut stored: BTreeMap<u8, u64> = BTreeMap::new();
-            let mut fetches: Vec<(u8, FetchId, u64)> = Vec::new();
-            let mut writes: Vec<u8> = Vec::new();
-            let mut clock = 0;
-            for step in steps {
+        fn a_shelf_is_never_above_its_budget_and_has_what_was_kept_last(
+            steps in prop::collection::vec(step(), 0..120),
+        ) {
+            let mut shelf = shelf(100, 4);
+            let mut last = [None; 4];
+            for (value, step) in (0u64..).zip(steps) {
                 match step {
-                    Step::Read(key) => {
-                        let now = stored.get(&key).copied().unwrap_or(0);
-                        match cache.lookup(&object("n", key), |_| true, || now) {
-                            Lookup::Hit(value) => {
-                                prop_assert_eq!(value, now);
-                                prop_assert!(!writes.contains(&key), "a hit while a write lasts");
-                            }
-                            Lookup::Join(read) => prop_assert_eq!(read, now),
-                            Lookup::Lead(fetch, _) => fetches.push((key, fetch, now)),
-                            Lookup::Past => prop_assert!(writes.contains(&key)),
+                    Step::Keep(key, cost) => {
+                        if shelf.reserve(bytes(cost), Beyond::default()).0 {
+                            shelf.release(bytes(cost));
+                            shelf.keep(&object("n", key), value, bytes(cost), Origin::Read);
+                            last[usize::from(key)] = Some(value);
                         }
                     }
-                    Step::Arrive(pick, cost) if !fetches.is_empty() => {
-                        let (key, fetch, value) = fetches.remove(pick % fetches.len());
-                        let granted = cache.reserve(bytes(cost), Beyond::default()).0;
-                        cache.fetched(&object("n", key), fetch, granted.then_some((value, bytes(cost))));
+                    Step::Use(key) => {
+                        let copy = used(&mut shelf, &object("n", key));
+                        prop_assert!(copy.is_none() || copy == last[usize::from(key)]);
                     }
-                    Step::BeginWrite(key) if !writes.contains(&key) => {
-                        cache.begin_write(&object("n", key));
-                        writes.push(key);
-                    }
-                    Step::EndWrite(pick, cost) if !writes.is_empty() => {
-                        let key = writes.remove(pick % writes.len());
-                        clock += 1;
-                        stored.insert(key, clock);
-                        let copy = cost.filter(|cost| cache.reserve(bytes(*cost), Beyond::default()).0);
-                        cache.end_write(&object("n", key), copy.map(|cost| (clock, bytes(cost))), Origin::Written);
+                    Step::Forget(key) => {
+                        shelf.forget(&object("n", key));
+                        last[usize::from(key)] = None;
                     }
                     Step::Budget(bytes, segments) => {
-                        cache.set_budget(Cost { bytes, segments }, Beyond::default());
+                        shelf.set_budget(Cost { bytes, segments }, Beyond::default());
                     }
-                    Step::Arrive(..) | Step::BeginWrite(_) | Step::EndWrite(..) => {}
                 }
-                prop_assert!(cache.kept().plus(cache.reserved()).fits(cache.budget()));
-                prop_assert_eq!(cache.reserved(), Cost::default());
-                prop_assert_eq!(cache.kept().segments as usize, cache.copies());
-                prop_assert!(cache.work.len() <= fetches.len() + writes.len(), "work is remembered for nothing");
+                prop_assert!(shelf.kept().plus(shelf.reserved()).fits(shelf.budget()));
+                prop_assert_eq!(shelf.reserved(), Cost::default());
+                prop_assert_eq!(shelf.kept().segments as usize, shelf.copies());
             }
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
 
 use crate::digest::hex;
+use crate::protocol::Stamp;
 use crate::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, Segment};
 
 /// A bit each: the entity tag is an MD5; there are attributes, tags, checksums, parts, a token.
@@ -19,6 +20,9 @@ const TAGS: u8 = 4;
 const CHECKSUMS: u8 = 8;
 const PARTS: u8 = 16;
 const TOKEN: u8 = 32;
+
+/// Where the version stands: behind the bits, the size and the time.
+const VERSION_AT: usize = 1 + 8 + 8;
 
 const ALGORITHMS: [ChecksumAlgorithm; 5] = [
     ChecksumAlgorithm::Crc32,
@@ -180,9 +184,29 @@ impl PackedMeta {
         Self(packer.0.into_boxed_slice())
     }
 
-    /// Its length, without unpacking the rest.
-    pub(crate) fn size(&self) -> u64 {
-        Unpacker(self.0.get(1..).unwrap_or_default()).number()
+    /// Its version, without unpacking the rest.
+    pub(crate) fn version(&self) -> Version {
+        let mut packed = Unpacker(self.0.get(VERSION_AT..).unwrap_or_default());
+        Version { epoch: Epoch(packed.number()), sequence: Sequence(packed.number()) }
+    }
+
+    /// Its version and what goes with it.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let has_token = self.0.first().is_some_and(|bits| bits & TOKEN != 0);
+        Stamp { version: self.version(), others: has_token.then(|| Arc::new(self.unpack().token.clone())) }
+    }
+
+    /// The same under another stamp.
+    pub(crate) fn stamped(mut self, stamp: &Stamp) -> Self {
+        if stamp.others.is_some() || self.0.first().is_some_and(|bits| bits & TOKEN != 0) {
+            return Self::pack(&self.unpack().stamped(stamp));
+        }
+        let Version { epoch, sequence } = stamp.version;
+        let numbers = [epoch.0.to_le_bytes(), sequence.0.to_le_bytes()];
+        if let Some(place) = self.0.get_mut(VERSION_AT..VERSION_AT + 16) {
+            place.copy_from_slice(numbers.as_flattened());
+        }
+        self
     }
 
     /// What was packed.
@@ -291,8 +315,25 @@ mod tests {
         #[test]
         fn what_is_packed_comes_out_as_it_was(meta in meta()) {
             let packed = PackedMeta::pack(&meta);
-            prop_assert_eq!(packed.size(), meta.size);
+            prop_assert_eq!(packed.version(), meta.version);
             prop_assert_eq!(&*packed.unpack(), &meta);
+            let stamp = packed.stamp();
+            prop_assert_eq!((stamp.version, stamp.others.is_none()), (meta.version, meta.token.is_empty()));
+        }
+
+        #[test]
+        fn another_stamp_changes_the_version_and_its_token_alone(
+            meta in meta(), epoch in any::<u64>(), sequence in any::<u64>(), seen in prop::option::of(any::<u64>()),
+        ) {
+            let version = Version { epoch: Epoch(epoch), sequence: Sequence(sequence) };
+            let mut token = Token::empty();
+            if let Some(seen) = seen {
+                token.see(ShardId(7), Version { epoch: Epoch(1), sequence: Sequence(seen) });
+            }
+            let stamp = Stamp { version, others: seen.map(|_| Arc::new(token.clone())) };
+            let stamped = PackedMeta::pack(&meta).stamped(&stamp);
+            prop_assert_eq!(stamped.stamp(), stamp);
+            prop_assert_eq!(&*stamped.unpack(), &ObjectMeta { version, token, ..meta });
         }
     }
 

@@ -4,54 +4,56 @@
 //! between callers, segments and what stands behind (`write_back`), and emits an event for each data call. Here is what is
 //! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
+mod append_order;
+mod coherence;
 mod copies;
 mod fast;
 mod multipart;
 mod notify;
 mod reads;
+mod repeats;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod write_ticket;
 mod writes;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nigh_engine::RequestId;
-use nigh_terms::{BucketName, ByteSize, Clock, Namespace, ObjectKey, Principal, ShardId, Token, Version};
-use parking_lot::Mutex;
+use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio_util::sync::CancellationToken;
 
+use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
 use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
-use crate::cache::{Beyond, Cache, Cost, Dropped};
+use crate::cache::{Beyond, Cost, Dropped, Shelf};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
 use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
+use crate::protocol::Stamp;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
+use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
 use crate::{
     BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
-    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
+    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
 };
 
 /// The one shard of a node alone.
 pub(crate) const SHARD: ShardId = ShardId(0);
-
-/// Buckets whose existence is remembered.
-const BUCKETS_MAX: usize = 10_000;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -72,15 +74,10 @@ struct Resident {
     segment: Option<Segment>,
 }
 
-impl From<Kept> for Resident {
-    fn from(Kept { meta, segment }: Kept) -> Self {
-        Self { meta: meta.unpack(), segment }
-    }
-}
-
-impl From<Resident> for Kept {
-    fn from(Resident { meta, segment }: Resident) -> Self {
-        Self::new(&meta, segment)
+impl Resident {
+    /// The same under the version that its home names.
+    fn stamped(self, stamp: &Stamp) -> Self {
+        Self { meta: Arc::new(self.meta.stamped(stamp)), ..self }
     }
 }
 
@@ -93,17 +90,14 @@ struct Inner {
     clock: Arc<dyn Clock>,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     limits: MemoryLimits,
-    cache: Mutex<Cache<Kept, reads::Flight>>,
-    /// Asked and changed under the cache's lock or beside it, never around it.
+    coherence: Coherence,
+    /// Asked and changed under the lock of `coherence` or beside it, never around it.
     doubts: Mutex<Doubts>,
     account: Arc<Account>,
     order: WriteOrder,
     spool: Spool,
     uploads: Uploads,
     completed: Mutex<Completed>,
-    /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
-    /// is gone since is refused by the store.
-    buckets: Mutex<HashSet<(Namespace, BucketName)>>,
     meter: Arc<Meter>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
@@ -125,7 +119,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.cost != Cost::default() {
-            self.inner.cache.lock().release(self.cost);
+            self.inner.shelf().release(self.cost);
         }
     }
 }
@@ -134,7 +128,7 @@ impl Drop for Reservation {
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
-    let ended = tokio::spawn(work).await;
+    let ended = spawn(work).await;
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 
@@ -143,13 +137,25 @@ impl Inner {
         DataCall::begin(Arc::clone(&self.observers), Arc::clone(&self.clock), who.clone(), bucket.clone(), key.cloned())
     }
 
+    /// The copies in memory.
+    fn shelf(&self) -> ShelfGuard<'_> {
+        self.coherence.shelf()
+    }
+
+    fn now(&self) -> Monotonic {
+        self.clock.monotonic()
+    }
+
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
-    fn settle(&self, dropped: Dropped<Kept>) {
-        let (kept, budget) = {
-            let cache = self.cache.lock();
-            (cache.kept(), cache.budget())
+    fn settle<T>(&self, dropped: Vec<T>) {
+        let (kept, budget, orphans) = {
+            let mut shelf = self.shelf();
+            (shelf.kept(), shelf.budget(), shelf.take_orphans())
         };
         self.meter.holds(kept, budget);
+        for (object, orphan) in orphans {
+            self.back.gone_from_memory(&object, orphan.meta.unpack().version);
+        }
         drop(dropped);
     }
 
@@ -160,7 +166,7 @@ impl Inner {
     }
 
     /// What readers hold beyond the cache, and what goes by itself when copies go.
-    fn beyond(&self, cache: &Cache<Kept, reads::Flight>) -> Beyond {
+    fn beyond(&self, cache: &Shelf<Kept>) -> Beyond {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         Beyond { lingering, slack }
@@ -169,7 +175,7 @@ impl Inner {
     /// Room for `cost`, if the cache can give it.
     fn reserve(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (granted, dropped) = {
-            let mut cache = self.cache.lock();
+            let mut cache = self.shelf();
             let beyond = self.beyond(&cache);
             cache.reserve(cost, beyond)
         };
@@ -181,17 +187,7 @@ impl Inner {
 
     /// Refuses a bucket that is not there.
     async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let name = (who.namespace.clone(), bucket.clone());
-        if self.buckets.lock().contains(&name) {
-            return Ok(());
-        }
-        self.back.store().head_bucket(&who.namespace, bucket).await?;
-        let mut buckets = self.buckets.lock();
-        if buckets.len() >= BUCKETS_MAX {
-            buckets.clear();
-        }
-        buckets.insert(name);
-        Ok(())
+        self.back.find_bucket(&who.namespace, bucket).await
     }
 
     /// Where the bucket asks for it: drops the copy that the store has something else for.
@@ -199,29 +195,48 @@ impl Inner {
         if !self.back.revalidates(object) {
             return Ok(());
         }
-        let Some(kept) = self.cache.lock().peek(object).map(|kept| kept.meta.unpack()) else {
+        let Some(kept) = self.shelf().peek(object).map(|kept| kept.meta.unpack()) else {
             return Ok(());
         };
         match self.back.head(object).await {
             Ok(meta) if meta.etag == kept.etag => {}
-            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object),
+            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object, kept.version),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
+    /// Somebody else has written an object in the store: a new version, of which nothing is kept.
+    fn changed_outside(&self, object: &ObjectId) {
+        let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
+        let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
+        let forgotten = self.coherence.outside(self.now(), object);
+        if let Some(version) = only_copy {
+            self.back.gone_from_memory(object, version);
+        }
+        self.settle(forgotten);
+    }
+
     /// The object's metadata as it is now.
-    async fn current(&self, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+    async fn current(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
-        let kept = self.cache.lock().peek(object).map(|kept| kept.meta.unpack());
-        match kept {
-            Some(meta) => Ok(meta),
-            None => self.back.head(object).await.map(Arc::new),
+        let mut attempts = 0;
+        loop {
+            let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
+            if let Some(meta) = kept {
+                return Ok(meta);
+            }
+            attempts += 1;
+            match self.look(object).await {
+                // A write that has ended in between has put it back.
+                Err(ObjectError::EphemeralLost(_)) if attempts < reads::EPHEMERAL_ATTEMPTS => {}
+                other => return other,
+            }
         }
     }
 
     /// The object's metadata as it is now, or that there is none.
-    async fn current_if_any(&self, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
+    async fn current_if_any(self: &Arc<Self>, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
         match self.current(object).await {
             Ok(meta) => Ok(Some(meta)),
             Err(ObjectError::NoSuchKey(_)) => Ok(None),
@@ -236,13 +251,25 @@ fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
 
 impl Copies for Inner {
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment> {
-        let kept = self.cache.lock().peek(object).cloned()?;
-        kept.segment.filter(|_| kept.meta.unpack().version == version)
+        let shelf = self.shelf();
+        let kept = shelf.peek(object).filter(|kept| kept.meta.version() == version)?;
+        kept.segment.clone()
     }
 
-    fn forget(&self, object: &ObjectId) {
-        let forgotten = self.cache.lock().invalidate(object);
-        self.settle(forgotten.into_iter().collect());
+    fn forget(&self, object: &ObjectId, version: Version) {
+        if self.shelf().peek(object).is_none_or(|kept| kept.meta.version() <= version) {
+            self.changed_outside(object);
+        }
+    }
+
+    fn pushed(&self, object: &ObjectId, version: Version) {
+        let dropped = self.coherence.pushed(self.now(), object, version);
+        self.settle(dropped);
+    }
+
+    fn tick(&self) {
+        let dropped = self.coherence.tick(self.now());
+        self.settle(dropped);
     }
 }
 
@@ -273,20 +300,21 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
+        let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
+        let coherence = Coherence::open(Arc::clone(&writes.ledger), records, budget);
         let back = Arc::new(WriteBack::open(store, Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
             back,
             clock,
             observers: all.into(),
             limits,
-            cache: Mutex::new(Cache::new(budget)),
+            coherence,
             doubts: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),
             spool,
             uploads,
             completed: Mutex::default(),
-            buckets: Mutex::default(),
             meter,
             notifications: OnceLock::new(),
         });
@@ -298,7 +326,7 @@ impl ObjectMemory {
     #[must_use]
     pub fn usage(&self) -> MemoryUsage {
         let (kept, reserved, budget, objects) = {
-            let cache = self.0.cache.lock();
+            let cache = self.0.shelf();
             (cache.kept(), cache.reserved(), cache.budget(), cache.copies())
         };
         self.0.meter.usage(MemoryUsage {
@@ -342,9 +370,33 @@ impl ObjectMemory {
         self.0.back.flush_all(within).await
     }
 
+    /// Up to `limit` objects and deletions of a namespace that the store does not have, by name; of one bucket if that
+    /// is named, and of keys that begin with `prefix`.
+    /// Ephemeral ones are not among them.
+    #[must_use]
+    pub fn unpushed(
+        &self,
+        namespace: &Namespace,
+        bucket: Option<&BucketName>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<UnpushedObject> {
+        self.0.back.unpushed(namespace, bucket, prefix, limit)
+    }
+
+    /// Gives up a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
+    /// operators, where it can never be pushed.
+    pub async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
+        let dropped = self.0.back.drop_unpushed(object, version).await;
+        if dropped {
+            self.0.forget(object, version);
+        }
+        dropped
+    }
+
     /// Somebody else has written an object, or may have: the next read asks the store.
     pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
-        self.0.forget(&object(who, bucket, key));
+        self.0.changed_outside(&object(who, bucket, key));
     }
 
     /// How a bucket's writes are kept.
@@ -374,7 +426,7 @@ impl ObjectMemory {
     /// what readers hold of them is freed when they let go.
     pub fn set_cache_budget(&self, bytes: ByteSize) {
         let dropped = {
-            let mut cache = self.0.cache.lock();
+            let mut cache = self.0.shelf();
             let budget = Cost { bytes: bytes.bytes(), ..cache.budget() };
             let beyond = self.0.beyond(&cache);
             cache.set_budget(budget, beyond)
@@ -400,7 +452,6 @@ impl ObjectMemory {
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.back.delete_bucket(&who.namespace, bucket).await?;
-        self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
         self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {
@@ -523,7 +574,7 @@ impl ObjectMemory {
         Ok(meta.tags.clone())
     }
 
-    /// Replaces an object's tags; none removes them. The object's version stays: its bytes do.
+    /// Replaces an object's tags; none removes them. The object has a new version then, and the same bytes.
     ///
     /// # Errors
     /// `InvalidTag`, `NoSuchBucket`, `NoSuchKey`, or the store's.

@@ -10,6 +10,7 @@
 //! home in the order of the versions.
 
 mod cache;
+mod copies;
 mod coverage;
 mod frontier;
 mod gate;
@@ -19,7 +20,8 @@ mod rules;
 mod sharers;
 mod table;
 
-pub use cache::{CacheLimits, CacheOutput, Copy, NodeCache, PutFailure, Read};
+pub use cache::{CacheLimits, CacheOutput, NodeCache, PutFailure, Read};
+pub use copies::{Copy, CopyStore, PlainCopies};
 pub use coverage::Coverage;
 pub use frontier::{Dispatch, Frontier};
 pub use gate::{Gate, GateLimits, GateOutput, GateRefusal};

@@ -1,24 +1,35 @@
 //! Reads: from memory, by one shared fetch, or past the cache.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
-use nigh_terms::{BucketName, ObjectKey, Principal, Token};
+use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
+use super::coherence::{Answer, Begun, Noted};
 use super::{Inner, Reservation, Resident, object};
-use crate::cache::{Cost, FetchId, Lookup};
+use crate::cache::{Cost, Shelved};
 use crate::conditions::check_read;
+use crate::eviction::Origin;
 use crate::kept::Kept;
+use crate::protocol::{RequestId, Stamp};
 use crate::range::resolve;
 use crate::segment::Filling;
+use crate::sync::spawn;
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
-/// How often a read past the cache begins anew because the object changed under it.
-const PIN_ATTEMPTS: usize = 4;
+/// How often a read begins anew because the object changed under it.
+const ATTEMPTS: usize = 8;
+/// How long a read waits for the home to be told of what it has met.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
+/// after which it is in the cache.
+pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
 
 /// What those who joined a fetch wait for.
-pub(super) type Flight = watch::Receiver<Option<Result<Fetched, ObjectError>>>;
+pub(super) type Landing = Option<Result<Fetched, ObjectError>>;
 
 /// What a fetch found.
 #[derive(Clone, Debug)]
@@ -27,6 +38,21 @@ pub(super) enum Fetched {
     Copy(Resident),
     /// An object that does not go there.
     TooLarge(Arc<ObjectMeta>),
+}
+
+impl Fetched {
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Copy(Resident { meta, .. }) | Self::TooLarge(meta) => meta,
+        }
+    }
+
+    fn stamped(self, stamp: &Stamp) -> Self {
+        match self {
+            Self::Copy(resident) => Self::Copy(resident.stamped(stamp)),
+            Self::TooLarge(meta) => Self::TooLarge(Arc::new(meta.stamped(stamp))),
+        }
+    }
 }
 
 /// A read whose conditions hold.
@@ -51,29 +77,65 @@ impl ReadSource {
     }
 }
 
-/// The right to end a fetch; one dropped ends it without a copy.
-struct Ticket {
+/// A fetch that the node has begun; one dropped is given up.
+struct Asking {
     inner: Arc<Inner>,
     object: ObjectId,
-    fetch: FetchId,
-    ended: bool,
+    request: RequestId,
+    landed: bool,
 }
 
-impl Ticket {
-    fn end(mut self, copy: Option<(Resident, Reservation)>) {
-        self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
-        let dropped = self.inner.cache.lock().fetched(&self.object, self.fetch, copy);
-        self.inner.settle(dropped);
+impl Asking {
+    fn new(inner: &Arc<Inner>, object: &ObjectId, request: RequestId) -> Self {
+        Self { inner: Arc::clone(inner), object: object.clone(), request, landed: false }
     }
-}
 
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.inner.cache.lock().fetched(&self.object, self.fetch, None);
+    /// What stands behind is asked next.
+    fn note(&self) -> Noted {
+        self.inner.coherence.note(&self.object, self.request)
+    }
+
+    /// What was asked at `noted` has been answered: by bytes of this metadata, or there is nothing. Gives the stamp under
+    /// which it may be shown; none if it is to be asked for anew.
+    async fn answered(
+        &mut self,
+        noted: Noted,
+        meta: Option<&ObjectMeta>,
+        mut copy: Option<(Kept, Reservation)>,
+    ) -> Result<Option<Stamp>, ObjectError> {
+        let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
+        // What is not taken gives its room back when this ends, and no lock is held.
+        let mut take = || {
+            let (kept, room) = copy.take()?;
+            Some(Shelved { kept, cost: room.take(), origin: Origin::Read })
+        };
+        let asked = (self.request, noted);
+        let (answer, dropped) = self.inner.coherence.found(self.inner.now(), &self.object, asked, found, &mut take);
+        self.inner.settle(dropped);
+        match answer {
+            Answer::Landed(stamp) => {
+                self.landed = true;
+                Ok(Some(stamp))
+            }
+            Answer::Anew => Ok(None),
+            Answer::Early(version) => {
+                self.inner.coherence.until_told(version, TOLD_WITHIN).await?;
+                Ok(None)
+            }
         }
     }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.landed {
+            self.inner.coherence.give_up(self.inner.now(), &self.object, self.request);
+        }
+    }
+}
+
+const fn changes_too_fast() -> ObjectError {
+    ObjectError::SlowDown("the object changes faster than it can be read")
 }
 
 /// What metadata kept without bytes takes, about.
@@ -120,7 +182,7 @@ impl Inner {
         request: GetRequest,
     ) -> Result<Got, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(&object(who, bucket, key), &request).await.inspect_err(|error| {
+        let read = self.read(&object(who, bucket, key), &request, who.benefits).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(Served::Metadata, None, Token::empty());
             }
@@ -153,49 +215,52 @@ impl Inner {
         checked.map(|_| meta)
     }
 
-    /// Reads, wherever from.
-    pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
+    /// Reads, wherever from. What is not in memory is brought there if the reader `benefits`.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
-        let mut sender = None;
-        let lookup = {
-            let mut cache = self.cache.lock();
-            // A doubt arises before its write ends in the cache: under this lock it is seen, or the write is.
-            let in_doubt = self.doubts.lock().hold(object, self.clock.monotonic());
-            if in_doubt && cache.peek(object).is_none() {
-                Lookup::Past
-            } else {
-                cache.lookup(
-                    object,
-                    |kept| kept.segment.is_some() || kept.meta.size() > self.limits.cached_object.bytes(),
-                    || {
-                        let (send, flight) = watch::channel(None);
-                        sender = Some(send);
-                        flight
-                    },
-                )
+        let mut attempts = 1;
+        loop {
+            match self.read_now(object, request, benefits).await {
+                Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => attempts += 1,
+                other => return other,
             }
-        };
-        let mut flight = match lookup {
-            Lookup::Hit(Kept { meta, segment: Some(segment) }) => {
+        }
+    }
+
+    async fn read_now(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
+        // What gains its reader nothing is not brought into memory.
+        let past = || !benefits || self.doubts.lock().hold(object, self.now());
+        let mut landing = match self.coherence.read(self.now(), object, past)? {
+            Begun::Hit(Kept { meta, segment: Some(segment) }) => {
                 let meta = meta.unpack();
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;
                 let source = ReadSource::Segment(segment.slice(range.clone()));
                 return Ok(Read { meta, range, source, served: Served::Hit });
             }
-            Lookup::Hit(Kept { meta, segment: None }) => {
-                return self.read_past(object, request, Some(meta.unpack())).await;
+            Begun::Hit(Kept { meta, segment: None }) => {
+                return self.read_known(object, request, meta.unpack()).await;
             }
-            Lookup::Past => return self.read_past(object, request, None).await,
-            Lookup::Join(flight) => flight,
-            Lookup::Lead(fetch, flight) => {
-                let ticket = Ticket { inner: Arc::clone(self), object: object.clone(), fetch, ended: false };
+            Begun::Past(asked) => return self.read_past(Asking::new(self, object, asked), request).await,
+            Begun::Join(landing) => landing,
+            Begun::Lead(asked, sender) => {
+                let landing = sender.subscribe();
                 // On its own, so that it goes on for those who joined when the first to ask hangs up.
-                tokio::spawn(Arc::clone(self).fetch(ticket, sender));
-                flight
+                spawn(Arc::clone(self).fetch(Asking::new(self, object, asked), sender));
+                landing
             }
         };
-        let landed = flight.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        let landed = landing.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
         let lost = || ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() };
         match landed.ok_or_else(lost)?? {
             Fetched::Copy(Resident { meta, segment: Some(segment) }) => {
@@ -205,79 +270,141 @@ impl Inner {
                 Ok(Read { meta, range, source, served: Served::Miss })
             }
             Fetched::Copy(Resident { meta, segment: None }) | Fetched::TooLarge(meta) => {
-                self.read_past(object, request, Some(meta)).await
+                self.read_known(object, request, meta).await
             }
         }
     }
 
-    /// Reads without keeping. If it takes more than one question to the store, or begins from metadata `known`,
-    /// the bytes are pinned to the entity tag, and it begins anew if that has changed.
-    async fn read_past(
+    /// Reads an object of which `known` was found, without keeping its bytes: they are pinned to the entity tag, and what
+    /// there is now is looked for if that has changed.
+    async fn read_known(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        known: Arc<ObjectMeta>,
+    ) -> Result<Read, ObjectError> {
+        match self.pinned(object, request, &known).await? {
+            Some((range, stream)) => {
+                Ok(Read { meta: known, range, source: ReadSource::Stream(stream), served: Served::Past })
+            }
+            None => {
+                let asked = self.coherence.ask(self.now(), object)?;
+                self.read_past(Asking::new(self, object, asked), request).await
+            }
+        }
+    }
+
+    /// The bytes of an object that is as `meta` says; none if it is not any more.
+    async fn pinned(
         &self,
         object: &ObjectId,
         request: &GetRequest,
-        known: Option<Arc<ObjectMeta>>,
-    ) -> Result<Read, ObjectError> {
-        let mut known = known;
-        for _ in 0..PIN_ATTEMPTS {
-            let (range, answer) = match (known.take(), request.range) {
-                (None, None) => (None, self.back.get(object, None, None).await),
-                (known, wanted) => {
-                    let meta = match known {
-                        Some(meta) => meta,
-                        None => Arc::new(self.back.head(object).await?),
-                    };
-                    check_read(&request.conditions, &meta)?;
-                    let range = resolve(wanted, &meta)?;
-                    let part = (range != (0..meta.size)).then(|| range.clone());
-                    (Some(range), self.back.get(object, part, Some(&meta.etag)).await)
-                }
+        meta: &ObjectMeta,
+    ) -> Result<Option<(ByteRange, ByteStream)>, ObjectError> {
+        check_read(&request.conditions, meta)?;
+        let range = resolve(request.range, meta)?;
+        let part = (range != (0..meta.size)).then(|| range.clone());
+        match self.back.get(object, part, Some(&meta.etag)).await {
+            Ok((_, stream)) => {
+                let stream = exactly(stream, range.end - range.start, self.back.store().kind());
+                Ok(Some((range, stream)))
+            }
+            Err(ObjectError::PreconditionFailed(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads without keeping. If it takes more than one question to the store the bytes are pinned to the entity tag. It
+    /// begins anew if the object has changed meanwhile.
+    async fn read_past(self: &Arc<Self>, mut asking: Asking, request: &GetRequest) -> Result<Read, ObjectError> {
+        let object = asking.object.clone();
+        for _ in 0..ATTEMPTS {
+            let noted = asking.note();
+            let answer = if request.range.is_none() {
+                self.back.get(&object, None, None).await.map(|(meta, stream)| (meta, Some(stream)))
+            } else {
+                self.back.head(&object).await.map(|meta| (meta, None))
             };
             let (meta, stream) = match answer {
-                Err(ObjectError::PreconditionFailed(_)) => continue,
-                other => other?,
+                Ok((meta, stream)) => (Some(meta), stream),
+                Err(ObjectError::NoSuchKey(_)) => (None, None),
+                Err(error) => return Err(error),
             };
-            let range = match range {
-                Some(range) => range,
-                None => {
-                    check_read(&request.conditions, &meta)?;
-                    0..meta.size
+            let bytes = match (&meta, stream) {
+                (None, _) => None,
+                (Some(meta), Some(stream)) => {
+                    check_read(&request.conditions, meta)?;
+                    Some((0..meta.size, exactly(stream, meta.size, self.back.store().kind())))
                 }
+                (Some(meta), None) => match self.pinned(&object, request, meta).await? {
+                    Some(bytes) => Some(bytes),
+                    None => continue,
+                },
             };
-            let stream = exactly(stream, range.end - range.start, self.back.store().kind());
-            let source = ReadSource::Stream(stream);
-            return Ok(Read { meta: Arc::new(meta), range, source, served: Served::Past });
+            let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? else { continue };
+            let (Some(meta), Some((range, stream))) = (meta, bytes) else {
+                return Err(ObjectError::NoSuchKey(object.key));
+            };
+            let (meta, source) = (Arc::new(meta.stamped(&stamp)), ReadSource::Stream(stream));
+            return Ok(Read { meta, range, source, served: Served::Past });
         }
-        Err(ObjectError::SlowDown("the object changes faster than it can be read"))
+        Err(changes_too_fast())
+    }
+
+    /// What is known of an object of which there is no copy.
+    pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+        let mut asking = Asking::new(self, object, self.coherence.ask(self.now(), object)?);
+        for _ in 0..ATTEMPTS {
+            let noted = asking.note();
+            let meta = match self.back.head(object).await {
+                Ok(meta) => Some(meta),
+                Err(ObjectError::NoSuchKey(_)) => None,
+                Err(error) => return Err(error),
+            };
+            if let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? {
+                let meta = meta.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
+                return Ok(Arc::new(meta.stamped(&stamp)));
+            }
+        }
+        Err(changes_too_fast())
     }
 
     /// Brings an object into memory, and tells those who wait.
-    async fn fetch(
-        self: Arc<Self>,
-        ticket: Ticket,
-        sender: Option<watch::Sender<Option<Result<Fetched, ObjectError>>>>,
-    ) {
-        let (landed, copy) = match self.bring(&ticket.object).await {
-            Ok((fetched, copy)) => (Ok(fetched), copy),
-            Err(error) => (Err(error), None),
-        };
+    async fn fetch(self: Arc<Self>, asking: Asking, sender: watch::Sender<Landing>) {
         // Kept first, told then: who asks after an answer finds the copy.
-        ticket.end(copy);
-        if let Some(sender) = sender {
-            sender.send_replace(Some(landed));
-        }
+        let landed = self.bring(asking).await;
+        sender.send_replace(Some(landed));
     }
 
-    async fn bring(
+    async fn bring(self: &Arc<Self>, mut asking: Asking) -> Result<Fetched, ObjectError> {
+        let object = asking.object.clone();
+        for _ in 0..ATTEMPTS {
+            let noted = asking.note();
+            let (fetched, copy) = match self.bring_bytes(&object).await {
+                Ok((fetched, copy)) => (Some(fetched), copy),
+                Err(ObjectError::NoSuchKey(_)) => (None, None),
+                Err(error) => return Err(error),
+            };
+            let meta = fetched.as_ref().map(Fetched::meta);
+            if let Some(stamp) = asking.answered(noted, meta, copy).await? {
+                let fetched = fetched.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
+                return Ok(fetched.stamped(&stamp));
+            }
+        }
+        Err(changes_too_fast())
+    }
+
+    /// Brings an object's bytes; and what is to be kept of them, if there is room.
+    async fn bring_bytes(
         self: &Arc<Self>,
         object: &ObjectId,
-    ) -> Result<(Fetched, Option<(Resident, Reservation)>), ObjectError> {
+    ) -> Result<(Fetched, Option<(Kept, Reservation)>), ObjectError> {
         let (meta, stream) = self.back.get(object, None, None).await?;
         let meta = Arc::new(meta);
         if meta.size > self.limits.cached_object.bytes() {
             let room = self.reserve(metadata_cost(object, &meta));
-            let resident = Resident { meta: Arc::clone(&meta), segment: None };
-            return Ok((Fetched::TooLarge(meta), room.map(|room| (resident, room))));
+            let copy = room.map(|room| (Kept::new(&meta, None), room));
+            return Ok((Fetched::TooLarge(meta), copy));
         }
         let Some(room) = self.reserve(self.account.cost(meta.size)) else {
             return Ok((Fetched::TooLarge(meta), None));
@@ -287,7 +414,8 @@ impl Inner {
         while let Some(bytes) = stream.next().await {
             filling.append(&bytes?)?;
         }
-        let resident = Resident { meta, segment: Some(filling.seal()?) };
-        Ok((Fetched::Copy(resident.clone()), Some((resident, room))))
+        let segment = filling.seal()?;
+        let copy = (Kept::new(&meta, Some(segment.clone())), room);
+        Ok((Fetched::Copy(Resident { meta, segment: Some(segment) }), Some(copy)))
     }
 }

@@ -7,23 +7,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use nigh_engine::{INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
+use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
-use tokio::task::JoinHandle;
 
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
-use super::{Inner, Reservation, Resident, object, to_the_end};
+use super::write_ticket::WriteTicket;
+use super::{Inner, Reservation, object, to_the_end};
 use crate::attributes::check_tags;
 use crate::cache::Cost;
 use crate::conditions::check_write;
 use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::eviction::Origin;
+use crate::kept::Kept;
 use crate::notification::ObjectChange;
+use crate::protocol;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
-use crate::write_back::{Placed, Write, WriteBack, WriteMode};
+use crate::sync::{Lost, Spawned, spawn};
+use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
     PutRequest, Served, Tags, WriteConditions,
@@ -51,7 +54,7 @@ pub(super) struct Expected {
 struct JournalIntake {
     back: Arc<WriteBack>,
     piece: Vec<u8>,
-    staging: Vec<JoinHandle<Result<Staged, ObjectError>>>,
+    staging: Vec<Spawned<Result<Staged, ObjectError>>>,
 }
 
 impl JournalIntake {
@@ -73,7 +76,7 @@ impl JournalIntake {
 
     fn put_on_its_way(&mut self) {
         let piece = std::mem::take(&mut self.piece).into();
-        self.staging.push(tokio::spawn(Arc::clone(&self.back).stage(piece)));
+        self.staging.push(spawn(Arc::clone(&self.back).stage(piece)));
     }
 
     /// All pieces, in their order.
@@ -84,7 +87,7 @@ impl JournalIntake {
         let mut staged = Vec::with_capacity(self.staging.len());
         for piece in self.staging {
             let ended = piece.await;
-            let lost = |error: tokio::task::JoinError| ObjectError::Memory {
+            let lost = |error: Lost| ObjectError::Memory {
                 operation: "keep a body in the journal",
                 reason: error.to_string(),
             };
@@ -130,49 +133,6 @@ pub(super) struct Draft {
     pub(super) change: ObjectChange,
     /// The client's name for the request, the same when it repeats it.
     pub(super) request: Option<RequestId>,
-}
-
-/// A write under way, as the cache sees it; one dropped leaves no copy, and a doubt.
-struct Ticket {
-    inner: Arc<Inner>,
-    object: ObjectId,
-    ended: bool,
-    /// The store has said that it did not write.
-    refused: bool,
-}
-
-impl Ticket {
-    /// The cache forgets the object, and the fetches begun before.
-    fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
-        let forgotten = inner.cache.lock().begin_write(object).map(Resident::from);
-        (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
-    }
-
-    /// The store has failed with `error`. What may be its own trouble, or that of the way there, says nothing about
-    /// the write.
-    fn failed(&mut self, error: &ObjectError) {
-        self.refused = !matches!(error, ObjectError::Store { .. } | ObjectError::Memory { .. });
-    }
-
-    fn end(mut self, copy: Option<(Resident, Reservation)>) {
-        self.ended = true;
-        let copy = copy.map(|(resident, room)| (resident.into(), room.take()));
-        let is_ephemeral = self.inner.back.is_ephemeral(&self.object);
-        let origin = if is_ephemeral { Origin::Ephemeral } else { Origin::Written };
-        let dropped = self.inner.cache.lock().end_write(&self.object, copy, origin);
-        self.inner.settle(dropped);
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if !self.ended {
-            if !self.refused {
-                self.inner.doubts.lock().arise(&self.object, self.inner.clock.monotonic());
-            }
-            self.inner.cache.lock().end_write(&self.object, None, Origin::Written);
-        }
-    }
 }
 
 impl Inner {
@@ -234,7 +194,7 @@ impl Inner {
     /// Room for something on its way in, within its share of the budget.
     pub(super) fn reserve_share(self: &Arc<Self>, cost: Cost) -> Option<Reservation> {
         let (reserved, budget) = {
-            let cache = self.cache.lock();
+            let cache = self.shelf();
             (cache.reserved(), cache.budget())
         };
         (reserved.bytes + cost.bytes <= budget.bytes / INCOMING_SHARE).then(|| self.reserve(cost)).flatten()
@@ -310,8 +270,12 @@ impl Inner {
             request,
         } = draft;
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
+        if let Some(done) = self.put_before(&mut call, &object, change, request).await? {
+            return Ok(done);
+        }
+        let below = self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
+        let mode = self.mode_of(&object, &tags, size, &content);
         let meta = ObjectMeta {
             size,
             etag,
@@ -323,22 +287,28 @@ impl Inner {
             version: Version::OUTSIDE,
             token: Token::empty(),
         };
-        let (mut ticket, _) = Ticket::begin(&self, &object);
+        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Put)?;
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
             Content::Parts(files) => Payload::Files(files.clone()),
         };
-        let mode = self.mode_of(&object, &meta, &content);
-        let write = Write { object: &object, meta, payload, staged: journal, mode, request };
+        let (copy, _content) = self.copy_of(&object, &meta, content);
+        if let Some(copy) = copy {
+            ticket.keep(copy, if mode == WriteMode::Ephemeral { Origin::Ephemeral } else { Origin::Written });
+        }
+        let past_journal = size > self.limits.cached_object.bytes();
+        let (object, order) = (&object, &ticket);
+        let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
-        let version = meta.version;
+        ticket.ended(repeated).await?;
         self.doubts.lock().settle(&object);
-        ticket.end((!repeated).then(|| self.copy_of(&object, &meta, content)).flatten());
+        let version = meta.version;
         if let Some(who) = call.principal() {
             let (object, created) = (&object, Some((size, &meta.etag)));
             let done = ChangeDone { object, change, who, created, version, at: meta.modified };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Write, Some(version), meta.token.clone());
         call.of_object(size);
@@ -352,40 +322,49 @@ impl Inner {
         })
     }
 
-    /// What is kept of an object just written: its bytes if they are in memory; if it is too large for that, its
-    /// metadata.
+    /// What is kept of an object that is written: its bytes if they are in memory; if it is too large for that, its
+    /// metadata. What else there is of its content stays until the write has ended.
     fn copy_of(
         self: &Arc<Self>,
         object: &ObjectId,
-        meta: &Arc<ObjectMeta>,
+        meta: &ObjectMeta,
         content: Content,
-    ) -> Option<(Resident, Reservation)> {
+    ) -> (Option<(Kept, Reservation)>, Option<Content>) {
         match content {
-            Content::Memory(segment, room) => Some((Resident { meta: Arc::clone(meta), segment: Some(segment) }, room)),
+            Content::Memory(segment, room) => (Some((Kept::new(meta, Some(segment)), room)), None),
             Content::File(_) | Content::Parts(..) if meta.size > self.limits.cached_object.bytes() => {
-                let room = self.reserve(metadata_cost(object, meta))?;
-                Some((Resident { meta: Arc::clone(meta), segment: None }, room))
+                let room = self.reserve(metadata_cost(object, meta));
+                (room.map(|room| (Kept::new(meta, None), room)), Some(content))
             }
-            Content::File(_) | Content::Parts(..) => None,
+            Content::File(_) | Content::Parts(..) => (None, Some(content)),
         }
     }
 
-    async fn check_write(&self, conditions: &WriteConditions, object: &ObjectId) -> Result<(), ObjectError> {
+    /// Refuses what the conditions forbid; where others write too, what they were checked on.
+    async fn check_write(
+        self: &Arc<Self>,
+        conditions: &WriteConditions,
+        object: &ObjectId,
+    ) -> Result<Option<Below>, ObjectError> {
         if *conditions == WriteConditions::default() {
-            return Ok(());
+            return Ok(None);
+        }
+        if let Some((current, below)) = self.back.look_below(object).await? {
+            check_write(conditions, object, current.as_deref())?;
+            return Ok(Some(below));
         }
         let current = self.current_if_any(object).await?;
-        check_write(conditions, object, current.as_deref())
+        check_write(conditions, object, current.as_deref()).map(|()| None)
     }
 
     /// How a write is kept: by the bucket's policy, as far as what there is of it allows.
-    fn mode_of(&self, object: &ObjectId, meta: &ObjectMeta, content: &Content) -> WriteMode {
-        match self.back.mode(object, &meta.tags) {
+    fn mode_of(&self, object: &ObjectId, tags: &Tags, size: u64, content: &Content) -> WriteMode {
+        match self.back.mode(object, tags) {
             // What does not stay in memory is not kept there alone.
             WriteMode::Ephemeral if !matches!(content, Content::Memory(..)) => WriteMode::Lazy,
             mode => mode,
         }
-        .max(self.least_mode(meta.size))
+        .max(self.least_mode(size))
     }
 
     /// Whether the body of a write is to go to the journal, if it is not too large for that.
@@ -432,23 +411,35 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
         let change = ObjectChange::Delete;
-        // Nobody is told of the removal of what was not there.
-        let notices = if self.is_wanted(&object, change) && self.current_if_any(&object).await?.is_some() {
-            self.reserve_notices(&object, change)?
+        if self.deleted_before(&mut call, &object, request).await? {
+            return Ok(());
+        }
+        let below = self.check_write(&conditions, &object).await?;
+        let is_wanted = self.is_wanted(&object, change);
+        let (is_there, tags) = if is_wanted || self.back.asks_tags(&object) {
+            match self.current_if_any(&object).await {
+                Ok(meta) => (meta.is_some(), meta.map(|meta| meta.tags.clone()).unwrap_or_default()),
+                // What is lost can be deleted.
+                Err(ObjectError::EphemeralLost(_) | ObjectError::Damaged(_)) => (true, Tags::new()),
+                Err(error) => return Err(error),
+            }
         } else {
-            None
+            (false, Tags::new())
         };
-        let (mut ticket, _) = Ticket::begin(&self, &object);
-        let mode = self.back.mode(&object, &Tags::new());
-        let version = self.back.delete(&object, mode, request).await.inspect_err(|error| ticket.failed(error))?;
+        let mode = self.back.mode(&object, &tags);
+        // Nobody is told of the removal of what was not there.
+        let notices = if is_wanted && is_there { self.reserve_notices(&object, change)? } else { None };
+        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Delete)?;
+        let deleted = self.back.delete(&object, mode, request, &ticket, below).await;
+        let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
+        ticket.ended(repeated).await?;
         self.doubts.lock().settle(&object);
-        ticket.end(None);
         if let Some(who) = call.principal() {
             let (object, at) = (&object, self.clock.wall());
             let done = ChangeDone { object, change, who, created: None, version, at };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Delete, Some(version), Token::empty());
         Ok(())
@@ -461,16 +452,17 @@ impl Inner {
         tags: Tags,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        let (mut ticket, forgotten) = Ticket::begin(&self, &object);
-        self.back.put_tags(&object, &tags).await.inspect_err(|error| ticket.failed(error))?;
+        let (mut ticket, before) = WriteTicket::begin(&self, &object, protocol::Write::Put)?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
-        let kept = forgotten.and_then(|Resident { meta, segment }| {
+        if let Some(Kept { meta, segment }) = before {
+            let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };
             let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), Segment::cost);
-            let meta = Arc::new(ObjectMeta { tags, ..ObjectMeta::clone(&meta) });
-            Some((Resident { meta, segment }, self.reserve(cost)?))
-        });
-        let version = kept.as_ref().map(|(resident, _)| resident.meta.version);
-        ticket.end(kept);
+            if let Some(room) = self.reserve(cost) {
+                ticket.keep((Kept::new(&meta, segment), room), Origin::Written);
+            }
+        }
+        self.back.put_tags(&object, &tags, &ticket).await.inspect_err(|error| ticket.failed(error))?;
+        let version = ticket.ended(false).await?.map(|stamp| stamp.version);
         call.succeeded(Served::Metadata, version, Token::empty());
         Ok(())
     }

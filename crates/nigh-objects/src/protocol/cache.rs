@@ -19,18 +19,13 @@ use std::sync::Arc;
 
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 
-pub use self::terms::{CacheLimits, CacheOutput, Copy, PutFailure, Read};
+pub use self::terms::{CacheLimits, CacheOutput, PutFailure, Read};
 use self::work::{Landed, Pending, Work};
+use super::copies::{CopyStore, PlainCopies};
 use super::coverage::Coverage;
 use super::message::{Member, ObjectName, Request, RequestId, Stamp, ToHome, Write};
 use super::rules::{Contract, Rule, Rules};
 use super::table::Table;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kept<V> {
-    copy: Copy<V>,
-    shard: ShardId,
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Shard {
@@ -39,14 +34,14 @@ struct Shard {
     asked: Option<(Version, Monotonic)>,
 }
 
-/// The cache of one incarnation of a node. `V` is what the shell keeps of a copy: cheap to clone.
+/// The cache of one incarnation of a node. `V` is what the shell keeps of a copy: cheap to clone; `S` is where.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract> {
+pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract, S = PlainCopies<O, V>> {
     me: Member,
     rules: R,
     limits: CacheLimits,
     shards: BTreeMap<ShardId, Shard>,
-    copies: Table<O, Kept<V>>,
+    copies: S,
     /// Objects on which something is outstanding.
     work: Table<O, Work>,
     requests: BTreeMap<RequestId, Pending<O, V>>,
@@ -59,15 +54,23 @@ pub struct NodeCache<O: Eq + std::hash::Hash, V, R = Contract> {
 }
 
 impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
-    /// An empty cache.
+    /// An empty cache, whose copies are in a table.
     #[must_use]
     pub fn new(me: Member, limits: CacheLimits, rules: R) -> Self {
+        Self::over(PlainCopies::default(), me, limits, rules)
+    }
+}
+
+impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S> {
+    /// A cache whose copies are in `copies`, which is empty.
+    #[must_use]
+    pub fn over(copies: S, me: Member, limits: CacheLimits, rules: R) -> Self {
         Self {
             me,
             rules,
             limits,
             shards: BTreeMap::new(),
-            copies: Table::default(),
+            copies,
             work: Table::default(),
             requests: BTreeMap::new(),
             landed: BTreeSet::new(),
@@ -83,16 +86,14 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         self.me
     }
 
-    /// The copy of `object`.
-    #[must_use]
-    pub fn peek(&self, object: &O) -> Option<&Copy<V>> {
-        self.copies.get(object).map(|kept| &kept.copy)
+    /// The copies, which the cache decides about.
+    pub const fn copies(&self) -> &S {
+        &self.copies
     }
 
-    /// How many copies there are.
-    #[must_use]
-    pub fn copies(&self) -> usize {
-        self.copies.len()
+    /// The copies, to have some make room. No home is told.
+    pub const fn copies_mut(&mut self) -> &mut S {
+        &mut self.copies
     }
 
     /// True if the shell is to begin no more fetches and puts.
@@ -145,8 +146,8 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         checked: bool,
         out: &mut Vec<CacheOutput<O, V>>,
     ) -> Read<V> {
-        if !checked && let Some(kept) = self.copies.get(object) {
-            return Read::Hit(kept.copy.clone());
+        if !checked && let Some(copy) = self.copies.get(object) {
+            return Read::Hit(copy);
         }
         let work = self.work.get_or_insert_with(object, Work::default);
         let shared = !checked && work.writes == 0;
@@ -191,11 +192,6 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         self.puts.insert(request);
         self.ask_for(now, request, out);
         request
-    }
-
-    /// Takes the copy of `object` out, to make room. The home is not told.
-    pub fn evict(&mut self, object: &O) -> Option<V> {
-        self.copies.remove(object).map(|kept| kept.copy.value)
     }
 
     /// The fetch cannot be ended: the bytes could not be had. Nobody is served by it; what had come is handed
@@ -275,7 +271,7 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         state.asked = None;
         out.push(CacheOutput::Grown);
         if self.rules.hold(Rule::EpochFlush) {
-            for object in self.copies.keys_where(|kept| kept.shard == shard) {
+            for object in self.copies.objects_of(shard) {
                 self.drop_copy(&object, out);
             }
         }
@@ -291,9 +287,7 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
     }
 
     fn drop_copy(&mut self, object: &O, out: &mut Vec<CacheOutput<O, V>>) {
-        if let Some(kept) = self.copies.remove(object) {
-            out.push(CacheOutput::Dropped(kept.copy.value));
-        }
+        out.extend(self.copies.remove(object).map(CacheOutput::Dropped));
     }
 
     /// One thing less is outstanding on `object`.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use nigh_terms::{Monotonic, ShardId, Token};
 
 use super::cache::{CacheOutput, NodeCache, PutFailure};
+use super::copies::CopyStore;
 use super::frontier::Dispatch;
 use super::message::{ObjectName, Stamp};
 use super::rules::{Contract, Rule, Rules};
@@ -85,12 +86,12 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
     }
 
     /// A dispatch has arrived. What `cache` wants sent for its sake is in `sent`.
-    pub fn dispatch<O: ObjectName, V: Clone>(
+    pub fn dispatch<O: ObjectName, V: Clone, S: CopyStore<O, V>>(
         &mut self,
         now: Monotonic,
         invocation: I,
         dispatch: Dispatch,
-        cache: &mut NodeCache<O, V, R>,
+        cache: &mut NodeCache<O, V, R, S>,
         sent: &mut Vec<CacheOutput<O, V>>,
         out: &mut Vec<GateOutput<I>>,
     ) {
@@ -109,10 +110,10 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
     }
 
     /// The cache has grown, or time has passed: who is covered begins, who has waited too long is refused.
-    pub fn look<O: ObjectName, V: Clone>(
+    pub fn look<O: ObjectName, V: Clone, S: CopyStore<O, V>>(
         &mut self,
         now: Monotonic,
-        cache: &mut NodeCache<O, V, R>,
+        cache: &mut NodeCache<O, V, R, S>,
         sent: &mut Vec<CacheOutput<O, V>>,
         out: &mut Vec<GateOutput<I>>,
     ) {

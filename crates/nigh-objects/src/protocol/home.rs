@@ -65,6 +65,7 @@ pub struct Home<O: Eq + std::hash::Hash, R = Contract> {
     appending: BTreeMap<AppendId, Appending<O>>,
     appends: AppendId,
     loading: BTreeMap<O, Vec<Waiting>>,
+    resident: Option<Member>,
     retired: bool,
 }
 
@@ -72,7 +73,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     /// A home that has taken its epoch.
     #[must_use]
     pub fn begin(takeover: Takeover<O>, limits: HomeLimits, rules: R) -> Self {
-        let Takeover { shard, epoch, records, summary } = takeover;
+        let Takeover { shard, epoch, records, summary, resident } = takeover;
         let first = Version { epoch, ..Version::default() };
         let mut home = Self {
             summary: (rules.hold(Rule::Summary) && !summary.is_empty()).then(|| Arc::new(summary)),
@@ -87,10 +88,14 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             appending: BTreeMap::new(),
             appends: AppendId::default(),
             loading: BTreeMap::new(),
+            resident,
             retired: false,
         };
         for Replayed { version, record } in records {
             home.replay(version, record);
+        }
+        if let Some(resident) = resident {
+            home.peers.admit(resident, Monotonic::default(), &home.rules);
         }
         home
     }
@@ -136,6 +141,14 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.directory.len()
     }
 
+    /// Objects that may be forgotten, up to so many.
+    #[must_use]
+    pub fn forgettable(&self, most: usize) -> Vec<O> {
+        let mut objects = self.directory.keys_where(|entry| entry.pushed);
+        objects.truncate(most);
+        objects
+    }
+
     /// The newest version of `object`, and whether it is a tombstone; none if only the store knows.
     #[must_use]
     pub fn version_of(&self, object: &O) -> Option<(Version, bool)> {
@@ -156,7 +169,11 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         match input {
             HomeInput::Request(request) if request.epoch > self.epoch => self.retire(out),
             HomeInput::Request(Request { from, epoch, body }) => self.request(now, from, epoch, body, out),
-            HomeInput::Loaded { object, version, absent } => self.loaded(now, object, version, absent, out),
+            HomeInput::Loaded { object, absent } => self.loaded(now, object, absent, out),
+            HomeInput::NotLoaded(object) => {
+                self.loading.remove(&object);
+                self.drop_if_idle(&object);
+            }
             HomeInput::Appended { append, version } => self.appended(now, append, version, out),
             HomeInput::NotAppended { append } => self.not_appended(append, out),
             HomeInput::Deposed => self.retire(out),
@@ -173,6 +190,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             HomeInput::Pushed { object, version } => {
                 if let Some(entry) = self.directory.get_mut(&object).filter(|entry| entry.version == version) {
                     entry.pushed = true;
+                    self.drop_if_idle(&object);
                 }
             }
             HomeInput::Forget(object) => self.forget(now, &object, out),
@@ -213,7 +231,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                 if self.directory.get(&object).is_some() {
                     self.answer(now, &object, waiting, out);
                 } else if let Some(others) = self.loading.get_mut(&object) {
-                    if others.len() < self.limits.loads_max {
+                    if others.len() < self.limits.loads_max && !others.contains(&waiting) {
                         others.push(waiting);
                     }
                 } else {
@@ -290,9 +308,15 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             Appending::Write { object, write, token, writer, request } => {
                 let stamp = self.stamp(version, &token);
                 self.apply(now, &object, write, &stamp, writer, out);
+                let is_resident = self.is_resident(writer);
                 let answer = match self.peers.living(writer) {
                     Some(peer) => {
-                        peer.note(request, Known::Written(stamp.clone()));
+                        if is_resident {
+                            peer.forget(request);
+                            out.push(HomeOutput::Settled(version));
+                        } else {
+                            peer.note(request, Known::Written(stamp.clone()));
+                        }
                         FromHome::Written { request, stamp, cover: peer.cover(version) }
                     }
                     None => {
@@ -308,8 +332,11 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     fn not_appended(&mut self, append: AppendId, out: &mut Vec<HomeOutput<O>>) {
         match self.appending.remove(&append) {
             Some(Appending::Write { writer, request, .. }) => {
-                if let Some(peer) = self.peers.living(writer) {
-                    peer.note(request, Known::NotTaken);
+                let is_resident = self.is_resident(writer);
+                match self.peers.living(writer) {
+                    Some(peer) if is_resident => peer.forget(request),
+                    Some(peer) => peer.note(request, Known::NotTaken),
+                    None => {}
                 }
                 let (request, through) = (Some(request), self.newest);
                 self.send(writer, FromHome::Refused { request, reason: Refusal::NotTaken, through }, out);
@@ -330,16 +357,63 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         out: &mut Vec<HomeOutput<O>>,
     ) {
         let own = self.peers.living(writer).map(|peer| peer.sharer);
+        let is_resident = self.is_resident(writer);
         let entry = self.directory.get_or_insert_with(object, Entry::default);
         let sharers = match (write, own) {
-            (Write::Put, Some(own)) => Sharers::only(own),
-            (Write::Put | Write::Delete, _) => Sharers::default(),
+            (Write::Put, Some(own)) if !is_resident => Sharers::only(own),
+            (Write::Put | Write::Delete | Write::Outside, _) => Sharers::default(),
         };
         let before = std::mem::take(entry);
         let Stamp { version, others } = stamp.clone();
-        *entry = Entry { version, others, sharers, absent: write == Write::Delete, ..Entry::default() };
-        self.tell(now, object, &before.sharers, own, (version, false), out);
+        let (absent, pushed) = (write == Write::Delete, write == Write::Outside);
+        *entry = Entry { version, others, sharers, absent, pushed, ..Entry::default() };
+        if !pushed || self.rules.hold(Rule::OutsideIsTold) {
+            self.tell(now, object, &before.sharers, own, (version, false), out);
+            if !is_resident {
+                self.tell_resident(now, object, version, out);
+            }
+        }
+        self.drop_if_idle(object);
         self.mind_the_limit(out);
+    }
+
+    fn is_resident(&self, member: Member) -> bool {
+        self.resident == Some(member)
+    }
+
+    /// The resident may have a copy of anything.
+    fn tell_resident(&mut self, now: Monotonic, object: &O, version: Version, out: &mut Vec<HomeOutput<O>>) {
+        let Some(resident) = self.resident.filter(|_| self.rules.hold(Rule::TellResident)) else { return };
+        if let Some(sharer) = self.peers.living(resident).map(|peer| peer.sharer) {
+            self.tell(now, object, &Sharers::only(sharer), None, (version, false), out);
+        }
+    }
+
+    /// What the store has, and nobody but the resident, needs no entry.
+    fn drop_if_idle(&mut self, object: &O) {
+        if self.resident.is_none() || self.is_held_by_load(object) {
+            return;
+        }
+        let lives = |sharer: &super::sharers::SharerId| self.peers.lives(*sharer);
+        let idle = |entry: &Entry| entry.pushed && !entry.sharers.as_slice().iter().any(lives);
+        if self.directory.get(object).is_some_and(idle)
+            && let Some(entry) = self.directory.remove(object)
+        {
+            self.forgotten(entry.version, entry.others);
+        }
+    }
+
+    /// What a look into the store has found may be older than the entry.
+    fn is_held_by_load(&self, object: &O) -> bool {
+        self.loading.contains_key(object) && self.rules.hold(Rule::LoadHolds)
+    }
+
+    /// There is no entry of this version any more.
+    fn forgotten(&mut self, version: Version, others: Option<Arc<Token>>) {
+        if let Some(others) = others.filter(|_| self.rules.hold(Rule::Summary)) {
+            Arc::make_mut(self.summary.get_or_insert_default()).join(&others);
+        }
+        self.forgotten = self.forgotten.max(version);
     }
 
     fn tell(
@@ -370,25 +444,18 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
     }
 
-    fn loaded(
-        &mut self,
-        now: Monotonic,
-        object: O,
-        version: Option<Version>,
-        absent: bool,
-        out: &mut Vec<HomeOutput<O>>,
-    ) {
+    fn loaded(&mut self, now: Monotonic, object: O, absent: bool, out: &mut Vec<HomeOutput<O>>) {
         let Some(waiting) = self.loading.remove(&object) else { return };
         // A write that was applied meanwhile is newer than what the store was found to have.
         if self.directory.get(&object).is_none() {
-            let version = version.filter(|version| !absent && *version > Version::OUTSIDE).unwrap_or(self.forgotten);
-            let entry = Entry { version, absent, pushed: true, summarised: true, ..Entry::default() };
+            let entry = Entry { version: self.forgotten, absent, pushed: true, summarised: true, ..Entry::default() };
             self.directory.insert(object.clone(), entry);
-            self.mind_the_limit(out);
         }
         for one in waiting {
             self.answer(now, &object, one, out);
         }
+        self.drop_if_idle(&object);
+        self.mind_the_limit(out);
     }
 
     /// Answers a fetch of an object that the directory knows; who may keep the answer becomes a sharer.
@@ -400,7 +467,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             return;
         };
         let Some(entry) = self.directory.get_mut(object) else { return };
-        if shared {
+        if shared && self.resident != Some(from) {
             entry.sharers.add(sharer, |one| self.peers.lives(one));
         }
         let others = if entry.summarised { self.summary.clone() } else { entry.others.clone() };
@@ -410,14 +477,11 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
     }
 
     fn forget(&mut self, now: Monotonic, object: &O, out: &mut Vec<HomeOutput<O>>) {
-        if !self.directory.get(object).is_some_and(|entry| entry.pushed) {
+        if !self.directory.get(object).is_some_and(|entry| entry.pushed) || self.is_held_by_load(object) {
             return;
         }
         let Some(entry) = self.directory.remove(object) else { return };
-        if let Some(others) = entry.others.filter(|_| self.rules.hold(Rule::Summary)) {
-            Arc::make_mut(self.summary.get_or_insert_default()).join(&others);
-        }
-        self.forgotten = self.forgotten.max(entry.version);
+        self.forgotten(entry.version, entry.others);
         if self.rules.hold(Rule::Recall) {
             self.tell(now, object, &entry.sharers, None, (entry.version, true), out);
         }

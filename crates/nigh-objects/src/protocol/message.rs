@@ -89,6 +89,8 @@ pub enum Write {
     Put,
     /// It takes the object away; its version stays as a tombstone until the store has none of it.
     Delete,
+    /// Somebody else has given the object in the store new bytes: what they are is asked of the store.
+    Outside,
 }
 
 /// A node's message to the home of a shard.

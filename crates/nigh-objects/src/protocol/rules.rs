@@ -42,6 +42,12 @@ pub enum Rule {
     NewIncarnation,
     /// A home that forgets who has copies recalls them.
     Recall,
+    /// The node in whose process a home is, of whose copies no entry speaks, is told of each write of another.
+    TellResident,
+    /// What is known of an object is not forgotten while a look into the store for it is under way.
+    LoadHolds,
+    /// What somebody else has written is a version like any other: those who have copies are told.
+    OutsideIsTold,
     /// A put asked for again is one put.
     RequestIds,
     /// A put sent in an earlier reign is not taken: its answer may be forgotten.

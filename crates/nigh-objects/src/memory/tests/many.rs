@@ -2,12 +2,13 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, Timestamp, Token, Version};
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version};
 
 use crate::account::{Account, OVERHEAD};
-use crate::cache::{Beyond, Cache, Cost};
+use crate::cache::{Beyond, Cost, Shelf, Shelved};
 use crate::eviction::Origin;
 use crate::kept::Kept;
+use crate::protocol::{Copy, CopyStore as _, Stamp};
 use crate::segment::Filling;
 use crate::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
 
@@ -46,7 +47,7 @@ fn a_small_object_in_memory_takes_256_bytes_at_most_beside_its_pages_and_its_key
 fn measure() {
     let objects: usize = std::env::var(OBJECTS_VARIABLE).map_or(OBJECTS, |number| number.parse().unwrap());
     let account = Account::open().unwrap();
-    let mut cache: Cache<Kept, ()> = Cache::new(Cost { bytes: 1 << 40, segments: 1000 });
+    let mut cache: Shelf<Kept> = Shelf::new(Cost { bytes: 1 << 40, segments: 1000 });
     let object = |n: usize| ObjectId {
         namespace: Namespace::new("default").unwrap(),
         bucket: BucketName::new("pictures-of-2026").unwrap(),
@@ -67,10 +68,12 @@ fn measure() {
     for n in 0..objects {
         let (object, cost) = (object(n), account.cost(LENGTH as u64));
         assert!(cache.reserve(cost, Beyond::default()).0);
-        cache.begin_write(&object);
+        cache.release(cost);
         let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
         filling.append(&[n as u8; LENGTH]).unwrap();
-        cache.end_write(&object, Some((Kept::new(&meta(n), Some(filling.seal().unwrap())), cost)), Origin::Written);
+        let kept = Kept::new(&meta(n), Some(filling.seal().unwrap()));
+        let stamp = Stamp { version: meta(n).version, others: None };
+        cache.insert(ShardId(0), &object, Copy { stamp, value: Shelved { kept, cost, origin: Origin::Written } });
     }
     let each = (own_memory() - before) as f64 / objects as f64 - object(0).key.as_str().len() as f64;
     let slabs = account.living().segments;

@@ -2,14 +2,15 @@
 
 use nigh_terms::{Monotonic, ShardId, Version};
 
+use super::super::copies::{Copy, CopyStore};
 use super::super::message::{
     Attempt, Counter, Cover, FromHome, ObjectName, Refusal, Reply, Request, RequestId, Stamp, ToHome,
 };
 use super::super::rules::{Rule, Rules};
 use super::work::{Landed, Pending};
-use super::{CacheOutput, Copy, Kept, NodeCache, PutFailure};
+use super::{CacheOutput, NodeCache, PutFailure};
 
-impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
+impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S> {
     /// Takes a home's message in. `value` is what the shell has of the object that `Found` brings, or that
     /// `Written` acknowledges: in the version that the message names, or none.
     pub fn receive(&mut self, now: Monotonic, reply: Reply<O>, value: Option<V>, out: &mut Vec<CacheOutput<O, V>>) {
@@ -121,7 +122,8 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         true
     }
 
-    pub(super) fn fetch_again(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
+    /// Asks for an object anew: what was answered is of no use.
+    pub fn fetch_again(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
         self.landed.remove(&request);
         if let Some(pending) = self.requests.get_mut(&request) {
             pending.attempt += 1;
@@ -135,8 +137,8 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
     fn install(&mut self, shard: ShardId, object: &O, landed: Landed<V>, out: &mut Vec<CacheOutput<O, V>>) {
         let Landed { stamp, value } = landed;
         if let Some(value) = value {
-            let before = self.copies.insert(object.clone(), Kept { copy: Copy { stamp, value }, shard });
-            out.extend(before.map(|kept| CacheOutput::Dropped(kept.copy.value)));
+            let gone = self.copies.insert(shard, object, Copy { stamp, value });
+            out.extend(gone.into_iter().map(CacheOutput::Dropped));
         }
     }
 
@@ -195,8 +197,7 @@ impl<O: ObjectName, V: Clone, R: Rules> NodeCache<O, V, R> {
         (version, recall): (Version, bool),
         out: &mut Vec<CacheOutput<O, V>>,
     ) {
-        let stale = |kept: &Kept<V>| kept.copy.stamp.version < version || recall;
-        if self.copies.get(object).is_some_and(stale) {
+        if self.copies.version(object).is_some_and(|kept| kept < version || recall) {
             self.drop_copy(object, out);
         }
         if let Some(work) = self.work.get_mut(object) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nigh_terms::{ShardId, Version};
 
+use super::super::copies::Copy;
 use super::super::message::{Request, RequestId, Stamp};
 
 /// The limits of a node's cache.
@@ -19,15 +20,6 @@ impl Default for CacheLimits {
     fn default() -> Self {
         Self { resend: Duration::from_millis(200), requests_max: 65_536 }
     }
-}
-
-/// A copy of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Copy<V> {
-    /// Its version and that version's token.
-    pub stamp: Stamp,
-    /// What the shell keeps of it.
-    pub value: V,
 }
 
 /// How a read is served.

@@ -3,7 +3,7 @@
 use nigh_terms::{Incarnation, Sequence};
 
 use super::*;
-use crate::protocol::{Attempt, Counter, Cover, FromHome, NodeNumber, Refusal, Reply};
+use crate::protocol::{Attempt, Copy, Counter, Cover, FromHome, NodeNumber, Refusal, Reply};
 
 const SHARD: ShardId = ShardId(0);
 const OTHER: ShardId = ShardId(1);
@@ -81,7 +81,7 @@ fn reads_share_one_fetch_and_hit_after_it() {
     assert_eq!(landed(&out), [(version(1, 1), Some(7), true)]);
     assert_eq!(read(&mut cache), (Read::Hit(Copy { stamp: stamp(1), value: 7 }), Vec::new()), "a hit asks nobody");
     assert!(cache.requests.is_empty() && cache.work.is_empty(), "nothing is left of the fetch");
-    assert_eq!(cache.evict(&"x"), Some(7));
+    assert_eq!(cache.copies_mut().remove(&"x"), Some(7));
     assert!(matches!(read(&mut cache).0, Read::Shared(_)));
 }
 
@@ -125,7 +125,7 @@ fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
     let out = hear(&mut cache, written, Some(8));
     assert!(out.contains(&CacheOutput::Dropped(8)));
     assert!(matches!(out.last(), Some(CacheOutput::Wrote { outcome: Ok(_), kept: false, .. })));
-    assert!(cache.peek(&"x").is_none());
+    assert!(cache.copies().version(&"x").is_none());
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_recalled_copy_goes_and_what_is_on_its_way_is_not_kept() {
     assert!(matches!(read(&mut cache).0, Read::Shared(other) if other != fetch));
     let out = hear(&mut cache, found(fetch, 0, stamp(1), cover(0, 1)), Some(7));
     assert_eq!(landed(&out), [(version(1, 1), Some(7), false)]);
-    assert!(cache.peek(&"x").is_none());
+    assert!(cache.copies().version(&"x").is_none());
 }
 
 #[test]

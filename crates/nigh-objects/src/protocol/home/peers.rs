@@ -77,6 +77,11 @@ impl<O: ObjectName> Peer<O> {
         self.puts.insert(request, known);
     }
 
+    /// Nobody will ask for this put again.
+    pub(super) fn forget(&mut self, request: RequestId) {
+        self.puts.remove(&request);
+    }
+
     /// How many puts are remembered.
     pub(super) fn puts(&self) -> usize {
         self.puts.len()

@@ -85,6 +85,9 @@ pub struct Takeover<O> {
     pub records: Vec<Replayed<O>>,
     /// The current sequences of all other shards: what forgotten writers can have seen.
     pub summary: Token,
+    /// The node in whose process the home is, if it is one's. Between the two nothing is lost or doubled. It is told
+    /// of every write that is not its own, so that the directory has no entry for what nobody else has.
+    pub resident: Option<Member>,
 }
 
 /// What happens to a home.
@@ -96,11 +99,11 @@ pub enum HomeInput<O> {
     Loaded {
         /// The object.
         object: O,
-        /// The version its metadata names, if any.
-        version: Option<Version>,
         /// The store has none.
         absent: bool,
     },
+    /// The store could not be looked into: nobody is answered. Who still wants the object asks again.
+    NotLoaded(O),
     /// The ledger holds a record durably. To be told in the order of the versions.
     Appended {
         /// The asking.

@@ -17,7 +17,7 @@ const fn member(node: u32, incarnation: u64) -> Member {
 }
 
 fn home(epoch: u64, records: Vec<Replayed<&'static str>>, limits: HomeLimits) -> Home<&'static str> {
-    let takeover = Takeover { shard: SHARD, epoch: Epoch(epoch), records, summary: Token::empty() };
+    let takeover = Takeover { shard: SHARD, epoch: Epoch(epoch), records, summary: Token::empty(), resident: None };
     Home::begin(takeover, limits, Contract)
 }
 
@@ -69,7 +69,7 @@ fn a_put_is_acknowledged_at_once_and_invalidates_every_other_sharer() {
     for node in 1..=5 {
         assert!(matches!(fetch(&mut home, member(node, 1), "x")[..], [HomeOutput::Load("x")]) || node > 1);
     }
-    let found = step(&mut home, HomeInput::Loaded { object: "x", version: None, absent: false });
+    let found = step(&mut home, HomeInput::Loaded { object: "x", absent: false });
     assert_eq!(bodies(&found).len(), 5, "one look into the store serves all");
     let out = write(&mut home, member(1, 1), 7, 1);
     let told = bodies(&out);
@@ -178,7 +178,7 @@ fn a_forgotten_object_is_recalled_and_counts_as_no_older_than_it_was() {
     assert!(matches!(bodies(&out)[..], [(_, FromHome::Invalidate { recall: true, .. })]));
     assert_eq!(home.objects(), 0);
     fetch(&mut home, member(2, 1), "x");
-    step(&mut home, HomeInput::Loaded { object: "x", version: None, absent: true });
+    step(&mut home, HomeInput::Loaded { object: "x", absent: true });
     assert_eq!(home.version_of(&"x"), Some((version(1, 5), true)));
 }
 

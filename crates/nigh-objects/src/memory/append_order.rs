@@ -1,0 +1,231 @@
+//! The order in which a home hears of its writes: that of their versions, whoever wakes first.
+//!
+//! Versions are dense: each that the ledger gives is told here, or is lost with an append that ended without saying its
+//! own. One that came early is held until all before it were told or cannot come any more. Pure: it says what may be told
+//! now.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use nigh_terms::{Epoch, Sequence, Version};
+
+/// Losses told apart. One more moves the last: the first still comes to its end.
+const BARRIERS_MAX: usize = 2;
+
+/// An append that the ledger has been asked for.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+pub(super) struct Asked(u64);
+
+/// When all that had been asked for by `last` have spoken, no version below `limit` comes any more.
+#[derive(Debug)]
+struct Barrier {
+    last: Asked,
+    limit: Sequence,
+}
+
+/// What waits for its turn; `T` is what there is to tell.
+#[derive(Debug)]
+pub(super) struct AppendOrder<T> {
+    epoch: Epoch,
+    next: Sequence,
+    /// None where there is nothing to tell.
+    held: BTreeMap<Sequence, Option<T>>,
+    under_way: BTreeSet<Asked>,
+    asked: u64,
+    barriers: VecDeque<Barrier>,
+}
+
+impl<T> AppendOrder<T> {
+    /// Everything up to `version` has been told.
+    pub(super) const fn after(version: Version) -> Self {
+        Self {
+            epoch: version.epoch,
+            next: version.sequence.next(),
+            held: BTreeMap::new(),
+            under_way: BTreeSet::new(),
+            asked: 0,
+            barriers: VecDeque::new(),
+        }
+    }
+
+    /// True if `version` has been told, or is not to be.
+    pub(super) fn is_decided(&self, version: Version) -> bool {
+        let nothing_waits = self.under_way.is_empty() && self.held.is_empty();
+        nothing_waits || version < Version { epoch: self.epoch, sequence: self.next }
+    }
+
+    /// The ledger is about to be asked.
+    pub(super) fn begins(&mut self) -> Asked {
+        self.asked += 1;
+        let asked = Asked(self.asked);
+        self.under_way.insert(asked);
+        asked
+    }
+
+    /// It has answered with a version.
+    pub(super) fn appended(&mut self, asked: Asked, version: Version, what: T) {
+        self.under_way.remove(&asked);
+        self.placed(version, what);
+    }
+
+    /// It has answered, and gave no version.
+    pub(super) fn refused(&mut self, asked: Asked) {
+        self.under_way.remove(&asked);
+    }
+
+    /// It has answered with a version of which there is nothing to tell.
+    pub(super) fn passed(&mut self, asked: Asked, version: Version) {
+        self.under_way.remove(&asked);
+        self.skip(version);
+    }
+
+    /// It may have given a version that nobody will tell. `newer` is one that it gave after that.
+    pub(super) fn lost(&mut self, asked: Asked, newer: Version) {
+        self.under_way.remove(&asked);
+        self.held.insert(newer.sequence, None);
+        if self.barriers.len() == BARRIERS_MAX {
+            self.barriers.pop_back();
+        }
+        self.barriers.push_back(Barrier { last: Asked(self.asked), limit: newer.sequence });
+    }
+
+    /// A version was taken by who tells it here at once.
+    pub(super) fn placed(&mut self, version: Version, what: T) {
+        if version.sequence >= self.next {
+            self.held.insert(version.sequence, Some(what));
+        }
+    }
+
+    /// A version was taken for nothing.
+    pub(super) fn skip(&mut self, version: Version) {
+        if version.sequence >= self.next {
+            self.held.insert(version.sequence, None);
+        }
+    }
+
+    /// The next that may be told.
+    pub(super) fn next(&mut self) -> Option<(Version, T)> {
+        loop {
+            if let Some(first) = self.held.first_entry()
+                && *first.key() == self.next
+            {
+                let version = Version { epoch: self.epoch, sequence: self.next };
+                self.next = self.next.next();
+                match first.remove() {
+                    Some(what) => return Some((version, what)),
+                    None => continue,
+                }
+            }
+            let barrier = self.barriers.front()?;
+            if self.under_way.first().is_some_and(|first| *first <= barrier.last) {
+                return None;
+            }
+            let limit = barrier.limit;
+            if self.next <= limit {
+                // The limit itself is held.
+                self.next = self.held.keys().next().copied().map_or(limit, |held| held.min(limit));
+            } else {
+                self.barriers.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn version(sequence: u64) -> Version {
+        Version { epoch: Epoch(3), sequence: Sequence(sequence) }
+    }
+
+    fn all(order: &mut AppendOrder<u64>) -> Vec<u64> {
+        std::iter::from_fn(|| order.next()).map(|(at, what)| if at.sequence.0 == what { what } else { 0 }).collect()
+    }
+
+    #[test]
+    fn what_comes_early_waits_for_what_is_before_it() {
+        let mut order = AppendOrder::after(version(0));
+        let (one, two) = (order.begins(), order.begins());
+        order.placed(version(3), 3);
+        order.appended(two, version(2), 2);
+        assert_eq!(all(&mut order), [0; 0]);
+        order.appended(one, version(1), 1);
+        assert_eq!(all(&mut order), [1, 2, 3]);
+        order.begins();
+        assert!(order.is_decided(version(3)) && !order.is_decided(version(4)));
+    }
+
+    #[test]
+    fn a_lost_version_holds_others_only_until_those_under_way_have_spoken() {
+        let mut order = AppendOrder::after(version(0));
+        let (lost, other) = (order.begins(), order.begins());
+        order.placed(version(4), 4);
+        order.lost(lost, version(5));
+        let later = order.begins();
+        order.appended(later, version(7), 7);
+        assert_eq!(all(&mut order), [0; 0], "the other may be 1, 2 or 3");
+        order.appended(other, version(2), 2);
+        assert_eq!(all(&mut order), [2, 4], "what is lost is below 5; 6 may yet come");
+        order.placed(version(6), 6);
+        assert_eq!(all(&mut order), [6, 7]);
+    }
+
+    #[test]
+    fn a_refusal_loses_nothing_and_many_losses_take_no_room() {
+        let mut order = AppendOrder::<u64>::after(version(0));
+        let refused = order.begins();
+        order.refused(refused);
+        let slow = order.begins();
+        for sequence in 1..1000 {
+            let lost = order.begins();
+            order.lost(lost, version(2 * sequence));
+        }
+        assert!(order.barriers.len() <= BARRIERS_MAX);
+        order.refused(slow);
+        assert_eq!(all(&mut order), [0; 0]);
+        assert!(order.is_decided(version(1998)) && order.held.is_empty());
+    }
+
+    proptest! {
+        /// Some thirty appends and placings, answered in any order, some never: what is told is told in order, and in
+        /// the end all that was not lost.
+        #[test]
+        fn everything_that_is_not_lost_is_told_in_order(
+            kinds in prop::collection::vec(0u8..4, 1..30),
+            picks in prop::collection::vec(any::<usize>(), 30),
+        ) {
+            let (mut order, mut last, mut told, mut expected) = (AppendOrder::after(version(0)), 0, Vec::new(), Vec::new());
+            let mut give = || { last += 1; version(last) };
+            let mut open: Vec<(Asked, Version, bool)> = Vec::new();
+            let mut answer = |order: &mut AppendOrder<u64>, open: &mut Vec<_>, pick: usize, newer: &mut dyn FnMut() -> Version| {
+                if open.is_empty() { return }
+                let at = pick % open.len();
+                let (asked, version, is_lost): (Asked, Version, bool) = open.remove(at);
+                if is_lost {
+                    order.lost(asked, newer());
+                } else {
+                    expected.push(version.sequence.0);
+                    order.appended(asked, version, version.sequence.0);
+                }
+            };
+            for (kind, pick) in kinds.iter().zip(picks.iter().copied().cycle()) {
+                match kind {
+                    0 => { let asked = order.begins(); open.push((asked, give(), false)); }
+                    1 => { let asked = order.begins(); open.push((asked, give(), true)); }
+                    2 => { let version = give(); order.skip(version); }
+                    _ => answer(&mut order, &mut open, pick, &mut give),
+                }
+                told.extend(all(&mut order));
+            }
+            while !open.is_empty() {
+                answer(&mut order, &mut open, 0, &mut give);
+                told.extend(all(&mut order));
+            }
+            prop_assert!(told.is_sorted_by(|a, b| a < b), "{told:?}");
+            expected.sort_unstable();
+            prop_assert_eq!(told, expected);
+        }
+    }
+}

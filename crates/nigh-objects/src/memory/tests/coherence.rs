@@ -1,0 +1,237 @@
+//! The memory driven by the protocol's machines: what the home is told, and what is left behind.
+
+use nigh_engine::{Appended, Ledger, LedgerError, Record, Staged, WriteThrough};
+use nigh_terms::ShardId;
+
+use super::write_back::{Lazy, settings};
+use super::*;
+use crate::{WriteMode, WriteSettings};
+
+#[tokio::test]
+async fn what_the_store_has_needs_no_entry_of_the_home() {
+    let l = Lazy::new().await;
+    for n in 0..50 {
+        l.put(&n.to_string(), b"x").await;
+    }
+    l.delete("7").await;
+    assert_eq!(l.memory.0.coherence.entries(), 50, "each waits for the store");
+    let persisting = l.persist();
+    l.settled().await;
+    assert_eq!((l.memory.0.coherence.entries(), l.memory.0.coherence.under_way()), (0, 0));
+    l.memory.set_cache_budget(ByteSize::ZERO);
+    l.memory.set_cache_budget(ByteSize::mib(4));
+    assert_eq!(l.get("3").await.unwrap(), b"x");
+    assert!(matches!(l.get("7").await, Err(ObjectError::NoSuchKey(_))));
+    assert_eq!((l.memory.0.coherence.entries(), l.memory.0.coherence.under_way()), (0, 0));
+    l.stop.cancel();
+    persisting.await.unwrap();
+    let f = Fixture::new().await;
+    f.put("a", b"through").await;
+    f.delete("a").await;
+    assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_write_that_the_store_is_slow_to_take_holds_no_other_up_and_its_version_is_that_of_its_end() {
+    let f = Fixture::new().await;
+    let gate = f.store.close(Point::PutAsked);
+    let slow = f.putting("slow", b"1");
+    gate.arrival().await;
+    f.store.open(Point::PutAsked);
+    let quick = f.put("quick", b"2").await;
+    gate.let_one_on();
+    let slow = slow.await.unwrap().unwrap();
+    assert!(quick.version < slow.version);
+    let got = f.get_with("slow", GetRequest::default()).await.unwrap();
+    assert_eq!(got.version, slow.version);
+}
+
+#[tokio::test]
+async fn reads_that_fail_and_reads_of_nothing_leave_nothing_behind() {
+    let f = Fixture::new().await;
+    f.put("a", b"12345").await;
+    let f = f.restarted().await;
+    f.store.cut_gets.store(true, Ordering::SeqCst);
+    for _ in 0..3 {
+        assert!(f.get("a").await.is_err() && f.get("missing").await.is_err());
+        assert!(f.range("missing", RangeSpec::Suffix(1)).await.is_err());
+        let head = f.memory.head(&f.who, &f.bucket, &key("missing"), GetRequest::default()).await;
+        assert!(matches!(head, Err(ObjectError::NoSuchKey(_))));
+    }
+    assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
+    f.store.cut_gets.store(false, Ordering::SeqCst);
+    assert_eq!(f.get("a").await.unwrap(), b"12345");
+}
+
+#[tokio::test]
+async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
+    let f = Fixture::new().await;
+    let ours = f.put("a", b"ours").await;
+    let object = crate::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
+    let kept = f.get_with("a", GetRequest::default()).await.unwrap();
+    let meta = crate::ObjectMeta { size: 6, etag: ETag("theirs".to_owned()), ..(*kept.meta).clone() };
+    f.store.put_by_others(&object, meta, Bytes::from_static(b"theirs"));
+    assert_eq!(f.get("a").await.unwrap(), b"ours", "nobody has said so");
+    f.memory.invalidate(&f.who, &f.bucket, &key("a"));
+    let got = f.get_with("a", GetRequest::default()).await.unwrap();
+    assert!(got.version > ours.version);
+    assert_eq!(bytes_of(got).await.unwrap(), b"theirs");
+    assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
+}
+
+/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken.
+struct Breaking {
+    order: WriteThrough,
+    breaks: std::sync::atomic::AtomicBool,
+    broken: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Ledger for Breaking {
+    fn epoch(&self, shard: ShardId) -> Epoch {
+        self.order.epoch(shard)
+    }
+
+    fn check(&self) -> Result<(), LedgerError> {
+        let broken = self.broken.load(Ordering::SeqCst);
+        if broken { Err(LedgerError::Failed("its disk is gone".to_owned())) } else { Ok(()) }
+    }
+
+    fn place(&self, shard: ShardId) -> Version {
+        self.order.place(shard)
+    }
+
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+        self.order.stage(shard, piece).await
+    }
+
+    async fn append(&self, shard: ShardId, _record: Record, _body: nigh_engine::Body) -> Result<Appended, LedgerError> {
+        let version = self.place(shard);
+        // Others come in between.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if self.breaks.load(Ordering::SeqCst) {
+            self.broken.store(true, Ordering::SeqCst);
+        }
+        self.check()?;
+        Ok(Appended { version, repeated: false })
+    }
+
+    async fn stored(&self, _shard: ShardId, _version: Version) -> Result<(), LedgerError> {
+        self.check()
+    }
+
+    async fn settle(&self, _shard: ShardId) -> Result<(), LedgerError> {
+        self.check()
+    }
+
+    async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
+        self.order.read(shard, version, offset).await
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
+    let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
+    let ledger = Arc::new(Breaking { order: WriteThrough::new(Epoch(1)), breaks: false.into(), broken: false.into() });
+    let writes = Writes {
+        ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
+        settings: WriteSettings { mode: WriteMode::Lazy, ..settings() },
+        ..Writes::through(Epoch(1))
+    };
+    let limits =
+        MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
+    let (as_store, clock) = (Arc::clone(&store) as Arc<dyn crate::store::Store>, Arc::new(ManualClock::default()));
+    let opened = ObjectMemory::open(as_store, writes, clock, Vec::new(), folder.path().to_owned(), limits).await;
+    let (memory, who) = (opened.unwrap(), Principal::outside(Namespace::new("tenant").unwrap()));
+    let bucket = BucketName::new("bucket").unwrap();
+    memory.create_bucket(&who, &bucket).await.unwrap();
+    let large = vec![1; CACHED + 1];
+    let put = |name: &'static str, bytes: &[u8]| {
+        let (memory, who, bucket, request) = (memory.clone(), who.clone(), bucket.clone(), body(bytes));
+        async move { memory.put(&who, &bucket, &key(name), request).await }
+    };
+    let before = put("a", b"before").await.unwrap();
+    // What goes to the store at once comes to stand between what is lost.
+    ledger.breaks.store(true, Ordering::SeqCst);
+    let (lost, through, too) = futures::join!(put("b", b"lost"), put("large", &large), put("c", b"lost too"));
+    for refused in [lost, too, put("d", b"refused").await, put("large", &large).await] {
+        assert!(matches!(refused, Err(ObjectError::Ledger(LedgerError::Failed(_)))), "{refused:?}");
+    }
+    assert!(through.unwrap().version > before.version, "it is told when what is lost is known to be");
+    let read = |name: &str| {
+        let (memory, who, bucket, key) = (memory.clone(), who.clone(), bucket.clone(), key(name));
+        async move { bytes_of(memory.get(&who, &bucket, &key, GetRequest::default()).await?).await }
+    };
+    assert_eq!((read("a").await.unwrap(), read("large").await.unwrap()), (b"before".to_vec(), large));
+    assert!(matches!(read("b").await, Err(ObjectError::NoSuchKey(_))));
+    assert_eq!((memory.0.coherence.entries(), memory.0.coherence.under_way()), (1, 0), "one waits for the store");
+}
+
+/// As `under_load_no_read_goes_back_in_time`, with writes that come to the store later, evictions and deletions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn under_load_no_read_goes_back_in_time_though_the_store_is_behind() {
+    const KEYS: usize = 3;
+    const ROUNDS: u64 = 100;
+    let l = Lazy::new().await;
+    let persisting = l.persist();
+    let seen: Arc<[AtomicU64; KEYS]> = Arc::default();
+    for n in 0..KEYS {
+        l.put(&n.to_string(), b"0").await;
+    }
+    let writers = (0..KEYS).map(|n| {
+        let (memory, who, bucket, seen) = (l.memory.clone(), l.who.clone(), l.bucket.clone(), Arc::clone(&seen));
+        tokio::spawn(async move {
+            let mut last = Version::OUTSIDE;
+            for round in 1..=ROUNDS {
+                let text = round.to_string();
+                let padded = " ".repeat(if round % 7 == 0 { CACHED } else { 20 }) + &text;
+                let name = key(&n.to_string());
+                let done = memory.put(&who, &bucket, &name, body(padded.as_bytes())).await.unwrap();
+                assert!(done.version > last);
+                last = done.version;
+                seen[n].fetch_max(round, Ordering::SeqCst);
+                if round % 10 == 0 {
+                    // As far as the store can follow.
+                    drop(memory.flush(&who, &bucket, &name).await);
+                }
+            }
+        })
+    });
+    let readers = (0..4).map(|reader| {
+        let (memory, who, bucket, seen) = (l.memory.clone(), l.who.clone(), l.bucket.clone(), Arc::clone(&seen));
+        tokio::spawn(async move {
+            for round in 0.. {
+                // A hit waits for nobody: others would never be served.
+                tokio::task::yield_now().await;
+                let n = (round + reader) % KEYS;
+                let floor = seen[n].load(Ordering::SeqCst);
+                if round % 3 == 0 {
+                    memory.set_cache_budget(ByteSize::ZERO);
+                    memory.set_cache_budget(ByteSize::mib(4));
+                }
+                let range = (round % 2 == 0).then_some(RangeSpec::Suffix(20));
+                let request = GetRequest { range, ..GetRequest::default() };
+                let got = match memory.get(&who, &bucket, &key(&n.to_string()), request).await {
+                    Err(ObjectError::SlowDown(_)) => continue,
+                    got => got.unwrap(),
+                };
+                let bytes = bytes_of(got).await.unwrap();
+                let value: u64 = std::str::from_utf8(&bytes).unwrap().trim().parse().unwrap();
+                assert!(value >= floor, "key {n}: {value} after {floor}");
+                seen[n].fetch_max(value, Ordering::SeqCst);
+                if seen.iter().all(|seen| seen.load(Ordering::SeqCst) == ROUNDS) {
+                    return;
+                }
+            }
+        })
+    });
+    let all: Vec<_> = writers.chain(readers).collect();
+    for task in all {
+        task.await.unwrap();
+    }
+    l.settled().await;
+    assert_eq!((l.memory.0.coherence.entries(), l.memory.0.coherence.under_way()), (0, 0));
+    assert_eq!(l.memory.usage().reserved, ByteSize::ZERO);
+    l.stop.cancel();
+    persisting.await.unwrap();
+}

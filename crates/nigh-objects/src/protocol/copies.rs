@@ -1,0 +1,81 @@
+//! Where a node's copies are: what the cache asks of it, and the plain form that can be compared and hashed whole.
+//!
+//! It holds and finds. What may be kept the cache decides, and what must make room whoever holds the store.
+
+use std::hash::Hash;
+
+use nigh_terms::{ShardId, Version};
+
+use super::message::{ObjectName, Stamp};
+use super::table::Table;
+
+/// A copy of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Copy<V> {
+    /// Its version and that version's token.
+    pub stamp: Stamp,
+    /// What the shell keeps of it.
+    pub value: V,
+}
+
+/// Copies by their objects.
+pub trait CopyStore<O, V> {
+    /// The copy of `object`, which is used now. One look-up.
+    fn get(&mut self, object: &O) -> Option<Copy<V>>;
+
+    /// The version of the copy of `object`, which is not used by that.
+    fn version(&self, object: &O) -> Option<Version>;
+
+    /// Keeps a copy; returns what had to go for it, which may be the copy itself.
+    fn insert(&mut self, shard: ShardId, object: &O, copy: Copy<V>) -> Vec<V>;
+
+    /// Takes the copy of `object` out.
+    fn remove(&mut self, object: &O) -> Option<V>;
+
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// True if there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The objects of `shard` that have copies, in their order. It walks all.
+    fn objects_of(&self, shard: ShardId) -> Vec<O>;
+}
+
+/// Copies in a table, without a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlainCopies<O: Eq + Hash, V>(Table<O, (ShardId, Copy<V>)>);
+
+impl<O: Eq + Hash, V> Default for PlainCopies<O, V> {
+    fn default() -> Self {
+        Self(Table::default())
+    }
+}
+
+impl<O: ObjectName, V: Clone> CopyStore<O, V> for PlainCopies<O, V> {
+    fn get(&mut self, object: &O) -> Option<Copy<V>> {
+        self.0.get(object).map(|(_, copy)| copy.clone())
+    }
+
+    fn version(&self, object: &O) -> Option<Version> {
+        self.0.get(object).map(|(_, copy)| copy.stamp.version)
+    }
+
+    fn insert(&mut self, shard: ShardId, object: &O, copy: Copy<V>) -> Vec<V> {
+        self.0.insert(object.clone(), (shard, copy)).into_iter().map(|(_, before)| before.value).collect()
+    }
+
+    fn remove(&mut self, object: &O) -> Option<V> {
+        self.0.remove(object).map(|(_, copy)| copy.value)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn objects_of(&self, shard: ShardId) -> Vec<O> {
+        self.0.keys_where(|(of, _)| *of == shard)
+    }
+}
