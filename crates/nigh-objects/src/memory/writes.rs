@@ -22,7 +22,7 @@ use crate::notification::ObjectChange;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
-use crate::sync::{Lost, Spawned, spawn};
+use crate::sync::{Lost, Spawned, Step, is_left_out, spawn};
 use crate::write_back::{Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
@@ -144,7 +144,10 @@ struct Ticket {
 impl Ticket {
     /// The cache forgets the object, and the fetches begun before.
     fn begin(inner: &Arc<Inner>, object: &ObjectId) -> (Self, Option<Resident>) {
-        let forgotten = inner.cache.lock().begin_write(object).map(Resident::from);
+        let forgotten = match is_left_out(Step::Floor) {
+            true => None,
+            false => inner.cache.lock().begin_write(object).map(Resident::from),
+        };
         (Self { inner: Arc::clone(inner), object: object.clone(), ended: false, refused: false }, forgotten)
     }
 
