@@ -366,14 +366,15 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         dropped
     }
 
-    /// Drops copies that take `bytes`, or all there are, but for those that `is_held` says would free nothing. Copies that
-    /// have no other go last.
-    pub(crate) fn give_back(&mut self, bytes: u64, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
+    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of them at
+    /// most. Copies that have no other go last; who asks again is not shown first what was passed over.
+    pub(crate) fn give_back(&mut self, bytes: u64, looks: usize, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
         let (mut dropped, mut held, mut aside) = (Vec::new(), 0, Vec::new());
-        let mut wanted = bytes;
-        while wanted > 0 {
+        let (mut wanted, mut looked) = (bytes, 0);
+        while wanted > 0 && looked < looks {
             let Some(slot) = self.order.victim() else { break };
             let Some(kept) = self.slots.get(slot) else { break };
+            looked += 1;
             let cost = kept.cost;
             wanted = if is_held(&kept.value) {
                 held += cost.bytes;
@@ -391,7 +392,7 @@ impl<V: Clone, F: Clone> Cache<V, F> {
         for (slot, facts) in aside {
             self.order.insert(slot, &facts);
         }
-        GivenBack { dropped, held }
+        GivenBack { dropped, held, looked }
     }
 }
 
@@ -401,6 +402,8 @@ pub(crate) struct GivenBack<V> {
     pub(crate) dropped: Dropped<V>,
     /// The bytes of copies that were passed over, as somebody holds them.
     pub(crate) held: u64,
+    /// Copies that were looked at.
+    pub(crate) looked: usize,
 }
 
 /// What the order is to know of a copy.
@@ -530,11 +533,13 @@ mod tests {
         assert!(cache.reserve(bytes(10), Beyond::default()).0);
         cache.begin_write(&ephemeral);
         cache.end_write(&ephemeral, Some((5, bytes(10))), Origin::Ephemeral);
-        let given = cache.give_back(15, |value| *value == 1);
+        let given = cache.give_back(15, 9, |value| *value == 1);
         assert_eq!((given.dropped, given.held), (vec![2, 3], 10));
         assert_eq!(cache.lookup(&object("n", 1), |_| true, || 0), Lookup::Hit(1));
-        let given = cache.give_back(100, |value| *value == 1);
-        assert_eq!((given.dropped, given.held), (vec![4, 5], 10));
+        let given = cache.give_back(100, 2, |value| *value == 1);
+        assert_eq!((given.dropped, given.held, given.looked), (vec![4], 10, 2));
+        let given = cache.give_back(100, 9, |value| *value == 1);
+        assert_eq!((given.dropped, given.held), (vec![5], 10));
         assert_eq!((cache.copies(), cache.kept()), (1, bytes(10)));
     }
 

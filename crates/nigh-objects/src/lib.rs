@@ -23,6 +23,7 @@ mod gated_store;
 mod handed_out;
 mod kept;
 mod listing;
+mod md5;
 mod memory;
 mod meter;
 mod notification;

@@ -27,10 +27,15 @@ _METADATA_PREFIX = "x-amz-meta-"
 
 
 class Head:
-    """What is known of an object. `headers` are those of S3's answer, by lower-case name."""
+    """What is known of an object."""
 
-    def __init__(self, headers: Mapping[str, str]):
-        self.headers = dict(headers)
+    def __init__(self, answer: Answer):
+        self._answer = answer
+
+    @property
+    def headers(self) -> Dict[str, str]:
+        """The headers of S3's answer, by lower-case name."""
+        return self._answer.headers
 
     @property
     def etag(self) -> str:
@@ -62,7 +67,7 @@ class View(Head):
     """
 
     def __init__(self, answer: Answer):
-        super().__init__(answer.headers)
+        super().__init__(answer)
         self._segment = Segment(answer)
         self._memory: Optional[memoryview] = None
 
@@ -295,7 +300,7 @@ class Client:
         if_none_match: Optional[str] = None,
     ) -> Head:
         """What is known of the object, without its bytes."""
-        return Head(self._read(wire.HEAD, bucket, key, None, part, if_match, if_none_match).headers)
+        return Head(self._read(wire.HEAD, bucket, key, None, part, if_match, if_none_match))
 
     def open(self, bucket: str, key: str, **options: Any) -> Reader:
         """The object as a file."""
@@ -340,8 +345,14 @@ class Client:
         if_none_match: Optional[str],
     ) -> Answer:
         fields: Dict[str, Any] = {"bucket": bucket, "key": key}
-        given = {"range": range, "part": part, "if_match": if_match, "if_none_match": if_none_match}
-        fields.update((name, value) for name, value in given.items() if value is not None)
+        if range is not None:
+            fields["range"] = range
+        if part is not None:
+            fields["part"] = part
+        if if_match is not None:
+            fields["if_match"] = if_match
+        if if_none_match is not None:
+            fields["if_none_match"] = if_none_match
         return checked(self._pool.request(operation, fields))
 
 

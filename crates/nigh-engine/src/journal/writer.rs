@@ -46,7 +46,6 @@ struct Written {
 /// What waits for the end of a batch.
 #[derive(Default)]
 struct Batch {
-    staged: Vec<(Reply<Staged>, Staged)>,
     commits: Vec<Written>,
     settles: Vec<Reply<()>>,
 }
@@ -124,9 +123,6 @@ impl Writer {
         self.free_records = self.shared.limits.records_max.saturating_sub(live);
         let outcome = self.gather(backlog, &mut batch).and_then(|()| self.finish(&mut batch));
         let failed = outcome.as_ref().err().map(|Fault(reason)| LedgerError::Failed(reason.clone()));
-        for (reply, staged) in batch.staged {
-            answer(reply, failed.clone().map_or(Ok(staged), Err));
-        }
         for Written { reply, appended, .. } in batch.commits {
             answer(reply, failed.clone().map_or(Ok(appended), Err));
         }
@@ -158,7 +154,9 @@ impl Writer {
     fn take(&mut self, job: Job, batch: &mut Batch) -> Result<(), Fault> {
         match job {
             Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
-                Ok(staged) => batch.staged.push((reply, staged)),
+                // It has its place; that it is written there is for the sync to see to that its commit waits for. Who brings
+                // the next piece, or the commit, need not be waited for after this one's write.
+                Ok(staged) => answer(reply, Ok(staged)),
                 Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
                 Err(NoRoom::Fault(fault)) => {
                     answer(reply, Err(LedgerError::Failed(fault.0.clone())));
@@ -191,9 +189,6 @@ impl Writer {
             Err(NoRoom::Full) | Ok(()) => {}
         }
         self.room.tail.write_out()?;
-        for (reply, staged) in batch.staged.drain(..) {
-            answer(reply, Ok(staged));
-        }
         self.room.sync()?;
         let mut live = self.shared.live.lock();
         for (commit, place) in batch.commits.iter_mut().filter_map(|written| written.added.take()) {
