@@ -25,7 +25,7 @@ use crate::protocol::{
     LedgerRecord, Member, NodeCache, NodeNumber, PutFailure, Read, Replayed, Reply, Request, RequestId, Stamp,
     Takeover, ToHome, Write,
 };
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, Step, is_left_out};
 use crate::{ObjectError, ObjectId};
 
 /// Of the directory's entries over the limit, so many are forgotten at a time.
@@ -335,7 +335,7 @@ impl State {
             return Answer::Anew;
         }
         let Some(fetch) = self.node.fetches.get_mut(&request) else { return Answer::Anew };
-        let Some((reply, _)) = fetch.found.take_if(|(_, then)| *then == noted) else { return Answer::Anew };
+        let Some((reply, _)) = fetch.found.take_if(|(_, then)| *then == noted || is_left_out(Step::Stability)) else { return Answer::Anew };
         let value = copy();
         if let Some(copy) = &value {
             self.node.cache.copies_mut().release(copy.cost);
