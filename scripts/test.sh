@@ -28,6 +28,8 @@ part "cache simulators" bash -c 'scripts/install-cache-simulators.sh || echo "SK
 part "kernels and virtual machines" bash -c 'make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"'
 part "build" cargo build --workspace --bins --tests
 part "rust tests" cargo test --workspace --no-fail-fast -- --show-output
+# The tests explore its small worlds.
+part "consistency contract, all worlds" target/debug/nigh check
 part "cloud stores" bash -c 'cargo test -p nigh-objects --features cloud-stores --lib store::cloud &&
     cargo test -p nigh-objects --features cloud-stores --test cloud_stores && cargo check -p nigh-node --features cloud-stores'
 part "python tests" scripts/test-python.sh

@@ -28,6 +28,8 @@ const CREATE: u8 = 5;
 const COMMIT: u8 = 6;
 const RELEASE: u8 = 7;
 const ABANDON: u8 = 8;
+/// Segments that one read says to have been let go; further ones are told apart.
+const RELEASED_MAX: usize = 64;
 const SUCCESS: std::ops::Range<u64> = 200..300;
 const NOT_MODIFIED: u64 = 304;
 const USE_HTTP: u64 = 307;
@@ -133,7 +135,7 @@ impl Client {
     /// What the node refuses with; `UseHttp` for an object that the node does not keep in memory; `Refused` with status
     /// 304 and code `NotModified` if a condition says that it has not changed.
     pub fn get(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<View, ClientError> {
-        let message = self.ask(GET, &conditions.request(bucket, key), &[])?;
+        let message = self.ask(GET, &self.with_released(conditions.request(bucket, key)), &[])?;
         let headers = headers(&message);
         let Some(descriptor) = message.descriptor else { return Ok(View::copied(message.body, headers)) };
         let number = |name: &str| {
@@ -149,7 +151,7 @@ impl Client {
     /// # Errors
     /// As of `get`.
     pub fn head(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<Answered, ClientError> {
-        let message = self.ask(HEAD, &conditions.request(bucket, key), &[])?;
+        let message = self.ask(HEAD, &self.with_released(conditions.request(bucket, key)), &[])?;
         Ok(answered(&message))
     }
 
@@ -210,6 +212,15 @@ impl Client {
             self.tell(RELEASE, handle)?;
         }
         Ok(())
+    }
+
+    /// A read that also tells what was let go: a message of its own would wake the node once more.
+    fn with_released(&self, mut request: Value) -> Value {
+        let released: Vec<_> = self.released.try_iter().take(RELEASED_MAX).collect();
+        if !released.is_empty() {
+            request["released"] = released.into();
+        }
+        request
     }
 
     /// Says something that has no answer.

@@ -83,6 +83,8 @@ struct Entry {
     secret: SecretKey,
     holder: Holder,
     invocation: Option<InvocationId>,
+    /// Whether it gains from the cache.
+    benefits: bool,
     /// Of the invocation that it acts for, or of the last one.
     calls: Calls,
 }
@@ -192,6 +194,13 @@ impl AccessKeys {
         earlier.end();
     }
 
+    /// Whether what the sandbox reads from here on is worth a place in the cache; it is, until this says otherwise.
+    pub fn set_benefits(&self, id: &AccessKeyId, benefits: bool) {
+        if let Some(entry) = self.entries.write().get_mut(id) {
+            entry.benefits = benefits;
+        }
+    }
+
     /// Returns when no call of the sandbox's last invocation is under way, at once if the key is unknown. To be asked
     /// when the invocation has ended.
     pub async fn settled(&self, id: &AccessKeyId) {
@@ -253,7 +262,7 @@ impl AccessKeys {
     }
 
     fn insert(&self, id: AccessKeyId, secret: SecretKey, holder: Holder) {
-        let entry = Entry { secret, holder, invocation: None, calls: Calls::default() };
+        let entry = Entry { secret, holder, invocation: None, benefits: true, calls: Calls::default() };
         self.entries.write().insert(id, entry);
     }
 }
@@ -264,7 +273,8 @@ fn principal(id: &AccessKeyId, entry: Option<&Entry>) -> Result<Principal, Acces
         (Holder::Client(namespace), _) => Ok(Principal::outside(namespace.clone())),
         (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
         (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
-            Ok(Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation))
+            let inside = Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation);
+            Ok(Principal { benefits: entry.benefits, ..inside })
         }
     }
 }

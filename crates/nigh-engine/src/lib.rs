@@ -13,6 +13,7 @@ mod record_log;
 mod registry;
 mod registry_copy;
 mod state_file;
+mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
 pub use journal::{Journal, JournalError, JournalSettings};

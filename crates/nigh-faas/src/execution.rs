@@ -12,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 use crate::activation::{Activation, DataCallRecord, MakingTimes};
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Room, Sandboxes};
-use crate::data_door::{DataDoor, DataListeners};
+use crate::booked_memory::BookedMemory;
+use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
+use crate::function_caching;
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
 use crate::invocation::{InvokeError, Invoked};
@@ -153,6 +155,8 @@ impl Executor {
     ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
+        // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
+        self.keys.set_benefits(&key_id, function_caching::benefits(&function.environment).unwrap_or(true));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
         let network = self.settings.network.check(&function.namespace, &function.environment)?;
@@ -184,17 +188,11 @@ impl Executor {
         };
         let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
-        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), until.clone());
-        let parts = SandboxParts {
-            function: Arc::clone(function),
-            function_arn,
-            sandbox,
-            runtime,
-            log,
-            key,
-            until,
-            granted: function.memory,
-        };
+        let booked = Arc::new(BookedMemory::new(&sandbox, Grant::full(function.memory)));
+        let pays = Arc::clone(&booked) as Arc<dyn HeldMemory>;
+        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), pays, until.clone());
+        let parts =
+            SandboxParts { function: Arc::clone(function), function_arn, sandbox, runtime, log, key, until, booked };
         Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
     }
 
@@ -227,7 +225,7 @@ impl Executor {
             .iter()
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
         let mut notes: Vec<String> = notes.collect();
-        let granted = live.grant(run.grant);
+        let granted = live.booked.grant(run.grant);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
         live.sandbox.begin_run();

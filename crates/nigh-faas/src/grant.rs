@@ -59,6 +59,14 @@ pub trait SandboxMemory: Send + Sync {
     /// # Errors
     /// `CannotShrink` leaves the limit as it was.
     fn set_limit(&self, limit: ByteSize) -> Result<(), SandboxMemoryError>;
+    /// What it may come to at most, where that is another figure than its limit: on cgroup v2, where it loses a process.
+    /// Not to be below the limit.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    fn set_ceiling(&self, _ceiling: ByteSize) -> Result<(), SandboxMemoryError> {
+        Ok(())
+    }
     /// The most it has used since `reset_peak`. On cgroup v2 before Linux 6.12 that is known within bounds, if it is
     /// not the most ever (`cgroup::peak`).
     ///

@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod activation_log;
 mod admission;
+mod booked_memory;
 pub mod cache_ways;
 pub mod cgroup;
 pub mod cloud_event;
@@ -19,6 +20,7 @@ pub mod event_row;
 mod execution;
 pub mod function;
 pub mod function_arn;
+pub mod function_caching;
 pub mod function_network;
 pub mod function_store;
 pub mod function_url;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{AccessKeyId, ByteSize, InvocationId, SandboxId};
+use nigh_terms::{AccessKeyId, InvocationId, SandboxId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::booked_memory::BookedMemory;
 use crate::function::Function;
-use crate::grant::{Grant, SandboxMemoryError};
 use crate::log_capture::LogCapture;
 use crate::runtime_api::RuntimeApi;
 use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
@@ -79,7 +79,7 @@ pub(crate) struct LiveSandbox {
     rest: Mutex<Rest>,
     /// Held while its state changes: whether it is frozen, or may be.
     frozen: tokio::sync::Mutex<bool>,
-    granted: Mutex<ByteSize>,
+    pub(crate) booked: Arc<BookedMemory>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
     oom_kills: Mutex<u64>,
 }
@@ -99,8 +99,7 @@ pub(crate) struct SandboxParts {
     pub(crate) log: Arc<LogCapture>,
     pub(crate) key: Arc<SandboxKey>,
     pub(crate) until: CancellationToken,
-    /// The limit that it began with.
-    pub(crate) granted: ByteSize,
+    pub(crate) booked: Arc<BookedMemory>,
 }
 
 impl LiveSandbox {
@@ -117,7 +116,7 @@ impl LiveSandbox {
             until: parts.until,
             rest: Mutex::new(rest),
             frozen: tokio::sync::Mutex::new(false),
-            granted: Mutex::new(parts.granted),
+            booked: parts.booked,
             oom_kills: Mutex::new(0),
         }
     }
@@ -190,21 +189,6 @@ impl LiveSandbox {
         Some(format!("data: writes were still under way {SETTLE_WAIT:?} after the end; they may come later"))
     }
 
-    /// Sets its memory for the next run and returns what it has.
-    pub(crate) fn grant(&self, grant: Grant) -> ByteSize {
-        let mut granted = self.granted.lock();
-        let target = grant.memory.min(grant.booked);
-        if *granted != target {
-            match self.sandbox.memory().set_limit(target) {
-                Ok(()) => *granted = target,
-                Err(SandboxMemoryError::CannotShrink { current, .. }) => *granted = current,
-                Err(SandboxMemoryError::NotControlled(_)) => {}
-                Err(error) => tracing::warn!(%error, sandbox = %self.id, "the memory limit cannot be set"),
-            }
-        }
-        *granted
-    }
-
     /// How many processes of it, but not the first, the kernel has ended for want of memory since this was asked last.
     pub(crate) fn new_oom_kills(&self) -> Option<u64> {
         let now = self.sandbox.memory().oom_kills().ok()?;
@@ -228,11 +212,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
-    use nigh_terms::{FunctionName, Namespace, SystemClock, Timestamp};
+    use nigh_terms::{ByteSize, FunctionName, Namespace, SystemClock, Timestamp};
 
     use super::*;
     use crate::function::Runtime;
-    use crate::grant::{OnPressure, SandboxMemory};
+    use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
 
     /// A sandbox that cannot be frozen for sure, and counts how often it is thawed.
     struct Stubborn {
@@ -310,15 +294,16 @@ mod tests {
             modified: Timestamp(1),
             revision_id: String::new(),
         };
+        let sandbox: Arc<dyn Sandbox> = Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory });
         let live = LiveSandbox::new(SandboxParts {
             function: Arc::new(function),
             function_arn: HeaderValue::from_static("arn"),
-            sandbox: Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory }),
+            booked: Arc::new(BookedMemory::new(&sandbox, Grant::full(ByteSize::mib(128)))),
+            sandbox,
             runtime: RuntimeApi::new(Arc::new(SystemClock::new()), Box::new(|| {})).0,
             log: Arc::new(LogCapture::new(ByteSize::kib(1))),
             key: Arc::new(SandboxKey::new(keys, key)),
             until: CancellationToken::new(),
-            granted: ByteSize::mib(128),
         });
         live.rest.lock().is_resting = true;
         live.freeze().await;

@@ -7,6 +7,7 @@
 mod conformance;
 mod on_swift;
 mod swift_shadows;
+mod write_conditions;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -19,6 +19,8 @@
 //! | `GET /backup?keys&objects` | a backup (`backup::archive`) as it is made; broken off if it cannot be |
 //! | `GET /buckets/{namespace}/{bucket}/policy` | `BucketPolicy` |
 //! | `POST /buckets/{namespace}/{bucket}/policy` of `BucketPolicy` | 204; the bucket's writes are kept so from now on |
+//! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: what the store does not have |
+//! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is given up |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
@@ -39,7 +41,7 @@ use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
 use nigh_faas::event_queue::QueueFull;
-use nigh_objects::{BucketPolicy, ObjectError, ObjectMemory};
+use nigh_objects::{BucketPolicy, ObjectError, ObjectId, ObjectMemory};
 use nigh_terms::{BucketName, FunctionName, InvocationId, Namespace, Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
@@ -54,6 +56,7 @@ use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
 use crate::status::{Draining, Status};
+use crate::unpushed::{UnpushedName, UnpushedRow};
 
 /// Records of one answer, whatever is asked.
 const RECORDS_MAX: usize = 1000;
@@ -208,6 +211,8 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/events/{namespace}/{id}/retry", post(retry_event::<N>))
         .route("/events/{namespace}/{id}/drop", post(drop_event::<N>))
         .route("/buckets/{namespace}/{bucket}/policy", get(policy::<N>).post(set_policy::<N>))
+        .route("/buckets/{namespace}/unpushed", get(unpushed::<N>))
+        .route("/buckets/{namespace}/unpushed/drop", post(drop_unpushed::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
@@ -390,6 +395,38 @@ async fn set_policy<N: Shows>(
     let set = node.memory().set_bucket_policy(&Principal::outside(namespace), &bucket, policy).await;
     set.map_err(Refusal::Objects)?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedUnpushed {
+    bucket: Option<BucketName>,
+    #[serde(default)]
+    prefix: String,
+    limit: Option<usize>,
+}
+
+async fn unpushed<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path(namespace): Path<Namespace>,
+    Query(asked): Query<AskedUnpushed>,
+) -> Result<Response, Refusal> {
+    let limit = asked.limit.unwrap_or(RECORDS_MAX).min(RECORDS_MAX);
+    let found = node.memory().unpushed(&namespace, asked.bucket.as_ref(), &asked.prefix, limit);
+    json(&found.into_iter().map(UnpushedRow::from).collect::<Vec<_>>())
+}
+
+async fn drop_unpushed<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path(namespace): Path<Namespace>,
+    Json(UnpushedName { bucket, key, version }): Json<UnpushedName>,
+) -> Result<Response, Refusal> {
+    let object = ObjectId { namespace, bucket, key };
+    if node.memory().drop_unpushed(&object, version).await {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    } else {
+        Err(Refusal::Objects(ObjectError::ConditionalRequestConflict))
+    }
 }
 
 async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {

@@ -1,8 +1,10 @@
 //! The S3 door inside sandboxes: what `nigh_faas` asks for, spoken by `nigh_s3`.
 
-use nigh_faas::data_door::{DataDoor, DataListeners};
-use nigh_s3::{FastPath, S3Door};
-use nigh_terms::AccessKeyId;
+use std::sync::Arc;
+
+use nigh_faas::data_door::{DataDoor, DataListeners, HeldMemory};
+use nigh_s3::{FastPath, FastPathPayer, S3Door};
+use nigh_terms::{AccessKeyId, ByteSize};
 use tokio_util::sync::CancellationToken;
 
 /// Serves S3 to one sandbox at a time, each with its own key only.
@@ -13,12 +15,25 @@ pub(crate) struct SandboxDataDoor {
     pub(crate) fast: Option<FastPath>,
 }
 
+/// What a sandbox booked, as the fast path asks for it.
+struct Booked(Arc<dyn HeldMemory>);
+
+impl FastPathPayer for Booked {
+    fn pay(&self, bytes: ByteSize) -> bool {
+        self.0.hold(bytes)
+    }
+
+    fn refund(&self, bytes: ByteSize) {
+        self.0.let_go(bytes);
+    }
+}
+
 impl DataDoor for SandboxDataDoor {
-    fn serve(&self, listeners: DataListeners, key: AccessKeyId, until: CancellationToken) {
+    fn serve(&self, listeners: DataListeners, key: AccessKeyId, booked: Arc<dyn HeldMemory>, until: CancellationToken) {
         tokio::spawn(self.http.for_sandbox(key.clone()).serve_tcp(listeners.http, until.clone()));
         if let (Some(fast), Some(listener)) = (self.fast.clone(), listeners.fast) {
             tokio::spawn(async move {
-                if let Err(error) = fast.serve(listener, Some(key), until).await {
+                if let Err(error) = fast.serve_sandbox(listener, key, Arc::new(Booked(booked)), until).await {
                     tracing::warn!(%error, "a sandbox has no fast path; its clients use HTTP");
                 }
             });

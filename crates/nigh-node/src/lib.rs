@@ -26,6 +26,7 @@ pub mod state_folder;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+pub mod unpushed;
 mod writes;
 
 pub use nigh_faas::activation::{Activation, Outcome};

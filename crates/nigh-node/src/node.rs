@@ -38,7 +38,7 @@ use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
-use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
+use nigh_s3::{DoorLimits, FastPath, FastPathLimits, FastPathUsage, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -61,7 +61,7 @@ use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, Prof
 use crate::python;
 use crate::python_library;
 use crate::state_folder::{StateFolder, StateFolderError, StatePaths, bind_socket, bind_socket_by};
-use crate::status::{CacheStatus, Draining, Level, SandboxStatus, Status};
+use crate::status::{CacheStatus, Draining, FastPathStatus, Level, SandboxStatus, Status};
 use crate::store::{self, StoreOpenError};
 use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
 use crate::writes;
@@ -121,6 +121,8 @@ struct Running {
     activations: ActivationLog,
     memory: ObjectMemory,
     journal: Arc<Journal>,
+    /// None where it is off.
+    fast_path: Option<FastPath>,
     functions: FunctionStore,
     backup: BackupSource,
     engine: Arc<LocalEngine>,
@@ -186,6 +188,7 @@ impl Node {
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
         levels.push(prewarm_level(&settings, &*engine));
+        levels.push(fast_path_level(&settings));
         levels.extend(network_level(&settings, &*engine));
         let network = network_permission(&settings, &*engine);
 
@@ -344,6 +347,7 @@ impl Node {
             activations,
             memory,
             journal,
+            fast_path: fast_path.clone(),
             functions,
             backup,
             engine,
@@ -553,6 +557,7 @@ impl admin::Shows for Running {
                 evictions: usage.evictions,
             },
             writes: writes::status(self.memory.dirty(), self.journal.usage()),
+            fast_path: self.fast_path.as_ref().map(|fast_path| fast_path_status(fast_path.usage())),
             sandboxes: SandboxStatus {
                 alive: pool.sandboxes,
                 idle: pool.idle,
@@ -572,12 +577,13 @@ impl admin::Shows for Running {
 
     fn metrics(&self) -> String {
         let pool = self.invoker.in_use();
-        self.telemetry.render(&[
+        let own = [
             ("nigh_sandboxes_booked_bytes", pool.booked.bytes() as f64),
             ("nigh_invocations_running", pool.running as f64),
             ("nigh_invocations_waiting", pool.waiting as f64),
             ("nigh_activation_records_dropped_total", self.records.dropped() as f64),
-        ])
+        ];
+        self.telemetry.render(&[&own[..], &writes::meters(self.journal.usage())].concat())
     }
 
     fn config(&self) -> &[Shown] {
@@ -686,6 +692,32 @@ fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
         drain: settings.drain.duration(),
         ..FastPathLimits::new(settings.cache.held_max)
     })
+}
+
+/// Whether objects come without HTTP, and what may be held by that.
+fn fast_path_level(settings: &Settings) -> Level {
+    let (on, detail) = match settings.s3.fast_path {
+        Switch::Off => (false, "s3.fast_path is off".to_owned()),
+        Switch::On => {
+            let held = settings.cache.held_max;
+            (true, format!("{held} may be held by a key, or by a sandbox within what it booked; further bytes by copy"))
+        }
+    };
+    Level { name: "fast path".to_owned(), on, detail }
+}
+
+fn fast_path_status(usage: FastPathUsage) -> FastPathStatus {
+    FastPathStatus {
+        connections: usage.connections,
+        holders: usage.holders,
+        held: ByteSize(usage.held_bytes),
+        held_segments: usage.held_segments,
+        over: usage.over,
+        segments: usage.segments,
+        inline: usage.inline,
+        copies: usage.copies,
+        for_http: usage.for_http,
+    }
 }
 
 /// How sandboxes are kept apart, and whether more can be made now.

@@ -68,16 +68,25 @@ pub struct SandboxStatus {
 pub struct WritesStatus {
     /// Objects and deletions that the store does not have yet.
     pub waiting: usize,
-    /// The bytes of the objects, ephemeral ones included.
+    /// Objects and deletions that the store has, and that are watched for an earlier push that may land over them yet.
+    #[serde(default)]
+    pub watched: usize,
+    /// The bytes of all objects that are not only in the store, ephemeral ones included.
     pub bytes: ByteSize,
     /// Objects that never go to the store.
     pub ephemeral: usize,
+    /// Ephemeral objects whose memory was needed: who reads them is told.
+    #[serde(default)]
+    pub lost: usize,
     /// How many of those that wait have failed to be pushed.
     pub failing: usize,
     /// How long the oldest has waited, in milliseconds.
     pub oldest_ms: u64,
     /// Writes kept under another key since the start, because somebody else had written theirs.
     pub conflicts: u64,
+    /// Objects and deletions whose bucket somebody else has removed from the store (`nigh objects unpushed`).
+    #[serde(default)]
+    pub homeless: usize,
     /// What the journal takes on its disk.
     pub journal: ByteSize,
     /// What it may take.
@@ -86,6 +95,29 @@ pub struct WritesStatus {
     pub commits: u64,
     /// Times that the disk was synced for them.
     pub syncs: u64,
+}
+
+/// The fast path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastPathStatus {
+    /// Connections now.
+    pub connections: u64,
+    /// Sandboxes, and keys outside, that hold something or are connected.
+    pub holders: u64,
+    /// What they hold of the node's memory.
+    pub held: ByteSize,
+    /// The same in segments.
+    pub held_segments: u64,
+    /// How many of them found no room for what they asked for last: over their cap, or over what they booked.
+    pub over: u64,
+    /// Answers since the start: segments,
+    pub segments: u64,
+    /// small objects in the packet,
+    pub inline: u64,
+    /// large ones by copy,
+    pub copies: u64,
+    /// and those that were left to HTTP.
+    pub for_http: u64,
 }
 
 /// A node that takes nothing new, and ends when what it awaits has ended.
@@ -137,6 +169,9 @@ pub struct Status {
     /// Writes that the store does not have yet.
     #[serde(default)]
     pub writes: WritesStatus,
+    /// Objects without HTTP; none where that is off.
+    #[serde(default)]
+    pub fast_path: Option<FastPathStatus>,
     /// The sandboxes.
     pub sandboxes: SandboxStatus,
     /// The waiting runtimes; none where sandboxes are not prewarmed.

@@ -76,15 +76,33 @@ pub(crate) async fn open(
     Ok((Writes { ledger, recovered: records, lost, settings, registry: Some(registry) }, journal, level))
 }
 
+/// What the journal holds and has done, as meters; how long its commits take it tells itself.
+pub(crate) fn meters(journal: JournalUsage) -> [(&'static str, f64); 9] {
+    [
+        ("nigh_journal_commits_total", journal.commits as f64),
+        ("nigh_journal_syncs_total", journal.syncs as f64),
+        ("nigh_journal_written_bytes_total", journal.written_bytes as f64),
+        ("nigh_journal_trims_total", journal.trims as f64),
+        ("nigh_journal_segments", journal.segments as f64),
+        ("nigh_journal_used_bytes", (journal.segments * journal.segment_bytes) as f64),
+        ("nigh_journal_limit_bytes", (journal.files_max * journal.segment_bytes) as f64),
+        ("nigh_journal_live_records", journal.records as f64),
+        ("nigh_journal_live_bytes", journal.body_bytes as f64),
+    ]
+}
+
 /// How writes stand.
 pub(crate) fn status(dirty: DirtyUsage, journal: JournalUsage) -> WritesStatus {
     WritesStatus {
-        waiting: dirty.objects - dirty.ephemeral,
+        waiting: dirty.waiting(),
+        watched: dirty.watched,
         bytes: ByteSize(dirty.bytes),
-        ephemeral: dirty.ephemeral,
+        ephemeral: dirty.ephemeral - dirty.lost,
+        lost: dirty.lost,
         failing: dirty.failing,
         oldest_ms: dirty.oldest.as_millis() as u64,
         conflicts: dirty.conflicts,
+        homeless: dirty.homeless,
         journal: ByteSize(journal.files * journal.segment_bytes),
         journal_max: ByteSize(journal.files_max * journal.segment_bytes),
         commits: journal.commits,

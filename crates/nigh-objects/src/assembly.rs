@@ -3,9 +3,8 @@
 //! It checks the parts named against those uploaded and computes the object's entity tag and checksum from
 //! theirs; no byte of the parts is read.
 
-use md5::{Digest as _, Md5};
-
 use crate::digest::{Hasher, hex};
+use crate::md5::Md5;
 use crate::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart, ETag, ObjectError, PartInfo};
 
 /// The least length of every part but the last.
@@ -114,9 +113,9 @@ fn matching(named: &CompletedPart, uploaded: impl Fn(u32) -> Option<PartInfo>) -
 fn etag_of(parts: &[PartInfo]) -> Result<ETag, ObjectError> {
     let mut digest = Md5::new();
     for part in parts {
-        digest.update(unhex(&part.etag.0).ok_or(ObjectError::InvalidPart(part.number))?);
+        digest.update(&unhex(&part.etag.0).ok_or(ObjectError::InvalidPart(part.number))?);
     }
-    Ok(ETag(format!("{}-{}", hex(&digest.finalize()), parts.len())))
+    Ok(ETag(format!("{}-{}", hex(&digest.finish()), parts.len())))
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

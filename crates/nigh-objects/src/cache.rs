@@ -131,12 +131,14 @@ pub(crate) struct Shelf<V> {
     index: Index,
     slots: Slots<Placed<V>>,
     order: Order<Chosen>,
+    /// Copies that were evicted and had no other, until their owner is told.
+    orphans: Vec<(ObjectId, V)>,
 }
 
 /// What left the shelf. It is handed out so that it can be freed without holding a lock.
 pub(crate) type Dropped<V> = Vec<V>;
 
-impl<V> Shelf<V> {
+impl<V: Clone> Shelf<V> {
     pub(crate) fn new(budget: Cost) -> Self {
         Self {
             budget,
@@ -145,6 +147,7 @@ impl<V> Shelf<V> {
             index: Index::default(),
             slots: Slots::default(),
             order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
+            orphans: Vec::new(),
         }
     }
 
@@ -208,6 +211,9 @@ impl<V> Shelf<V> {
         let mut dropped: Vec<V> = self.forget(object).into_iter().collect();
         // The room was there when it was reserved; the budget may have been lowered since.
         if !self.kept.plus(self.reserved).plus(cost).fits(self.budget) {
+            if origin == Origin::Ephemeral {
+                self.orphans.push((object.clone(), value.clone()));
+            }
             dropped.push(value);
             return dropped;
         }
@@ -233,23 +239,39 @@ impl<V> Shelf<V> {
         Some(kept)
     }
 
+    /// Takes a copy out to make room; one that has no other is an orphan.
+    fn evict(&mut self, slot: Slot) -> Option<V> {
+        let is_ephemeral = self.order.is_ephemeral(slot);
+        let Placed { name, value, .. } = self.take(slot)?;
+        if is_ephemeral {
+            self.orphans.extend(name.object().map(|object| (object, value.clone())));
+        }
+        Some(value)
+    }
+
+    /// The copies without another that were evicted since this was asked last.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(ObjectId, V)> {
+        std::mem::take(&mut self.orphans)
+    }
+
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(gone) = self.order.victim().and_then(|slot| self.take(slot)) else { break };
-            dropped.push(gone.value);
+            let Some(gone) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
+            dropped.push(gone);
         }
         dropped
     }
 
-    /// Drops copies that take `bytes`, or all there are, but for those that `is_held` says would free nothing. Copies that
-    /// have no other go last.
-    pub(crate) fn give_back(&mut self, bytes: u64, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
+    /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of them at
+    /// most. Copies that have no other go last; who asks again is not shown first what was passed over.
+    pub(crate) fn give_back(&mut self, bytes: u64, looks: usize, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
         let (mut dropped, mut held, mut aside) = (Vec::new(), 0, Vec::new());
-        let mut wanted = bytes;
-        while wanted > 0 {
+        let (mut wanted, mut looked) = (bytes, 0);
+        while wanted > 0 && looked < looks {
             let Some(slot) = self.order.victim() else { break };
             let Some(kept) = self.slots.get(slot) else { break };
+            looked += 1;
             let cost = kept.cost;
             wanted = if is_held(&kept.value) {
                 held += cost.bytes;
@@ -260,14 +282,14 @@ impl<V> Shelf<V> {
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
             } else {
-                dropped.extend(self.take(slot).map(|gone| gone.value));
+                dropped.extend(self.evict(slot));
                 wanted.saturating_sub(cost.bytes)
             };
         }
         for (slot, facts) in aside {
             self.order.insert(slot, &facts);
         }
-        GivenBack { dropped, held }
+        GivenBack { dropped, held, looked }
     }
 }
 
@@ -313,11 +335,13 @@ pub(crate) struct GivenBack<V> {
     pub(crate) dropped: Dropped<V>,
     /// The bytes of copies that were passed over, as somebody holds them.
     pub(crate) held: u64,
+    /// Copies that were looked at.
+    pub(crate) looked: usize,
 }
 
 /// What the order is to know of a copy.
 fn facts(cost: Cost, name: u64, origin: Origin) -> Facts {
-    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin, benefits: true }
+    Facts { bytes: cost.bytes, fetch_us: fetch_us(cost.bytes), name, origin }
 }
 
 #[cfg(test)]
@@ -386,11 +410,13 @@ mod tests {
             put(&mut shelf, &object("n", key), u64::from(key), bytes(10));
         }
         keep(&mut shelf, &object("n", 5), 5, bytes(10), Origin::Ephemeral);
-        let given = shelf.give_back(15, |value| *value == 1);
+        let given = shelf.give_back(15, 9, |value| *value == 1);
         assert_eq!((given.dropped, given.held), (vec![2, 3], 10));
         assert_eq!(used(&mut shelf, &object("n", 1)), Some(1));
-        let given = shelf.give_back(100, |value| *value == 1);
-        assert_eq!((given.dropped, given.held), (vec![4, 5], 10));
+        let given = shelf.give_back(100, 2, |value| *value == 1);
+        assert_eq!((given.dropped, given.held, given.looked), (vec![4], 10, 2));
+        let given = shelf.give_back(100, 9, |value| *value == 1);
+        assert_eq!((given.dropped, given.held), (vec![5], 10));
         assert_eq!((shelf.copies(), shelf.kept()), (1, bytes(10)));
     }
 

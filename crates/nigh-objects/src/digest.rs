@@ -5,10 +5,10 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
-use md5::{Digest as _, Md5};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
+use crate::md5::Md5;
 use crate::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, ETag, ObjectError};
 
 /// Bytes hashed in one go by a task that shares its thread with others: about a millisecond.
@@ -165,7 +165,7 @@ impl Digest {
     /// # Errors
     /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
     pub(crate) fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<Verified, ObjectError> {
-        let computed = self.md5.finalize().into();
+        let computed = self.md5.finish();
         if md5.is_some_and(|md5| md5 != computed) {
             return Err(ObjectError::BadDigest { claim: "Content-MD5" });
         }

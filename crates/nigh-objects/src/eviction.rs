@@ -3,8 +3,8 @@
 //! It decides the next victim and nothing else: no clock, no bytes, no locks. `cache` says how much has to go and takes
 //! the victims out; `nigh experiment eviction` replays a trace through the same code, and the default (`Chosen`) is what
 //! won there. Whatever the policy, two sorts of copies stand beside its order: those that are unlikely to be read again
-//! (written here and never read since, or of a function that gains nothing from the cache) go first, ephemeral ones
-//! last: they are the only ones of their objects.
+//! (written here and never read since) go first, ephemeral ones last: they are the only ones of their objects. What only
+//! functions read that gain nothing from the cache does not come into it (`memory`).
 //!
 //! OFC (section 6.4) gives up all outputs before any input. An output that the next function is about to read would then
 //! not live in a full cache, so that a share of the bytes is left to such copies (`Doubtful`).
@@ -51,8 +51,6 @@ pub struct Facts {
     pub name: u64,
     /// Where it comes from.
     pub origin: Origin,
-    /// Whether who asked for it gains from the cache, as far as that is known.
-    pub benefits: bool,
 }
 
 /// What a store takes to answer at all, microseconds: object stores in the same building.
@@ -104,7 +102,7 @@ fn noted(facts: &Facts) -> f64 {
 fn recalled(note: f64, bytes: u64) -> Facts {
     let bits = note.to_bits();
     let (fetch_us, name) = (f64::from(f32::from_bits((bits >> 32) as u32)), u64::from(bits as u32));
-    Facts { bytes, fetch_us, name, origin: Origin::Read, benefits: true }
+    Facts { bytes, fetch_us, name, origin: Origin::Read }
 }
 
 /// Copies in the order in which they go.
@@ -130,7 +128,7 @@ impl<P: EvictionPolicy> Order<P> {
         let nodes = &mut self.nodes;
         nodes.begin(slot, facts.bytes);
         self.bytes += nodes.get(slot).bytes();
-        let doubtful = facts.origin == Origin::Written || !facts.benefits;
+        let doubtful = facts.origin == Origin::Written;
         if facts.origin == Origin::Ephemeral {
             nodes.at(slot).list = EPHEMERAL;
             self.ephemeral.add(nodes, slot);
@@ -208,7 +206,7 @@ mod tests {
     const FIRST: Doubtful = Doubtful::FirstBeyond(0);
 
     fn facts(name: u64, bytes: u64, origin: Origin) -> Facts {
-        Facts { bytes, fetch_us: fetch_us(bytes), name, origin, benefits: true }
+        Facts { bytes, fetch_us: fetch_us(bytes), name, origin }
     }
 
     /// An order with its slots; a copy's value is its name.
@@ -243,7 +241,7 @@ mod tests {
         copies.add(facts(2, 64, Origin::Read));
         copies.add(facts(3, 64, Origin::Written));
         let read = copies.add(facts(4, 64, Origin::Written));
-        copies.add(Facts { benefits: false, ..facts(5, 64, Origin::Read) });
+        copies.add(facts(5, 64, Origin::Written));
         copies.1.touch(read);
         assert_eq!(copies.rest(), [3, 5, 2, 4, 1]);
     }

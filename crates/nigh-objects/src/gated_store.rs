@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use nigh_terms::{BucketName, Namespace, Timestamp};
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::store::{Payload, Store};
+use crate::sync::Mutex;
 use crate::{
     BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
 };
@@ -29,6 +29,8 @@ pub(crate) enum Point {
     PutAsked,
     /// A put has happened, and its answer is on the way.
     PutDone,
+    /// A delete has not happened yet.
+    DeleteAsked,
     /// A delete has happened, and its answer is on the way.
     DeleteDone,
 }
@@ -231,9 +233,19 @@ impl Store for GatedStore {
     }
 
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        self.pass(Point::DeleteAsked).await;
+        self.find_bucket(&object.namespace, &object.bucket)?;
         self.objects.lock().remove(object);
         self.pass(Point::DeleteDone).await;
         Ok(())
+    }
+
+    async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
+        let current = self.stored(object).ok().map(|(meta, _)| meta);
+        if current.is_some_and(|meta| meta.etag != *expected) {
+            return Err(ObjectError::PreconditionFailed("If-Match"));
+        }
+        self.delete(object).await
     }
 
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {

@@ -23,6 +23,7 @@ mod gated_store;
 mod handed_out;
 mod kept;
 mod listing;
+mod md5;
 mod memory;
 mod meter;
 mod notification;
@@ -33,6 +34,7 @@ mod segment;
 mod slab;
 mod spool;
 pub mod store;
+mod sync;
 mod uploads;
 mod write_back;
 mod write_order;
@@ -55,6 +57,6 @@ pub use request::{
 };
 pub use segment::{Segment, SegmentName, SegmentSlice};
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode,
-    WriteSettings, Writes,
+    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, UnpushedObject,
+    WriteMode, WriteSettings, Writes,
 };

@@ -12,13 +12,13 @@ mod loopback;
 mod multipart;
 mod notify;
 mod reads;
+mod repeats;
 mod shrink;
 #[cfg(test)]
 mod tests;
 mod write_ticket;
 mod writes;
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -26,10 +26,9 @@ use std::time::Duration;
 
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
-use parking_lot::{MappedMutexGuard, Mutex};
 use tokio_util::sync::CancellationToken;
 
-use self::coherence::Coherence;
+use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
@@ -45,19 +44,17 @@ use crate::protocol::Stamp;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
+use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
 use crate::{
     BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
-    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, WriteConditions,
+    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
 };
 
 /// The one shard of a node alone.
 pub(crate) const SHARD: ShardId = ShardId(0);
-
-/// Buckets whose existence is remembered.
-const BUCKETS_MAX: usize = 10_000;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -102,9 +99,6 @@ struct Inner {
     spool: Spool,
     uploads: Uploads,
     completed: Mutex<Completed>,
-    /// Buckets that were there when last asked for: a write need not ask before it takes its body in. One that
-    /// is gone since is refused by the store.
-    buckets: Mutex<HashSet<(Namespace, BucketName)>>,
     meter: Arc<Meter>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
@@ -135,7 +129,7 @@ impl Drop for Reservation {
 async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
-    let ended = tokio::spawn(work).await;
+    let ended = spawn(work).await;
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "commit", reason: error.to_string() }))
 }
 
@@ -145,7 +139,7 @@ impl Inner {
     }
 
     /// The copies in memory.
-    fn shelf(&self) -> MappedMutexGuard<'_, Shelf<Kept>> {
+    fn shelf(&self) -> ShelfGuard<'_> {
         self.coherence.shelf()
     }
 
@@ -155,11 +149,14 @@ impl Inner {
 
     /// Tells the meter what is kept now, and frees what left the cache, outside its lock.
     fn settle<T>(&self, dropped: Vec<T>) {
-        let (kept, budget) = {
-            let cache = self.shelf();
-            (cache.kept(), cache.budget())
+        let (kept, budget, orphans) = {
+            let mut shelf = self.shelf();
+            (shelf.kept(), shelf.budget(), shelf.take_orphans())
         };
         self.meter.holds(kept, budget);
+        for (object, orphan) in orphans {
+            self.back.gone_from_memory(&object, orphan.meta.unpack().version);
+        }
         drop(dropped);
     }
 
@@ -191,17 +188,7 @@ impl Inner {
 
     /// Refuses a bucket that is not there.
     async fn find_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
-        let name = (who.namespace.clone(), bucket.clone());
-        if self.buckets.lock().contains(&name) {
-            return Ok(());
-        }
-        self.back.store().head_bucket(&who.namespace, bucket).await?;
-        let mut buckets = self.buckets.lock();
-        if buckets.len() >= BUCKETS_MAX {
-            buckets.clear();
-        }
-        buckets.insert(name);
-        Ok(())
+        self.back.find_bucket(&who.namespace, bucket).await
     }
 
     /// Where the bucket asks for it: drops the copy that the store has something else for.
@@ -214,19 +201,38 @@ impl Inner {
         };
         match self.back.head(object).await {
             Ok(meta) if meta.etag == kept.etag => {}
-            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object),
+            Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.forget(object, kept.version),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
+    /// Somebody else has written an object in the store: a new version, of which nothing is kept.
+    fn changed_outside(&self, object: &ObjectId) {
+        let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
+        let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
+        let forgotten = self.coherence.outside(self.now(), object);
+        if let Some(version) = only_copy {
+            self.back.gone_from_memory(object, version);
+        }
+        self.settle(forgotten);
+    }
+
     /// The object's metadata as it is now.
     async fn current(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
-        let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
-        match kept {
-            Some(meta) => Ok(meta),
-            None => self.look(object).await,
+        let mut attempts = 0;
+        loop {
+            let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
+            if let Some(meta) = kept {
+                return Ok(meta);
+            }
+            attempts += 1;
+            match self.look(object).await {
+                // A write that has ended in between has put it back.
+                Err(ObjectError::EphemeralLost(_)) if attempts < reads::EPHEMERAL_ATTEMPTS => {}
+                other => return other,
+            }
         }
     }
 
@@ -251,9 +257,10 @@ impl Copies for Inner {
         kept.segment.clone()
     }
 
-    fn forget(&self, object: &ObjectId) {
-        let forgotten = self.coherence.outside(self.now(), object);
-        self.settle(forgotten);
+    fn forget(&self, object: &ObjectId, version: Version) {
+        if self.shelf().peek(object).is_none_or(|kept| kept.meta.version() <= version) {
+            self.changed_outside(object);
+        }
     }
 
     fn pushed(&self, object: &ObjectId, version: Version) {
@@ -309,7 +316,6 @@ impl ObjectMemory {
             spool,
             uploads,
             completed: Mutex::default(),
-            buckets: Mutex::default(),
             meter,
             notifications: OnceLock::new(),
         });
@@ -365,9 +371,33 @@ impl ObjectMemory {
         self.0.back.flush_all(within).await
     }
 
+    /// Up to `limit` objects and deletions of a namespace that the store does not have, by name; of one bucket if that
+    /// is named, and of keys that begin with `prefix`.
+    /// Ephemeral ones are not among them.
+    #[must_use]
+    pub fn unpushed(
+        &self,
+        namespace: &Namespace,
+        bucket: Option<&BucketName>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<UnpushedObject> {
+        self.0.back.unpushed(namespace, bucket, prefix, limit)
+    }
+
+    /// Gives up a write that was acknowledged, if it is still the newest of its object and is not being pushed. For
+    /// operators, where it can never be pushed.
+    pub async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
+        let dropped = self.0.back.drop_unpushed(object, version).await;
+        if dropped {
+            self.0.forget(object, version);
+        }
+        dropped
+    }
+
     /// Somebody else has written an object, or may have: the next read asks the store.
     pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
-        self.0.forget(&object(who, bucket, key));
+        self.0.changed_outside(&object(who, bucket, key));
     }
 
     /// How a bucket's writes are kept.
@@ -423,7 +453,6 @@ impl ObjectMemory {
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         self.0.back.delete_bucket(&who.namespace, bucket).await?;
-        self.0.buckets.lock().remove(&(who.namespace.clone(), bucket.clone()));
         self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
         for upload in self.0.uploads.list(&who.namespace, bucket, "") {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use metrics::{Counter, Gauge, counter, gauge};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 use nigh_terms::ByteSize;
 
 use crate::cache::Cost;
@@ -147,11 +147,25 @@ pub(crate) struct WriteBackMeter {
     objects: Gauge,
     waiting: Gauge,
     failing: Gauge,
+    watched: Gauge,
+    ephemeral: Gauge,
+    lost: Gauge,
     oldest: Gauge,
 }
 
 impl WriteBackMeter {
     pub(crate) fn new() -> Self {
+        describe_counter!("nigh_writeback_pushes_total", "Writes that the store has taken");
+        describe_counter!("nigh_writeback_pushed_bytes_total", "Their bytes");
+        describe_counter!("nigh_writeback_push_failures_total", "Pushes that failed and are tried again");
+        describe_counter!("nigh_writeback_conflicts_total", "Writes kept under another key, as somebody else wrote");
+        describe_gauge!("nigh_writeback_dirty_objects", "Objects and deletions that are acknowledged and not pushed");
+        describe_gauge!("nigh_writeback_dirty_bytes", "The bytes that count against what may wait");
+        describe_gauge!("nigh_writeback_failing_objects", "Of these, objects whose last push failed");
+        describe_gauge!("nigh_writeback_watched_objects", "Pushed objects over which an earlier push may yet land");
+        describe_gauge!("nigh_writeback_ephemeral_objects", "Objects that are in this node's memory alone");
+        describe_gauge!("nigh_writeback_lost_objects", "Ephemeral objects whose memory was needed");
+        describe_gauge!("nigh_writeback_oldest_seconds", "How long the oldest write waits to be pushed");
         Self {
             pushes: counter!("nigh_writeback_pushes_total"),
             bytes: counter!("nigh_writeback_pushed_bytes_total"),
@@ -161,6 +175,9 @@ impl WriteBackMeter {
             objects: gauge!("nigh_writeback_dirty_objects"),
             waiting: gauge!("nigh_writeback_dirty_bytes"),
             failing: gauge!("nigh_writeback_failing_objects"),
+            watched: gauge!("nigh_writeback_watched_objects"),
+            ephemeral: gauge!("nigh_writeback_ephemeral_objects"),
+            lost: gauge!("nigh_writeback_lost_objects"),
             oldest: gauge!("nigh_writeback_oldest_seconds"),
         }
     }
@@ -185,9 +202,12 @@ impl WriteBackMeter {
     }
 
     pub(crate) fn waits(&self, usage: &DirtyUsage) {
-        self.objects.set(usage.objects as f64);
+        self.objects.set(usage.waiting() as f64);
         self.waiting.set(usage.bytes as f64);
         self.failing.set(usage.failing as f64);
+        self.watched.set(usage.watched as f64);
+        self.ephemeral.set((usage.ephemeral - usage.lost) as f64);
+        self.lost.set(usage.lost as f64);
         self.oldest.set(usage.oldest.as_secs_f64());
     }
 }

@@ -233,6 +233,8 @@ pub struct CopyRequest {
     pub tags: Tags,
     /// A checksum to compute for the copy.
     pub checksum: Option<ChecksumAlgorithm>,
+    /// The client's name for the request, the same when it repeats it.
+    pub request: Option<RequestId>,
 }
 
 /// A copy's answer.

@@ -227,8 +227,10 @@ impl Sealed {
         let map = if length == 0 {
             None
         } else {
+            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody has
+            // looked at is cheaper.
             // SAFETY: the mapping is private to readers, and no one can change or shorten a file with these seals.
-            Some(unsafe { MmapOptions::new().populate().map(handed_out.file()) }.map_err(failed("map a segment"))?)
+            Some(unsafe { MmapOptions::new().map(handed_out.file()) }.map_err(failed("map a segment"))?)
         };
         Ok(Self { map, handed_out, entry })
     }

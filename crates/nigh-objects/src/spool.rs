@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use tokio::task::JoinHandle;
 
 use crate::digest::Digest;
 use crate::free_space::FreeSpace;
+use crate::sync::{Spawned, spawn_blocking};
 use crate::{ByteStream, ObjectError};
 
 /// Bytes handed to the blocking thread at a time.
@@ -35,7 +35,7 @@ pub(crate) fn failed(operation: &'static str) -> impl Fn(std::io::Error) -> Obje
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ObjectError> + Send + 'static,
 ) -> Result<T, ObjectError> {
-    let ended = tokio::task::spawn_blocking(work).await;
+    let ended = spawn_blocking(work).await;
     ended.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "spool", reason: error.to_string() }))
 }
 
@@ -148,8 +148,8 @@ impl Spool {
         })
         .await?;
         let space = self.space.clone();
-        let mut writing: JoinHandle<Result<Writing, ObjectError>> =
-            tokio::task::spawn_blocking(move || Ok(Writing { file: open, digest, space }));
+        let mut writing: Spawned<Result<Writing, ObjectError>> =
+            spawn_blocking(move || Ok(Writing { file: open, digest, space }));
         let (mut size, mut batch, mut batched) = (0, Vec::new(), 0);
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
@@ -162,7 +162,7 @@ impl Spool {
             if batched >= BATCH_BYTES || batch.len() >= BATCH_PIECES {
                 let (full, ready) = (std::mem::take(&mut batch), written(writing).await?);
                 batched = 0;
-                writing = tokio::task::spawn_blocking(move || ready.write(&full));
+                writing = spawn_blocking(move || ready.write(&full));
             }
         }
         let ready = written(writing).await?;
@@ -171,7 +171,7 @@ impl Spool {
     }
 }
 
-async fn written(writing: JoinHandle<Result<Writing, ObjectError>>) -> Result<Writing, ObjectError> {
+async fn written(writing: Spawned<Result<Writing, ObjectError>>) -> Result<Writing, ObjectError> {
     writing.await.unwrap_or_else(|error| Err(ObjectError::Memory { operation: "spool", reason: error.to_string() }))
 }
 

@@ -93,6 +93,16 @@ pub trait Store: Send + Sync {
     ) -> Result<(ObjectMeta, ByteStream), ObjectError>;
     /// Removes the object; nothing happens if it is not there.
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError>;
+    /// As `delete`, if the object is the one with the entity tag `expected`; `PreconditionFailed` if it is another.
+    /// Here it is looked at first, which another's write may follow; a store that can do it in one step does.
+    async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
+        match self.head(object).await {
+            Ok(meta) => check_pin(&meta, Some(expected))?,
+            Err(ObjectError::NoSuchKey(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.delete(object).await
+    }
     /// Replaces the object's tags.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError>;
     /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes.

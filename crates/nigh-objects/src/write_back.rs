@@ -5,10 +5,15 @@
 //! after the other: the memory orders them. What waits and what is pushed when is decided in `dirty`.
 
 mod about;
+mod buckets;
 mod dirty;
+mod ephemeral;
 mod merged_page;
 mod persistor;
 mod policy;
+mod requests;
+mod shared_bucket;
+mod unpushed;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -23,18 +28,24 @@ use nigh_engine::{
     WriteThrough,
 };
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Version};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use self::buckets::{Buckets, Inside};
 pub use self::dirty::DirtyUsage;
-use self::dirty::{Base, Becomes, Dirty, DirtyLimits, Unpushed};
+use self::dirty::{Base, Dirty, DirtyLimits, Unpushed};
+pub(crate) use self::dirty::{Becomes, Below};
+use self::ephemeral::Ephemeral;
 use self::merged_page::{Merged, Side, merge};
 pub(crate) use self::persistor::Copies;
 pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode};
+pub(crate) use self::requests::Known;
+use self::requests::Requests;
+pub use self::unpushed::UnpushedObject;
 use crate::bucket_documents::BucketDocuments;
 use crate::memory::SHARD;
 use crate::meter::WriteBackMeter;
 use crate::store::{Payload, Store, check_pin};
+use crate::sync::Mutex;
 use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
 
 /// The registry's table of buckets' policies.
@@ -107,6 +118,14 @@ pub(crate) trait Order: Send + Sync {
     fn placed(&self, version: Version, stored: bool);
     /// It gave none; or, if `lost`, one that nobody knows.
     fn refused(&self, lost: bool);
+    /// The ledger is about to be asked for a version that is no write's: whom to tell which it was.
+    fn aside(&self) -> Box<dyn Aside>;
+}
+
+/// A version that is no write's, on its way. One that is dropped gave none, or one that nobody knows.
+pub(crate) trait Aside: Send {
+    /// It is this one.
+    fn is(self: Box<Self>, version: Version);
 }
 
 /// A write on its way.
@@ -120,6 +139,10 @@ pub(crate) struct Write<'a> {
     pub(crate) mode: WriteMode,
     pub(crate) request: Option<RequestId>,
     pub(crate) order: &'a dyn Order,
+    /// What the conditions of the request were checked on, where others write too: nothing else is replaced.
+    pub(crate) below: Option<Below>,
+    /// It is too large for the journal.
+    pub(crate) past_journal: bool,
 }
 
 /// A write that was kept.
@@ -143,6 +166,9 @@ pub(crate) struct WriteBack {
     pushes: watch::Sender<u64>,
     /// There is something to push.
     work: Notify,
+    buckets: Buckets,
+    ephemeral: Ephemeral,
+    requests: Mutex<Requests>,
     meter: WriteBackMeter,
 }
 
@@ -195,6 +221,7 @@ impl WriteBack {
             }
         };
         let mut dirty = Dirty::new(settings.limits());
+        let (ephemeral, mut requests) = (Ephemeral::default(), Requests::default());
         let now = clock.monotonic();
         let whole = recovered.into_iter().map(|record| (record, true));
         let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
@@ -203,20 +230,43 @@ impl WriteBack {
             let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
             let written = about::decode(record.change.about(), version)
                 .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
-            if !whole {
-                tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
-                dirty.write(&object, version, written.mode, Becomes::Lost, written.base, now);
+            ephemeral.recover(&object, version, written.mode);
+            if written.mode == WriteMode::Ephemeral {
+                // The record says that it was there; its bytes are gone with the memory that they were in.
+                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
                 continue;
             }
+            if !whole {
+                tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
+                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
+                continue;
+            }
+            let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
+            requests.note(record.request, &object, Known { version, mode, becomes, is_certain: true, told });
             // Older writes of the object are in the journal too; they go when the newest has been pushed.
-            dirty.write(&object, version, written.mode, written.becomes, written.base, now);
+            dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
             if store.abilities(&object.namespace).lands_late {
                 dirty.doubt(&object, now);
             }
         }
         let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
         let (dirty, unsettled, work) = (Mutex::new(dirty), Mutex::default(), Notify::new());
-        Ok(Self { store, ledger, clock, settings, policies, dirty, unsettled, pushes, work, meter })
+        let (buckets, requests) = (Buckets::default(), Mutex::new(requests));
+        Ok(Self {
+            store,
+            ledger,
+            clock,
+            settings,
+            policies,
+            dirty,
+            unsettled,
+            pushes,
+            work,
+            buckets,
+            ephemeral,
+            requests,
+            meter,
+        })
     }
 
     /// The system of record, for what is about buckets.
@@ -238,8 +288,27 @@ impl WriteBack {
         self.policy(object).map_or(default, |policy| policy.mode_of(object.key.as_str(), tags, default))
     }
 
+    /// Whether the mode of writes of `object` depends on its tags.
+    pub(crate) fn asks_tags(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.rules.iter().any(|rule| rule.tag.is_some()))
+    }
+
     fn is_shared(&self, object: &ObjectId) -> bool {
         self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
+    }
+
+    /// Whether the newest write of `object` is kept nowhere but in memory.
+    pub(crate) fn is_ephemeral(&self, object: &ObjectId) -> bool {
+        self.dirty.lock().get(object).is_some_and(|newest| newest.mode == WriteMode::Ephemeral)
+    }
+
+    /// The copy of `object` that `version` wrote is gone from memory: if it was the only one, it is lost.
+    pub(crate) fn gone_from_memory(&self, object: &ObjectId, version: Version) {
+        if self.dirty.lock().lost(object, version) {
+            tracing::debug!(%object, %version, "an ephemeral object is lost: its memory was needed");
+            // Who waits for room looks again.
+            self.pushes.send_modify(|_| {});
+        }
     }
 
     /// Whether the store is to be asked before a copy of `object` serves.
@@ -288,6 +357,7 @@ impl WriteBack {
     pub(crate) async fn put(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         self.store.check(write.object, &write.meta)?;
         self.ledger.check()?;
+        let _inside = self.enter(write.object).await?;
         match write.mode {
             WriteMode::Through => self.put_through(write).await,
             WriteMode::Ephemeral => self.put_ephemeral(write).await,
@@ -299,50 +369,118 @@ impl WriteBack {
     }
 
     async fn put_through(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, order, .. } = &write;
+        let Write { object, meta, payload, below, past_journal, request, order, .. } = &write;
+        let mut base = below.as_ref().map_or(Base::Unknown, |below| below.base.clone());
         if self.dirty.lock().get(object).is_some() {
-            // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
-            let kept = self.put_journal(write).await?;
-            return Ok(kept);
+            if !past_journal {
+                // What the store gets of this object is the persistor's affair until nothing waits and nothing can land.
+                return self.put_journal(write).await;
+            }
+            let left = self.hand_over(object).await?;
+            if below.is_some() {
+                base = left.unwrap_or(base);
+            }
         }
         self.settle(object).await?;
-        let meta = ObjectMeta { version: order.mark(), ..meta.clone() };
-        self.store.put(object, payload, &meta).await?;
-        let version = self.place_stored(*order);
-        Ok(Placed { meta: Arc::new(ObjectMeta { version, ..meta }), repeated: false })
+        let meta = Arc::new(ObjectMeta { version: order.mark(), ..meta.clone() });
+        self.note(*request, object, WriteMode::Through, meta.version, Becomes::Put(Arc::clone(&meta)), false);
+        self.put_onto(object, payload, &meta, &base).await?;
+        // What was never to be pushed has stood until now.
+        self.drop_where(object, |newest| !newest.is_pushed_at_last()).await;
+        self.unmark(object).await;
+        self.settle(object).await?;
+        let meta = Arc::new(ObjectMeta { version: self.place_stored(*order), ..ObjectMeta::clone(&meta) });
+        self.note(*request, object, WriteMode::Through, meta.version, Becomes::Put(Arc::clone(&meta)), true);
+        Ok(Placed { meta, repeated: false })
     }
 
     async fn put_ephemeral(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, order, .. } = write;
+        let Write { object, meta, payload, request, order, .. } = write;
         self.flush(object).await?;
-        if !self.dirty.lock().has_room(object, meta.size) {
-            return Err(ObjectError::SlowDown("too many objects wait to be stored or are ephemeral"));
-        }
+        let room = self.wait_for_room(object, meta.size).await?;
+        let mark = self.mark_of(object, &meta)?;
         order.asking();
         let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
+        if let Payload::Segment(segment) = payload {
+            self.hold(object, Arc::clone(&meta), segment);
+        }
         let becomes = Becomes::Put(Arc::clone(&meta));
-        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Base::Unknown).await?;
+        self.note(request, object, WriteMode::Ephemeral, meta.version, becomes.clone(), true);
+        self.wrote(object, meta.version, WriteMode::Ephemeral, becomes, Below::default(), room).await;
         order.placed(meta.version, false);
+        self.mark(object, mark, order);
         Ok(Placed { meta, repeated: false })
     }
 
     async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, staged, mode, request, order } = write;
-        self.wait_for_room(object, meta.size).await?;
-        let base = self.base(object).await?;
-        let about = about::encode(mode, Some(&meta), &base).map_err(|reason| unkept(object, &reason))?;
+        let Write { object, meta, payload, staged, mode, request, order, below, past_journal: _ } = write;
+        let room = self.wait_for_room(object, meta.size).await?;
+        let below = self.below(object, below).await?;
+        let about = about::encode(mode, Some(&meta), &below).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(&payload, &meta).await?,
         };
+        self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Put { about }, body).await?;
         let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
+        self.note(request, object, mode, meta.version, Becomes::Put(Arc::clone(&meta)), true);
         if !appended.repeated {
-            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), base).await?;
+            self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), below, room).await;
+            self.unmark(object).await;
             order.placed(meta.version, false);
-            self.acknowledge(object, mode, meta.version).await?;
         }
+        // Who repeats a request is promised the same: the first may have been refused, or still wait.
+        self.acknowledge(object, mode, meta.version).await?;
         Ok(Placed { meta, repeated: appended.repeated })
+    }
+
+    /// Takes note of what became of a request that has a name.
+    fn note(
+        &self,
+        request: Option<RequestId>,
+        object: &ObjectId,
+        mode: WriteMode,
+        version: Version,
+        becomes: Becomes,
+        is_certain: bool,
+    ) {
+        if let Some(request) = request {
+            let mut requests = self.requests.lock();
+            let told = requests.get(request, object).is_some_and(|known| known.version == version && known.told);
+            requests.note(request, object, Known { version, mode, becomes, is_certain, told });
+        }
+    }
+
+    /// What became of a request that is made again, once what it was promised holds; None if it is to be carried out.
+    ///
+    /// # Errors
+    /// `SlowDown` while the store does not have what was to go through to it.
+    pub(crate) async fn repeated(
+        &self,
+        object: &ObjectId,
+        request: Option<RequestId>,
+    ) -> Result<Option<Known>, ObjectError> {
+        let Some(request) = request else { return Ok(None) };
+        let Some(known) = self.requests.lock().get(request, object).cloned() else { return Ok(None) };
+        if !known.is_certain {
+            // Sent to the store, without an answer: it carries its version.
+            let is_there = self.store.head(object).await.is_ok_and(|meta| meta.version == known.version);
+            if !is_there {
+                return Ok(None);
+            }
+        }
+        self.acknowledge(object, known.mode, known.version).await?;
+        Ok(Some(known))
+    }
+
+    /// Those who want to hear of the change that `request` made have.
+    pub(crate) fn told(&self, object: &ObjectId, request: Option<RequestId>) {
+        if let Some(request) = request
+            && let Some(known) = self.requests.lock().get_mut(request, object)
+        {
+            known.told = true;
+        }
     }
 
     /// Does what `mode` asks for beyond the journal.
@@ -397,7 +535,7 @@ impl WriteBack {
             Err(error) => order.refused(matches!(error, LedgerError::Failed(_))),
         }
         if matches!(appended, Err(LedgerError::Full)) {
-            self.dirty.lock().want_all();
+            self.dirty.lock().want_all(self.clock.monotonic());
             self.work.notify_one();
         }
         Ok(appended?)
@@ -410,13 +548,17 @@ impl WriteBack {
         version: Version,
         mode: WriteMode,
         becomes: Becomes,
-        base: Base,
-    ) -> Result<(), ObjectError> {
+        below: Below,
+        room: Room<'_>,
+    ) {
         let now = self.clock.monotonic();
-        let settled = self.dirty.lock().write(object, version, mode, becomes, base, now);
+        let settled = {
+            let mut dirty = self.dirty.lock();
+            room.taken(&mut dirty);
+            dirty.write(object, version, mode, becomes, below, now)
+        };
         self.let_go(object, settled).await;
         self.work.notify_one();
-        Ok(())
     }
 
     /// Deletes the object, by `mode`.
@@ -429,27 +571,35 @@ impl WriteBack {
         mode: WriteMode,
         request: Option<RequestId>,
         order: &dyn Order,
+        below: Option<Below>,
     ) -> Result<Appended, ObjectError> {
         self.ledger.check()?;
+        let _inside = self.enter(object).await?;
         let waits = self.dirty.lock().get(object).is_some();
-        // What others write must not be deleted: in a shared bucket a deletion is never late.
+        // In a shared bucket a deletion is late only if a write of the object is.
         let through = mode == WriteMode::Through || self.is_shared(object);
         if through && !waits {
             self.settle(object).await?;
-            self.store.delete(object).await?;
-            return Ok(Appended { version: self.place_stored(order), repeated: false });
+            let base = below.map_or(Base::Unknown, |below| below.base);
+            self.delete_from(object, &base).await?;
+            let version = self.place_stored(order);
+            self.note(request, object, WriteMode::Through, version, Becomes::Gone, true);
+            return Ok(Appended { version, repeated: false });
         }
         let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
-        self.wait_for_room(object, 0).await?;
-        let base = self.base(object).await?;
-        let about = about::encode(mode, None, &base).map_err(|reason| unkept(object, &reason))?;
+        let room = self.wait_for_room(object, 0).await?;
+        let below = self.below(object, below).await?;
+        let about = about::encode(mode, None, &below).map_err(|reason| unkept(object, &reason))?;
         let body = LedgerBody::Inline(Bytes::new());
+        self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Delete { about }, body).await?;
+        self.note(request, object, mode, appended.version, Becomes::Gone, true);
         if !appended.repeated {
-            self.wrote(object, appended.version, mode, Becomes::Gone, base).await?;
+            self.wrote(object, appended.version, mode, Becomes::Gone, below, room).await;
+            self.unmark(object).await;
             order.placed(appended.version, false);
-            self.acknowledge(object, mode, appended.version).await?;
         }
+        self.acknowledge(object, mode, appended.version).await?;
         Ok(appended)
     }
 
@@ -459,6 +609,10 @@ impl WriteBack {
     /// `NoSuchKey`, or as of a put.
     pub(crate) async fn put_tags(&self, object: &ObjectId, tags: &Tags, order: &dyn Order) -> Result<(), ObjectError> {
         self.ledger.check()?;
+        let _inside = self.enter(object).await?;
+        if self.retag(object, tags, order)? {
+            return Ok(());
+        }
         let waiting = match self.waiting_put(object)? {
             Some((meta, mode)) => self.read_waiting(object, &meta).await?.map(|bytes| (meta, mode, bytes)),
             None => None,
@@ -471,7 +625,9 @@ impl WriteBack {
         };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
         let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
-        self.put_journal(Write { object, meta, payload, staged: None, mode, request: None, order }).await?;
+        let (below, past_journal) = (None, false);
+        let write = Write { object, meta, payload, staged: None, mode, request: None, order, below, past_journal };
+        self.put_journal(write).await?;
         Ok(())
     }
 
@@ -519,6 +675,9 @@ impl WriteBack {
     /// # Errors
     /// `NoSuchKey`, `EphemeralLost`, or the store's.
     pub(crate) async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
+        if let Some((meta, _)) = self.held(object) {
+            return Ok(ObjectMeta::clone(&meta));
+        }
         match self.waiting_put(object)? {
             Some((meta, _)) => Ok(ObjectMeta::clone(&meta)),
             None => self.store.head(object).await,
@@ -535,6 +694,11 @@ impl WriteBack {
         range: Option<Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        if let Some((meta, segment)) = self.held(object) {
+            check_pin(&meta, pinned)?;
+            let bytes = segment.slice(range.unwrap_or(0..meta.size)).into_bytes();
+            return Ok((ObjectMeta::clone(&meta), futures::stream::iter([Ok(bytes)]).boxed()));
+        }
         for _ in 0..READ_ATTEMPTS {
             let Some((meta, _)) = self.waiting_put(object)? else {
                 return self.store.get(object, range, pinned).await;
@@ -602,21 +766,33 @@ impl WriteBack {
     /// # Errors
     /// `BucketNotEmpty`, also for what only waits; the store's.
     pub(crate) async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        // Nobody writes into it from here on; who comes later finds that it is gone.
+        let _alone = self.buckets.alone(namespace, bucket).await;
         loop {
-            let waiting = self.waiting(namespace, bucket, "", None, 1).entries;
-            match waiting.into_iter().next() {
-                None => break,
-                Some((_, Some(_))) => return Err(ObjectError::BucketNotEmpty(bucket.clone())),
-                Some((key, None)) => {
-                    let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
-                    self.flush(&object).await?;
-                    // Only what cannot come back may be forgotten with its bucket.
-                    let settled = self.dirty.lock().drop_all(&object);
-                    self.let_go(&object, settled).await;
-                }
+            let first = {
+                let dirty = self.dirty.lock();
+                let mut keys = dirty.keys(namespace, bucket, "", None);
+                keys.next().map(|(key, newest)| (key.clone(), newest.clone()))
+            };
+            let Some((key, newest)) = first else { break };
+            let is_nothing = match newest.becomes {
+                Becomes::Gone => true,
+                Becomes::Put(_) => false,
+                // An acknowledged write that is damaged is its writer's to give up; an ephemeral one never lasts.
+                Becomes::Lost => newest.mode == WriteMode::Ephemeral,
+            };
+            if !is_nothing {
+                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
             }
+            let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
+            self.flush(&object).await?;
+            // Only what cannot come back may be forgotten with its bucket.
+            let settled = self.dirty.lock().drop_newest(&object, newest.version);
+            self.let_go(&object, settled).await;
+            self.unmark(&object).await;
         }
         self.store.delete_bucket(namespace, bucket).await?;
+        self.buckets.removed(namespace, bucket);
         if let Some(policies) = &self.policies
             && policies.of(namespace, bucket).is_some()
         {
@@ -625,27 +801,64 @@ impl WriteBack {
         Ok(())
     }
 
-    /// What the store holds below a write of `object`, where its push must not overwrite what others wrote.
-    async fn base(&self, object: &ObjectId) -> Result<Base, ObjectError> {
-        if !self.is_shared(object) || self.dirty.lock().get(object).is_some() {
-            return Ok(Base::Unknown);
+    /// Waits until a write of `bytes` may wait too: it has that room then.
+    async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<Room<'_>, ObjectError> {
+        let promised = || self.dirty.lock().promise(object, bytes);
+        if !promised() {
+            self.dirty.lock().want_all(self.clock.monotonic());
+            self.work.notify_one();
+            self.until(self.settings.wait, promised, "the store has not taken what was written before").await?;
         }
-        match self.store.head(object).await {
-            Ok(meta) => Ok(Base::Holds(meta.etag)),
-            Err(ObjectError::NoSuchKey(_)) => Ok(Base::Absent),
-            Err(error) => Err(error),
-        }
+        Ok(Room { back: self, bytes: Some(bytes) })
     }
 
-    /// Waits until a write of `bytes` may wait too.
-    async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<(), ObjectError> {
-        let has_room = || self.dirty.lock().has_room(object, bytes);
-        if has_room() {
-            return Ok(());
+    /// Sees to it that nothing of the object is pushed from now on: the store has what waited. What an earlier push
+    /// without an answer may still do is the doubt of whoever writes next.
+    /// It says what the store holds then, as far as it is known.
+    async fn hand_over(&self, object: &ObjectId) -> Result<Option<Base>, ObjectError> {
+        let left = {
+            let dirty = self.dirty.lock();
+            dirty.get(object).filter(|newest| newest.is_pushed_at_last()).map(|newest| newest.becomes.leaves())
+        };
+        self.flush(object).await?;
+        let is_idle = || self.dirty.lock().is_idle(object);
+        self.until(self.settings.wait, is_idle, "the store has not taken what was written before").await?;
+        self.drop_where(object, Unpushed::is_pushed_at_last).await;
+        Ok(left)
+    }
+
+    /// Drops what waits of an object, if it is as `fits` says.
+    async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&Unpushed) -> bool) {
+        let settled = {
+            let mut dirty = self.dirty.lock();
+            let version = dirty.get(object).filter(|newest| fits(newest)).map(|newest| newest.version);
+            version.map(|version| dirty.drop_newest(object, version)).unwrap_or_default()
+        };
+        self.let_go(object, settled).await;
+    }
+
+    /// The right to write into the bucket of `object`, if the store has that.
+    async fn enter(&self, object: &ObjectId) -> Result<Inside, ObjectError> {
+        let ObjectId { namespace, bucket, .. } = object;
+        let inside = self.buckets.enter(namespace, bucket).await;
+        if !self.buckets.is_there(namespace, bucket) {
+            self.store.head_bucket(namespace, bucket).await?;
+            self.buckets.found(namespace, bucket);
         }
-        self.dirty.lock().want_all();
-        self.work.notify_one();
-        self.until(self.settings.wait, has_room, "the store has not taken what was written before").await
+        Ok(inside)
+    }
+
+    /// Refuses a bucket that is not there, as far as is known: a write looks again when it is its turn.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub(crate) async fn find_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        if !self.buckets.is_there(namespace, bucket) {
+            let _inside = self.buckets.enter(namespace, bucket).await;
+            self.store.head_bucket(namespace, bucket).await?;
+            self.buckets.found(namespace, bucket);
+        }
+        Ok(())
     }
 
     /// Waits, bounded, until `holds`; it is looked at after each end of a push.
@@ -687,7 +900,7 @@ impl WriteBack {
     pub(crate) async fn flush_all(&self, within: Duration) -> Result<(), ObjectError> {
         let waiting = {
             let mut dirty = self.dirty.lock();
-            dirty.want_all();
+            dirty.want_all(self.clock.monotonic());
             dirty.waiting()
         };
         self.work.notify_one();
@@ -744,7 +957,37 @@ impl WriteBack {
     /// What waits.
     pub(crate) fn usage(&self) -> DirtyUsage {
         let usage = self.dirty.lock().usage(self.clock.monotonic());
-        DirtyUsage { conflicts: self.meter.conflicts(), ..usage }
+        let missing = self.buckets.missing();
+        let homeless = {
+            let dirty = self.dirty.lock();
+            missing.iter().map(|(namespace, bucket)| dirty.count(namespace, bucket)).sum()
+        };
+        DirtyUsage { conflicts: self.meter.conflicts(), homeless, ..usage }
+    }
+}
+
+/// Room that a write was promised; free again when dropped.
+struct Room<'a> {
+    back: &'a WriteBack,
+    bytes: Option<u64>,
+}
+
+impl Room<'_> {
+    /// The write comes now, under the same lock.
+    fn taken(mut self, dirty: &mut Dirty) {
+        if let Some(bytes) = self.bytes.take() {
+            dirty.release(bytes);
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.back.dirty.lock().release(bytes);
+            // Others may wait for it.
+            self.back.pushes.send_modify(|pushes| *pushes += 1);
+        }
     }
 }
 

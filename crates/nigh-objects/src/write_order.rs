@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use crate::sync::Mutex;
 use crate::{ObjectError, ObjectId};
 
 /// Writes of one object that may wait; further ones are told to come back.
@@ -60,10 +60,13 @@ impl Drop for Turn {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use futures::FutureExt;
     use nigh_terms::{BucketName, Namespace, ObjectKey};
 
     use super::*;
+    use crate::sync::explore::explore;
 
     fn object(key: &str) -> ObjectId {
         ObjectId {
@@ -98,6 +101,45 @@ mod tests {
         drop(second);
         drop(first);
         assert!(order.0.lock().is_empty());
+    }
+
+    /// Three write in turn, and one gives up while it waits. Each has an order of its own if `ordered` is not: the fault
+    /// that a test seeds.
+    fn turns(ordered: bool) {
+        let (shared, written) = (Arc::new(WriteOrder::default()), Arc::new(AtomicUsize::new(0)));
+        shuttle::future::block_on(async {
+            let write = || {
+                let order = if ordered { Arc::clone(&shared) } else { Arc::default() };
+                let written = Arc::clone(&written);
+                shuttle::future::spawn(async move {
+                    let _turn = order.turn(&object("a")).await.unwrap();
+                    let before = written.load(Ordering::Relaxed);
+                    shuttle::future::yield_now().await;
+                    written.store(before + 1, Ordering::Relaxed);
+                })
+            };
+            let writers = [write(), write(), write()];
+            let order = Arc::clone(&shared);
+            let gives_up = shuttle::future::spawn(async move { order.turn(&object("a")).await.map(drop) });
+            gives_up.abort();
+            drop(gives_up.await);
+            for writer in writers {
+                writer.await.unwrap();
+            }
+        });
+        assert_eq!(written.load(Ordering::Relaxed), 3, "a write was lost");
+        assert!(shared.0.lock().is_empty(), "a turn is left behind");
+    }
+
+    #[test]
+    fn under_every_schedule_writes_of_one_object_follow_each_other_and_leave_nothing_behind() {
+        explore(300, || turns(true)).unwrap();
+    }
+
+    #[test]
+    fn writes_without_an_order_are_found_to_lose_one() {
+        let found = explore(300, || turns(false));
+        assert!(found.as_ref().is_err_and(|panic| panic.contains("a write was lost")), "{found:?}");
     }
 
     #[tokio::test]

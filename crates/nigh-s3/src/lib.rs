@@ -42,5 +42,8 @@ mod uploads;
 mod watch;
 
 pub use door::S3Door;
-pub use fast_path::{FastPath, FastPathLimits, bind as bind_fast_path, listener as fast_path_listener};
+pub use fast_path::{
+    FastPath, FastPathLimits, FastPathUsage, Payer as FastPathPayer, bind as bind_fast_path,
+    listener as fast_path_listener,
+};
 pub use serve::DoorLimits;

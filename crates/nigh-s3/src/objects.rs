@@ -101,6 +101,7 @@ pub(crate) async fn copy(
     mut request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let who = handlers.enter(&request)?;
+    let name = repeated::request(&request.headers);
     let user = request.input.metadata.take();
     let (attributes, tags) = described(&request, user)?;
     // `s3s` has no fields for a copy's conditions on its target; S3 has them since 2025.
@@ -144,6 +145,7 @@ pub(crate) async fn copy(
         tags_from,
         tags,
         checksum,
+        request: name,
     };
     let copied = handlers.memory().copy(&who, &bucket, &key, copy).await.map_err(copy_error)?;
     let mut result = CopyObjectResult {

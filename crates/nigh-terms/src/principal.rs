@@ -16,13 +16,15 @@ pub struct Principal {
     pub sandbox: Option<SandboxId>,
     /// The invocation it runs.
     pub invocation: Option<InvocationId>,
+    /// Whether what it reads is worth a place in the cache, as far as that is known.
+    pub benefits: bool,
 }
 
 impl Principal {
     /// A client of `namespace` outside any invocation.
     #[must_use]
     pub const fn outside(namespace: Namespace) -> Self {
-        Self { namespace, function: None, sandbox: None, invocation: None }
+        Self { namespace, function: None, sandbox: None, invocation: None, benefits: true }
     }
 
     /// The invocation `invocation` of `function`, running in `sandbox`.
@@ -33,6 +35,12 @@ impl Principal {
         sandbox: SandboxId,
         invocation: InvocationId,
     ) -> Self {
-        Self { namespace, function: Some(function), sandbox: Some(sandbox), invocation: Some(invocation) }
+        Self {
+            namespace,
+            function: Some(function),
+            sandbox: Some(sandbox),
+            invocation: Some(invocation),
+            benefits: true,
+        }
     }
 }

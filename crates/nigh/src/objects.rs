@@ -1,6 +1,7 @@
 //! `nigh objects`: buckets and objects through the S3 door, streamed in bounded memory.
 
 mod policy;
+mod unpushed;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -70,6 +71,8 @@ pub(crate) enum ObjectsCommand {
     },
     /// Show or change how a bucket's writes are kept
     Policy(policy::PolicyArgs),
+    /// Show what the store does not have yet, or give it up
+    Unpushed(unpushed::UnpushedArgs),
 }
 
 /// Runs it.
@@ -97,6 +100,7 @@ pub(crate) async fn run(command: ObjectsCommand, globals: &Globals) -> Result<()
             done(globals.json, "removed", &format!("nigh://{bucket}"))
         }
         ObjectsCommand::Policy(args) => policy::run(args, globals).await,
+        ObjectsCommand::Unpushed(args) => unpushed::run(args, globals).await,
     }
 }
 

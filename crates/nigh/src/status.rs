@@ -1,10 +1,45 @@
 //! `nigh status`.
 
-use nigh_node::status::Status;
+use nigh_node::status::{FastPathStatus, Status, WritesStatus};
 
 use crate::context::Globals;
 use crate::error::CliError;
 use crate::output::{self, Colour, coloured};
+
+/// Which writes the store does not have.
+fn unpushed(writes: &WritesStatus) -> String {
+    let WritesStatus { waiting, watched, ephemeral, lost, failing, conflicts, .. } = *writes;
+    let mut said = format!("{waiting} writes wait to be pushed");
+    if waiting > 0 {
+        said += &format!(", the oldest for {:.1} s", writes.oldest_ms as f64 / 1000.0);
+    }
+    if failing > 0 {
+        said += &coloured(Colour::Yellow, &format!(", {failing} after a failure"));
+    }
+    for (count, what) in [
+        (watched, "pushed and watched, as an earlier push may yet land"),
+        (ephemeral, "in memory alone"),
+        (lost, "ephemeral and lost"),
+    ] {
+        if count > 0 {
+            said += &format!("; {count} {what}");
+        }
+    }
+    if conflicts > 0 {
+        said += &coloured(Colour::Yellow, &format!("; {conflicts} kept under another key, as somebody else wrote"));
+    }
+    said + &format!("; {} of {} in the journal", writes.journal, writes.journal_max)
+}
+
+/// What clients of the fast path hold, and how they were answered.
+fn held(fast: &FastPathStatus) -> String {
+    let FastPathStatus { connections, holders, held, held_segments, over, segments, inline, copies, for_http } = *fast;
+    let over = if over > 0 { coloured(Colour::Yellow, &format!(", {over} over their cap")) } else { String::new() };
+    format!(
+        "{held} in {held_segments} segments by {holders} holders{over}, {connections} connections; answers: {segments} \
+         segments, {inline} small, {copies} by copy, {for_http} left to HTTP"
+    )
+}
 
 /// Shows the running node.
 pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
@@ -41,6 +76,10 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     };
     let past = if cache.past > 0 { format!(" ({} past it: too large or in parts)", cache.past) } else { String::new() };
     row("cached", format!("{} of {} in {} objects{share}{past}", cache.kept, cache.budget, cache.objects));
+    row("unpushed", unpushed(&status.writes));
+    if let Some(fast) = &status.fast_path {
+        row("held", held(fast));
+    }
     let pool = &status.sandboxes;
     row(
         "sandboxes",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import uuid
 from typing import Any, BinaryIO, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from nigh import upload, wire
@@ -27,10 +28,15 @@ _METADATA_PREFIX = "x-amz-meta-"
 
 
 class Head:
-    """What is known of an object. `headers` are those of S3's answer, by lower-case name."""
+    """What is known of an object."""
 
-    def __init__(self, headers: Mapping[str, str]):
-        self.headers = dict(headers)
+    def __init__(self, answer: Answer):
+        self._answer = answer
+
+    @property
+    def headers(self) -> Dict[str, str]:
+        """The headers of S3's answer, by lower-case name."""
+        return self._answer.headers
 
     @property
     def etag(self) -> str:
@@ -62,7 +68,7 @@ class View(Head):
     """
 
     def __init__(self, answer: Answer):
-        super().__init__(answer.headers)
+        super().__init__(answer)
         self._segment = Segment(answer)
         self._memory: Optional[memoryview] = None
 
@@ -295,7 +301,7 @@ class Client:
         if_none_match: Optional[str] = None,
     ) -> Head:
         """What is known of the object, without its bytes."""
-        return Head(self._read(wire.HEAD, bucket, key, None, part, if_match, if_none_match).headers)
+        return Head(self._read(wire.HEAD, bucket, key, None, part, if_match, if_none_match))
 
     def open(self, bucket: str, key: str, **options: Any) -> Reader:
         """The object as a file."""
@@ -305,7 +311,8 @@ class Client:
         """Stores `data`: bytes or what offers them, or a file that can tell its length.
 
         Options: `content_type`, `metadata` (a dict of texts), `if_match`, `if_none_match` ("*": only if nothing is
-        there), `headers` (other request headers of an S3 put).
+        there), `headers` (other request headers of an S3 put). Each call is a request of its own; to repeat one
+        whose answer was lost, give both the same `amz-sdk-invocation-id` (a UUID) in `headers`.
         """
         headers = _put_headers(**options)
         source: Union[memoryview, BinaryIO]
@@ -340,8 +347,14 @@ class Client:
         if_none_match: Optional[str],
     ) -> Answer:
         fields: Dict[str, Any] = {"bucket": bucket, "key": key}
-        given = {"range": range, "part": part, "if_match": if_match, "if_none_match": if_none_match}
-        fields.update((name, value) for name, value in given.items() if value is not None)
+        if range is not None:
+            fields["range"] = range
+        if part is not None:
+            fields["part"] = part
+        if if_match is not None:
+            fields["if_match"] = if_match
+        if if_none_match is not None:
+            fields["if_none_match"] = if_none_match
         return checked(self._pool.request(operation, fields))
 
 
@@ -354,6 +367,8 @@ def _put_headers(
 ) -> Dict[str, str]:
     given = {name.lower(): value for name, value in (headers or {}).items()}
     given.update((_METADATA_PREFIX + name.lower(), value) for name, value in (metadata or {}).items())
+    # Whoever sends the same again after a lost answer gets that answer, and writes once.
+    given.setdefault("amz-sdk-invocation-id", str(uuid.uuid4()))
     for name, value in (("content-type", content_type), ("if-match", if_match), ("if-none-match", if_none_match)):
         if value is not None:
             given[name] = value

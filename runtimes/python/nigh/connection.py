@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 import weakref
-from typing import Any, Deque, Dict, List, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 from nigh import wire
 from nigh.errors import NoServer, NotAdmitted, ProtocolError, TimedOut, refused
@@ -30,24 +30,56 @@ DOWN_S = 1.0
 _DESCRIPTORS_MAX = 4
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_DESCRIPTORS_MAX * 4)
 _REQUEST_ID_MASK = 0xFFFFFFFF
-# Hints of released segments that did not fit the socket's buffer; dropped beyond, the server finds out by itself.
+_READS = frozenset((wire.GET, wire.HEAD))
+# Released segments that wait to be named in the next read; one more, and all are told at once. A hint of its own wakes
+# the server a second time, and it finds out by itself before long.
+_RELEASED_MAX = 4
+# Hints that did not fit the socket's buffer; dropped beyond, the server finds out by itself.
 _UNSENT_MAX = 1024
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _BROKEN = socket.MSG_TRUNC | socket.MSG_CTRUNC
 
 
 class Answer:
-    """The answer to one request. Who takes `descriptor` owns it; `close` closes it if nobody has."""
+    """The answer to one request. Who takes `descriptor` owns it; `close` closes it if nobody has.
 
-    __slots__ = ("connection", "status", "fields", "headers", "body", "descriptor")
+    `fields`, `status` and `headers` are read when they are asked for where the bytes can be had without them.
+    """
+
+    __slots__ = ("connection", "body", "descriptor", "is_in_packet", "_text", "_fields", "_headers")
 
     def __init__(self, connection: "Connection", packet: wire.Packet, descriptor: int):
         self.connection = connection
-        self.fields = packet.fields
+        self._text = packet.text
         self.body = packet.body
         self.descriptor = descriptor
-        self.status = wire.number(packet.fields, "status")
-        self.headers = wire.headers(packet.fields)
+        self._fields: Optional[Dict[str, Any]] = None
+        self._headers: Optional[Dict[str, str]] = None
+        # A success whose bytes are those of `body`.
+        self.is_in_packet = bool(packet.flags & wire.IN_PACKET)
+        if self.is_in_packet:
+            if descriptor >= 0:
+                raise ProtocolError("a descriptor came, and the bytes in the packet")
+        else:
+            self._fields = wire.decode(packet.text)
+            wire.number(self._fields, "status")
+            self._headers = wire.headers(self._fields)
+
+    @property
+    def fields(self) -> Dict[str, Any]:
+        if self._fields is None:
+            self._fields = wire.decode(self._text)
+        return self._fields
+
+    @property
+    def status(self) -> int:
+        return wire.number(self.fields, "status")
+
+    @property
+    def headers(self) -> Dict[str, str]:
+        if self._headers is None:
+            self._headers = wire.headers(self.fields)
+        return self._headers
 
     def close(self) -> None:
         descriptor, self.descriptor = self.descriptor, -1
@@ -74,6 +106,7 @@ class Connection:
         self._next_id = 0
         self._buffer = bytearray(wire.PACKET_BYTES_MAX)
         self._view = memoryview(self._buffer)
+        self._released: Deque[int] = collections.deque(maxlen=_RELEASED_MAX + 1)
         self._unsent: Deque[bytes] = collections.deque(maxlen=_UNSENT_MAX)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
@@ -89,12 +122,13 @@ class Connection:
             self._keep_none(descriptor)
             if greeting.kind != wire.GREETING:
                 raise self._fatal(greeting)
-            mac = wire.proof(secret, wire.text(greeting.fields, "nonce"))
+            mac = wire.proof(secret, wire.text(wire.decode(greeting.text), "nonce"))
             self._send(wire.pack(wire.HELLO, 0, {"access_key": access_key, "mac": mac}))
             admitted, descriptor = self._receive()
             self._keep_none(descriptor)
-            if admitted.kind != wire.ANSWER or "code" in admitted.fields:
-                raise NotAdmitted(f"{address} does not take the key {access_key}: {admitted.fields.get('message')}")
+            fields = wire.decode(admitted.text)
+            if admitted.kind != wire.ANSWER or "code" in fields:
+                raise NotAdmitted(f"{address} does not take the key {access_key}: {fields.get('message')}")
         except BaseException:
             self.close()
             raise
@@ -102,7 +136,8 @@ class Connection:
     def request(self, operation: int, fields: Dict[str, Any], body: bytes = b"") -> Answer:
         """Asks and waits for the answer. After any `Unavailable` the connection is closed."""
         self._next_id = request_id = (self._next_id + 1) & _REQUEST_ID_MASK
-        packet = wire.pack(operation, request_id, fields, body)
+        released = self._take_released() if self._released and operation in _READS else ()
+        packet = wire.pack(operation, request_id, fields, body, released)
         descriptor = -1
         try:
             while self._unsent:
@@ -122,8 +157,12 @@ class Connection:
             raise
 
     def release(self, handle: int) -> None:
-        """Says that a segment is not used any more. Never waits, never fails: the collector calls it too."""
-        self._hint(wire.RELEASE, handle)
+        """Says that a segment is not used any more, with the next read or, if there are several, now. Never waits, never
+        fails: the collector calls it too."""
+        self._released.append(handle)
+        if len(self._released) > _RELEASED_MAX:
+            for released in self._take_released():
+                self._hint(wire.RELEASE, released)
 
     def abandon(self, handle: int) -> None:
         """Says that a segment that was made is not wanted. Never waits, never fails."""
@@ -136,6 +175,15 @@ class Connection:
     def __del__(self) -> None:
         if hasattr(self, "_socket"):
             self._socket.close()
+
+    def _take_released(self) -> List[int]:
+        taken = []
+        try:
+            # Others may take some at the same time.
+            while True:
+                taken.append(self._released.popleft())
+        except IndexError:
+            return taken
 
     def _hint(self, operation: int, handle: int) -> None:
         if not self.open or self.pid != os.getpid():
@@ -185,7 +233,7 @@ class Connection:
 
     @staticmethod
     def _fatal(packet: wire.Packet) -> Exception:
-        fields = packet.fields
+        fields = wire.decode(packet.text)
         return ProtocolError(f"the server ends the connection: {fields.get('code')}: {fields.get('message')}")
 
 

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Set
 
 from nigh import wire
 from nigh.connection import Answer
@@ -26,20 +26,38 @@ _READ_BYTES_MAX = 0x7FFFF000
 NO_DESCRIPTOR: Dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
+class _Watch(weakref.ref):  # type: ignore[type-arg]
+    """Tells when a mapping is gone, for a third of what `weakref.finalize` takes."""
+
+    __slots__ = ("release",)
+    release: Callable[[], None]
+
+    def is_gone(self) -> None:
+        _watches.discard(self)
+        self.release()
+
+
+# All there are: a weak reference that nobody keeps tells nobody.
+_watches: "Set[_Watch]" = set()
+
+
 class Segment:
     """So many bytes that do not change. Its methods may be called by several threads."""
 
     __slots__ = ("length", "_bytes", "_descriptor", "_offset", "_mapping", "_release", "_lock")
 
     def __init__(self, answer: Answer):
+        # The answer may live longer than the bytes are wanted.
         self._bytes: Optional[bytes] = answer.body
+        answer.body = b""
         self._mapping: Optional[memoryview] = None
         self._descriptor = -1
+        if answer.is_in_packet:
+            self.length = len(self._bytes)
+            return
         self.length = wire.number(answer.fields, "length")
         if answer.descriptor < 0:
-            if len(answer.body) != self.length:
-                raise ProtocolError(f"{len(answer.body)} bytes came of {self.length}")
-            return
+            raise ProtocolError(f"neither a segment nor the {self.length} bytes came")
         self._bytes = None
         self._offset = wire.number(answer.fields, "offset")
         handle = wire.number(answer.fields, "handle")
@@ -105,7 +123,9 @@ class Segment:
             offset=begins,
             **NO_DESCRIPTOR,
         )
-        weakref.finalize(mapped, self._release).atexit = False
+        watch = _Watch(mapped, _Watch.is_gone)
+        watch.release = self._release
+        _watches.add(watch)
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
         return memoryview(mapped)[skipped:]
@@ -135,6 +155,7 @@ def _check(descriptor: int, length: int) -> None:
         seals = 0
     if seals & _SEALS != _SEALS:
         raise ProtocolError("a descriptor came that is no sealed segment")
-    size = os.fstat(descriptor).st_size
+    # The least that tells its size: the file is this descriptor's own, and nobody goes by its position.
+    size = os.lseek(descriptor, 0, os.SEEK_END)
     if size < length:
         raise ProtocolError(f"a segment of {size} bytes came where {length} were announced")

@@ -19,6 +19,8 @@ _PIECE_BYTES = 1 << 20
 
 def checked(answer: Answer) -> Answer:
     """`answer`, if it is no error and no word that HTTP must be asked."""
+    if answer.is_in_packet:
+        return answer
     if answer.status == 307:
         answer.close()
         raise UseHttp("the fast path does not carry this object; ask over HTTP")

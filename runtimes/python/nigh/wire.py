@@ -6,11 +6,12 @@ that is a `ProtocolError`, never a guess.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import json
 import struct
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, NamedTuple, Sequence
 
 from nigh.errors import ProtocolError
 
@@ -24,6 +25,8 @@ REQUEST_JSON_BYTES_MAX = 96 << 10
 
 HELLO, GET, HEAD, PUT, CREATE, COMMIT, RELEASE, ABANDON = range(1, 9)
 GREETING, ANSWER, FATAL = range(3)
+# An answer's flag: it is a success, and its body is all the bytes that were asked for.
+IN_PACKET = 2
 
 _HEADER = struct.Struct("<BBHIII")
 _HEADER_BYTES = _HEADER.size
@@ -34,21 +37,35 @@ _PROOF_PREFIX = b"nigh fast path 1\n"
 
 
 class Packet(NamedTuple):
-    """What the server said."""
+    """What the server said. `text` is its JSON, for `decode`: not every answer's is looked at."""
 
     kind: int
     flags: int
     request_id: int
-    fields: Dict[str, Any]
+    text: bytes
     body: bytes
 
 
-def pack(operation: int, request_id: int, fields: Dict[str, Any], body: bytes = b"") -> bytes:
-    """One request. A body beyond `INLINE_BYTES_MAX` or a JSON beyond its bound is the caller's mistake: ValueError."""
-    text = _encode(fields).encode("ascii")
+def pack(
+    operation: int, request_id: int, fields: Dict[str, Any], body: bytes = b"", released: Sequence[int] = ()
+) -> bytes:
+    """One request. `released`, of a GET or HEAD: handles of segments that are not used any more. A body beyond
+    `INLINE_BYTES_MAX` or a JSON beyond its bound is the caller's mistake: ValueError."""
+    if len(fields) == 2 and (operation == GET or operation == HEAD):
+        text = _named(fields["bucket"], fields["key"])
+    else:
+        text = _encode(fields).encode("ascii")
+    if released:
+        text = b'%s,"released":%s}' % (text[:-1], _encode(list(released)).encode("ascii"))
     if len(text) > REQUEST_JSON_BYTES_MAX or len(body) > INLINE_BYTES_MAX:
         raise ValueError(f"a request of {len(text)} bytes of JSON and {len(body)} of body does not fit a packet")
     return _HEADER.pack(VERSION, operation, 0, request_id, len(text), len(body)) + text + body
+
+
+@functools.lru_cache(maxsize=256)
+def _named(bucket: str, key: str) -> bytes:
+    """The fields of a plain read. Who reads an object often asks in the same words."""
+    return _encode({"bucket": bucket, "key": key}).encode("ascii")
 
 
 def unpack(packet: memoryview) -> Packet:
@@ -63,13 +80,19 @@ def unpack(packet: memoryview) -> Packet:
     body_begins = _HEADER_BYTES + text_bytes
     if body_begins + body_bytes != len(packet):
         raise ProtocolError(f"lengths {text_bytes} and {body_bytes} do not fill a packet of {len(packet)} bytes")
+    text, body = bytes(packet[_HEADER_BYTES:body_begins]), bytes(packet[body_begins:])
+    return Packet(kind, flags, request_id, text, body)
+
+
+def decode(text: bytes) -> Dict[str, Any]:
+    """The fields of a reply."""
     try:
-        fields = _decode(str(packet[_HEADER_BYTES:body_begins], "utf-8"))
+        fields = _decode(str(text, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"a reply's JSON is none: {error}") from None
     if type(fields) is not dict:
         raise ProtocolError("a reply's JSON is no object")
-    return Packet(kind, flags, request_id, fields, bytes(packet[body_begins:]))
+    return fields
 
 
 def proof(secret: str, nonce: str) -> str:

@@ -85,6 +85,12 @@ class Responder:
     def operations(self):
         return [operation for operation, _ in self.seen]
 
+    def released(self):
+        """The handles that clients have let go."""
+        apart = [[fields["handle"]] if operation == wire.RELEASE else [] for operation, fields in self.seen]
+        with_reads = [fields.get("released", []) for _, fields in self.seen]
+        return [handle for handles in (*apart, *with_reads) for handle in handles]
+
     def serve(self, connection):
         nonce = os.urandom(16).hex()
         connection.send(packet(wire.GREETING, 0, {"nonce": nonce}))
@@ -170,7 +176,7 @@ class Responder:
         if operation == wire.HEAD:
             return (packet(wire.ANSWER, request_id, answer),)
         if len(data) < 64 << 10:
-            return (packet(wire.ANSWER, request_id, answer, data[begin : begin + length]),)
+            return (packet(wire.ANSWER, request_id, answer, data[begin : begin + length], wire.IN_PACKET),)
         self.handles += 1
         return packet(wire.ANSWER, request_id, {**answer, "handle": self.handles, "offset": begin}), sealed(data)
 

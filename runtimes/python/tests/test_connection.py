@@ -11,7 +11,7 @@ import unittest
 import nigh
 from nigh import connection, wire
 from nigh.errors import NoServer, NotAdmitted, ProtocolError, TimedOut
-from tests.responder import KEY, SECRET, Responder, packet, sealed
+from tests.responder import HEADER, KEY, SECRET, Responder, packet, sealed
 
 LARGE = bytes(range(256)) * 1024
 ANSWER = {"status": 200, "headers": {}, "length": 5}
@@ -59,10 +59,21 @@ class Hostile(WithResponder):
             lambda _, request_id, __: (packet(1, request_id, {**ANSWER, "x": "x" * (200 << 10)}, bytes(150 << 10)),)
         )
 
-    def test_fewer_bytes_than_announced_are_refused(self):
+    def test_a_success_with_neither_a_segment_nor_the_bytes_is_refused(self):
         responder = self.serve(lambda _, request_id, __: (packet(wire.ANSWER, request_id, ANSWER, b"1234"),))
         with self.assertRaises(ProtocolError):
             responder.client.get("b", "k")
+
+    def test_a_segment_beside_the_bytes_is_refused_and_closed(self):
+        self.refuses(lambda _, id, __: (packet(wire.ANSWER, id, ANSWER, b"12345", wire.IN_PACKET), sealed(b"12345")))
+
+    def test_what_an_answer_with_its_bytes_says_beside_them_is_checked_when_it_is_asked_for(self):
+        for text in (b"{", b"[]", b'{"status":200,"headers":[]}', b'{"headers":{"a":1}}'):
+            data = HEADER.pack(1, wire.ANSWER, wire.IN_PACKET, 1, len(text), 5) + text + b"12345"
+            view = self.serve(lambda *_, data=data: (data,)).client.get("b", "k")
+            self.assertEqual(view, b"12345")
+            with self.assertRaises(ProtocolError):
+                view.headers
 
     def test_a_descriptor_that_is_no_sealed_segment_is_refused_and_closed(self):
         answer = {**ANSWER, "handle": 1, "offset": 0}
@@ -216,7 +227,7 @@ class Connections(WithResponder):
 
         self.in_a_child(child)
         self.assertEqual(responder.accepted, before + 1)
-        self.assertEqual(responder.operations().count(wire.RELEASE), 1)
+        self.assertEqual(responder.released(), [])
         self.assertEqual(client.get_bytes("b", "k"), LARGE)
 
     def test_a_child_that_forks_while_a_thread_waits_for_an_answer_does_not_wait_for_it(self):
@@ -242,16 +253,21 @@ class Segments(WithResponder):
         responder.client.put("b", "k", LARGE)
         return responder, responder.client
 
-    def released(self, responder, count):
-        self.until(lambda: responder.operations().count(wire.RELEASE) == count)
+    def released(self, responder):
+        """What the server has heard of by the next read."""
+        with self.assertRaises(nigh.NotFound):
+            responder.client.head("b", "other")
+        return responder.released()
 
-    def test_what_is_copied_is_released_at_once_and_nothing_stays_open(self):
+    def test_what_is_copied_is_released_with_the_next_read_and_nothing_stays_open(self):
         responder, client = self.large()
         before = descriptors()
         for round in range(3):
             self.assertEqual(client.get_bytes("b", "k"), LARGE)
-            self.released(responder, round + 1)
+            self.assertEqual(len(responder.released()), round)
+        self.assertEqual(self.released(responder), [2, 3, 4])
         self.assertEqual(descriptors(), before)
+        self.assertNotIn(wire.RELEASE, responder.operations())
 
     def test_a_view_is_released_when_the_last_memoryview_is_gone(self):
         responder, client = self.large()
@@ -261,14 +277,21 @@ class Segments(WithResponder):
         del view
         gc.collect()
         self.assertEqual(kept.tobytes(), LARGE[5010:5020])
-        self.assertNotIn(wire.RELEASE, responder.operations())
+        self.assertEqual(self.released(responder), [])
         del kept
-        self.released(responder, 1)
+        self.assertEqual(self.released(responder), [2])
 
     def test_what_nobody_looks_at_is_released_too(self):
         responder, client = self.large()
         client.get("b", "k")
-        self.released(responder, 1)
+        self.assertEqual(self.released(responder), [2])
+
+    def test_many_that_are_released_do_not_wait_for_the_next_read(self):
+        responder, client = self.large()
+        views = [client.get("b", "k") for _ in range(5)]
+        del views
+        self.until(lambda: sorted(responder.released()) == [2, 3, 4, 5, 6])
+        self.assertEqual(responder.operations().count(wire.RELEASE), 5)
 
     def test_a_view_cannot_be_written_to(self):
         _, client = self.large()

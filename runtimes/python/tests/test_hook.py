@@ -75,6 +75,27 @@ class WithHook(unittest.TestCase):
         self.responder.answer(wire.PUT, 0, {"bucket": "b", "key": key, "headers": headers}, data)
 
 
+class UserAgents(WithHook):
+    def test_the_user_agent_is_botocores_own_with_its_parts_remembered(self):
+        client = self.client()
+        remembered = hook.useragent.sanitize_user_agent_string_component
+        clean = remembered.__wrapped__
+        for text in ("", "Botocore", "a b/c(d)#e", "grün", "x" * 300):
+            for allow_hash in (False, True):
+                self.assertEqual(remembered(text, allow_hash=allow_hash), clean(text, allow_hash=allow_hash))
+        first = client._user_agent_creator.to_string()
+        before = remembered.cache_info()
+        self.assertEqual(client._user_agent_creator.to_string(), first)
+        after = remembered.cache_info()
+        self.assertGreater(after.hits, before.hits)
+        self.assertEqual(after.misses, before.misses)
+        with mock.patch.object(hook.useragent, "sanitize_user_agent_string_component", clean):
+            self.assertEqual(client._user_agent_creator.to_string(), first)
+            hook._remember_clean_parts()
+            hook._remember_clean_parts()
+            self.assertIs(hook.useragent.sanitize_user_agent_string_component.__wrapped__, clean)
+
+
 class Bodies(WithHook):
     def body(self, data=b"one\ntwo\r\nthree", **options):
         self.put("k", data)

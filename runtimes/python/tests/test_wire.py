@@ -1,5 +1,6 @@
 """Packets: what is one, and what is not."""
 
+import json
 import unittest
 
 from nigh import wire
@@ -22,7 +23,19 @@ class Packets(unittest.TestCase):
 
     def test_a_reply_comes_out_as_it_went_in(self):
         reply = wire.unpack(memoryview(packet(wire.ANSWER, 9, {"status": 200, "ö": "x"}, b"bytes", flags=1)))
-        self.assertEqual(reply, (wire.ANSWER, 1, 9, {"status": 200, "ö": "x"}, b"bytes"))
+        self.assertEqual((reply.kind, reply.flags, reply.request_id, reply.body), (wire.ANSWER, 1, 9, b"bytes"))
+        self.assertEqual(wire.decode(reply.text), {"status": 200, "ö": "x"})
+
+    def test_a_plain_read_says_the_same_however_often_and_names_what_was_released(self):
+        fields = {"bucket": "b", "key": 'grün "1"'}
+        for operation in (wire.GET, wire.HEAD, wire.GET):
+            packed = wire.pack(operation, 1, fields)
+            self.assertEqual(json.loads(packed[16:]), fields)
+            packed = wire.pack(operation, 1, fields, released=[3, 4])
+            self.assertEqual(json.loads(packed[16:]), {**fields, "released": [3, 4]})
+            self.assertEqual(HEADER.unpack_from(packed)[4], len(packed) - 16)
+        with_range = wire.pack(wire.GET, 1, {**fields, "range": "bytes=0-1"}, released=[5])
+        self.assertEqual(json.loads(with_range[16:]), {**fields, "range": "bytes=0-1", "released": [5]})
 
     def test_a_packet_cut_anywhere_is_refused(self):
         whole = packet(wire.ANSWER, 1, {"status": 200}, b"12345")
@@ -40,7 +53,9 @@ class Packets(unittest.TestCase):
 
     def test_json_that_is_none_or_no_object_is_refused(self):
         for text in (b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"a":1}x', b"[" * 100_000):
-            self.refused(HEADER.pack(1, wire.ANSWER, 0, 1, len(text), 0) + text)
+            reply = wire.unpack(memoryview(HEADER.pack(1, wire.ANSWER, 0, 1, len(text), 0) + text))
+            with self.assertRaises(ProtocolError):
+                wire.decode(reply.text)
 
     def test_values_of_another_type_are_refused(self):
         for value in (None, "1", 1.5, -1, True, []):

@@ -6,7 +6,7 @@ use std::path::Path;
 use nigh_terms::Epoch;
 
 use super::JournalError;
-use super::disk::DiskFolder;
+use super::disk::{DiskFolder, Folder};
 use super::format::SegmentHeader;
 use super::found::read;
 use super::recovery::{KeptCommit, SegmentFound, recover};
@@ -51,7 +51,12 @@ pub fn inspect(folder: &Path) -> Result<Inspected, JournalError> {
             return Err(JournalError::Io { what: "opening", file: folder.display().to_string(), source });
         }
     };
-    let mut found = read(&held, false)?;
+    inspect_in(&held)
+}
+
+/// The same, of any folder.
+pub(super) fn inspect_in(folder: &dyn Folder) -> Result<Inspected, JournalError> {
+    let mut found = read(folder, false)?;
     let mut inspected = weigh(&mut found.segments);
     inspected.damage.splice(0..0, found.damage);
     inspected.segments = found.segments.len();

@@ -28,10 +28,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use metrics::{Histogram, Unit, describe_histogram, histogram};
 use nigh_terms::{ByteSize, Epoch, ShardId, Version};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -45,6 +46,7 @@ use self::shared::{Limits, Shared};
 use crate::ledger::{
     ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record, Staged,
 };
+use crate::sync::{JoinHandle, spawn_thread};
 
 pub use self::inspect::{Inspected, InspectedRecord, fuzz, inspect};
 pub use self::report::{Damage, DamageKind, Recovered, RecoveredRecord, TornTail};
@@ -155,11 +157,19 @@ pub struct JournalUsage {
     pub commits: u64,
     /// Times that the disk was synced for them.
     pub syncs: u64,
+    /// Bytes written since it was opened, heads included.
+    pub written_bytes: u64,
+    /// Segments that hold, or may hold, what the store is not known to have.
+    pub segments: u64,
+    /// Segments that were used again since it was opened, as the store had all that was in them.
+    pub trims: u64,
 }
 
 /// An open journal. When it is dropped what waits is still written, and its folder is free.
 pub struct Journal {
     shared: Arc<Shared>,
+    /// From the asking for a commit to its answer.
+    commit_seconds: Histogram,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -194,10 +204,12 @@ impl Journal {
 
     fn open_in(folder: Arc<dyn Folder>, opening: &Opening) -> Result<(Self, Recovered), JournalError> {
         let (writer, shared, recovered) = open::open(folder, opening)?;
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
+        let thread = spawn_thread("journal", move || writer.run());
         let thread =
             thread.map_err(|source| JournalError::Io { what: "starting", file: "a thread".to_owned(), source })?;
-        Ok((Self { shared, writer: Some(thread) }, recovered))
+        describe_histogram!("nigh_journal_commit_seconds", Unit::Seconds, "From the asking for a commit to its answer");
+        let commit_seconds = histogram!("nigh_journal_commit_seconds");
+        Ok((Self { shared, commit_seconds, writer: Some(thread) }, recovered))
     }
 
     /// The epoch of the versions given out.
@@ -210,9 +222,9 @@ impl Journal {
     #[must_use]
     pub fn usage(&self) -> JournalUsage {
         let Shared { live, limits, counters, .. } = &*self.shared;
-        let (records, body_bytes) = {
+        let (records, body_bytes, segments) = {
             let live = live.lock();
-            (live.records() as u64, live.body_bytes())
+            (live.records() as u64, live.body_bytes(), live.segments.len() as u64)
         };
         JournalUsage {
             records,
@@ -222,6 +234,9 @@ impl Journal {
             segment_bytes: u64::from(limits.segment_bytes),
             commits: counters.commits.load(Ordering::Relaxed),
             syncs: counters.syncs.load(Ordering::Relaxed),
+            written_bytes: counters.bytes.load(Ordering::Relaxed),
+            segments,
+            trims: counters.trims.load(Ordering::Relaxed),
         }
     }
 
@@ -275,7 +290,10 @@ impl Ledger for Journal {
         at_most("what is told about an object", record.change.about().len(), ABOUT_MAX_BYTES)?;
         self.check_length("a record", u64::from(commit_bytes(&record, pieces.len())) + inline.len() as u64)?;
         let crc = crc32c(&inline);
-        self.ask(|reply| Job::Append { shard, record, inline, crc, pieces, reply }).await
+        let began = Instant::now();
+        let appended = self.ask(|reply| Job::Append { shard, record, inline, crc, pieces, reply }).await?;
+        self.commit_seconds.record(began.elapsed().as_secs_f64());
+        Ok(appended)
     }
 
     async fn stored(&self, _shard: ShardId, version: Version) -> Result<(), LedgerError> {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nigh_terms::ShardId;
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::ledger::{Appended, LedgerError, Record, Staged};
+use crate::sync::{Condvar, Mutex};
 
 /// Slots of the queue; a job takes one, and one more for each `SLOT_BYTES` of its body.
 const SLOTS: usize = 4096;

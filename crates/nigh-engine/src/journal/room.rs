@@ -159,6 +159,7 @@ impl Room {
             }
             self.sync()?;
             let Some(oldest) = self.shared.live.lock().segments.pop_front() else { return Ok(false) };
+            self.shared.counters.trims.fetch_add(1, Ordering::Relaxed);
             (oldest.name, Some(oldest.file), oldest.bytes.max(self.shared.limits.segment_bytes))
         } else {
             let full = self.full_until.is_some_and(|until| Instant::now() < until);
@@ -212,7 +213,9 @@ impl Room {
     /// Makes all that was appended durable.
     pub(super) fn sync(&mut self) -> Result<(), Fault> {
         let synced = self.tail.sync()?;
-        self.shared.counters.syncs.fetch_add(u64::from(synced), Ordering::Relaxed);
+        let counters = &self.shared.counters;
+        counters.syncs.fetch_add(u64::from(synced), Ordering::Relaxed);
+        counters.bytes.store(self.tail.appended_bytes(), Ordering::Relaxed);
         Ok(())
     }
 

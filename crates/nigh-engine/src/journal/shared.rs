@@ -4,12 +4,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nigh_terms::{Epoch, Sequence, Version};
-use parking_lot::Mutex;
 
 use super::format::{FIRST_RECORD, HEAD_MAX_BYTES, SECTOR};
 use super::live::Live;
 use super::queue::Queue;
 use crate::ledger::{LedgerError, PIECE_MAX_BYTES, PieceId, StagedRoom};
+use crate::sync::Mutex;
 
 /// The most records that are live at a time, whatever their size.
 const RECORDS_MAX: usize = 500_000;
@@ -50,6 +50,10 @@ pub(super) struct Counters {
     pub(super) commits: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) files: AtomicU64,
+    /// What was written, heads included, copies and notices too.
+    pub(super) bytes: AtomicU64,
+    /// Segments of which nobody needed anything, so that they were used again.
+    pub(super) trims: AtomicU64,
 }
 
 pub(super) struct Shared {

@@ -63,6 +63,8 @@ pub(super) struct Tail {
     /// Files left behind that are not synced.
     behind: Vec<(String, Arc<dyn SegmentFile>)>,
     is_unsynced: bool,
+    /// What was appended, with all that goes around it.
+    appended_bytes: u64,
 }
 
 impl Tail {
@@ -80,6 +82,7 @@ impl Tail {
             parts: Vec::new(),
             behind: Vec::new(),
             is_unsynced: false,
+            appended_bytes: 0,
         }
     }
 
@@ -96,6 +99,11 @@ impl Tail {
     /// The room left in the segment.
     pub(super) const fn left(&self) -> u32 {
         self.active.header.records_end().saturating_sub(self.active.at)
+    }
+
+    /// The bytes that were appended to any segment.
+    pub(super) const fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
     }
 
     /// The bytes of the segment that are used.
@@ -136,6 +144,7 @@ impl Tail {
         }
         self.last = place.position;
         self.end = Position::new(self.generation(), end);
+        self.appended_bytes += u64::from(aligned(end) - self.active.at);
         self.active.at = aligned(end);
         place
     }

@@ -46,7 +46,6 @@ struct Written {
 /// What waits for the end of a batch.
 #[derive(Default)]
 struct Batch {
-    staged: Vec<(Reply<Staged>, Staged)>,
     commits: Vec<Written>,
     settles: Vec<Reply<()>>,
     /// All that was told as stored before they were written is among what is synced.
@@ -126,9 +125,6 @@ impl Writer {
         self.free_records = self.shared.limits.records_max.saturating_sub(live);
         let outcome = self.gather(backlog, &mut batch).and_then(|()| self.finish(&mut batch));
         let failed = outcome.as_ref().err().map(|Fault(reason)| LedgerError::Failed(reason.clone()));
-        for (reply, staged) in batch.staged {
-            answer(reply, failed.clone().map_or(Ok(staged), Err));
-        }
         for Written { reply, appended, .. } in batch.commits {
             answer(reply, failed.clone().map_or(Ok(appended), Err));
         }
@@ -159,7 +155,9 @@ impl Writer {
     fn take(&mut self, job: Job, batch: &mut Batch) -> Result<(), Fault> {
         match job {
             Job::Stage { piece, crc, reply } => match self.stage(piece, crc) {
-                Ok(staged) => batch.staged.push((reply, staged)),
+                // It has its place; that it is written there is for the sync to see to that its commit waits for. Who brings
+                // the next piece, or the commit, need not be waited for after this one's write.
+                Ok(staged) => answer(reply, Ok(staged)),
                 Err(NoRoom::Full) => answer(reply, Err(LedgerError::Full)),
                 Err(NoRoom::Fault(fault)) => {
                     answer(reply, Err(LedgerError::Failed(fault.0.clone())));
@@ -193,9 +191,6 @@ impl Writer {
             Ok(()) => batch.settled = true,
         }
         self.room.tail.write_out()?;
-        for (reply, staged) in batch.staged.drain(..) {
-            answer(reply, Ok(staged));
-        }
         self.room.sync()?;
         let mut live = self.shared.live.lock();
         for (commit, place) in batch.commits.iter_mut().filter_map(|written| written.added.take()) {

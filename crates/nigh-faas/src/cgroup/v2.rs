@@ -93,6 +93,10 @@ impl SandboxMemory for Memory {
         Ok(())
     }
 
+    fn set_ceiling(&self, ceiling: ByteSize) -> Result<(), SandboxMemoryError> {
+        self.max.set_number(ceiling.bytes()).map_err(|source| failed(&self.max, source))
+    }
+
     fn peak(&self) -> Result<ByteSize, SandboxMemoryError> {
         let meter = self.peak_meter()?;
         meter.peak(|| self.current.number()).map(ByteSize).map_err(|source| failed(meter.file(), source))

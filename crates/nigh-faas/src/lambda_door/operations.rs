@@ -20,6 +20,7 @@ use super::validation::{self, CodeLocation};
 use super::{LambdaDoor, LambdaError, Operation};
 use crate::code_archive::{Archive, ArchiveLimits};
 use crate::function_arn::{LATEST, function_arn, parse_function_reference};
+use crate::function_caching;
 use crate::function_store::{Deployed, FunctionStoreError};
 use crate::invocation::InvokeRequest;
 
@@ -190,7 +191,7 @@ impl LambdaDoor {
         let (layers, namespace) = (self.parts.functions.layers().clone(), request.who.namespace.clone());
         let find = move |arn: &str| layers.resolve(&namespace, arn).map_err(LambdaError::from);
         let (new, code) = off_the_path(move || validation::create(&body, &catalog, &find)).await?;
-        self.check_network(&request.who, new.settings.environment.as_ref())?;
+        self.check_environment(&request.who, new.settings.environment.as_ref())?;
         let archive = self.code(&request.who, code).await?;
         let created = self.parts.functions.create(&request.who.namespace, new, archive).await;
         let created = created.map_err(|error| self.refused(error))?;
@@ -215,19 +216,21 @@ impl LambdaDoor {
         let layers = self.parts.functions.layers();
         let find = |arn: &str| layers.resolve(&request.who.namespace, arn).map_err(LambdaError::from);
         let (settings, revision) = validation::update_configuration(&request.body, &self.parts.catalog, &find)?;
-        self.check_network(&request.who, settings.environment.as_ref())?;
+        self.check_environment(&request.who, settings.environment.as_ref())?;
         let updated = self.parts.functions.update_settings(&request.who.namespace, &name, settings, revision).await;
         let updated = updated.map_err(|error| self.refused(error))?;
         Ok(json_answer(StatusCode::OK, &self.configuration(&updated)))
     }
 
-    /// Refuses an environment that asks for a network which functions of the namespace may not have.
-    fn check_network(
+    /// Refuses an environment that asks for a network which functions of the namespace may not have, or has an unknown
+    /// word for one of Nigh's own variables.
+    fn check_environment(
         &self,
         who: &Principal,
         environment: Option<&BTreeMap<String, String>>,
     ) -> Result<(), LambdaError> {
         let Some(environment) = environment else { return Ok(()) };
+        function_caching::benefits(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
         let checked = self.settings.network.check(&who.namespace, environment);
         checked.map(drop).map_err(|refusal| LambdaError::invalid_parameter(refusal.to_string()))
     }

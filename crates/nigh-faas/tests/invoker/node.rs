@@ -12,7 +12,7 @@ use bytes::Bytes;
 use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
 use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::data_door::{DataDoor, DataListeners};
+use nigh_faas::data_door::{DataDoor, DataListeners, HeldMemory};
 use nigh_faas::function::{Function, FunctionSource, Runtime};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
@@ -95,7 +95,7 @@ impl LineDoor {
 struct SharedDoor(Arc<LineDoor>);
 
 impl DataDoor for SharedDoor {
-    fn serve(&self, listeners: DataListeners, key: AccessKeyId, until: CancellationToken) {
+    fn serve(&self, listeners: DataListeners, key: AccessKeyId, _: Arc<dyn HeldMemory>, until: CancellationToken) {
         let listener = listeners.http;
         let door = Arc::clone(&self.0);
         tokio::spawn(async move {

@@ -72,6 +72,12 @@ impl<T> AppendOrder<T> {
         self.under_way.remove(&asked);
     }
 
+    /// It has answered with a version of which there is nothing to tell.
+    pub(super) fn passed(&mut self, asked: Asked, version: Version) {
+        self.under_way.remove(&asked);
+        self.skip(version);
+    }
+
     /// It may have given a version that nobody will tell. `newer` is one that it gave after that.
     pub(super) fn lost(&mut self, asked: Asked, newer: Version) {
         self.under_way.remove(&asked);

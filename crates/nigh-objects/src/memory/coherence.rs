@@ -3,13 +3,13 @@
 //!
 //! What has left memory by a step is handed out, to be freed when no lock is held. docs/coherence.md, "In a node".
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::Ledger;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_terms::{Monotonic, Version};
-use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::SHARD;
@@ -19,6 +19,7 @@ use super::reads::Landing;
 use crate::cache::{Cost, Shelved};
 use crate::kept::Kept;
 use crate::protocol::{AppendId, HomeInput, PutFailure, Read, RequestId, Stamp, Write};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{ObjectError, ObjectId};
 
 /// A fetch that has begun.
@@ -40,6 +41,23 @@ pub(super) struct BegunWrite {
     pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
     /// The copy there was.
     pub(super) before: Option<Shelved>,
+}
+
+/// The copies, while nobody else decides.
+pub(super) struct ShelfGuard<'c>(MutexGuard<'c, State>);
+
+impl Deref for ShelfGuard<'_> {
+    type Target = Copies;
+
+    fn deref(&self) -> &Copies {
+        self.0.node.cache.copies()
+    }
+}
+
+impl DerefMut for ShelfGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Copies {
+        self.0.node.cache.copies_mut()
+    }
 }
 
 /// Node and home.
@@ -69,8 +87,8 @@ impl Coherence {
     }
 
     /// The copies.
-    pub(super) fn shelf(&self) -> MappedMutexGuard<'_, Copies> {
-        MutexGuard::map(self.state.lock(), |state| state.node.cache.copies_mut())
+    pub(super) fn shelf(&self) -> ShelfGuard<'_> {
+        ShelfGuard(self.state.lock())
     }
 
     fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<Shelved>) {
@@ -79,18 +97,18 @@ impl Coherence {
         (given, outcome.dropped)
     }
 
-    /// Begins a read. Where what the store shows is in doubt, by `doubtful`, a copy serves and nothing else is kept.
+    /// Begins a read. Where what the store shows is in doubt, by `past`, a copy serves and nothing else is kept.
     pub(super) fn read(
         &self,
         now: Monotonic,
         object: &ObjectId,
-        doubtful: impl FnOnce() -> bool,
+        past: impl FnOnce() -> bool,
     ) -> Result<Begun, ObjectError> {
         // A read drops nothing.
         let mut outcome = Outcome::default();
         let mut state = self.state.lock();
         // A doubt arises before its write ends here: under this lock it is seen, or the write is.
-        let checked = doubtful() && state.node.cache.copies().peek(object).is_none();
+        let checked = past() && state.node.cache.copies().peek(object).is_none();
         let is_full = state.node.cache.is_full();
         let mut said = Vec::new();
         let read = state.node.cache.read(now, SHARD, object, checked, &mut said);
@@ -251,6 +269,16 @@ impl Coherence {
             } else {
                 state.home.order.refused(asked);
             }
+            state.tell(now, outcome);
+        });
+        self.decided.notify_waiters();
+        dropped
+    }
+
+    /// It has given one that is no write's.
+    pub(super) fn passed(&self, now: Monotonic, asked: Asked, version: Version) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| {
+            state.home.order.passed(asked, version);
             state.tell(now, outcome);
         });
         self.decided.notify_waiters();

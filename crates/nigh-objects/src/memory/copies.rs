@@ -19,11 +19,12 @@ impl Inner {
     /// Reads the source of a copy.
     pub(super) async fn read_source(
         self: &Arc<Self>,
+        who: &Principal,
         source: &ObjectId,
         conditions: ReadConditions,
         range: Option<RangeSpec>,
     ) -> Result<Read, ObjectError> {
-        self.read(source, &GetRequest { conditions, range }).await.map_err(source_error)
+        self.read(source, &GetRequest { conditions, range }, who.benefits).await.map_err(source_error)
     }
 }
 
@@ -54,7 +55,7 @@ impl ObjectMemory {
         request.attributes.check()?;
         check_tags(&request.tags)?;
         self.0.find_bucket(who, bucket).await?;
-        let read = self.0.read_source(&source, request.source_conditions, None).await?;
+        let read = self.0.read_source(who, &source, request.source_conditions, None).await?;
         let limit = self.0.limits.object.bytes();
         if read.meta.size > limit {
             return Err(ObjectError::EntityTooLarge { limit });
@@ -74,7 +75,7 @@ impl ObjectMemory {
         let taken = self.0.take_in(read.source.into_stream(), expected).await?;
         let draft = Draft {
             journal: taken.journal,
-            request: None,
+            request: request.request,
             object: target,
             conditions: request.conditions,
             attributes: match request.attributes_from {

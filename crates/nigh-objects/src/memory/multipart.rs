@@ -248,7 +248,7 @@ impl ObjectMemory {
         let call = self.0.begin(who, bucket, Some(key));
         check_number(number)?;
         let upload = self.0.uploads.find(upload, &object(who, bucket, key))?;
-        let read = self.0.read_source(&object(who, source.0, source.1), conditions, range).await?;
+        let read = self.0.read_source(who, &object(who, source.0, source.1), conditions, range).await?;
         // A read's range is clipped to the object; a copy's must lie within it.
         if let Some(RangeSpec::From { last: Some(last), .. }) = range
             && last >= read.meta.size

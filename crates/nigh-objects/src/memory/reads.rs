@@ -17,12 +17,17 @@ use crate::kept::Kept;
 use crate::protocol::{RequestId, Stamp};
 use crate::range::resolve;
 use crate::segment::Filling;
+use crate::sync::spawn;
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read begins anew because the object changed under it.
 const ATTEMPTS: usize = 8;
 /// How long a read waits for the home to be told of what it has met.
 const TOLD_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
+/// after which it is in the cache.
+pub(super) const EPHEMERAL_ATTEMPTS: usize = 3;
 
 /// What those who joined a fetch wait for.
 pub(super) type Landing = Option<Result<Fetched, ObjectError>>;
@@ -178,7 +183,7 @@ impl Inner {
         request: GetRequest,
     ) -> Result<Got, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(&object(who, bucket, key), &request).await.inspect_err(|error| {
+        let read = self.read(&object(who, bucket, key), &request, who.benefits).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(Served::Metadata, None, Token::empty());
             }
@@ -211,11 +216,32 @@ impl Inner {
         checked.map(|_| meta)
     }
 
-    /// Reads, wherever from.
-    pub(super) async fn read(self: &Arc<Self>, object: &ObjectId, request: &GetRequest) -> Result<Read, ObjectError> {
+    /// Reads, wherever from. What is not in memory is brought there if the reader `benefits`.
+    pub(super) async fn read(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
-        let doubtful = || self.doubts.lock().hold(object, self.now());
-        let mut landing = match self.coherence.read(self.now(), object, doubtful)? {
+        let mut attempts = 1;
+        loop {
+            match self.read_now(object, request, benefits).await {
+                Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => attempts += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn read_now(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        benefits: bool,
+    ) -> Result<Read, ObjectError> {
+        // What gains its reader nothing is not brought into memory.
+        let past = || !benefits || self.doubts.lock().hold(object, self.now());
+        let mut landing = match self.coherence.read(self.now(), object, past)? {
             Begun::Hit(Kept { meta, segment: Some(segment) }) => {
                 let meta = meta.unpack();
                 check_read(&request.conditions, &meta)?;
@@ -231,7 +257,7 @@ impl Inner {
             Begun::Lead(asked, sender) => {
                 let landing = sender.subscribe();
                 // On its own, so that it goes on for those who joined when the first to ask hangs up.
-                tokio::spawn(Arc::clone(self).fetch(Asking::new(self, object, asked), sender));
+                spawn(Arc::clone(self).fetch(Asking::new(self, object, asked), sender));
                 landing
             }
         };

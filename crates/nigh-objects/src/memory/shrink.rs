@@ -9,10 +9,11 @@ use std::time::Duration;
 use nigh_terms::ByteSize;
 
 use super::ObjectMemory;
+use crate::kept::Kept;
+use crate::segment::Segment;
 
-/// How often copies are taken out anew because the first did not free enough: small objects share pages, which go with
-/// the last of them.
-const ROUNDS_MAX: usize = 8;
+/// Copies that are looked at with the cache locked; then others have their turn.
+const LOOKS_AT_ONCE: usize = 64;
 
 /// What a shrink has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,10 @@ pub struct Shrunk {
     pub held: ByteSize,
     /// Copies dropped.
     pub copies: u64,
-    /// How long the cache was locked to choose them and take them out.
+    /// How long it took to choose them and take them out.
     pub decided_in: Duration,
+    /// The longest that the cache was locked for it at a time: nobody waited longer.
+    pub locked_for: Duration,
 }
 
 impl ObjectMemory {
@@ -34,20 +37,24 @@ impl ObjectMemory {
         let inner = &self.0;
         let before = inner.account.living().bytes;
         let mut shrunk = Shrunk::default();
-        for _ in 0..ROUNDS_MAX {
-            let wanted = bytes.bytes().saturating_sub(shrunk.freed.bytes());
-            let begun = inner.clock.monotonic();
-            let given =
-                inner.shelf().give_back(wanted, |kept| kept.segment.as_ref().is_some_and(super::Segment::is_in_use));
-            shrunk.decided_in += inner.clock.monotonic().since(begun);
-            // The same copies are passed over each time.
-            shrunk.held = shrunk.held.max(ByteSize(given.held));
-            if given.dropped.is_empty() {
-                break;
-            }
+        // Each is looked at once. What small objects free is known when they have gone: they share pages.
+        let mut left = inner.shelf().copies();
+        while shrunk.freed < bytes && left > 0 {
+            let wanted = bytes.bytes() - shrunk.freed.bytes();
+            let (given, took) = {
+                let mut shelf = inner.shelf();
+                let begun = inner.clock.monotonic();
+                let is_held = |kept: &Kept| kept.segment.as_ref().is_some_and(Segment::is_in_use);
+                let given = shelf.give_back(wanted, LOOKS_AT_ONCE.min(left), is_held);
+                (given, inner.clock.monotonic().since(begun))
+            };
+            shrunk.decided_in += took;
+            shrunk.locked_for = shrunk.locked_for.max(took);
+            shrunk.held = ByteSize(shrunk.held.bytes() + given.held);
             shrunk.copies += given.dropped.len() as u64;
             inner.evict(given.dropped);
             shrunk.freed = ByteSize(before.saturating_sub(inner.account.living().bytes));
+            left = if given.looked == 0 { 0 } else { left - given.looked };
         }
         shrunk
     }

@@ -1,10 +1,16 @@
 //! The promises of the object memory. Here is what the tests stand on.
 
+mod buckets;
 mod coherence;
+mod damaged;
+mod ephemeral;
+mod interleavings;
 mod many;
 mod notices;
 mod races;
 mod reads;
+mod repeats;
+mod shared_bucket;
 mod shrink;
 mod uploads;
 mod write_back;

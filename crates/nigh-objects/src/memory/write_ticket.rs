@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use nigh_terms::Version;
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::append_order::Asked;
@@ -16,7 +15,8 @@ use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::protocol::{AppendId, PutFailure, RequestId, Stamp, Write};
-use crate::write_back::Order;
+use crate::sync::Mutex;
+use crate::write_back::{Aside, Order};
 use crate::{ObjectError, ObjectId};
 
 /// How far a write has come.
@@ -49,7 +49,15 @@ impl WriteTicket {
         object: &ObjectId,
         write: Write,
     ) -> Result<(Self, Option<Kept>), ObjectError> {
-        let (begun, dropped) = inner.coherence.write(inner.now(), object, write)?;
+        if inner.back.is_ephemeral(object) {
+            let kept = inner.shelf().peek(object).cloned();
+            if let Some(Kept { meta, segment: Some(segment) }) = kept {
+                // Readers get it until the write has ended; if that is refused, it stays.
+                inner.back.hold(object, meta.unpack(), segment);
+            }
+        }
+        let (begun, dropped) =
+            inner.coherence.write(inner.now(), object, write).inspect_err(|_| inner.back.release(object))?;
         inner.settle(dropped);
         let BegunWrite { request, append, done, before } = begun;
         let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));
@@ -108,10 +116,57 @@ impl Order for WriteTicket {
         self.inner.settle(dropped);
     }
 
+    fn aside(&self) -> Box<dyn Aside> {
+        Box::new(AsideTicket { inner: Arc::clone(&self.inner), asked: Some(self.inner.coherence.appending()) })
+    }
+
     fn refused(&self, lost: bool) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
         let dropped = self.inner.coherence.refused(self.inner.now(), asked, lost);
         self.inner.settle(dropped);
+    }
+}
+
+impl WriteTicket {
+    /// The write has ended: the ephemeral object that there is still, or is now, is kept again, and held no more.
+    fn release(&self) {
+        if let Some((meta, segment)) = self.inner.back.held(&self.object)
+            && self.inner.shelf().peek(&self.object).is_none()
+            && let Some(room) = self.inner.reserve(segment.cost())
+        {
+            let cost = room.take();
+            let dropped = {
+                let mut shelf = self.inner.shelf();
+                shelf.release(cost);
+                shelf.keep(&self.object, Kept::new(&meta, Some(segment)), cost, Origin::Ephemeral)
+            };
+            self.inner.settle(dropped);
+        }
+        self.inner.back.release(&self.object);
+    }
+}
+
+/// A version that is no write's, on its way to the order.
+struct AsideTicket {
+    inner: Arc<Inner>,
+    asked: Option<Asked>,
+}
+
+impl Aside for AsideTicket {
+    fn is(mut self: Box<Self>, version: Version) {
+        if let Some(asked) = self.asked.take() {
+            let dropped = self.inner.coherence.passed(self.inner.now(), asked, version);
+            self.inner.settle(dropped);
+        }
+    }
+}
+
+impl Drop for AsideTicket {
+    fn drop(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            let dropped = self.inner.coherence.refused(self.inner.now(), asked, true);
+            self.inner.settle(dropped);
+        }
     }
 }
 
@@ -120,6 +175,7 @@ impl Drop for WriteTicket {
         // A ledger that was asked, and not heard, may have it.
         self.refused(true);
         if matches!(*self.stage.lock(), Stage::Told) {
+            self.release();
             return;
         }
         if !self.refused {
@@ -127,5 +183,6 @@ impl Drop for WriteTicket {
         }
         let dropped = self.inner.coherence.not_appended(self.inner.now(), self.append);
         self.inner.settle(dropped);
+        self.release();
     }
 }

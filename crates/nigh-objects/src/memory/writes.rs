@@ -9,7 +9,6 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
-use tokio::task::JoinHandle;
 
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
@@ -26,7 +25,8 @@ use crate::protocol;
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
-use crate::write_back::{Placed, Write, WriteBack, WriteMode};
+use crate::sync::{Lost, Spawned, spawn};
+use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
     PutRequest, Served, Tags, WriteConditions,
@@ -54,7 +54,7 @@ pub(super) struct Expected {
 struct JournalIntake {
     back: Arc<WriteBack>,
     piece: Vec<u8>,
-    staging: Vec<JoinHandle<Result<Staged, ObjectError>>>,
+    staging: Vec<Spawned<Result<Staged, ObjectError>>>,
 }
 
 impl JournalIntake {
@@ -76,7 +76,7 @@ impl JournalIntake {
 
     fn put_on_its_way(&mut self) {
         let piece = std::mem::take(&mut self.piece).into();
-        self.staging.push(tokio::spawn(Arc::clone(&self.back).stage(piece)));
+        self.staging.push(spawn(Arc::clone(&self.back).stage(piece)));
     }
 
     /// All pieces, in their order.
@@ -87,7 +87,7 @@ impl JournalIntake {
         let mut staged = Vec::with_capacity(self.staging.len());
         for piece in self.staging {
             let ended = piece.await;
-            let lost = |error: tokio::task::JoinError| ObjectError::Memory {
+            let lost = |error: Lost| ObjectError::Memory {
                 operation: "keep a body in the journal",
                 reason: error.to_string(),
             };
@@ -270,7 +270,10 @@ impl Inner {
             request,
         } = draft;
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
+        if let Some(done) = self.put_before(&mut call, &object, change, request).await? {
+            return Ok(done);
+        }
+        let below = self.check_write(&conditions, &object).await?;
         let notices = self.reserve_notices(&object, change)?;
         let mode = self.mode_of(&object, &tags, size, &content);
         let meta = ObjectMeta {
@@ -294,7 +297,9 @@ impl Inner {
         if let Some(copy) = copy {
             ticket.keep(copy, if mode == WriteMode::Ephemeral { Origin::Ephemeral } else { Origin::Written });
         }
-        let write = Write { object: &object, meta, payload, staged: journal, mode, request, order: &ticket };
+        let past_journal = size > self.limits.cached_object.bytes();
+        let (object, order) = (&object, &ticket);
+        let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         ticket.ended(repeated).await?;
         self.doubts.lock().settle(&object);
@@ -303,6 +308,7 @@ impl Inner {
             let (object, created) = (&object, Some((size, &meta.etag)));
             let done = ChangeDone { object, change, who, created, version, at: meta.modified };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Write, Some(version), meta.token.clone());
         call.of_object(size);
@@ -334,12 +340,21 @@ impl Inner {
         }
     }
 
-    async fn check_write(self: &Arc<Self>, conditions: &WriteConditions, object: &ObjectId) -> Result<(), ObjectError> {
+    /// Refuses what the conditions forbid; where others write too, what they were checked on.
+    async fn check_write(
+        self: &Arc<Self>,
+        conditions: &WriteConditions,
+        object: &ObjectId,
+    ) -> Result<Option<Below>, ObjectError> {
         if *conditions == WriteConditions::default() {
-            return Ok(());
+            return Ok(None);
+        }
+        if let Some((current, below)) = self.back.look_below(object).await? {
+            check_write(conditions, object, current.as_deref())?;
+            return Ok(Some(below));
         }
         let current = self.current_if_any(object).await?;
-        check_write(conditions, object, current.as_deref())
+        check_write(conditions, object, current.as_deref()).map(|()| None)
     }
 
     /// How a write is kept: by the bucket's policy, as far as what there is of it allows.
@@ -396,17 +411,27 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        self.check_write(&conditions, &object).await?;
         let change = ObjectChange::Delete;
-        // Nobody is told of the removal of what was not there.
-        let notices = if self.is_wanted(&object, change) && self.current_if_any(&object).await?.is_some() {
-            self.reserve_notices(&object, change)?
+        if self.deleted_before(&mut call, &object, request).await? {
+            return Ok(());
+        }
+        let below = self.check_write(&conditions, &object).await?;
+        let is_wanted = self.is_wanted(&object, change);
+        let (is_there, tags) = if is_wanted || self.back.asks_tags(&object) {
+            match self.current_if_any(&object).await {
+                Ok(meta) => (meta.is_some(), meta.map(|meta| meta.tags.clone()).unwrap_or_default()),
+                // What is lost can be deleted.
+                Err(ObjectError::EphemeralLost(_) | ObjectError::Damaged(_)) => (true, Tags::new()),
+                Err(error) => return Err(error),
+            }
         } else {
-            None
+            (false, Tags::new())
         };
+        let mode = self.back.mode(&object, &tags);
+        // Nobody is told of the removal of what was not there.
+        let notices = if is_wanted && is_there { self.reserve_notices(&object, change)? } else { None };
         let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Delete)?;
-        let mode = self.back.mode(&object, &Tags::new());
-        let deleted = self.back.delete(&object, mode, request, &ticket).await;
+        let deleted = self.back.delete(&object, mode, request, &ticket, below).await;
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
         ticket.ended(repeated).await?;
         self.doubts.lock().settle(&object);
@@ -414,6 +439,7 @@ impl Inner {
             let (object, at) = (&object, self.clock.wall());
             let done = ChangeDone { object, change, who, created: None, version, at };
             self.notify(notices, done).await?;
+            self.back.told(object, request);
         }
         call.succeeded(Served::Delete, Some(version), Token::empty());
         Ok(())

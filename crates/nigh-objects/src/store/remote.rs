@@ -391,6 +391,22 @@ impl Store for RemoteStore {
         }
     }
 
+    /// The condition goes with the request. A service that knows none on a deletion passes it over; it was looked at
+    /// right before.
+    async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
+        let (now, own) = match self.head_answer(object).await {
+            Err(ObjectError::NoSuchKey(_)) => return Ok(()),
+            other => other?,
+        };
+        check_pin(&now, Some(expected))?;
+        let own = HeaderValue::from_str(&format!("\"{own}\"")).map_err(|error| store_error("delete", error))?;
+        let call = Call::new("delete", Method::DELETE, self.target(object)?).header(http::header::IF_MATCH, own);
+        match self.send_for(object, &call).await {
+            Ok(_) | Err(ObjectError::NoSuchKey(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The remote copies the object onto itself with the new headers, if it is still the same.
     async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
         let (mut meta, remote_etag) = self.head_answer(object).await?;

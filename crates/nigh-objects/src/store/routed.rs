@@ -98,6 +98,10 @@ impl Store for RoutedStore {
         self.of(&object.namespace).get(object, range, pinned).await
     }
 
+    async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
+        self.of(&object.namespace).delete_if(object, expected).await
+    }
+
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
         self.of(&object.namespace).delete(object).await
     }

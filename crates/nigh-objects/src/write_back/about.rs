@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nigh_terms::Version;
 use serde::{Deserialize, Serialize};
 
-use super::dirty::{Base, Becomes};
+use super::dirty::{Base, Becomes, Below};
 use super::policy::WriteMode;
 use crate::{ETag, ObjectMeta};
 
@@ -26,6 +26,9 @@ struct About {
     /// What the store held before: absent if nobody had asked, empty if there was nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<String>,
+    /// What else of Nigh's own it may have held: what pushes under way then have left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    attempts: Vec<String>,
 }
 
 /// A write read back.
@@ -33,17 +36,25 @@ struct About {
 pub(super) struct Written {
     pub(super) mode: WriteMode,
     pub(super) becomes: Becomes,
-    pub(super) base: Base,
+    pub(super) below: Below,
 }
 
-/// The bytes that keep `mode`, `becomes` and `base`.
-pub(super) fn encode(mode: WriteMode, meta: Option<&ObjectMeta>, base: &Base) -> Result<Bytes, String> {
-    let base = match base {
+fn text_of(base: &Base) -> Option<String> {
+    match base {
         Base::Unknown => None,
         Base::Absent => Some(String::new()),
         Base::Holds(etag) => Some(etag.0.clone()),
-    };
-    let about = About { format: FORMAT, mode, meta: meta.cloned(), base };
+    }
+}
+
+fn base_of(text: String) -> Base {
+    if text.is_empty() { Base::Absent } else { Base::Holds(ETag(text)) }
+}
+
+/// The bytes that keep `mode`, what is known of the object, and what the store may hold below it.
+pub(super) fn encode(mode: WriteMode, meta: Option<&ObjectMeta>, below: &Below) -> Result<Bytes, String> {
+    let attempts = below.attempts.iter().filter_map(text_of).collect();
+    let about = About { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts };
     serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
 }
 
@@ -54,12 +65,11 @@ pub(super) fn decode(bytes: &[u8], version: Version) -> Result<Written, String> 
         return Err(format!("its format is {}, this build reads up to {FORMAT}", about.format));
     }
     let becomes = about.meta.map_or(Becomes::Gone, |meta| Becomes::Put(Arc::new(ObjectMeta { version, ..meta })));
-    let base = match about.base {
-        None => Base::Unknown,
-        Some(none) if none.is_empty() => Base::Absent,
-        Some(etag) => Base::Holds(ETag(etag)),
+    let below = Below {
+        base: about.base.map_or(Base::Unknown, base_of),
+        attempts: about.attempts.into_iter().map(base_of).collect(),
     };
-    Ok(Written { mode: about.mode, becomes, base })
+    Ok(Written { mode: about.mode, becomes, below })
 }
 
 #[cfg(test)]
@@ -84,15 +94,16 @@ mod tests {
             token: Token::empty(),
         };
         for base in [Base::Unknown, Base::Absent, Base::Holds(ETag("before".to_owned()))] {
-            let bytes = encode(WriteMode::Shadow, Some(&meta), &base).unwrap();
+            let below = Below { base, attempts: vec![Base::Absent, Base::Holds(ETag("left".to_owned()))] };
+            let bytes = encode(WriteMode::Shadow, Some(&meta), &below).unwrap();
             let expected = Written {
                 mode: WriteMode::Shadow,
                 becomes: Becomes::Put(Arc::new(ObjectMeta { version, ..meta.clone() })),
-                base: base.clone(),
+                below,
             };
             assert_eq!(decode(&bytes, version), Ok(expected));
         }
-        let gone = encode(WriteMode::Lazy, None, &Base::Absent).unwrap();
+        let gone = encode(WriteMode::Lazy, None, &Below::default()).unwrap();
         assert_eq!(decode(&gone, version).unwrap().becomes, Becomes::Gone);
     }
 

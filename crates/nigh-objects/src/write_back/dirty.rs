@@ -26,7 +26,7 @@ pub(crate) enum Becomes {
     Put(Arc<ObjectMeta>),
     /// Nothing.
     Gone,
-    /// Nobody knows: its bytes are damaged in the journal. It is not pushed.
+    /// Nobody knows: its bytes are damaged in the journal, or it was ephemeral and its memory was needed. It is not pushed.
     Lost,
 }
 
@@ -35,6 +35,14 @@ impl Becomes {
         match self {
             Self::Put(meta) => meta.size,
             Self::Gone | Self::Lost => 0,
+        }
+    }
+
+    /// What the store holds once it has this.
+    pub(crate) fn leaves(&self) -> Base {
+        match self {
+            Self::Put(meta) => Base::Holds(meta.etag.clone()),
+            Self::Gone | Self::Lost => Base::Absent,
         }
     }
 }
@@ -51,6 +59,15 @@ pub(crate) enum Base {
     Holds(ETag),
 }
 
+/// What the store may hold below a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Below {
+    /// What the write is to replace.
+    pub(crate) base: Base,
+    /// What pushes of earlier writes have left, or may leave.
+    pub(crate) attempts: Vec<Base>,
+}
+
 /// The newest state of an object that the store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unpushed {
@@ -60,6 +77,13 @@ pub(crate) struct Unpushed {
     pub(crate) mode: WriteMode,
     /// What the object is.
     pub(crate) becomes: Becomes,
+}
+
+impl Unpushed {
+    /// Whether it comes to the store at some time.
+    pub(crate) fn is_pushed_at_last(&self) -> bool {
+        self.mode != WriteMode::Ephemeral && self.becomes != Becomes::Lost
+    }
 }
 
 /// A push to be made.
@@ -111,6 +135,8 @@ struct Entry {
     due: Monotonic,
     /// The state that is being pushed.
     pushing: Option<Version>,
+    /// What the last push that began leaves in the store.
+    leaves: Base,
     /// The state that was pushed last.
     pushed: Option<Version>,
     base: Base,
@@ -121,14 +147,34 @@ struct Entry {
 }
 
 impl Entry {
-    const fn is_queued(&self) -> bool {
-        let never = matches!(self.newest.mode, WriteMode::Ephemeral) || matches!(self.newest.becomes, Becomes::Lost);
-        self.pushing.is_none() && !never
+    /// Whether the store has its newest state, and it is only looked after.
+    fn is_watched(&self) -> bool {
+        self.pushed == Some(self.newest.version)
+    }
+
+    /// Whether it is kept in memory alone, and whether it was.
+    fn ephemeral_and_lost(&self) -> (bool, bool) {
+        let ephemeral = self.newest.mode == WriteMode::Ephemeral;
+        (ephemeral, ephemeral && self.newest.becomes == Becomes::Lost)
+    }
+
+    fn is_queued(&self) -> bool {
+        self.pushing.is_none() && self.newest.is_pushed_at_last()
+    }
+
+    /// The store may hold this, left by an earlier push.
+    fn has_attempted(&mut self, left: Base) {
+        if !self.attempts.contains(&left) {
+            if self.attempts.len() == ATTEMPTS_MAX {
+                self.attempts.remove(0);
+            }
+            self.attempts.push(left);
+        }
     }
 
     /// Whether it may be pushed before it is due: it has not failed, and is not only looked after.
     fn may_hurry(&self) -> bool {
-        self.failures == 0 && self.pushed != Some(self.newest.version)
+        self.failures == 0 && !self.is_watched()
     }
 }
 
@@ -141,12 +187,26 @@ pub struct DirtyUsage {
     pub bytes: u64,
     /// How many of the objects are ephemeral.
     pub ephemeral: usize,
+    /// How many of these are lost: their memory was needed, and who reads them is told.
+    pub lost: usize,
+    /// How many objects and deletions the store has already, and are kept until no earlier push can land over them.
+    pub watched: usize,
     /// How many have failed to be pushed and wait for the next try.
     pub failing: usize,
-    /// How long the oldest waits.
+    /// How long the oldest waits to be pushed.
     pub oldest: Duration,
     /// Writes kept under another key since the start, because somebody else had written theirs.
     pub conflicts: u64,
+    /// Objects and deletions whose bucket the store does not have any more.
+    pub homeless: usize,
+}
+
+impl DirtyUsage {
+    /// Objects and deletions that the store does not have and is to get.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.objects - self.ephemeral - self.watched
+    }
 }
 
 /// All that is not in the store.
@@ -155,11 +215,21 @@ pub(crate) struct Dirty {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
-    queue: BTreeSet<(Monotonic, ObjectId)>,
-    /// The oldest first, ephemeral ones left out.
+    /// What may be pushed before it is due.
+    fresh: BTreeSet<(Monotonic, ObjectId)>,
+    /// What has failed, or is only looked after.
+    later: BTreeSet<(Monotonic, ObjectId)>,
+    /// What of `fresh` is due until then is due now.
+    wanted_until: Monotonic,
+    /// Room that writes under way were promised.
+    promised_bytes: u64,
+    promised_objects: usize,
+    /// The oldest first, of those that the store does not have and is to get.
     ages: BTreeSet<(Monotonic, ObjectId)>,
     bytes: u64,
     ephemeral: usize,
+    lost: usize,
+    watched: usize,
     failing: usize,
 }
 
@@ -172,10 +242,16 @@ impl Dirty {
             limits,
             buckets: BTreeMap::new(),
             objects: 0,
-            queue: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            later: BTreeSet::new(),
+            wanted_until: Monotonic(0),
+            promised_bytes: 0,
+            promised_objects: 0,
             ages: BTreeSet::new(),
             bytes: 0,
             ephemeral: 0,
+            lost: 0,
+            watched: 0,
             failing: 0,
         }
     }
@@ -185,21 +261,33 @@ impl Dirty {
         self.entry(object).map(|entry| &entry.newest)
     }
 
-    /// Whether a write of `bytes` to `object` has room.
-    pub(crate) fn has_room(&self, object: &ObjectId, bytes: u64) -> bool {
+    /// Promises room to a write of `bytes` to `object` that is about to be made, if there is; `release` ends that.
+    pub(crate) fn promise(&mut self, object: &ObjectId, bytes: u64) -> bool {
         let replaced = self.entry(object).map(|entry| entry.newest.becomes.bytes());
-        let others = self.bytes - replaced.unwrap_or(0);
-        others.saturating_add(bytes) <= self.limits.bytes && (replaced.is_some() || self.objects < self.limits.objects)
+        let other_bytes = self.bytes - replaced.unwrap_or(0) + self.promised_bytes;
+        let other_objects = self.objects - usize::from(replaced.is_some()) + self.promised_objects;
+        let has_room = other_bytes.saturating_add(bytes) <= self.limits.bytes && other_objects < self.limits.objects;
+        if has_room {
+            self.promised_bytes += bytes;
+            self.promised_objects += 1;
+        }
+        has_room
     }
 
-    /// Takes a write that was acknowledged at `now`. `base` is what the store holds, if no other write waits before it.
+    /// A write that was promised room for `bytes` has been taken, or will not come.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        self.promised_bytes -= bytes;
+        self.promised_objects -= 1;
+    }
+
+    /// Takes a write that was acknowledged at `now`. `below` counts if no other write waits before it.
     pub(crate) fn write(
         &mut self,
         object: &ObjectId,
         version: Version,
         mode: WriteMode,
         becomes: Becomes,
-        base: Base,
+        below: Below,
         now: Monotonic,
     ) -> Settled {
         let newest = Unpushed { version, mode, becomes };
@@ -210,9 +298,10 @@ impl Dirty {
                 since: now,
                 due,
                 pushing: None,
+                leaves: Base::Unknown,
                 pushed: None,
-                base,
-                attempts: Vec::new(),
+                base: below.base,
+                attempts: below.attempts,
                 doubt: Monotonic(0),
                 failures: 0,
             };
@@ -220,8 +309,13 @@ impl Dirty {
             return Vec::new();
         };
         let before = std::mem::replace(&mut entry.newest, newest);
+        if entry.pushing.is_none() && entry.pushed == Some(before.version) {
+            // The one before was only looked after, and due when that ends.
+            (entry.since, entry.due) = (now, now.after(self.limits.delay));
+        }
         if before.mode == WriteMode::Ephemeral {
-            (entry.since, entry.due, entry.base) = (now, now.after(self.limits.delay), base);
+            (entry.since, entry.due) = (now, now.after(self.limits.delay));
+            (entry.base, entry.attempts) = (below.base, below.attempts);
         }
         // What is being pushed is let go when that has ended: the push reads it. An ephemeral write has no record.
         let goes = entry.pushing != Some(before.version) && before.mode != WriteMode::Ephemeral;
@@ -233,9 +327,45 @@ impl Dirty {
     pub(crate) fn doubt(&mut self, object: &ObjectId, now: Monotonic) {
         if let Some(mut entry) = self.take(object) {
             entry.doubt = now.after(self.limits.lands_within);
-            entry.attempts.push(Base::Unknown);
+            entry.has_attempted(Base::Unknown);
             self.put_back(object, entry);
         }
+    }
+
+    /// Takes a write of an earlier life, the older of an object before the newer. The store may hold what `attempts`
+    /// say, and whatever an older one of them was to replace or to leave: all of that is Nigh's own.
+    pub(crate) fn recover(
+        &mut self,
+        object: &ObjectId,
+        version: Version,
+        mode: WriteMode,
+        becomes: Becomes,
+        below: Below,
+        now: Monotonic,
+    ) {
+        let older = self.get(object).map(|older| older.becomes.leaves());
+        let left: Vec<Base> = older.map_or_else(Vec::new, |left| {
+            [left, below.base.clone()].into_iter().chain(below.attempts.clone()).collect()
+        });
+        self.write(object, version, mode, becomes, below, now);
+        if !left.is_empty()
+            && let Some(mut entry) = self.take(object)
+        {
+            left.into_iter().for_each(|left| entry.has_attempted(left));
+            self.put_back(object, entry);
+        }
+    }
+
+    /// The memory of an ephemeral write was needed. Its room is free; who reads the object is told until it is written
+    /// anew or deleted, as the store may have an older state of it. True if that write is the newest still.
+    pub(crate) fn lost(&mut self, object: &ObjectId, version: Version) -> bool {
+        let Some(mut entry) = self.take(object) else { return false };
+        let is_it = entry.newest.version == version && entry.newest.mode == WriteMode::Ephemeral;
+        if is_it {
+            entry.newest.becomes = Becomes::Lost;
+        }
+        self.put_back(object, entry);
+        is_it
     }
 
     /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
@@ -249,11 +379,10 @@ impl Dirty {
         version
     }
 
-    /// Makes everything due that has not failed.
-    pub(crate) fn want_all(&mut self) {
-        for (_, object) in self.ages.clone() {
-            self.want(&object);
-        }
+    /// Makes everything due that was acknowledged until `now` and has not failed.
+    pub(crate) fn want_all(&mut self, now: Monotonic) {
+        // Nothing of it is due later than this.
+        self.wanted_until = now.after(self.limits.delay);
     }
 
     /// All that is to be pushed.
@@ -267,14 +396,17 @@ impl Dirty {
 
     /// What to push now. In a `hurry`, when room is short, what is not due goes too.
     pub(crate) fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
-        let Some((due, object)) = self.queue.first() else { return Next::Idle };
-        let (due, object) = (*due, object.clone());
-        if due > now && !(hurry && self.entry(&object).is_some_and(Entry::may_hurry)) {
-            return Next::At(due);
-        }
+        let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
+        let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
+        let later = self.later.first().filter(is_due);
+        let fresh = self.fresh.first().filter(is_wanted);
+        let Some((_, object)) = later.into_iter().chain(fresh).min().cloned() else {
+            let dues = self.later.first().into_iter().chain(self.fresh.first());
+            return dues.map(|(due, _)| *due).min().map_or(Next::Idle, Next::At);
+        };
         let Some(mut entry) = self.take(&object) else { return Next::Idle };
         let Unpushed { version, mode, becomes } = entry.newest.clone();
-        entry.pushing = Some(version);
+        (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
         let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
         self.put_back(&object, entry);
         Next::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
@@ -327,12 +459,7 @@ impl Dirty {
             entry.due = now.after(doubled.min(self.limits.back_off_max));
             if let Some(attempted) = attempted {
                 entry.doubt = now.after(self.limits.lands_within);
-                if !entry.attempts.contains(&attempted) {
-                    if entry.attempts.len() == ATTEMPTS_MAX {
-                        entry.attempts.remove(0);
-                    }
-                    entry.attempts.push(attempted);
-                }
+                entry.has_attempted(attempted);
             }
             if let Some(base) = base {
                 entry.base = base;
@@ -342,11 +469,54 @@ impl Dirty {
         settled
     }
 
-    /// Others have written `object` after all that waits, or what waits is kept elsewhere: nothing is left to push.
-    pub(crate) fn drop_all(&mut self, object: &ObjectId) -> Settled {
+    /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
+    /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
+    pub(crate) fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
+        let Some(mut entry) = self.take(object) else { return Vec::new() };
+        let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
+        if entry.newest.version == version {
+            return vec![version];
+        }
+        if was_pushing {
+            (entry.since, entry.due, entry.failures) = (now, now.after(self.limits.delay), 0);
+        }
+        self.put_back(object, entry);
+        was_pushing.then_some(version).into_iter().collect()
+    }
+
+    /// `version` of `object` is not to be pushed any more, if it is still the newest.
+    pub(crate) fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
         let Some(entry) = self.take(object) else { return Vec::new() };
-        let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(entry.newest.version);
-        newest.into_iter().chain(entry.pushing.filter(|pushing| Some(*pushing) != newest)).collect()
+        if entry.newest.version != version {
+            self.put_back(object, entry);
+            return Vec::new();
+        }
+        let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(version);
+        newest.into_iter().chain(entry.pushing.filter(|pushing| *pushing != version)).collect()
+    }
+
+    /// What the store may hold below a write that comes now, if another waits: what that replaces, and what pushes have
+    /// left or may leave before the write is acknowledged.
+    pub(crate) fn below(&self, object: &ObjectId) -> Option<Below> {
+        let entry = self.entry(object)?;
+        let mut attempts = entry.attempts.clone();
+        if entry.pushing.is_some() {
+            attempts.push(entry.leaves.clone());
+        }
+        if entry.newest.mode != WriteMode::Ephemeral {
+            attempts.push(entry.newest.becomes.leaves());
+        }
+        Some(Below { base: entry.base.clone(), attempts })
+    }
+
+    /// Whether no push of `object` is under way.
+    pub(crate) fn is_idle(&self, object: &ObjectId) -> bool {
+        self.entry(object).is_none_or(|entry| entry.pushing.is_none())
+    }
+
+    /// How many objects of a bucket wait.
+    pub(crate) fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
+        self.buckets.get(&(namespace.clone(), bucket.clone())).map_or(0, BTreeMap::len)
     }
 
     /// Whether the store has had `version` of `object`, or does not need it any more.
@@ -373,6 +543,13 @@ impl Dirty {
             .map(|(key, entry)| (key, &entry.newest))
     }
 
+    /// Everything by name, each with how often its push has failed in a row.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &Unpushed, u32)> {
+        self.buckets.iter().flat_map(|((namespace, bucket), entries)| {
+            entries.iter().map(move |(key, entry)| (namespace, bucket, key, &entry.newest, entry.failures))
+        })
+    }
+
     /// How much of the room is taken: from 0 to 1.
     pub(crate) fn fullness(&self) -> f64 {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
@@ -385,9 +562,12 @@ impl Dirty {
             objects: self.objects,
             bytes: self.bytes,
             ephemeral: self.ephemeral,
+            lost: self.lost,
+            watched: self.watched,
             failing: self.failing,
             oldest: self.ages.first().map_or(Duration::ZERO, |(since, _)| now.since(*since)),
             conflicts: 0,
+            homeless: 0,
         }
     }
 
@@ -405,9 +585,13 @@ impl Dirty {
         }
         self.objects -= 1;
         self.bytes -= entry.newest.becomes.bytes();
-        self.queue.remove(&(entry.due, object.clone()));
+        let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+        queue.remove(&(entry.due, object.clone()));
         self.ages.remove(&(entry.since, object.clone()));
-        self.ephemeral -= usize::from(entry.newest.mode == WriteMode::Ephemeral);
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral -= usize::from(ephemeral);
+        self.lost -= usize::from(lost);
+        self.watched -= usize::from(entry.is_watched());
         self.failing -= usize::from(entry.failures > 0);
         Some(entry)
     }
@@ -416,11 +600,15 @@ impl Dirty {
         self.objects += 1;
         self.bytes += entry.newest.becomes.bytes();
         if entry.is_queued() {
-            self.queue.insert((entry.due, object.clone()));
+            let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+            queue.insert((entry.due, object.clone()));
         }
-        if entry.newest.mode == WriteMode::Ephemeral {
-            self.ephemeral += 1;
-        } else {
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral += usize::from(ephemeral);
+        self.lost += usize::from(lost);
+        if entry.is_watched() {
+            self.watched += 1;
+        } else if !ephemeral {
             self.ages.insert((entry.since, object.clone()));
         }
         self.failing += usize::from(entry.failures > 0);
@@ -480,7 +668,7 @@ mod tests {
 
     fn put(dirty: &mut Dirty, key: &str, sequence: u64, now: Monotonic) -> Settled {
         let becomes = Becomes::Put(meta(10, &sequence.to_string()));
-        dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, Base::Unknown, now)
+        dirty.write(&object(key), version(sequence), WriteMode::Lazy, becomes, Below::default(), now)
     }
 
     fn holds(sequence: u64) -> Base {
@@ -547,10 +735,25 @@ mod tests {
         assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(3)), []);
         assert!(dirty.get(&object("a")).is_some(), "readers see it here, whatever lands");
         assert_eq!(dirty.next(second(4), false), Next::At(second(901)));
+        let watched = DirtyUsage { objects: 1, bytes: 10, watched: 1, ..DirtyUsage::default() };
+        assert_eq!(dirty.usage(second(4)), watched, "it waits for nothing");
         let again = push(&mut dirty, second(901));
         assert_eq!((again.base, again.attempts), (holds(2), vec![holds(1)]));
         assert_eq!(dirty.pushed(&object("a"), version(2), holds(2), second(902)), [version(2)]);
         assert_eq!(dirty.next(second(902), false), Next::Idle);
+    }
+
+    #[test]
+    fn a_write_over_an_object_that_is_only_looked_after_is_pushed_when_it_is_due_itself() {
+        let mut dirty = Dirty::new(LIMITS);
+        put(&mut dirty, "a", 1, second(0));
+        push(&mut dirty, second(1));
+        dirty.failed(&object("a"), version(1), Some(holds(1)), None, second(1));
+        push(&mut dirty, second(3));
+        assert_eq!(dirty.pushed(&object("a"), version(1), holds(1), second(3)), []);
+        assert_eq!(put(&mut dirty, "a", 2, second(5)), [version(1)]);
+        assert_eq!(dirty.next(second(5), false), Next::At(second(6)));
+        assert_eq!(push(&mut dirty, second(6)).version, version(2));
     }
 
     #[test]
@@ -567,18 +770,55 @@ mod tests {
     fn room_is_counted_in_bytes_and_objects_and_a_replaced_write_gives_its_own_back() {
         let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 2, ..LIMITS });
         put(&mut dirty, "a", 1, second(0));
-        assert!(dirty.has_room(&object("b"), 15) && !dirty.has_room(&object("b"), 16));
-        assert!(dirty.has_room(&object("a"), 25));
+        let has_room = |dirty: &mut Dirty, key: &str, bytes| {
+            let promised = dirty.promise(&object(key), bytes);
+            if promised {
+                dirty.release(bytes);
+            }
+            promised
+        };
+        assert!(has_room(&mut dirty, "b", 15) && !has_room(&mut dirty, "b", 16) && has_room(&mut dirty, "a", 25));
         put(&mut dirty, "b", 2, second(0));
-        assert!(!dirty.has_room(&object("c"), 0) && dirty.has_room(&object("b"), 15));
+        assert!(!has_room(&mut dirty, "c", 0) && has_room(&mut dirty, "b", 15));
         assert_eq!(dirty.fullness(), 1.0);
+    }
+
+    #[test]
+    fn room_that_is_promised_to_one_write_is_not_promised_to_another() {
+        let mut dirty = Dirty::new(DirtyLimits { bytes: 25, objects: 3, ..LIMITS });
+        assert!(dirty.promise(&object("a"), 15) && !dirty.promise(&object("b"), 15));
+        assert!(dirty.promise(&object("b"), 5) && dirty.promise(&object("c"), 5));
+        assert!(!dirty.promise(&object("d"), 0), "three objects are promised");
+        dirty.release(5);
+        put(&mut dirty, "c", 1, second(0));
+        assert!(!dirty.promise(&object("d"), 0), "one waits, two are promised");
+        dirty.release(15);
+        assert!(dirty.promise(&object("d"), 10));
+    }
+
+    #[test]
+    fn all_that_was_acknowledged_is_wanted_at_once_but_what_failed_or_came_later() {
+        let mut dirty = Dirty::new(LIMITS);
+        put(&mut dirty, "failed", 1, second(0));
+        push(&mut dirty, second(1));
+        dirty.failed(&object("failed"), version(1), None, None, second(1));
+        for n in 0..3 {
+            put(&mut dirty, &n.to_string(), n + 2, second(2));
+        }
+        dirty.want_all(second(2));
+        put(&mut dirty, "later", 9, Monotonic(second(2).0 + 1));
+        let now = Monotonic(second(2).0 + 2);
+        for n in 0..3 {
+            assert_eq!(push(&mut dirty, now).object, object(&n.to_string()));
+        }
+        assert_eq!(dirty.next(now, false), Next::At(second(3)), "the one that failed");
     }
 
     #[test]
     fn an_ephemeral_object_is_never_pushed_until_a_durable_write_replaces_it() {
         let mut dirty = Dirty::new(LIMITS);
         let becomes = Becomes::Put(meta(10, "e"));
-        dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, Base::Unknown, second(0));
+        dirty.write(&object("a"), version(1), WriteMode::Ephemeral, becomes, Below::default(), second(0));
         assert_eq!((dirty.next(second(99), true), dirty.want(&object("a"))), (Next::Idle, None));
         assert_eq!(
             dirty.usage(second(99)),
@@ -586,6 +826,30 @@ mod tests {
         );
         assert_eq!(put(&mut dirty, "a", 2, second(100)), []);
         assert_eq!(dirty.next(second(100), false), Next::At(second(101)));
+    }
+
+    #[test]
+    fn a_lost_ephemeral_write_gives_its_room_back_and_stays_known_until_the_next_write() {
+        let mut dirty = Dirty::new(LIMITS);
+        let ephemeral = |dirty: &mut Dirty, sequence| {
+            let becomes = Becomes::Put(meta(900, "e"));
+            dirty.write(&object("a"), version(sequence), WriteMode::Ephemeral, becomes, Below::default(), second(0))
+        };
+        ephemeral(&mut dirty, 1);
+        assert!(!dirty.promise(&object("b"), 101));
+        assert!(!dirty.lost(&object("b"), version(1)));
+        assert!(dirty.lost(&object("a"), version(1)));
+        assert!(dirty.promise(&object("b"), 1000));
+        dirty.release(1000);
+        let newest = dirty.get(&object("a")).unwrap();
+        assert_eq!((newest.mode, &newest.becomes), (WriteMode::Ephemeral, &Becomes::Lost));
+        let lost = DirtyUsage { objects: 1, ephemeral: 1, lost: 1, ..DirtyUsage::default() };
+        assert_eq!(dirty.usage(second(9)), lost);
+        ephemeral(&mut dirty, 2);
+        assert!(!dirty.lost(&object("a"), version(1)), "the copy of an older write says nothing of this one");
+        assert_eq!(dirty.usage(second(9)).bytes, 900);
+        put(&mut dirty, "b", 3, second(0));
+        assert!(!dirty.lost(&object("b"), version(3)), "what is in the journal is not lost");
     }
 
     #[test]
@@ -662,7 +926,7 @@ mod tests {
                         };
                         acknowledged.insert(key, (version(sequence), body(&becomes)));
                         records.insert(version(sequence));
-                        settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, Base::Unknown, now);
+                        settled = dirty.write(&object(&key.to_string()), version(sequence), WriteMode::Lazy, becomes, Below::default(), now);
                     }
                     Step::Begin(hurry) => {
                         if let Next::Push(push) = dirty.next(now, hurry) {

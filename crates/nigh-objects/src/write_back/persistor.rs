@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Next, Push};
 use crate::store::Payload;
-use crate::{ObjectError, ObjectId, ObjectMeta, Segment, WriteConditions};
+use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
 
 /// From this share of the room on, what waits is pushed before it is due.
 const HURRY: f64 = 0.5;
@@ -27,8 +27,8 @@ const KEY_MAX: usize = 1024;
 pub(crate) trait Copies: Send + Sync {
     /// The bytes of this version, if they are there.
     fn copy_of(&self, object: &ObjectId, version: Version) -> Option<Segment>;
-    /// The store has another object now.
-    fn forget(&self, object: &ObjectId);
+    /// The store has another object than `version` now: what is there of that, and of older ones, goes.
+    fn forget(&self, object: &ObjectId, version: Version);
     /// The store has this version.
     fn pushed(&self, object: &ObjectId, version: Version);
     /// Time has passed.
@@ -41,21 +41,15 @@ enum Outcome {
     Stored(Base),
     /// It may or may not.
     Failed { error: ObjectError, attempted: bool, base: Option<Base> },
-    /// Somebody else has written: the store holds this.
-    Conflict(Base),
+    /// Somebody else has written.
+    Conflict,
+    /// Somebody else has written, and what was to be pushed is kept under another key.
+    Apart,
 }
 
 impl Outcome {
     const fn refused(error: ObjectError) -> Self {
         Self::Failed { error, attempted: false, base: None }
-    }
-}
-
-/// What the store should hold after a push.
-fn wanted(push: &Push) -> Base {
-    match &push.becomes {
-        Becomes::Put(meta) => Base::Holds(meta.etag.clone()),
-        Becomes::Gone | Becomes::Lost => Base::Absent,
     }
 }
 
@@ -124,8 +118,11 @@ impl WriteBack {
 
     async fn push(&self, push: Push, copies: &dyn Copies) {
         let mut outcome = self.try_push(&push, copies).await;
-        if let Outcome::Conflict(holds) = outcome {
-            outcome = self.keep_apart(&push, holds, copies).await;
+        if matches!(outcome, Outcome::Conflict) {
+            outcome = self.keep_apart(&push, copies).await;
+        }
+        if let Outcome::Failed { error: ObjectError::NoSuchBucket(_), .. } = &outcome {
+            outcome = self.bucket_is_missing(&push);
         }
         let (object, version, now) = (&push.object, push.version, self.clock.monotonic());
         let settled = match outcome {
@@ -137,14 +134,35 @@ impl WriteBack {
             Outcome::Failed { error, attempted, base } => {
                 self.meter.failed();
                 let lands_late = self.store.abilities(&object.namespace).lands_late;
-                let attempted = (attempted && lands_late).then(|| wanted(&push));
+                let attempted = (attempted && lands_late).then(|| push.becomes.leaves());
                 tracing::warn!(%object, %version, %error, "a write could not be pushed to the store; it stays in the journal");
                 self.dirty.lock().failed(object, version, attempted, base, now)
             }
-            Outcome::Conflict(_) => Vec::new(),
+            Outcome::Apart | Outcome::Conflict => {
+                self.meter.conflict();
+                let settled = self.dirty.lock().kept_apart(object, version, now);
+                copies.forget(object, version);
+                settled
+            }
         };
         self.let_go(object, settled).await;
         self.pushes.send_modify(|pushes| *pushes += 1);
+    }
+
+    /// Others have removed the bucket: there is nothing left to delete in it; what was to be put stays here.
+    fn bucket_is_missing(&self, push: &Push) -> Outcome {
+        let ObjectId { namespace, bucket, .. } = &push.object;
+        if self.buckets.miss(namespace, bucket) {
+            tracing::error!(
+                %namespace, %bucket,
+                "somebody else removed the bucket; writes into it are refused, what was acknowledged waits until the \
+                 bucket is made anew or the writes are dropped (`nigh objects unpushed`)"
+            );
+        }
+        match push.becomes {
+            Becomes::Gone => Outcome::Stored(Base::Absent),
+            Becomes::Put(_) | Becomes::Lost => Outcome::refused(ObjectError::NoSuchBucket(bucket.clone())),
+        }
     }
 
     async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {
@@ -153,7 +171,7 @@ impl WriteBack {
             match self.look(push).await {
                 Ok(Seen::Done(holds)) => return Outcome::Stored(holds),
                 Ok(Seen::Ours(holds)) => base = holds,
-                Ok(Seen::Others(holds)) if self.is_shared(&push.object) => return Outcome::Conflict(holds),
+                Ok(Seen::Others(_)) if self.is_shared(&push.object) => return Outcome::Conflict,
                 Ok(Seen::Others(holds)) => base = holds,
                 Err(error) => return Outcome::refused(error),
             }
@@ -165,15 +183,15 @@ impl WriteBack {
                 Ok(None) => Ok(()),
                 Err(error) => return Outcome::refused(error),
             },
-            Becomes::Gone => self.store.delete(&push.object).await,
+            Becomes::Gone => self.delete_from(&push.object, &base).await,
             // Never in the queue.
             Becomes::Lost => return Outcome::refused(ObjectError::Damaged(push.object.key.clone())),
         };
         match put {
-            Ok(()) => Outcome::Stored(wanted(push)),
+            Ok(()) => Outcome::Stored(push.becomes.leaves()),
             Err(ObjectError::PreconditionFailed(_)) => match self.look(push).await {
                 Ok(Seen::Done(holds)) => Outcome::Stored(holds),
-                Ok(Seen::Others(holds)) if self.is_shared(&push.object) => Outcome::Conflict(holds),
+                Ok(Seen::Others(_)) if self.is_shared(&push.object) => Outcome::Conflict,
                 Ok(Seen::Ours(holds) | Seen::Others(holds)) => {
                     let error = ObjectError::PreconditionFailed("the store held something else than was thought");
                     Outcome::Failed { error, attempted: false, base: Some(holds) }
@@ -181,26 +199,6 @@ impl WriteBack {
                 Err(error) => Outcome::refused(error),
             },
             Err(error) => Outcome::Failed { error, attempted: true, base: None },
-        }
-    }
-
-    /// Writes the object over what `base` says the store holds, if the store can tell.
-    async fn put_onto(
-        &self,
-        object: &ObjectId,
-        payload: &Payload,
-        meta: &ObjectMeta,
-        base: &Base,
-    ) -> Result<(), ObjectError> {
-        let condition = match base {
-            Base::Unknown => WriteConditions::default(),
-            Base::Absent => WriteConditions { if_absent: true, ..WriteConditions::default() },
-            Base::Holds(etag) => WriteConditions { if_match: Some(etag.clone()), ..WriteConditions::default() },
-        };
-        if condition != WriteConditions::default() && self.is_shared(object) {
-            self.store.put_if(object, payload, meta, &condition).await
-        } else {
-            self.store.put(object, payload, meta).await
         }
     }
 
@@ -225,16 +223,16 @@ impl WriteBack {
             Err(ObjectError::NoSuchKey(_)) => (Base::Absent, None),
             Err(error) => return Err(error),
         };
-        let done = holds == wanted(push) && version.is_none_or(|version| version == push.version);
+        let done = holds == push.becomes.leaves() && version.is_none_or(|version| version == push.version);
         if done {
             return Ok(Seen::Done(holds));
         }
-        let ours = holds == push.base || holds == wanted(push) || push.attempts.contains(&holds);
+        let ours = holds == push.base || holds == push.becomes.leaves() || push.attempts.contains(&holds);
         Ok(if ours { Seen::Ours(holds) } else { Seen::Others(holds) })
     }
 
     /// Keeps what was acknowledged under another key: somebody else has its own.
-    async fn keep_apart(&self, push: &Push, holds: Base, copies: &dyn Copies) -> Outcome {
+    async fn keep_apart(&self, push: &Push, copies: &dyn Copies) -> Outcome {
         let is_newest = self.dirty.lock().get(&push.object).is_some_and(|newest| newest.version == push.version);
         if !is_newest {
             // The newer one meets the same and is kept.
@@ -263,11 +261,7 @@ impl WriteBack {
         } else {
             tracing::error!(object = %push.object, "somebody else wrote the object before its deletion: it stays");
         }
-        self.meter.conflict();
-        let settled = self.dirty.lock().drop_all(&push.object);
-        copies.forget(&push.object);
-        self.let_go(&push.object, settled).await;
-        Outcome::Conflict(holds)
+        Outcome::Apart
     }
 }
 

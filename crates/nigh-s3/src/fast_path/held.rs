@@ -88,16 +88,16 @@ impl<N: Copy + Eq + Hash> Held<N> {
         }
     }
 
-    /// Nobody has it any more.
-    pub(crate) fn freed(&mut self, handle: Handle) {
-        if let Some(entry) = self.entries.remove(&handle) {
-            self.bytes -= entry.bytes;
-            if let Some(name) = entry.name
-                && self.by_name.get(&name) == Some(&handle)
-            {
-                self.by_name.remove(&name);
-            }
+    /// Nobody has it any more; the bytes that count no longer.
+    pub(crate) fn freed(&mut self, handle: Handle) -> u64 {
+        let Some(entry) = self.entries.remove(&handle) else { return 0 };
+        self.bytes -= entry.bytes;
+        if let Some(name) = entry.name
+            && self.by_name.get(&name) == Some(&handle)
+        {
+            self.by_name.remove(&name);
         }
+        entry.bytes
     }
 
     /// Those to be looked at next.
@@ -139,8 +139,7 @@ mod tests {
         let mut held: Held<u8> = Held::new(max(100, 9));
         let handle = held.count(Some(1), 60);
         assert_eq!(held.handle(1), Some(handle));
-        held.freed(handle);
-        held.freed(handle);
+        assert_eq!((held.freed(handle), held.freed(handle)), (60, 0));
         assert_eq!((held.handle(1), held.bytes(), held.segments()), (None, 0, 0));
         assert_ne!(held.count(Some(1), 60), handle, "a handle is used once");
     }
@@ -178,7 +177,7 @@ mod tests {
                     0 | 1 if held.handle(value).is_none() && held.has_room(value) => {
                         held.count((step == 0).then_some(value), value);
                     }
-                    2 => held.freed(Handle(value)),
+                    2 => _ = held.freed(Handle(value)),
                     _ => drop(held.looks()),
                 }
                 let sum: u64 = held.entries.values().map(|entry| entry.bytes).sum();

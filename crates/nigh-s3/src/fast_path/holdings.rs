@@ -8,9 +8,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nigh_objects::{OpenSegment, Remains, Segment, SegmentName};
+use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 
 use super::held::{Handle, Held, HeldMax};
+
+/// Who pays for what a holder holds: what a sandbox booked.
+pub trait Payer: Send + Sync {
+    /// Pays for so many bytes more; false if it cannot.
+    fn pay(&self, bytes: ByteSize) -> bool;
+    /// So many were let go.
+    fn refund(&self, bytes: ByteSize);
+}
 
 /// What is behind a handle.
 enum Memory {
@@ -32,12 +41,27 @@ impl Memory {
     }
 }
 
+/// What one holder holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Bytes that count.
+    pub(crate) bytes: u64,
+    /// Segments that count.
+    pub(crate) segments: usize,
+    /// What it asked for last had no room.
+    pub(crate) is_over: bool,
+}
+
 /// All that one holder holds.
 pub(crate) struct Holdings(Mutex<Inner>);
 
 struct Inner {
     held: Held<SegmentName>,
     memory: HashMap<Handle, Memory>,
+    /// None outside sandboxes.
+    payer: Option<Arc<dyn Payer>>,
+    /// There was no room when it was asked for last.
+    is_over: bool,
 }
 
 /// A segment that is lent; one dropped was given up.
@@ -100,8 +124,21 @@ impl Drop for Loan {
 
 impl Inner {
     fn forget(&mut self, handle: Handle) {
-        self.held.freed(handle);
+        let freed = self.held.freed(handle);
         self.memory.remove(&handle);
+        self.refund(freed);
+    }
+
+    fn pay(&self, bytes: u64) -> bool {
+        self.payer.as_ref().is_none_or(|payer| payer.pay(ByteSize(bytes)))
+    }
+
+    fn refund(&self, bytes: u64) {
+        if let Some(payer) = &self.payer
+            && bytes > 0
+        {
+            payer.refund(ByteSize(bytes));
+        }
     }
 
     fn look(&mut self, handle: Handle) {
@@ -110,21 +147,28 @@ impl Inner {
         }
     }
 
-    /// Whether there is room, after a look at some if there was none.
-    fn make_room(&mut self, bytes: u64) -> bool {
-        if self.held.has_room(bytes) {
-            return true;
+    /// Whether `asked` has room, after a look at some if it had none.
+    fn make_room(&mut self, asked: impl Fn(&Self) -> bool) -> bool {
+        let mut has_room = asked(self);
+        if !has_room {
+            for handle in self.held.looks() {
+                self.look(handle);
+            }
+            has_room = asked(self);
         }
-        for handle in self.held.looks() {
-            self.look(handle);
-        }
-        self.held.has_room(bytes)
+        self.is_over = !has_room;
+        has_room
+    }
+
+    /// Takes room for `bytes`, which are to be counted or given back.
+    fn take_room(&mut self, bytes: u64) -> bool {
+        self.make_room(|this| this.held.has_room(bytes) && this.pay(bytes))
     }
 }
 
 impl Holdings {
-    pub(crate) fn new(max: HeldMax) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Inner { held: Held::new(max), memory: HashMap::new() })))
+    pub(crate) fn new(max: HeldMax, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Inner { held: Held::new(max), memory: HashMap::new(), payer, is_over: false })))
     }
 
     /// A descriptor of `segment` for the holder, and its handle. None over the cap, where it shares its memory, or where
@@ -133,10 +177,14 @@ impl Holdings {
         let name = segment.name()?;
         let mut inner = self.0.lock();
         let known = inner.held.handle(name);
-        if known.is_none() && !inner.make_room(segment.resident_bytes()) {
+        if known.is_none() && !inner.take_room(segment.resident_bytes()) {
             return None;
         }
-        let descriptor = match segment.hand_out() {
+        let opened = segment.hand_out();
+        if known.is_none() && !matches!(opened, Ok(Some(_))) {
+            inner.refund(segment.resident_bytes());
+        }
+        let descriptor = match opened {
             Ok(descriptor) => descriptor?,
             Err(error) => {
                 tracing::debug!(%error, "a segment is not handed out; its bytes go by copy");
@@ -151,15 +199,15 @@ impl Holdings {
         Some((descriptor, handle))
     }
 
-    /// Whether the holder may be lent so many bytes.
+    /// Whether the holder's cap has room for so many bytes more; whether they are paid for, `lend` finds out.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.0.lock().make_room(bytes)
+        self.0.lock().make_room(|inner| inner.held.has_room(bytes))
     }
 
-    /// Counts what is lent. None, and it is gone, over the cap.
+    /// Counts what is lent. None, and it is gone, over the cap or where it is not paid for.
     pub(crate) fn lend(self: &Arc<Self>, open: OpenSegment) -> Option<Loan> {
         let mut inner = self.0.lock();
-        if !inner.make_room(open.resident_bytes()) {
+        if !inner.take_room(open.resident_bytes()) {
             return None;
         }
         let handle = inner.held.count(None, open.resident_bytes());
@@ -180,9 +228,9 @@ impl Holdings {
         }
     }
 
-    /// Bytes and segments that count.
-    pub(crate) fn totals(&self) -> (u64, usize) {
+    /// What it holds.
+    pub(crate) fn totals(&self) -> Totals {
         let inner = self.0.lock();
-        (inner.held.bytes(), inner.held.segments())
+        Totals { bytes: inner.held.bytes(), segments: inner.held.segments(), is_over: inner.is_over }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It answers what the S3 door would answer, through the same handlers, conditions, headers and errors; here is what
 //! differs: packets (`wire`), what a holder may hold (`held`, `holdings`), how the same questions come and the same
-//! answers go (`questions`, `replies`), one connection (`session`) and the sockets (`server`, `socket`).
+//! answers go (`questions`, `replies`), one connection (`session`), the sockets (`server`, `socket`) and what is told of it all (`usage`).
 //! It never takes memory from a client and never hands out what others could be seen in.
 
 mod held;
@@ -12,6 +12,7 @@ mod replies;
 mod server;
 mod session;
 mod socket;
+mod usage;
 mod wire;
 
 /// Whether a packet is a request whose fields mean something: for the fuzz target.
@@ -25,5 +26,7 @@ pub(crate) fn reads_packet(packet: &[u8]) -> bool {
     }
 }
 
+pub use holdings::Payer;
 pub use server::{FastPath, FastPathLimits};
 pub use socket::{bind, listener};
+pub use usage::FastPathUsage;

@@ -8,7 +8,7 @@ use nigh_objects::{ObjectError, PutDone};
 use s3s::S3Error;
 
 use super::held::Handle;
-use super::wire::{HEADER_BYTES, Kind, PACKET_MAX, Said, WireError, head};
+use super::wire::{HEADER_BYTES, IN_PACKET, Kind, PACKET_MAX, Said, WireError, head};
 use crate::checksum_headers::{header_name, kind};
 use crate::request_id::RequestId;
 
@@ -56,7 +56,7 @@ impl Reply {
     /// The same with bytes in the packet.
     pub(super) fn with_body(status: StatusCode, headers: HeaderMap, body: Bytes, flags: u16) -> Self {
         let length = Some(body.len() as u64);
-        Self { flags, body, ..Self::answer(status, headers, length) }
+        Self { flags: flags | IN_PACKET, body, ..Self::answer(status, headers, length) }
     }
 
     /// The same with a segment: the bytes are those of `length` from `offset`.

@@ -5,16 +5,13 @@
 //! client may leave unread, the time to say who one is.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 use nigh_terms::{AccessKeyId, ByteSize};
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle as Runtime;
@@ -23,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::held::HeldMax;
-use super::holdings::Holdings;
+use super::holdings::Payer;
 use super::replies::Reply;
 use super::session::{Ground, Session, Taken};
 use super::socket::{Received, Socket, accept, register};
-use super::wire::{BY_COPY, PACKET_MAX, Request, WireError, parse};
+use super::usage::{FastPathUsage, Holders, Meters, Share};
+use super::wire::{PACKET_MAX, Request, WireError, parse};
 use crate::S3Door;
 use crate::lanes::Lanes;
 
@@ -73,78 +71,12 @@ impl FastPathLimits {
     }
 }
 
-/// What the fast path counts, beside the requests that the S3 door counts.
-struct Meters {
-    segments: Counter,
-    inline: Counter,
-    by_copy: Counter,
-    for_http: Counter,
-    connections: Gauge,
-    held: Gauge,
-}
-
-impl Meters {
-    fn new() -> Self {
-        describe_counter!("nigh_fast_path_answers_total", "Answers with an object's bytes, by the way they came");
-        describe_gauge!("nigh_fast_path_connections", "Connections to the fast path");
-        describe_gauge!("nigh_fast_path_held_bytes", "Bytes of segments handed out and not let go");
-        let answers = |way| counter!("nigh_fast_path_answers_total", "way" => way);
-        Self {
-            segments: answers("segment"),
-            inline: answers("inline"),
-            by_copy: answers("copy"),
-            for_http: answers("http"),
-            connections: gauge!("nigh_fast_path_connections"),
-            held: gauge!("nigh_fast_path_held_bytes"),
-        }
-    }
-
-    fn answered(&self, reply: &Reply) {
-        if reply.descriptor.is_some() {
-            self.segments.increment(1);
-        } else if reply.status() == http::StatusCode::TEMPORARY_REDIRECT {
-            self.for_http.increment(1);
-        } else if reply.flags & BY_COPY != 0 {
-            self.by_copy.increment(1);
-        } else if !reply.body.is_empty() {
-            self.inline.increment(1);
-        }
-    }
-}
-
 /// Objects over Unix sockets, without HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct FastPath {
     door: S3Door,
     limits: FastPathLimits,
     meters: Arc<Meters>,
-}
-
-/// What the keys hold that one listener has seen.
-struct Holders {
-    max: HeldMax,
-    by_key: Mutex<HashMap<AccessKeyId, Arc<Holdings>>>,
-}
-
-impl Holders {
-    fn of(&self, key: &AccessKeyId) -> Arc<Holdings> {
-        Arc::clone(self.by_key.lock().entry(key.clone()).or_insert_with(|| Holdings::new(self.max)))
-    }
-
-    /// Looks at some of each, and forgets who holds nothing and is not connected. The bytes that count still.
-    fn look_around(&self) -> u64 {
-        let all: Vec<_> = self.by_key.lock().values().cloned().collect();
-        let bytes = all
-            .iter()
-            .map(|holdings| {
-                holdings.look_around();
-                holdings.totals().0
-            })
-            .sum();
-        drop(all);
-        self.by_key.lock().retain(|_, holdings| Arc::strong_count(holdings) > 1 || holdings.totals().1 > 0);
-        bytes
-    }
 }
 
 thread_local! {
@@ -159,14 +91,45 @@ impl FastPath {
         Self { door: door.clone(), limits, meters: Arc::new(Meters::new()) }
     }
 
+    /// What it does and holds.
+    #[must_use]
+    pub fn usage(&self) -> FastPathUsage {
+        self.meters.usage()
+    }
+
     /// Serves connections of `listener` until `stop`, for all keys or for `only` one, then lets requests under way finish.
     ///
     /// # Errors
     /// If the listener cannot be waited on.
     pub async fn serve(self, listener: OwnedFd, only: Option<AccessKeyId>, stop: CancellationToken) -> io::Result<()> {
+        self.serve_holders(listener, only, None, stop).await
+    }
+
+    /// The same for one sandbox, which has `key`; `payer` pays for what it holds.
+    ///
+    /// # Errors
+    /// If the listener cannot be waited on.
+    pub async fn serve_sandbox(
+        self,
+        listener: OwnedFd,
+        key: AccessKeyId,
+        payer: Arc<dyn Payer>,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        self.serve_holders(listener, Some(key), Some(payer), stop).await
+    }
+
+    async fn serve_holders(
+        self,
+        listener: OwnedFd,
+        only: Option<AccessKeyId>,
+        payer: Option<Arc<dyn Payer>>,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
         let listener = register(listener)?;
         let max = HeldMax { bytes: self.limits.held.bytes(), segments: self.limits.held_segments };
-        let holders = Arc::new(Holders { max, by_key: Mutex::default() });
+        let holders = Holders::new(max, payer);
+        self.meters.listens(&holders);
         let places = if only.is_some() { self.limits.sandbox_connections } else { self.limits.connections };
         let found = Arc::clone(&holders);
         let ground = Ground {
@@ -202,29 +165,10 @@ impl FastPath {
 }
 
 async fn look_around(holders: &Holders, meters: &Meters) {
-    let mut counted = Counted { gauge: &meters.held, bytes: 0 };
+    let mut share = Share::new(meters);
     loop {
         tokio::time::sleep(LOOK_PAUSE).await;
-        counted.set(holders.look_around());
-    }
-}
-
-/// The part of a gauge that one listener adds; several share it.
-struct Counted<'m> {
-    gauge: &'m Gauge,
-    bytes: u64,
-}
-
-impl Counted<'_> {
-    fn set(&mut self, bytes: u64) {
-        self.gauge.increment(bytes as f64 - self.bytes as f64);
-        self.bytes = bytes;
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.set(0);
+        share.look_around(holders);
     }
 }
 
@@ -263,7 +207,7 @@ impl Served {
             Ok(socket) => Arc::new(socket),
             Err(error) => return tracing::warn!(%error, "a connection to the fast path could not be taken up"),
         };
-        self.meters.connections.increment(1);
+        self.meters.connected();
         let nonce = uuid::Uuid::new_v4().simple().to_string();
         let session = Arc::new(Session::new(self.ground.clone(), nonce.clone()));
         let connection = Connection {
@@ -282,7 +226,7 @@ impl Served {
         if let Some(holdings) = connection.session.holdings() {
             holdings.look_around();
         }
-        connection.served.meters.connections.decrement(1);
+        connection.served.meters.disconnected();
     }
 }
 

@@ -129,6 +129,20 @@ impl Session {
         }
     }
 
+    /// Notes what is to be looked at, and looks at once if that is much.
+    fn note_released(&self, handles: &[u64]) {
+        for handles in handles.chunks(RELEASED_MAX) {
+            let waiting = {
+                let mut released = self.released.lock();
+                released.extend(handles.iter().copied().map(Handle));
+                released.len()
+            };
+            if waiting >= RELEASED_MAX {
+                self.look_at_released();
+            }
+        }
+    }
+
     /// Takes a request up.
     pub(super) fn take(self: &Arc<Self>, request: Request) -> Taken {
         if !self.is_known() {
@@ -148,14 +162,7 @@ impl Session {
                 "HELLO was said already".to_owned(),
             )),
             Request::Release(named) => {
-                let released = {
-                    let mut released = self.released.lock();
-                    released.push(Handle(named.handle));
-                    released.len()
-                };
-                if released >= RELEASED_MAX {
-                    self.look_at_released();
-                }
+                self.note_released(&[named.handle]);
                 Taken::Nothing
             }
             Request::Abandon(named) => {
@@ -163,8 +170,14 @@ impl Session {
                 drop(loan);
                 Taken::Nothing
             }
-            Request::Get(read) => self.later(Operation::GetObject, Arc::clone(self).get(read)),
-            Request::Head(read) => self.later(Operation::HeadObject, Arc::clone(self).head(read)),
+            Request::Get(read) => {
+                self.note_released(&read.released);
+                self.later(Operation::GetObject, Arc::clone(self).get(read))
+            }
+            Request::Head(read) => {
+                self.note_released(&read.released);
+                self.later(Operation::HeadObject, Arc::clone(self).head(read))
+            }
             Request::Put(put, bytes) => {
                 self.ground.telemetry.bytes_in().increment(bytes.len() as u64);
                 self.later(Operation::PutObject, Arc::clone(self).put(put, bytes))
@@ -300,7 +313,7 @@ impl Session {
             .try_acquire_owned()
             .map_err(|_| too_much("16 segments are being filled on this connection; commit or abandon one"))?;
         self.look_at_released();
-        let over = || too_much("the bytes held are at their cap (cache.held_max); release some");
+        let over = || too_much("what may be held is (cache.held_max, and in a sandbox what it booked); release some");
         if !holdings.has_room(create.length) {
             return Err(over());
         }

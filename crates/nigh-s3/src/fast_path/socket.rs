@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, recvmsg, sendmsg, shutdown, socket_with, sockopt,
@@ -45,10 +45,15 @@ const fn flags() -> SocketFlags {
     SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK)
 }
 
-/// Makes a socket known to the runtime that this is called in.
+/// Makes a socket known to the runtime that this is called in, for reading. Were it known for writing too, a client that
+/// takes an answer would wake the thread that gave it: there is room again.
 pub(super) fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    register_for(socket, Interest::READABLE)
+}
+
+fn register_for(socket: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` is open and stays the same descriptor until it is dropped, which `AsyncFd` does last.
-    Ok(unsafe { AsyncFd::register(socket) }?)
+    Ok(unsafe { AsyncFd::register_with_interest(socket, interest) }?)
 }
 
 /// The next connection, unknown to any runtime yet.
@@ -109,9 +114,10 @@ impl Socket {
         }
     }
 
-    /// Sends a packet when the client takes it.
+    /// Sends a packet when the client takes it; waits in the runtime that this is called in.
     pub(super) async fn send(&self, packet: &Packet) -> io::Result<()> {
-        self.0.async_io(Interest::WRITABLE, |socket| Ok(send(socket.as_fd(), packet)?)).await
+        let writer = register_for(fcntl_dupfd_cloexec(&self.0, 0)?, Interest::WRITABLE)?;
+        writer.async_io(Interest::WRITABLE, |socket| Ok(send(socket.as_fd(), packet)?)).await
     }
 
     /// Ends the connection for both sides, whoever still holds it here.

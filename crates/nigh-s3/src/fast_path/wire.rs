@@ -18,6 +18,8 @@ pub(crate) const PACKET_MAX: usize = 256 * 1024;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// An answer's flag: the bytes of a large object come by copy.
 pub(crate) const BY_COPY: u16 = 1;
+/// An answer's flag: it is a success, and the body is all the bytes that were asked for.
+pub(crate) const IN_PACKET: u16 = 2;
 
 /// What a packet from the server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,9 @@ pub(crate) struct Read {
     pub(crate) if_range: Option<String>,
     pub(crate) version_id: Option<String>,
     pub(crate) checksum_mode: Option<String>,
+    /// Segments that are not used any more, as RELEASE would say.
+    #[serde(default)]
+    pub(crate) released: Vec<u64>,
 }
 
 /// The headers of a put, by lower-case name.

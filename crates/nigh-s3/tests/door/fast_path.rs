@@ -1,9 +1,11 @@
 //! The fast path beside HTTP: the same objects, answers, refusals and rights.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nigh_client::{Address, Client, ClientError, Conditions, Connection, Headers, Message};
-use nigh_s3::{FastPath, FastPathLimits, bind_fast_path};
+use nigh_s3::{FastPath, FastPathLimits, FastPathPayer, bind_fast_path};
 use nigh_terms::{AccessKeyId, ByteSize, InvocationId, Namespace};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -333,6 +335,69 @@ async fn over_the_cap_bytes_come_by_copy_and_a_release_makes_room() {
         assert!(client.get("bucket", "3", &Conditions::default()).unwrap().is_mapped());
     })
     .await;
+}
+
+/// What a sandbox booked, as far as these tests need one.
+struct Booked {
+    left: AtomicU64,
+}
+
+impl FastPathPayer for Booked {
+    fn pay(&self, bytes: ByteSize) -> bool {
+        let less = |left: u64| left.checked_sub(bytes.bytes());
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
+
+    fn refund(&self, bytes: ByteSize) {
+        self.left.fetch_add(bytes.bytes(), Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn what_a_sandbox_has_not_booked_for_comes_by_copy_and_what_it_lets_go_is_its_own_again() {
+    const EACH: u64 = 128 * 1024;
+    let door = Running::with_bucket().await;
+    for n in 0..4 {
+        door.put(&format!("/bucket/{n}"), vec![n; EACH as usize]).await;
+    }
+    let path = door.socket.with_file_name("fast.sock");
+    let listener = bind_fast_path(&path).unwrap();
+    let booked = Arc::new(Booked { left: AtomicU64::new(2 * EACH) });
+    let payer = Arc::clone(&booked) as Arc<dyn FastPathPayer>;
+    let fast_path = FastPath::new(&door.door, limits());
+    let (served, key, until) = (fast_path.clone(), AccessKeyId::new(&door.signer.key), door.stop.clone());
+    tokio::spawn(async move { served.serve_sandbox(listener, key, payer, until).await.unwrap() });
+    let signer = door.signer.clone();
+    let left = Arc::clone(&booked);
+    aside(move || {
+        let left = || left.left.load(Ordering::SeqCst);
+        let mut client = client(&Address::File(path), &signer);
+        let mut get = |key: u8| client.get("bucket", &key.to_string(), &Conditions::default()).unwrap();
+        let first = get(0);
+        let second = get(1);
+        assert!(first.is_mapped() && second.is_mapped() && left() == 0);
+        assert!(get(0).is_mapped(), "what is held already is paid for");
+        let third = get(2);
+        assert!(!third.is_mapped() && third.iter().all(|&byte| byte == 2));
+        assert_eq!(client.create("bucket", "k", EACH).unwrap_err().code(), Some("SlowDown"));
+        drop((first, second));
+        client.flush().unwrap();
+        let mut made = client.create("bucket", "k", EACH).unwrap();
+        assert_eq!(left(), EACH, "what is filled is paid for too");
+        made.fill(1);
+        made.commit(&mut client, &Headers::new()).unwrap();
+        assert!(client.get("bucket", "3", &Conditions::default()).unwrap().is_mapped());
+    })
+    .await;
+    let usage = fast_path.usage();
+    assert_eq!((usage.copies, usage.holders), (1, 1), "{usage:?}");
+    for _ in 0..2000 {
+        if booked.left.load(Ordering::SeqCst) == 2 * EACH {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("a client that is gone holds what it booked: {:?}", fast_path.usage());
 }
 
 #[tokio::test]

@@ -40,6 +40,25 @@ def handler(event, context):
     said["right"] = right and view[:6] == b"12345\0" and type(view.obj).__name__ == "mmap"
     return {**said, **nigh.hook.counters()}
 "#;
+/// Holds views of objects until one does not come as a view any more; lets go of all.
+const HOLDER: &str = r#"
+import boto3
+
+s3 = boto3.client("s3")
+views = []
+
+def handler(event, context):
+    if event == "let go":
+        views.clear()
+        return {}
+    for number in range(64):
+        view = s3.get_object(Bucket="data", Key=str(number % event["objects"]))["Body"].view()
+        if type(view.obj).__name__ != "mmap":
+            return {"views": len(views), "right": len(view) == event["bytes"]}
+        if number >= event["objects"]:
+            return {"views": len(views), "right": False}
+        views.append(view)
+"#;
 /// How many sandboxes may be started until one was prewarmed.
 const STARTS_MAX: usize = 40;
 
@@ -102,4 +121,48 @@ fn where_the_fast_path_is_off_boto3_uses_http_and_finds_the_same() {
         let (said, _) = says(&node, "function");
         assert_eq!((&said["right"], said.get("fast")), (&json!(true), None), "{setting}: {said}");
     }
+}
+
+/// The limits of the node's sandboxes, as the kernel has them; those that wait for a function have one too.
+fn limits(node: &Node, booked: u64) -> Vec<u64> {
+    let files = ["memory.limit_in_bytes", "memory.high"];
+    let groups = node.sandbox_groups();
+    let read = groups.iter().flat_map(|group| files.map(|file| std::fs::read_to_string(group.join(file)).ok()));
+    read.flatten().filter_map(|text| text.trim().parse().ok()).filter(|&limit| limit <= booked).collect()
+}
+
+#[test]
+fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_than_it_booked() {
+    let test = "what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_than_it_booked";
+    const EACH: u64 = 8 << 20;
+    const BOOKED: u64 = 128 << 20;
+    let Some(python) = python(test) else { return };
+    // The cap is above all that is booked.
+    let flags = ["--set", "cache.held_max=1 GiB", "--set", "functions.prewarm=off"];
+    let node = Node::start_with(&python, &flags);
+    node.ok(["objects", "mb", "nigh://data"]);
+    let bytes = node.state.join("bytes");
+    std::fs::write(&bytes, vec![7; EACH as usize]).unwrap();
+    for number in 0..14 {
+        node.ok(["objects", "cp", bytes.to_str().unwrap(), &format!("nigh://data/{number}")]);
+    }
+    node.deploy_code("holder", HOLDER, "128MiB");
+    let event = json!({ "objects": 14, "bytes": EACH }).to_string();
+    let said = node.json(["invoke", "holder", &event])["payload"].clone();
+    let held = said["views"].as_u64().unwrap() * EACH;
+    let status = node.json(["status"])["fast_path"].clone();
+    if limits(&node, BOOKED).is_empty() {
+        println!("SKIPPED: {test}: sandboxes have no memory limits here");
+        return;
+    }
+    assert_eq!(said["right"], json!(true), "{said}");
+    assert!(held >= 3 * EACH && held <= BOOKED * 7 / 8, "{said}");
+    assert_eq!((&status["held"], &status["over"]), (&json!(held), &json!(1)), "{status}");
+    let now = limits(&node, BOOKED);
+    assert!(now.contains(&(BOOKED - held)), "{held} of {BOOKED} are held: {now:?}");
+    node.ok(["invoke", "holder", "\"let go\""]);
+    crate::platform::wait_for("what was let go to be the sandbox's again", || limits(&node, BOOKED).contains(&BOOKED));
+    assert_eq!(node.json(["status"])["fast_path"]["held"], json!(0));
+    let again = node.json(["invoke", "holder", &event])["payload"]["views"].as_u64().unwrap();
+    assert!(again >= 3, "{again}");
 }

@@ -47,6 +47,8 @@ pub(super) struct Faults {
     pub(super) sync: bool,
     /// Nothing grows.
     pub(super) full: bool,
+    /// Syncs do nothing, and say that they did.
+    pub(super) lies: bool,
 }
 
 /// Files by number, and their names.
@@ -250,7 +252,9 @@ impl SegmentFile for MemoryFile {
         if disk.faults.sync {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        disk.act(Op::Sync { file: self.file });
+        if !disk.faults.lies {
+            disk.act(Op::Sync { file: self.file });
+        }
         Ok(())
     }
 

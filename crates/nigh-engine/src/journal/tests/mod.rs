@@ -5,6 +5,7 @@ mod damage;
 mod faults;
 mod fixture;
 mod image;
+mod interleavings;
 mod limits;
 mod model;
 

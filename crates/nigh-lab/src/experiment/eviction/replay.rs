@@ -65,7 +65,7 @@ impl<P: EvictionPolicy> Copies<P> {
             self.remove(victim);
         }
         let slot = self.slots.insert((object, bytes));
-        self.order.insert(slot, &Facts { bytes, fetch_us: fetch_us(bytes), name: object, origin, benefits: true });
+        self.order.insert(slot, &Facts { bytes, fetch_us: fetch_us(bytes), name: object, origin });
         self.by_object.insert(object, slot);
         self.bytes += bytes;
     }

@@ -11,7 +11,7 @@ use crate::{EventPattern, NotificationConfig, NotificationRule, NotificationTarg
 
 /// Functions that keep what they are told.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     documents: Mutex<Vec<serde_json::Value>>,
     is_full: AtomicBool,
 }
@@ -44,7 +44,7 @@ impl ReservedEvents for Targets {
     }
 }
 
-fn rule(events: &str, prefix: &str) -> NotificationRule {
+pub(super) fn rule(events: &str, prefix: &str) -> NotificationRule {
     NotificationRule {
         id: format!("{events}-{prefix}"),
         function: "told".to_owned(),
@@ -54,15 +54,15 @@ fn rule(events: &str, prefix: &str) -> NotificationRule {
     }
 }
 
-async fn notified(f: &Fixture, registry: &Arc<dyn Registry>) -> Arc<Told> {
+pub(super) async fn notified(memory: &ObjectMemory, registry: &Arc<dyn Registry>) -> Arc<Told> {
     let told = Arc::new(Told::default());
     let targets = Arc::new(Targets(Arc::clone(&told)));
     let all = Notifications::open(Arc::clone(registry), targets, "us-east-1".to_owned()).await.unwrap();
-    f.memory.notify_by(all);
+    memory.notify_by(all);
     told
 }
 
-fn names(told: &Told) -> Vec<String> {
+pub(super) fn names(told: &Told) -> Vec<String> {
     let documents = std::mem::take(&mut *told.documents.lock());
     let name = |one: &serde_json::Value| {
         let record = &one["Records"][0];
@@ -76,7 +76,7 @@ async fn functions_are_told_of_the_changes_that_they_asked_for_also_after_a_rest
     let f = Fixture::new().await;
     let state = StateFile::open(&f.folder.path().join("state.redb")).unwrap();
     let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
-    let told = notified(&f, &registry).await;
+    let told = notified(&f.memory, &registry).await;
     f.put("in/before", b"1").await;
     let rules = vec![rule("s3:ObjectCreated:*", "in/"), rule("s3:ObjectRemoved:*", "")];
     f.memory.set_notification_config(&f.who, &f.bucket, NotificationConfig { rules: rules.clone() }).await.unwrap();
@@ -87,7 +87,7 @@ async fn functions_are_told_of_the_changes_that_they_asked_for_also_after_a_rest
     assert_eq!(names(&told), ["ObjectCreated:Put in/a", "ObjectRemoved:Delete out/a"]);
 
     let f = f.restarted().await;
-    let told = notified(&f, &registry).await;
+    let told = notified(&f.memory, &registry).await;
     assert_eq!(f.memory.notification_config(&f.who, &f.bucket).await.unwrap().rules, rules);
     f.put("in/b", b"1").await;
     assert_eq!(names(&told), ["ObjectCreated:Put in/b"]);
@@ -106,7 +106,7 @@ async fn a_change_whose_event_finds_no_place_is_refused_before_anything_is_writt
     let f = Fixture::new().await;
     let state = StateFile::open(&f.folder.path().join("state.redb")).unwrap();
     let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
-    let told = notified(&f, &registry).await;
+    let told = notified(&f.memory, &registry).await;
     f.put("in/old", b"old").await;
     let rules = vec![rule("s3:ObjectCreated:*", "in/"), rule("s3:ObjectRemoved:*", "in/")];
     f.memory.set_notification_config(&f.who, &f.bucket, NotificationConfig { rules }).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_configuration_is_refused_that_overlaps_or_tells_nobody() {
     assert!(matches!(put(vec![]).await, Err(ObjectError::InvalidRequest(_))), "nobody could be told");
     let state = StateFile::open(&f.folder.path().join("state.redb")).unwrap();
     let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
-    notified(&f, &registry).await;
+    notified(&f.memory, &registry).await;
     let overlapping = vec![rule("s3:ObjectCreated:*", ""), rule("s3:ObjectCreated:Put", "")];
     let to_nobody = vec![NotificationRule { function: "nobody".to_owned(), ..rule("s3:ObjectCreated:*", "") }];
     for (rules, words) in [(overlapping, "overlap"), (to_nobody, "destination configurations")] {

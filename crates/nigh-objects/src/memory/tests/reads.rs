@@ -3,6 +3,25 @@
 use super::*;
 
 #[tokio::test]
+async fn what_a_reader_without_gain_reads_is_not_kept_and_what_is_kept_serves_it() {
+    let fixture = Fixture::new().await;
+    fixture.put("a", b"text").await;
+    let fixture = fixture.restarted().await;
+    let gainless = Principal { benefits: false, ..fixture.who.clone() };
+    let read = async || {
+        let got = fixture.memory.get(&gainless, &fixture.bucket, &key("a"), GetRequest::default()).await;
+        bytes_of(got.unwrap()).await.unwrap()
+    };
+    assert_eq!((read().await, read().await), (b"text".to_vec(), b"text".to_vec()));
+    assert_eq!(fixture.memory.usage().objects, 0);
+    assert_eq!(fixture.get("a").await.unwrap(), b"text");
+    assert_eq!((read().await, fixture.memory.usage().objects), (b"text".to_vec(), 1));
+    assert_eq!(fixture.served()[2..], [Served::Past, Served::Past, Served::Miss, Served::Hit]);
+    fixture.put("a", b"newer").await;
+    assert_eq!(read().await, b"newer");
+}
+
+#[tokio::test]
 async fn what_was_written_is_read_from_memory_without_a_copy() {
     let f = Fixture::new().await;
     let done = f.put("a", b"hello").await;

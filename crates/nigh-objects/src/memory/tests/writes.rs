@@ -69,7 +69,7 @@ async fn a_delete_is_idempotent_and_versions_grow() {
     assert!(matches!(put, Err(ObjectError::NoSuchBucket(_))));
 }
 
-fn copy_of(source: &str) -> CopyRequest {
+pub(super) fn copy_of(source: &str) -> CopyRequest {
     CopyRequest {
         source_bucket: BucketName::new("bucket").unwrap(),
         source_key: key(source),
@@ -80,6 +80,7 @@ fn copy_of(source: &str) -> CopyRequest {
         tags_from: Direction::Copy,
         tags: Tags::new(),
         checksum: None,
+        request: None,
     }
 }
 

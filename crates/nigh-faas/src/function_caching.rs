@@ -1,0 +1,46 @@
+//! Whether a function gains from the object cache: what it says of itself. Pure.
+//!
+//! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that gains nothing
+//! is not brought into the cache for it; what is there serves it as everybody. Nothing else depends on it: neither what
+//! a read gives nor how a write is kept.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+/// The variable by which a function says it.
+pub const CACHE_VARIABLE: &str = "NIGH_CACHE";
+/// Its word for a gain, which is the same as no variable.
+pub const BENEFIT: &str = "benefit";
+/// Its word for none.
+pub const NONE: &str = "none";
+
+/// The variable has another word.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{CACHE_VARIABLE} is {0:?}; it can be \"{BENEFIT}\" or \"{NONE}\"")]
+pub struct UnknownCaching(String);
+
+/// Whether a function with this environment gains from the cache.
+///
+/// # Errors
+/// If it says a word that is none.
+pub fn benefits(environment: &BTreeMap<String, String>) -> Result<bool, UnknownCaching> {
+    match environment.get(CACHE_VARIABLE).map(String::as_str) {
+        None | Some(BENEFIT) => Ok(true),
+        Some(NONE) => Ok(false),
+        Some(other) => Err(UnknownCaching(other.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_gains_from_the_cache_unless_it_says_that_it_does_not() {
+        let says = |word: &str| benefits(&[(CACHE_VARIABLE.to_owned(), word.to_owned())].into());
+        assert_eq!(benefits(&BTreeMap::new()), Ok(true));
+        assert_eq!((says("benefit"), says("none")), (Ok(true), Ok(false)));
+        assert!(says("no").unwrap_err().to_string().contains("\"benefit\" or \"none\""));
+    }
+}

@@ -1,0 +1,26 @@
+//! Where the memory's tasks meet: a lock, tasks beside the caller's, and work that may block.
+//!
+//! They are parking_lot's and tokio's. In unit tests they can be explored (`tests/interleaving`): then each lock and await
+//! is a point at which the schedule may change hands.
+
+#[cfg(test)]
+#[path = "../../../tests/interleaving/explore.rs"]
+pub(crate) mod explore;
+#[cfg(test)]
+mod explored;
+#[cfg(test)]
+#[path = "../../../tests/interleaving/mutex.rs"]
+mod mutex;
+
+#[cfg(not(test))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+#[cfg(not(test))]
+pub(crate) use tokio::{
+    spawn,
+    task::{JoinError as Lost, JoinHandle as Spawned, spawn_blocking},
+};
+
+#[cfg(test)]
+pub(crate) use self::explored::{Lost, Spawned, spawn, spawn_blocking};
+#[cfg(test)]
+pub(crate) use self::mutex::{Mutex, MutexGuard};

@@ -1,0 +1,57 @@
+//! Tasks that are shuttle's while a scenario is explored, and tokio's else.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::explore::is_exploring;
+
+/// A task; awaited it gives what that gives.
+pub(crate) enum Spawned<T> {
+    Tokio(tokio::task::JoinHandle<T>),
+    Explored(shuttle::future::JoinHandle<T>),
+    /// What blocks no schedule is done at once.
+    Done(Option<Box<T>>),
+}
+
+/// A task panicked, or was given up.
+#[derive(Debug)]
+pub(crate) struct Lost(String);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<T> Future for Spawned<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Tokio(task) => Pin::new(task).poll(context).map_err(|error| Lost(error.to_string())),
+            Self::Explored(task) => Pin::new(task).poll(context).map_err(|error| Lost(error.to_string())),
+            Self::Done(done) => {
+                Poll::Ready(done.take().map(|done| *done).ok_or_else(|| Lost("it was awaited before".to_owned())))
+            }
+        }
+    }
+}
+
+pub(crate) fn spawn<F>(work: F) -> Spawned<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match is_exploring() {
+        true => Spawned::Explored(shuttle::future::spawn(work)),
+        false => Spawned::Tokio(tokio::spawn(work)),
+    }
+}
+
+pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Spawned<T> {
+    match is_exploring() {
+        true => Spawned::Done(Some(Box::new(work()))),
+        false => Spawned::Tokio(tokio::task::spawn_blocking(work)),
+    }
+}

@@ -1,0 +1,138 @@
+//! Which buckets are there, and a gate for each: whoever writes into one goes in with others, whoever removes one is alone.
+//!
+//! It remembers what the store said of a bucket, so that a write need not ask. It never asks the store itself. A bucket
+//! that a push has found missing is asked for again by each write, and named in `missing` while it is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, Namespace};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+/// Buckets that are remembered; beyond them those into which nobody writes are forgotten, and asked for again.
+const BUCKETS_MAX: usize = 10_000;
+
+/// What is known of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    #[default]
+    Nothing,
+    There,
+    /// A push did not find it.
+    Missing,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    open: Arc<RwLock<()>>,
+    known: Known,
+}
+
+type Name = (Namespace, BucketName);
+
+/// The buckets.
+#[derive(Debug, Default)]
+pub(super) struct Buckets(Mutex<HashMap<Name, Gate>>);
+
+/// The right to write into a bucket: it is not removed meanwhile.
+pub(super) type Inside = OwnedRwLockReadGuard<()>;
+
+impl Buckets {
+    fn gate(&self, namespace: &Namespace, bucket: &BucketName) -> Arc<RwLock<()>> {
+        let mut gates = self.0.lock();
+        if gates.len() >= BUCKETS_MAX {
+            gates.retain(|_, gate| gate.known == Known::Missing || Arc::strong_count(&gate.open) > 1);
+        }
+        Arc::clone(&gates.entry((namespace.clone(), bucket.clone())).or_default().open)
+    }
+
+    /// Goes in, when nobody removes the bucket.
+    pub(super) async fn enter(&self, namespace: &Namespace, bucket: &BucketName) -> Inside {
+        self.gate(namespace, bucket).read_owned().await
+    }
+
+    /// Waits until nobody writes into the bucket, and lets nobody in.
+    pub(super) async fn alone(&self, namespace: &Namespace, bucket: &BucketName) -> OwnedRwLockWriteGuard<()> {
+        self.gate(namespace, bucket).write_owned().await
+    }
+
+    fn know(&self, namespace: &Namespace, bucket: &BucketName, known: Known) {
+        if let Some(gate) = self.0.lock().get_mut(&(namespace.clone(), bucket.clone())) {
+            gate.known = known;
+        }
+    }
+
+    /// Whether it was there when last heard of.
+    pub(super) fn is_there(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
+        self.0.lock().get(&(namespace.clone(), bucket.clone())).is_some_and(|gate| gate.known == Known::There)
+    }
+
+    /// The store has it. To be told by who is inside.
+    pub(super) fn found(&self, namespace: &Namespace, bucket: &BucketName) {
+        self.know(namespace, bucket, Known::There);
+    }
+
+    /// It was removed, by who is alone.
+    pub(super) fn removed(&self, namespace: &Namespace, bucket: &BucketName) {
+        self.know(namespace, bucket, Known::Nothing);
+    }
+
+    /// A push did not find it. True if that is news.
+    pub(super) fn miss(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
+        let mut gates = self.0.lock();
+        let gate = gates.entry((namespace.clone(), bucket.clone())).or_default();
+        std::mem::replace(&mut gate.known, Known::Missing) != Known::Missing
+    }
+
+    /// Those that pushes have missed, and nobody has found since.
+    pub(super) fn missing(&self) -> Vec<Name> {
+        let gates = self.0.lock();
+        gates.iter().filter(|(_, gate)| gate.known == Known::Missing).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn name(bucket: usize) -> Name {
+        (Namespace::new("n").unwrap(), BucketName::new(&format!("bucket-{bucket}")).unwrap())
+    }
+
+    #[tokio::test]
+    async fn who_removes_a_bucket_waits_for_those_inside_and_lets_nobody_in() {
+        let buckets = Buckets::default();
+        let (namespace, bucket) = name(0);
+        let inside = buckets.enter(&namespace, &bucket).await;
+        assert!(buckets.enter(&namespace, &bucket).now_or_never().is_some(), "writers go in together");
+        let mut alone = Box::pin(buckets.alone(&namespace, &bucket));
+        assert!(alone.as_mut().now_or_never().is_none());
+        drop(inside);
+        let alone = alone.await;
+        let (_, other) = name(1);
+        assert!(buckets.enter(&namespace, &bucket).now_or_never().is_none());
+        assert!(buckets.enter(&namespace, &other).now_or_never().is_some());
+        drop(alone);
+        assert!(buckets.enter(&namespace, &bucket).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_is_bounded_and_a_missing_bucket_stays() {
+        let buckets = Buckets::default();
+        let (namespace, missing) = name(0);
+        assert!(buckets.miss(&namespace, &missing) && !buckets.miss(&namespace, &missing));
+        for n in 1..BUCKETS_MAX + 2 {
+            let (namespace, bucket) = name(n);
+            drop(buckets.enter(&namespace, &bucket).await);
+            buckets.found(&namespace, &bucket);
+            assert!(buckets.is_there(&namespace, &bucket));
+        }
+        assert!(buckets.0.lock().len() <= BUCKETS_MAX);
+        assert_eq!(buckets.missing(), [(namespace.clone(), missing.clone())]);
+        buckets.found(&namespace, &missing);
+        assert!(buckets.missing().is_empty());
+    }
+}

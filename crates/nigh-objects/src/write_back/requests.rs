@@ -1,0 +1,111 @@
+//! Requests that were carried out, by the names that their clients gave them: one that is repeated is one write. Pure.
+//!
+//! The ledger knows the requests of its records, over restarts too; this table knows those of every mode, what was
+//! answered, and whether functions have been told. It is asked before a request's conditions are: they held then.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher as _;
+
+use nigh_engine::RequestId;
+use nigh_terms::Version;
+
+use super::dirty::Becomes;
+use super::policy::WriteMode;
+use crate::ObjectId;
+
+/// Requests remembered; beyond them the oldest is forgotten.
+const REQUESTS_MAX: usize = 1 << 14;
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Its place in the order of writes.
+    pub(crate) version: Version,
+    /// How it is acknowledged.
+    pub(crate) mode: WriteMode,
+    /// What the object became.
+    pub(crate) becomes: Becomes,
+    /// Whether it was carried out; false for one that the store has not answered.
+    pub(crate) is_certain: bool,
+    /// Whether those who want to hear of the change have.
+    pub(crate) told: bool,
+}
+
+type Key = (RequestId, u64);
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    hasher: RandomState,
+    known: HashMap<Key, Known>,
+    order: VecDeque<Key>,
+}
+
+impl Requests {
+    /// An id counts for one object: nobody gets an answer about another by drawing the same.
+    fn key(&self, request: RequestId, object: &ObjectId) -> Key {
+        (request, self.hasher.hash_one(object))
+    }
+
+    pub(super) fn get(&self, request: RequestId, object: &ObjectId) -> Option<&Known> {
+        self.known.get(&self.key(request, object))
+    }
+
+    pub(super) fn get_mut(&mut self, request: RequestId, object: &ObjectId) -> Option<&mut Known> {
+        let key = self.key(request, object);
+        self.known.get_mut(&key)
+    }
+
+    /// Takes note of one; what was known of it before is replaced.
+    pub(super) fn note(&mut self, request: RequestId, object: &ObjectId, known: Known) {
+        let key = self.key(request, object);
+        if self.known.insert(key, known).is_none() {
+            self.order.push_back(key);
+        }
+        if self.order.len() > REQUESTS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence};
+
+    use super::*;
+
+    fn object(key: &str) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(key).unwrap(),
+        }
+    }
+
+    fn known(sequence: u64) -> Known {
+        Known {
+            version: Version { epoch: Epoch(1), sequence: Sequence(sequence) },
+            mode: WriteMode::Through,
+            becomes: Becomes::Gone,
+            is_certain: true,
+            told: false,
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_object_s_and_the_oldest_is_forgotten_at_the_limit() {
+        let mut requests = Requests::default();
+        requests.note(RequestId(0), &object("a"), known(1));
+        requests.note(RequestId(0), &object("a"), known(2));
+        assert_eq!(requests.get(RequestId(0), &object("a")), Some(&known(2)));
+        assert_eq!(requests.get(RequestId(0), &object("b")), None);
+        for n in 1..=REQUESTS_MAX as u128 {
+            requests.note(RequestId(n), &object("a"), known(3));
+        }
+        assert_eq!(requests.get(RequestId(0), &object("a")), None);
+        assert_eq!((requests.known.len(), requests.order.len()), (REQUESTS_MAX, REQUESTS_MAX));
+    }
+}

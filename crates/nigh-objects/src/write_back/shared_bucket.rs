@@ -1,0 +1,91 @@
+//! Buckets that others write too: what is looked at before a write, and how the store is told what the write replaces.
+//!
+//! Nothing of others is overwritten or deleted unseen: what a client's conditions were checked on is what its write
+//! replaces, and a write that is pushed later replaces what was there when it was acknowledged.
+
+use std::sync::Arc;
+
+use super::WriteBack;
+use super::dirty::{Base, Becomes, Below};
+use crate::store::Payload;
+use crate::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
+
+impl WriteBack {
+    /// In a shared bucket, where a copy in memory may be old: what is known of the object as it is, and what a write
+    /// that is allowed on it may replace. One look for both. None in other buckets.
+    ///
+    /// # Errors
+    /// `Damaged`, or the store's.
+    pub(crate) async fn look_below(
+        &self,
+        object: &ObjectId,
+    ) -> Result<Option<(Option<Arc<ObjectMeta>>, Below)>, ObjectError> {
+        if !self.is_shared(object) {
+            return Ok(None);
+        }
+        {
+            let dirty = self.dirty.lock();
+            if let (Some(newest), Some(below)) = (dirty.get(object), dirty.below(object)) {
+                return match &newest.becomes {
+                    Becomes::Put(meta) => Ok(Some((Some(Arc::clone(meta)), below))),
+                    Becomes::Gone => Ok(Some((None, below))),
+                    Becomes::Lost => Err(ObjectError::Damaged(object.key.clone())),
+                };
+            }
+        }
+        let of = |base| Below { base, ..Below::default() };
+        match self.store.head(object).await {
+            Ok(meta) => {
+                let below = of(Base::Holds(meta.etag.clone()));
+                Ok(Some((Some(Arc::new(meta)), below)))
+            }
+            Err(ObjectError::NoSuchKey(_)) => Ok(Some((None, of(Base::Absent)))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the store may hold below a write of `object`, where its push must not overwrite what others wrote; `seen` if
+    /// it was looked at already.
+    pub(super) async fn below(&self, object: &ObjectId, seen: Option<Below>) -> Result<Below, ObjectError> {
+        if seen.is_some() || !self.is_shared(object) {
+            return Ok(seen.unwrap_or_default());
+        }
+        if let Some(below) = self.dirty.lock().below(object) {
+            return Ok(below);
+        }
+        Ok(self.look_below(object).await?.map(|(_, below)| below).unwrap_or_default())
+    }
+
+    /// Deletes the object if it is the one of `base`, where others write too.
+    pub(super) async fn delete_from(&self, object: &ObjectId, base: &Base) -> Result<(), ObjectError> {
+        match base {
+            Base::Holds(etag) if self.is_shared(object) => self.store.delete_if(object, etag).await,
+            Base::Absent if self.is_shared(object) => match self.store.head(object).await {
+                Ok(_) => Err(ObjectError::PreconditionFailed("If-Match")),
+                Err(ObjectError::NoSuchKey(_)) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Base::Unknown | Base::Absent | Base::Holds(_) => self.store.delete(object).await,
+        }
+    }
+
+    /// Writes the object over what `base` says the store holds, if the store can tell.
+    pub(super) async fn put_onto(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        base: &Base,
+    ) -> Result<(), ObjectError> {
+        let condition = match base {
+            Base::Unknown => WriteConditions::default(),
+            Base::Absent => WriteConditions { if_absent: true, ..WriteConditions::default() },
+            Base::Holds(etag) => WriteConditions { if_match: Some(etag.clone()), ..WriteConditions::default() },
+        };
+        if condition != WriteConditions::default() && self.is_shared(object) {
+            self.store.put_if(object, payload, meta, &condition).await
+        } else {
+            self.store.put(object, payload, meta).await
+        }
+    }
+}

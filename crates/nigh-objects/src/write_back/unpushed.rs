@@ -1,0 +1,78 @@
+//! What waits, as an operator sees it, and the way to give it up where it can never be pushed.
+
+use nigh_terms::{BucketName, Namespace, Version};
+
+use super::WriteBack;
+use super::dirty::Becomes;
+use super::policy::WriteMode;
+use crate::ObjectId;
+
+/// A write that was acknowledged and is not in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnpushedObject {
+    /// The object.
+    pub object: ObjectId,
+    /// Its place in the order of writes.
+    pub version: Version,
+    /// How it was acknowledged.
+    pub mode: WriteMode,
+    /// Its bytes; absent for a deletion, and for a write that is damaged in the journal.
+    pub size: Option<u64>,
+    /// The journal has it damaged: it is never pushed.
+    pub is_damaged: bool,
+    /// How often its push has failed in a row.
+    pub failures: u32,
+    /// The store does not have its bucket.
+    pub is_homeless: bool,
+}
+
+impl WriteBack {
+    /// Up to `limit` of what waits, by name.
+    pub(crate) fn unpushed(
+        &self,
+        of: &Namespace,
+        in_bucket: Option<&BucketName>,
+        prefix: &str,
+        limit: usize,
+    ) -> Vec<UnpushedObject> {
+        let missing = self.buckets.missing();
+        let dirty = self.dirty.lock();
+        let all = dirty.all().filter(|(namespace, bucket, key, ..)| {
+            let is_of = *namespace == of && in_bucket.is_none_or(|wanted| wanted == *bucket);
+            is_of && key.as_str().starts_with(prefix)
+        });
+        let waiting = all.filter(|(.., newest, _)| newest.mode != WriteMode::Ephemeral);
+        let shown = waiting.map(|(namespace, bucket, key, newest, failures)| UnpushedObject {
+            object: ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key.clone() },
+            version: newest.version,
+            mode: newest.mode,
+            size: match &newest.becomes {
+                Becomes::Put(meta) => Some(meta.size),
+                Becomes::Gone | Becomes::Lost => None,
+            },
+            is_damaged: newest.becomes == Becomes::Lost,
+            failures,
+            is_homeless: missing.iter().any(|(of, missing)| of == namespace && missing == bucket),
+        });
+        shown.take(limit).collect()
+    }
+
+    /// Gives up `version` of `object`: nobody gets it any more. False if it is not the newest, or is being pushed.
+    pub(crate) async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
+        let settled = {
+            let mut dirty = self.dirty.lock();
+            let fits = dirty.is_idle(object)
+                && dirty
+                    .get(object)
+                    .is_some_and(|newest| newest.version == version && newest.mode != WriteMode::Ephemeral);
+            if !fits {
+                return false;
+            }
+            dirty.drop_newest(object, version)
+        };
+        tracing::warn!(%object, %version, "an acknowledged write was given up, as an operator asked");
+        self.let_go(object, settled).await;
+        self.pushes.send_modify(|pushes| *pushes += 1);
+        true
+    }
+}
