@@ -18,6 +18,7 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use tokio::{
     spawn,
     task::{JoinError as Lost, JoinHandle as Spawned, spawn_blocking},
+    time::timeout,
 };
 
 /// Steps that a test can leave out, to see that exploring misses them.
@@ -25,8 +26,6 @@ pub(crate) use tokio::{
 pub(crate) enum Step {
     /// A write waits for its turn.
     Turn,
-    /// Bytes whose object has changed since they were asked for are brought anew.
-    Stability,
 }
 
 /// Whether a step is left out: never, but in those tests.
@@ -36,6 +35,6 @@ pub(crate) const fn is_left_out(_: Step) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) use self::explored::{Lost, Spawned, is_left_out, leave_out, spawn, spawn_blocking};
+pub(crate) use self::explored::{Lost, Spawned, is_left_out, leave_out, spawn, spawn_blocking, timeout};
 #[cfg(test)]
 pub(crate) use self::mutex::{Mutex, MutexGuard};

@@ -56,7 +56,8 @@ impl WriteTicket {
                 inner.back.hold(object, meta.unpack(), segment);
             }
         }
-        let (begun, dropped) = inner.coherence.write(inner.now(), object, write).inspect_err(|_| inner.back.release(object))?;
+        let (begun, dropped) =
+            inner.coherence.write(inner.now(), object, write).inspect_err(|_| inner.back.release(object))?;
         inner.settle(dropped);
         let BegunWrite { request, append, done, before } = begun;
         let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));

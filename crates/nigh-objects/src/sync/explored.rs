@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::Step;
 use super::explore::is_exploring;
@@ -69,5 +70,13 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     match is_exploring() {
         true => Spawned::Done(Some(Box::new(work()))),
         false => Spawned::Tokio(tokio::task::spawn_blocking(work)),
+    }
+}
+
+/// In a schedule no time passes.
+pub(crate) async fn timeout<F: Future>(within: Duration, work: F) -> Result<F::Output, tokio::time::error::Elapsed> {
+    match is_exploring() {
+        true => Ok(work.await),
+        false => tokio::time::timeout(within, work).await,
     }
 }
