@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 import nigh_stem
+from tests.skipped import skip_class_if
 
 try:
     import awslambdaric  # noqa: F401
@@ -18,7 +19,7 @@ COMMAND = [sys.executable, "-m", "awslambdaric", "app.handler"]
 GIVEN = {"LANG": "en_US.UTF-8", "PATH": "/usr/bin", "LD_LIBRARY_PATH": "TASK", "PYTHONPATH": "TASK"}
 
 
-@unittest.skipIf(awslambdaric is None, "SKIPPED: test_nigh_stem: this Python has no awslambdaric")
+@skip_class_if(awslambdaric is None, "test_nigh_stem", "this Python has no awslambdaric")
 class WhyFresh(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -116,7 +117,7 @@ class WhyFresh(unittest.TestCase):
         self.assertIsNotNone(self.stem.why_fresh(["/bin/sh", "-c", "true"], self.environment()))
 
 
-@unittest.skipIf(awslambdaric is None, "SKIPPED: test_nigh_stem: this Python has no awslambdaric")
+@skip_class_if(awslambdaric is None, "test_nigh_stem", "this Python has no awslambdaric")
 class PreparedBotocore(unittest.TestCase):
     def setUp(self):
         from botocore import handlers, loaders, session

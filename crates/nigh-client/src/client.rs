@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 use crate::packet::{Connection, Message};
 use crate::view::Release;
-use crate::{Address, ClientError, Created, View};
+use crate::{Address, ClientError, Created, ObjectFile, View};
 
 /// Headers of a request or an answer, by name in lower case.
 pub type Headers = BTreeMap<String, String>;
@@ -153,6 +153,14 @@ impl Client {
     pub fn head(&mut self, bucket: &str, key: &str, conditions: &Conditions) -> Result<Answered, ClientError> {
         let message = self.ask(HEAD, &self.with_released(conditions.request(bucket, key)), &[])?;
         Ok(answered(&message))
+    }
+
+    /// An object to be read from any place, as of now; one too large to be kept in memory by ranges.
+    ///
+    /// # Errors
+    /// As of `get`.
+    pub fn open(&mut self, bucket: &str, key: &str) -> Result<ObjectFile<'_>, ClientError> {
+        ObjectFile::open(self, bucket, key)
     }
 
     /// Writes an object. It is stored when this returns. `headers` as of an S3 put: `content-type`, `x-amz-meta-*`, ...

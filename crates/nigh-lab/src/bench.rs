@@ -6,10 +6,12 @@ mod invoke;
 mod journal;
 mod llc;
 mod llc_binding;
+mod memory;
 mod objects;
 mod s3;
 mod shrink;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -42,6 +44,8 @@ enum What {
     Objects(objects::ObjectsLength),
     /// Memory that the cache gives back: the decision, and the whole against closing files in memory
     Shrink(shrink::ShrinkLength),
+    /// What a cached object takes beside its bytes, among a million
+    Memory(memory::MemoryLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -90,10 +94,33 @@ pub struct Row {
     pub ratio: Option<f64>,
 }
 
+/// What is asked of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Asked {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl std::fmt::Display for Asked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(bound) => write!(f, "<= {bound}"),
+            Self::AtLeast(bound) => write!(f, ">= {bound}"),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Report {
     machine: Machine,
     rows: Vec<Row>,
+    /// Ratios by name; of some benches.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    summary: BTreeMap<&'static str, f64>,
+    /// What is asked of each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    asked: BTreeMap<&'static str, Asked>,
 }
 
 impl BenchArgs {
@@ -103,9 +130,9 @@ impl BenchArgs {
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
         let machine = Machine::of_this_command();
-        let rows = match self.what {
+        let s3::Outcome { rows, summary, asked } = match self.what {
             What::S3(length) => s3::run(length).await?,
-            What::Invoke(length) => invoke::run(length).await?,
+            What::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
@@ -126,12 +153,16 @@ impl BenchArgs {
                 let report = shrink::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
             }
+            What::Memory(length) => {
+                let report = memory::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || memory::text(&report), json);
+            }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;
                 return crate::experiment::llc::print_report(&report, || llc::text(&report), json);
             }
         };
-        print(&Report { machine, rows }, json)
+        print(&Report { machine, rows, summary, asked }, json)
     }
 }
 
@@ -167,8 +198,16 @@ fn print(report: &Report, json: bool) -> Result<(), LabError> {
         ]);
     }
     let machine = &report.machine;
+    let ratios: String = report
+        .summary
+        .iter()
+        .map(|(name, ratio)| {
+            let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+            format!("{name}: {ratio:.2} {asked}\n")
+        })
+        .collect();
     println!(
-        "{table}\n{} x {}, load {}, Linux {}, {}",
+        "{table}\n{ratios}{} x {}, load {}, Linux {}, {}",
         machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
     );
     Ok(())

@@ -6,8 +6,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
 use rustix::fs::MemfdFlags;
 
@@ -23,6 +23,9 @@ const MAPPINGS_DEFAULT: u64 = 65_530;
 pub(crate) const OWN_MIN: u64 = 64 * 1024;
 /// What is known of a small object, at most, beside its key and what its writer says of it.
 pub(crate) const OVERHEAD: u64 = 256;
+
+/// That this kernel cannot bar execution is said once.
+static SAID: Once = Once::new();
 
 /// What living segments take.
 #[derive(Debug)]
@@ -155,7 +158,10 @@ pub(crate) fn memfd() -> Result<File, ObjectError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let barred = rustix::fs::memfd_create("nigh-segment", flags | MemfdFlags::NOEXEC_SEAL);
     let memfd = match barred {
-        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create("nigh-segment", flags),
+        Err(rustix::io::Errno::INVAL) => {
+            SAID.call_once(|| tracing::info!("objects in memory could be executed: that is barred since Linux 6.3"));
+            rustix::fs::memfd_create("nigh-segment", flags)
+        }
         made => made,
     };
     Ok(File::from(memfd.map_err(|error| failed("memfd_create")(error.into()))?))

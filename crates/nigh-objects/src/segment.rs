@@ -330,6 +330,26 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_is_executed_by_nobody_and_cannot_be_made_executable() {
+        let account = Account::open().unwrap();
+        let sealed = segment_of(&account, b"#!/bin/sh\n".repeat(OWN_MIN as usize).as_slice());
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        for file in [sealed.hand_out().unwrap().unwrap(), lent.hand_out().unwrap()] {
+            if !rustix::fs::fcntl_get_seals(&file).unwrap().contains(SealFlags::EXEC) {
+                let test = "a_segment_is_executed_by_nobody_and_cannot_be_made_executable";
+                return println!("SKIPPED: {test}: this kernel cannot bar it; Linux 6.3 and newer can");
+            }
+            assert_eq!(File::from(file.try_clone().unwrap()).metadata().unwrap().mode() & 0o111, 0);
+            for mode in [0o755, 0o100] {
+                assert_eq!(rustix::fs::fchmod(&file, mode.into()), Err(rustix::io::Errno::PERM));
+            }
+            let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&file));
+            let refused = std::process::Command::new(path).spawn().unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
     fn a_small_object_has_no_file_that_could_show_its_neighbours() {
         for length in [0, 1, OWN_MIN as usize - 1] {
             let segment = Segment::copy_of(&vec![1; length]).unwrap();

@@ -209,7 +209,7 @@ def _answer(
 def _call(sandbox: _Sandbox, model: Any, params: Any, signer: Any, context: Any) -> Tuple[Response, Dict[str, Any]]:
     _admit(sandbox, signer, context)
     bucket, key = place(params["url"], sandbox.endpoint, params["query_string"])
-    parser = model.__dict__.get(_PARSER)
+    parser: Optional[ResultParser] = model.__dict__.get(_PARSER)
     if parser is None:
         parser = model.__dict__[_PARSER] = ResultParser(model)
     url = params["url"]

@@ -76,8 +76,9 @@ def shown(value):
     return text if len(text) < 3000 else f"{text[:3000]}... ({len(text)} characters)"
 
 
-def same(name, call, way="fast", writes=False):
-    """Does `call` with both clients and compares. `way`: `fast`, or the reason why it must go over HTTP."""
+def same(name, call, way="fast", writes=False, calls=None):
+    """Does `call` with both clients and compares. `way`: `fast`, or the reason why it must go over HTTP. `calls`: the
+    operations that went fast must be these, and as many."""
     expected = outcome(call, http, writes)
     before = hook.counters()
     got = outcome(call, fast, writes)
@@ -91,6 +92,13 @@ def same(name, call, way="fast", writes=False):
     elif way is not None and went != [way]:
         failed.append(name)
         print(f"WENT {name}: {went}, not {way}")
+    elif calls is not None and calls != (did := {
+        operation: count - before["fast"].get(operation, 0)
+        for operation, count in after["fast"].items()
+        if count != before["fast"].get(operation, 0)
+    }):
+        failed.append(name)
+        print(f"DID {name}: {did}, not {calls}")
     else:
         print(f"ok {name}: {' '.join(went)}")
     return expected
@@ -310,25 +318,38 @@ def puts():
 
 
 def transfers():
+    # In threads, and in parts where it is large.
+    config = TransferConfig(multipart_chunksize=8 * MIB)
     with tempfile.TemporaryDirectory() as folder:
         source, target = os.path.join(folder, "source"), os.path.join(folder, "target")
         for length in (10, 100 * KIB, 9 * MIB):
+            # Of a large one: an upload in parts, which are HTTP's, and two ranges a download.
+            parts = length > 8 * MIB
             with open(source, "wb") as file:
                 file.write(data(length))
 
-            def moved(s3):
+            def uploaded(s3):
                 seen = []
-                # In threads, and in parts where it is large.
-                options = {"Config": TransferConfig(multipart_chunksize=8 * MIB), "Callback": seen.append}
-                s3.upload_file(source, BUCKET, "moved", **options)
-                s3.download_file(BUCKET, "moved", target, **options)
+                s3.upload_file(source, BUCKET, "moved", Config=config, Callback=seen.append)
+                return sum(seen)
+
+            def downloaded(s3):
+                seen = []
+                s3.download_file(BUCKET, "moved", target, Config=config, Callback=seen.append)
+                with open(target, "rb") as file:
+                    return sum(seen), file.read() == data(length)
+
+            def passed_on(s3):
                 into = io.BytesIO()
                 s3.download_fileobj(BUCKET, "moved", into)
                 s3.upload_fileobj(io.BytesIO(into.getvalue()), BUCKET, "moved again")
-                with open(target, "rb") as file:
-                    return sum(seen), file.read() == into.getvalue() == data(length)
+                return into.getvalue() == data(length)
 
-            same(f"files of {length}", moved, None)
+            puts, gets = {} if parts else {"PutObject": 1}, {"HeadObject": 1, "GetObject": 2 if parts else 1}
+            # Parts of an upload are not looked at: they go no way that is counted.
+            same(f"upload_file of {length}", uploaded, None if parts else "fast", calls=puts)
+            same(f"download_file of {length}", downloaded, calls=gets)
+            same(f"download_fileobj and upload_fileobj of {length}", passed_on, calls={**gets, **puts})
     resources = {client: boto3.session.Session().resource("s3", config=CONFIG) for client in (http, fast)}
     hook.install(resources[fast])
 
@@ -337,7 +358,7 @@ def transfers():
         put = item.put(Body=b"resource", Metadata={"a": "b"})
         return put, item.content_length, item.metadata, item.get(), resources[s3].Bucket(BUCKET).Object("none").key
 
-    same("a resource", by_resource, writes=True)
+    same("a resource", by_resource, writes=True, calls={"PutObject": 1, "HeadObject": 1, "GetObject": 1})
 
 
 def together():

@@ -26,6 +26,7 @@ except ImportError:
 
 from nigh import wire
 from tests.responder import KEY, SECRET, Responder, packet
+from tests.skipped import skip_class_if
 
 ENDPOINT = "http://127.0.0.1:9"
 LARGE = bytes(range(256)) * 1024
@@ -33,7 +34,7 @@ LARGE = bytes(range(256)) * 1024
 HTTP_FAILS = {"retries": {"total_max_attempts": 1}, "connect_timeout": 1}
 
 
-@unittest.skipIf(boto3 is None, "SKIPPED: test_hook: this Python has no boto3")
+@skip_class_if(boto3 is None, "test_hook", "this Python has no boto3")
 class WithHook(unittest.TestCase):
     def setUp(self):
         self.responder = Responder()

@@ -8,6 +8,8 @@ import textwrap
 import unittest
 from pathlib import Path
 
+from tests.skipped import skip
+
 SITE = Path(__file__).parent.parent / "site"
 # What asks for botocore, without botocore.
 FAKE = {
@@ -41,7 +43,7 @@ class Start(unittest.TestCase):
         try:
             import botocore  # noqa: F401
         except ImportError:
-            self.skipTest("SKIPPED: test_the_hook_is_loaded_with_botocore_and_not_before: no botocore")
+            skip(self, "this Python has no botocore")
         said = self.run_python(
             """
             import sys

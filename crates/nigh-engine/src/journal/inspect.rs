@@ -8,7 +8,7 @@ use nigh_terms::Epoch;
 use super::JournalError;
 use super::disk::{DiskFolder, Folder};
 use super::format::SegmentHeader;
-use super::found::read;
+use super::found::{file_name, read};
 use super::recovery::{KeptCommit, SegmentFound, recover};
 use super::report::{Damage, RecoveredRecord, TornTail};
 use super::scan::scan;
@@ -75,11 +75,17 @@ fn weigh(segments: &mut [SegmentFound]) -> Inspected {
     Inspected { epoch, records: records.collect(), damage, torn, ..Inspected::default() }
 }
 
-/// What recovery makes of one segment file with these bytes; for the fuzz target. None if the header is not one.
+/// What recovery makes of segment files with these bytes; for the fuzz target. Those without a header, and all but one of
+/// a generation, are left out as `found` does it. None if nothing is left.
 #[doc(hidden)]
 #[must_use]
-pub fn fuzz(bytes: &[u8]) -> Option<Inspected> {
-    let header = SegmentHeader::decode(bytes).ok()?;
-    let scan = scan(bytes, &header);
-    Some(weigh(&mut [SegmentFound { file: "segment-000001".to_owned(), header, scan }]))
+pub fn fuzz(files: &[&[u8]]) -> Option<Inspected> {
+    let with_header = |(number, bytes): (usize, &&[u8])| {
+        let header = SegmentHeader::decode(bytes).ok()?;
+        Some(SegmentFound { file: file_name(number as u32), header, scan: scan(bytes, &header) })
+    };
+    let mut segments: Vec<SegmentFound> = files.iter().enumerate().filter_map(with_header).collect();
+    segments.sort_by_key(|segment| segment.header.generation);
+    segments.dedup_by_key(|segment| segment.header.generation);
+    (!segments.is_empty()).then(|| weigh(&mut segments))
 }

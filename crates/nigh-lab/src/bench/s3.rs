@@ -3,13 +3,14 @@
 //!
 //! Requests are presigned, so both sides of the s3s comparison check a signature each time.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use http::Method;
 
-use super::{Length, Row};
+use super::{Asked, Length, Row};
 use crate::LabError;
 use crate::cpu_time;
 use crate::http_load::{Connection, closed_loop};
@@ -41,12 +42,23 @@ struct Case {
     method: Method,
     bytes: u64,
     clients: usize,
-    /// The peer, what is compared, and the figure of each.
-    peers: &'static [(&'static str, &'static str, Figure)],
+    /// The first is told with the row.
+    compared: &'static [Compared],
+}
+
+/// Nigh's figure over a peer's.
+struct Compared {
+    peer: &'static str,
+    /// In words, with what is asked.
+    says: &'static str,
+    figure: Figure,
+    /// Its name in the summary, and what is asked.
+    summary: Option<(&'static str, Asked)>,
 }
 
 #[derive(Clone, Copy)]
 enum Figure {
+    /// Processor time of an operation.
     Cpu,
     Throughput,
 }
@@ -55,59 +67,66 @@ const NIGH: &str = "nigh";
 const BARE: &str = "bare s3s";
 const CANNED: &str = "canned C";
 
+const fn cpu_beside_bare(name: &'static str) -> Compared {
+    let summary = Some((name, Asked::AtMost(1.15)));
+    Compared { peer: BARE, says: "cpu, at most 1.15", figure: Figure::Cpu, summary }
+}
+
+const THROUGHPUT_OF_CANNED: Compared =
+    Compared { peer: CANNED, says: "throughput", figure: Figure::Throughput, summary: None };
+const THROUGHPUT_OF_BARE: Compared =
+    Compared { peer: BARE, says: "throughput (bare keeps in memory only)", figure: Figure::Throughput, summary: None };
+
 const CASES: [Case; 7] = [
     Case {
         what: "get hit",
         method: Method::GET,
         bytes: 1 << 10,
         clients: 1,
-        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+        compared: &[cpu_beside_bare("http_get_1kib_1_client_cpu")],
     },
     Case {
         what: "get hit",
         method: Method::GET,
         bytes: 1 << 10,
         clients: 8,
-        peers: &[(BARE, "cpu, at most 1.15", Figure::Cpu)],
+        compared: &[cpu_beside_bare("http_get_1kib_8_clients_cpu")],
     },
-    Case {
-        what: "get hit",
-        method: Method::GET,
-        bytes: 128 << 10,
-        clients: 8,
-        peers: &[(CANNED, "throughput", Figure::Throughput)],
-    },
+    Case { what: "get hit", method: Method::GET, bytes: 128 << 10, clients: 8, compared: &[THROUGHPUT_OF_CANNED] },
     Case {
         what: "get hit",
         method: Method::GET,
         bytes: 1 << 20,
         clients: 8,
-        peers: &[(CANNED, "throughput, at least 0.8", Figure::Throughput)],
+        compared: &[
+            Compared {
+                peer: CANNED,
+                says: "throughput, at least 0.8",
+                figure: Figure::Throughput,
+                summary: Some(("http_get_1mib_8_clients_throughput", Asked::AtLeast(0.8))),
+            },
+            Compared {
+                peer: CANNED,
+                says: "cpu, at most 1.2",
+                figure: Figure::Cpu,
+                summary: Some(("http_get_1mib_8_clients_cpu_per_mib", Asked::AtMost(1.2))),
+            },
+        ],
     },
-    Case {
-        what: "get hit",
-        method: Method::GET,
-        bytes: 10 << 20,
-        clients: 1,
-        peers: &[(CANNED, "throughput", Figure::Throughput)],
-    },
-    Case {
-        what: "put durable",
-        method: Method::PUT,
-        bytes: 1 << 10,
-        clients: 1,
-        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
-    },
-    Case {
-        what: "put durable",
-        method: Method::PUT,
-        bytes: 1 << 20,
-        clients: 1,
-        peers: &[(BARE, "throughput (bare keeps in memory only)", Figure::Throughput)],
-    },
+    Case { what: "get hit", method: Method::GET, bytes: 10 << 20, clients: 1, compared: &[THROUGHPUT_OF_CANNED] },
+    Case { what: "put durable", method: Method::PUT, bytes: 1 << 10, clients: 1, compared: &[THROUGHPUT_OF_BARE] },
+    Case { what: "put durable", method: Method::PUT, bytes: 1 << 20, clients: 1, compared: &[THROUGHPUT_OF_BARE] },
 ];
 
-pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
+/// What the bench gives: rows, and named ratios with what is asked of them.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) rows: Vec<Row>,
+    pub(super) summary: BTreeMap<&'static str, f64>,
+    pub(super) asked: BTreeMap<&'static str, Asked>,
+}
+
+pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
     let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
     let peer_program =
@@ -123,11 +142,11 @@ pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
     let bucket = node.signer("s3").signed(Method::PUT, node.s3()?, &format!("/{BUCKET}"), &[], b"").await?;
     exchange(node.s3()?, &bucket)?;
 
-    let mut rows = Vec::new();
+    let mut outcome = Outcome::default();
     for case in &CASES {
-        rows.extend(measure(case, &servers, length).await?);
+        measure(case, &servers, length, &mut outcome).await?;
     }
-    Ok(rows)
+    Ok(outcome)
 }
 
 fn exchange(server: SocketAddr, request: &[u8]) -> Result<(), LabError> {
@@ -152,8 +171,9 @@ async fn prepare(case: &Case, server: &Server) -> Result<Option<Vec<u8>>, LabErr
     signer.presigned(Method::GET, server.address, &path).await.map(Some)
 }
 
-async fn measure(case: &Case, servers: &[Server], length: Length) -> Result<Vec<Row>, LabError> {
-    let takes_part = |server: &&Server| server.name == NIGH || case.peers.iter().any(|(peer, ..)| *peer == server.name);
+async fn measure(case: &Case, servers: &[Server], length: Length, outcome: &mut Outcome) -> Result<(), LabError> {
+    let takes_part =
+        |server: &&Server| server.name == NIGH || case.compared.iter().any(|compared| compared.peer == server.name);
     let mut contestants = Vec::new();
     for server in servers.iter().filter(takes_part) {
         if let Some(request) = prepare(case, server).await? {
@@ -172,11 +192,19 @@ async fn measure(case: &Case, servers: &[Server], length: Length) -> Result<Vec<
             Figure::Throughput => measured.per_second.as_slice(),
         })
     };
+    let ratio_of = |compared: &Compared| {
+        let (own, other) = (figures(NIGH, compared.figure)?, figures(compared.peer, compared.figure)?);
+        Some(Sample::new(own.iter().zip(other).map(|(own, other)| own / other).collect()).median())
+    };
+    for compared in case.compared {
+        if let (Some((name, asked)), Some(ratio)) = (compared.summary, ratio_of(compared)) {
+            outcome.summary.insert(name, ratio);
+            outcome.asked.insert(name, asked);
+        }
+    }
     let rows = contestants.iter().map(|(server, _, measured)| {
-        let compared = case.peers.first().filter(|_| server.name == NIGH).and_then(|&(peer, compares, figure)| {
-            let ratios = figures(NIGH, figure)?.iter().zip(figures(peer, figure)?).map(|(own, other)| own / other);
-            Some((peer, compares, Sample::new(ratios.collect()).median()))
-        });
+        let compared = case.compared.first().filter(|_| server.name == NIGH);
+        let compared = compared.and_then(|compared| Some((compared, ratio_of(compared)?)));
         let latencies = Sample::new(measured.latencies.clone());
         Row {
             what: case.what.to_owned(),
@@ -185,15 +213,26 @@ async fn measure(case: &Case, servers: &[Server], length: Length) -> Result<Vec<
             clients: case.clients,
             p50_us: latencies.median(),
             p99_us: latencies.percentile(0.99),
-            // The canned server has a thread a connection: its time is gone with it before it can be read.
-            cpu_us: server.signer.is_some().then(|| Sample::new(measured.cpu_us.clone()).median()),
+            cpu_us: Some(Sample::new(measured.cpu_us.clone()).median()),
             per_second: Sample::new(measured.per_second.clone()).median(),
-            peer: compared.map(|(peer, ..)| peer.to_owned()),
-            compares: compared.map(|(_, compares, _)| compares),
-            ratio: compared.map(|(.., ratio)| ratio),
+            peer: compared.map(|(compared, _)| compared.peer.to_owned()),
+            compares: compared.map(|(compared, _)| compared.says),
+            ratio: compared.map(|(_, ratio)| ratio),
         }
     });
-    Ok(rows.collect())
+    outcome.rows.extend(rows);
+    Ok(())
+}
+
+impl Server {
+    /// The processor time that it has taken so far.
+    fn cpu_time(&self) -> std::io::Result<Duration> {
+        match self.signer {
+            Some(_) => cpu_time::of_process(self.pid),
+            // The canned server has a thread a connection: its time is gone with it.
+            None => cpu_time::of_process_and_ended_threads(self.pid),
+        }
+    }
 }
 
 fn round(
@@ -204,9 +243,9 @@ fn round(
     measured: &mut Measured,
 ) -> Result<(), LabError> {
     let failed = |error: std::io::Error| LabError::Request { what: server.name.to_owned(), reason: error.to_string() };
-    let before = cpu_time::of_process(server.pid).map_err(failed)?;
+    let before = server.cpu_time().map_err(failed)?;
     let round = closed_loop(server.address, request, clients, length).map_err(failed)?;
-    let cpu = cpu_time::of_process(server.pid).map_err(failed)?.saturating_sub(before);
+    let cpu = server.cpu_time().map_err(failed)?.saturating_sub(before);
     // Each client sends one request before it begins to count.
     let requests = (round.latencies_us.len() + clients) as f64;
     measured.cpu_us.push(cpu.as_secs_f64() * 1e6 / requests);

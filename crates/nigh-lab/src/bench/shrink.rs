@@ -4,6 +4,7 @@
 //! Objects are ephemeral, so that filling the memory touches no disk; their victims are found last, after the order of
 //! all others has been looked at.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Princ
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
+use super::Asked;
 use crate::LabError;
 use crate::machine::Machine;
 use crate::stats::Sample;
@@ -74,6 +76,9 @@ pub(super) struct ShrinkReport {
     machine: Machine,
     decisions: Vec<DecisionRow>,
     whole: Vec<WholeRow>,
+    /// The figures that something is asked of, by name.
+    summary: BTreeMap<String, f64>,
+    asked: BTreeMap<String, Asked>,
 }
 
 /// A memory of objects of one size.
@@ -197,7 +202,17 @@ pub(super) async fn run(length: &ShrinkLength, machine: Machine) -> Result<Shrin
     for (bytes, count) in WHOLE {
         wholes.push(whole(bytes, count, rounds).await?);
     }
-    Ok(ShrinkReport { machine, decisions, whole: wholes })
+    // The decision among the most objects, and the whole at each size.
+    let mut named: Vec<(String, f64, Asked)> = wholes
+        .iter()
+        .map(|row| (format!("whole_over_close_{}_kib", row.object_bytes >> 10), row.ratio, Asked::AtMost(1.2)))
+        .collect();
+    if let Some(row) = decisions.last() {
+        named.push((format!("decision_us_{}_objects", row.objects), row.decision_us, Asked::AtMost(100.0)));
+    }
+    let asked = named.iter().map(|(name, _, asked)| (name.clone(), *asked)).collect();
+    let summary = named.into_iter().map(|(name, figure, _)| (name, figure)).collect();
+    Ok(ShrinkReport { machine, decisions, whole: wholes, summary, asked })
 }
 
 pub(super) fn text(report: &ShrinkReport) -> String {
@@ -223,5 +238,9 @@ pub(super) fn text(report: &ShrinkReport) -> String {
             format!("{:.2}", row.ratio),
         ]);
     }
-    format!("{decisions}\n{whole}")
+    let named = report.summary.iter().map(|(name, figure)| {
+        let asked = report.asked.get(name).map(Asked::to_string).unwrap_or_default();
+        format!("\n{name}: {figure:.2} {asked}")
+    });
+    format!("{decisions}\n{whole}{}", named.collect::<String>())
 }

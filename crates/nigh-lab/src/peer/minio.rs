@@ -1,6 +1,6 @@
 //! A real MinIO on this machine, one drive: a folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nigh_terms::SecretKey;
 
@@ -15,7 +15,10 @@ const ACCESS_KEY: &str = "nigh-lab";
 /// A running MinIO.
 #[derive(Debug)]
 pub struct Minio {
-    servers: Servers,
+    /// Absent after a kill.
+    servers: Option<Servers>,
+    folder: PathBuf,
+    ports: [u16; 2],
     s3: S3Access,
     version: &'static str,
 }
@@ -29,11 +32,29 @@ impl Minio {
         let installed = built(PEER, PROGRAM)?;
         let drive = folder.join("drive");
         private_folder(&drive).map_err(file_error(PEER, "make", &drive))?;
-        let [port, console] = free_ports().map_err(file_error(PEER, "find free ports for", folder))?;
-        let secret_key = SecretKey::random();
+        let ports: [u16; 2] = free_ports().map_err(file_error(PEER, "find free ports for", folder))?;
+        let s3 = S3Access::on_loopback(ports[0], ACCESS_KEY, SecretKey::random());
+        let mut stopped = Self { servers: None, folder: folder.to_owned(), ports, s3, version: installed.version };
+        stopped.start_again()?;
+        Ok(stopped)
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(servers) = self.servers.take() {
+            servers.kill();
+        }
+    }
+
+    /// Starts it again after a kill, with its files, on its ports. Returns when it answers.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_again(&mut self) -> Result<(), PeerError> {
+        let [port, console] = self.ports;
         let server = Program {
             name: PROGRAM,
-            path: installed.program,
+            path: built(PEER, PROGRAM)?.program,
             arguments: [
                 "server",
                 "--quiet",
@@ -41,21 +62,21 @@ impl Minio {
                 &format!("127.0.0.1:{port}"),
                 "--console-address",
                 &format!("127.0.0.1:{console}"),
-                &drive.display().to_string(),
+                &self.folder.join("drive").display().to_string(),
             ]
             .map(str::to_owned)
             .into(),
             environment: vec![
                 ("MINIO_ROOT_USER", ACCESS_KEY.to_owned()),
-                ("MINIO_ROOT_PASSWORD", secret_key.reveal().to_owned()),
+                ("MINIO_ROOT_PASSWORD", self.s3.secret_key.reveal().to_owned()),
                 // It would look for a newer version of itself.
                 ("MINIO_UPDATE", "off".to_owned()),
             ],
             // `ready` says so before objects can be written.
             health: Some(http_health(port, "/minio/health/cluster")),
         };
-        let servers = Servers::start(PEER, folder, vec![server])?;
-        Ok(Self { servers, s3: S3Access::on_loopback(port, ACCESS_KEY, secret_key), version: installed.version })
+        self.servers = Some(Servers::start(PEER, &self.folder, vec![server])?);
+        Ok(())
     }
 
     /// Where its S3 API is.
@@ -75,6 +96,6 @@ impl Peer for Minio {
     }
 
     fn processes(&self) -> Vec<u32> {
-        self.servers.processes()
+        self.servers.as_ref().map(Servers::processes).unwrap_or_default()
     }
 }

@@ -49,6 +49,8 @@ pub struct FastPathLimits {
     pub held_segments: usize,
     /// A connection is closed that does not say who it is for so long.
     pub hello: Duration,
+    /// A segment that a client fills and does not commit for so long is taken back.
+    pub loan: Duration,
     /// A connection is closed if its client does not take its answers for so long.
     pub send_silence: Duration,
     /// At the end, requests under way have so long to finish.
@@ -65,6 +67,7 @@ impl FastPathLimits {
             held,
             held_segments: 1024,
             hello: Duration::from_secs(30),
+            loan: Duration::from_secs(60),
             send_silence: Duration::from_secs(30),
             drain: Duration::from_secs(10),
         }
@@ -138,6 +141,7 @@ impl FastPath {
             telemetry: Arc::clone(self.door.telemetry()),
             only,
             holdings: Arc::new(move |key| found.of(key)),
+            loan: self.limits.loan,
         };
         let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
         let served = Served {

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use sha2::Sha256;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::held::Handle;
 use super::holdings::{Holdings, Loan};
@@ -54,6 +55,8 @@ pub(super) struct Ground {
     /// The one key that is known, in a sandbox.
     pub(super) only: Option<AccessKeyId>,
     pub(super) holdings: FindHoldings,
+    /// A segment that is not committed for so long is taken back.
+    pub(super) loan: Duration,
 }
 
 /// Who has shown a key.
@@ -67,10 +70,19 @@ pub(super) struct Session {
     ground: Ground,
     nonce: String,
     known: OnceLock<Known>,
-    loans: Mutex<HashMap<Handle, (Loan, OwnedSemaphorePermit)>>,
+    loans: Mutex<HashMap<Handle, Lent>>,
     loans_left: Arc<Semaphore>,
     /// Not looked at yet.
     released: Mutex<Vec<Handle>>,
+}
+
+/// What is being filled.
+struct Lent {
+    loan: Loan,
+    /// One of the connection's.
+    place: OwnedSemaphorePermit,
+    /// Takes it back in time.
+    _end: AbortOnDropHandle<()>,
 }
 
 /// What is to be done about a request.
@@ -327,17 +339,29 @@ impl Session {
         })?;
         let loan = holdings.lend(open).ok_or_else(over)?;
         let handle = loan.handle();
-        self.loans.lock().insert(handle, (loan, place));
+        self.lend(loan, place);
         Ok(Reply::lent(descriptor, handle, create.length))
+    }
+
+    /// Waits for its commit, for so long: what nobody commits must not hold the share of what is being written for ever.
+    fn lend(self: &Arc<Self>, loan: Loan, place: OwnedSemaphorePermit) {
+        let (handle, session, patience) = (loan.handle(), Arc::downgrade(self), self.ground.loan);
+        let end = tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            let overdue = session.upgrade().and_then(|session| session.loans.lock().remove(&handle));
+            drop(overdue);
+        });
+        self.loans.lock().insert(handle, Lent { loan, place, _end: AbortOnDropHandle::new(end) });
     }
 
     async fn commit(self: Arc<Self>, commit: Commit) -> S3Result<Reply> {
         let (who, _until_the_end) = self.enter()?;
         let handle = Handle(commit.handle);
-        let (mut loan, place) = self.loans.lock().remove(&handle).ok_or_else(|| {
-            let mut error = refused("NoSuchHandle", "this connection fills no segment of that handle");
-            error.set_status_code(StatusCode::NOT_FOUND);
-            error
+        let Lent { mut loan, place, .. } = self.loans.lock().remove(&handle).ok_or_else(|| {
+            refused(
+                "NoSuchHandle",
+                "this connection fills no segment of that handle; one not committed in time is taken back",
+            )
         })?;
         let (bucket, key) = (bucket_name(&commit.bucket)?, object_key(&commit.key)?);
         let length = loan.open().map_or(0, |open| open.length());
@@ -355,7 +379,7 @@ impl Session {
                     loan.put_back(open);
                     tries += 1;
                     if tries > SEAL_TRIES {
-                        self.loans.lock().insert(handle, (loan, place));
+                        self.lend(loan, place);
                         return Err(refused(
                             "SegmentBusy",
                             "the segment is mapped for writing; unmap it and commit again",

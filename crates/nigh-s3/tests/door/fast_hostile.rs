@@ -104,6 +104,28 @@ async fn nobody_is_served_before_a_proof_and_no_proof_serves_twice() {
 }
 
 #[tokio::test]
+async fn a_segment_that_is_not_committed_in_time_is_taken_back_and_makes_room() {
+    let (_door, address, signer) =
+        with_object_and(FastPathLimits { loan: Duration::from_millis(200), ..limits() }).await;
+    aside(move || {
+        let mut client = client(&address, &signer);
+        let forgotten: Vec<_> = (0..16).map(|_| client.create("bucket", "late", 1).unwrap()).collect();
+        let begin = Instant::now();
+        // All places of the connection are taken, until the node takes them back.
+        while let Err(refused) = client.create("bucket", "next", 1) {
+            assert_eq!(refused.code(), Some("SlowDown"), "{refused}");
+            assert!(begin.elapsed() < Duration::from_secs(60), "they hold their places for ever");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let first = forgotten.into_iter().next().unwrap();
+        let refused = first.commit(&mut client, &Headers::new()).unwrap_err();
+        assert_eq!(refused.code(), Some("NoSuchHandle"), "{refused}");
+        works(&address, &signer);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn handles_that_are_guessed_reach_nothing() {
     let (_door, address, signer) = with_object().await;
     aside(move || {

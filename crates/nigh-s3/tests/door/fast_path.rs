@@ -1,5 +1,6 @@
 //! The fast path beside HTTP: the same objects, answers, refusals and rights.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::sign::{Payload, Signer};
 
 /// What a test takes for large: its own segment, and more than a packet.
 pub(crate) const LARGE: usize = 300_000;
+/// More than the door's memory keeps.
+const STREAMED: usize = (16 << 20) + 1;
 const GET: u8 = 2;
 const HEAD: u8 = 3;
 const PUT: u8 = 4;
@@ -92,6 +95,53 @@ fn of_object(headers: impl Iterator<Item = (String, String)>) -> Headers {
 fn headers_of(message: &Message) -> Headers {
     let headers = message.json.get("headers").and_then(Value::as_object).cloned().unwrap_or_default();
     of_object(headers.into_iter().map(|(name, value)| (name, value.as_str().unwrap().to_owned())))
+}
+
+#[tokio::test]
+async fn an_opened_object_is_read_from_any_place_and_is_one_version() {
+    let door = Running::with_bucket().await;
+    let address = serve(&door, "fast.sock", limits(), None);
+    // In the packet, mapped, and too large to be kept in memory: by ranges.
+    for (key, length) in [("empty", 0), ("small", 1000), ("large", LARGE), ("streamed", STREAMED)] {
+        let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
+        door.put(&format!("/bucket/{key}"), bytes.clone()).await;
+        let (address, signer) = (address.clone(), door.signer.clone());
+        aside(move || {
+            let mut client = client(&address, &signer);
+            let mut file = client.open("bucket", key).unwrap();
+            assert_eq!((file.len(), file.is_mapped()), (length as u64, key == "large"), "{key}");
+            let mut all = Vec::new();
+            file.read_to_end(&mut all).unwrap();
+            assert_eq!(all, bytes, "{key}");
+            for (from, at) in [(0, 0), (length / 2, 100), (length, 7)] {
+                file.seek(SeekFrom::Start(from as u64)).unwrap();
+                let begin = (file.seek(SeekFrom::Current(at)).unwrap() as usize).min(length);
+                let mut some = [0; 70_000];
+                let count = file.read(&mut some).unwrap();
+                assert_eq!(count == 0, begin == length, "{key}");
+                assert_eq!(some[..count], bytes[begin..begin + count], "{key}");
+            }
+            if length > 0 {
+                file.seek(SeekFrom::End(-1)).unwrap();
+                let mut last = Vec::new();
+                file.read_to_end(&mut last).unwrap();
+                assert_eq!(last, bytes[length - 1..], "{key}");
+            }
+        })
+        .await;
+    }
+    let (address, signer) = (address.clone(), door.signer.clone());
+    aside(move || {
+        let (mut client, mut writer) = (client(&address, &signer), client(&address, &signer));
+        let mut file = client.open("bucket", "streamed").unwrap();
+        let mut first = [9; 10];
+        file.read_exact(&mut first).unwrap();
+        writer.put("bucket", "streamed", b"another", &Headers::new()).unwrap();
+        let error = file.read_to_end(&mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("PreconditionFailed"), "{error}");
+        assert_eq!(client.open("bucket", "none").unwrap_err().code(), Some("NoSuchKey"));
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! environment tells a function's boto3 of it.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
@@ -59,24 +59,51 @@ def handler(event, context):
             return {"views": len(views), "right": False}
         views.append(view)
 "#;
+/// The exit status with which a program says that what it tests is not on this machine.
+const NOT_HERE: i32 = 77;
 /// How many sandboxes may be started until one was prewarmed.
 const STARTS_MAX: usize = 40;
 
-#[test]
-fn every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http() {
-    let Some(python) = python("every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http") else { return };
-    let node = Node::start(&python);
+/// Runs a program of the package's tests against `node`, by the node's own socket.
+fn by_package(node: &Node, python: &Path, module: &str) -> (Output, String) {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtimes/python");
-    let output = Command::new(&python)
-        .args(["-m", "tests.parity"])
+    let output = Command::new(python)
+        .args(["-m", module])
         .current_dir(package)
         .envs(node.sdk_environment())
         .env("NIGH_FAST_PATH", node.endpoints()["fast_socket"].as_str().unwrap())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 200, "{said}");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, said)
+}
+
+fn checks(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("ok ")).count()
+}
+
+#[test]
+fn every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http() {
+    let Some(python) = python("every_result_of_boto3_is_the_same_by_the_fast_path_as_over_http") else { return };
+    let (output, said) = by_package(&Node::start(&python), &python, "tests.parity");
+    assert!(output.status.success(), "{said}");
+    assert!(checks(&said) > 200, "{said}");
+}
+
+#[test]
+fn aiobotocore_beside_the_hook_goes_over_http_and_is_counted() {
+    let test = "aiobotocore_beside_the_hook_goes_over_http_and_is_counted";
+    let Some(python) = python(test) else { return };
+    let aio = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/s3fs/bin/python");
+    if !aio.exists() {
+        return println!("SKIPPED: {test}: {} is missing; scripts/install-test-tools.sh installs it", aio.display());
+    }
+    let (output, said) = by_package(&Node::start(&python), &aio, "tests.aio");
+    if output.status.code() == Some(NOT_HERE) {
+        return println!("SKIPPED: {test}: {}", said.trim());
+    }
+    assert!(output.status.success(), "{said}");
+    assert_eq!(checks(&said), 12, "{said}");
 }
 
 /// What the handler says in a sandbox of its own, and how that was started.

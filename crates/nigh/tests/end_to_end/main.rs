@@ -14,5 +14,8 @@ mod functions;
 mod isolation;
 mod platform;
 mod sdks;
+mod segments;
 mod sessions;
+#[cfg(feature = "lab")]
+mod store_down;
 mod terminal;

@@ -201,6 +201,11 @@ impl Node {
         ]
     }
 
+    /// Its process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

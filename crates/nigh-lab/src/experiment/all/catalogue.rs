@@ -90,6 +90,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-memory",
+        about: "What a cached object takes beside its bytes",
+        command: &["bench", "memory"],
+        quick: &["--objects", "50000"],
+        page: None,
+    },
+    Experiment {
         name: "bench-shrink",
         about: "Memory that the cache gives back, against closing files in memory",
         command: &["bench", "shrink"],

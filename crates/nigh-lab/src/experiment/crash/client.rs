@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::body::{CONTENT_HEADER, Content, WRITE_HEADER, write_name};
+use super::fast_calls::FastCaller;
 use super::history::{Moment, Place, Read, Write, WriteId};
 use super::s3_calls::{Answer, Caller, Door, element};
 use super::{BUCKET, CLIENTS};
@@ -26,6 +27,8 @@ const OWN_KEYS: u32 = 3;
 const PART_MIN: usize = 5 << 20;
 /// Attempts of a call whose key others write too; then it is given up.
 const ATTEMPTS_MAX: u32 = 20;
+/// The share of puts and gets that go by the fast path.
+const FAST: f64 = 0.4;
 /// Between attempts, and after an answer that the node is busy or gone.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -48,10 +51,18 @@ pub(super) fn path(key: &str) -> String {
     format!("/{BUCKET}/{key}")
 }
 
+/// A client's ways to the node.
+struct Ways<'a> {
+    http: Caller<'a>,
+    fast: Option<FastCaller<'a>>,
+}
+
 /// A call that changes something, ready to be sent again.
 struct Change {
     method: Method,
     path: String,
+    /// Of a put: its first attempt, and some of the others, go by the fast path.
+    fast: Option<String>,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
     /// Of the client's writes, those that it makes.
@@ -68,6 +79,8 @@ pub(super) struct Client {
     begun: Instant,
     pub(super) writes: Vec<Write>,
     pub(super) reads: Vec<Read>,
+    /// Writes that were acknowledged by the fast path.
+    pub(super) by_fast_path: u64,
     /// To be repeated before anything else.
     pending: Option<Change>,
     /// What its own keys are, where that is certain.
@@ -78,7 +91,8 @@ impl Client {
     pub(super) fn new(number: u32, seed: u64, begun: Instant) -> Self {
         let draw = StdRng::seed_from_u64(seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let own = vec![None; OWN_KEYS as usize];
-        Self { number, draw, begun, writes: Vec::new(), reads: Vec::new(), pending: None, own }
+        let (writes, reads) = (Vec::new(), Vec::new());
+        Self { number, draw, begun, writes, reads, by_fast_path: 0, pending: None, own }
     }
 
     fn now(&self) -> Moment {
@@ -88,11 +102,11 @@ impl Client {
     /// Calls one after another until `stop`. `remembers`: a call that was done and is repeated is not done again, in
     /// the life of the node that is; it is tried only if so.
     pub(super) fn live(&mut self, door: &Door, remembers: bool, stop: &AtomicBool) -> Result<(), LabError> {
-        let mut caller = Caller::new(door);
+        let mut ways = Ways { http: Caller::new(door), fast: door.fast.as_ref().map(FastCaller::new) };
         while !stop.load(Ordering::Relaxed) {
             let done = match self.pending.take() {
-                Some(change) => self.send(&mut caller, change)?,
-                None => self.step(&mut caller, remembers)?,
+                Some(change) => self.send(&mut ways, change)?,
+                None => self.step(&mut ways, remembers)?,
             };
             if !done {
                 std::thread::sleep(PAUSE);
@@ -111,28 +125,28 @@ impl Client {
         }
     }
 
-    fn step(&mut self, caller: &mut Caller<'_>, remembers: bool) -> Result<bool, LabError> {
+    fn step(&mut self, ways: &mut Ways<'_>, remembers: bool) -> Result<bool, LabError> {
         let shared = shared_key(self.draw.random_range(0..SHARED_KEYS));
         let own = self.draw.random_range(0..OWN_KEYS);
         match self.draw.random_range(0..100) {
             0..34 => {
                 let change = self.put(shared, false);
-                self.send(caller, change)
+                self.send(ways, change)
             }
-            34..44 => self.put_own(caller, own),
-            44..52 => self.copy(caller, own, shared),
+            34..44 => self.put_own(ways, own),
+            44..52 => self.copy(ways, own, shared),
             52..60 => {
                 let change = self.delete(shared);
-                self.send(caller, change)
+                self.send(ways, change)
             }
             60..63 => {
                 let change = self.delete_objects();
-                self.send(caller, change)
+                self.send(ways, change)
             }
-            63..68 => self.upload(caller, shared),
-            68..71 if remembers => self.repeat(caller, own),
-            71..75 => self.read(caller, own_key(self.number, own)),
-            _ => self.read(caller, shared),
+            63..68 => self.upload(ways, shared),
+            68..71 if remembers => self.repeat(ways, own),
+            71..75 => self.read(ways, own_key(self.number, own)),
+            _ => self.read(ways, shared),
         }
     }
 
@@ -174,19 +188,20 @@ impl Client {
         let mut headers = self.names(at, &content);
         headers.push(self.invocation());
         let (method, path, body) = (Method::PUT, path(&key), content.body());
-        Change { method, path, headers, body, writes: vec![at], own, attempts: 0 }
+        let fast = self.draw.random_bool(FAST).then_some(key);
+        Change { method, path, fast, headers, body, writes: vec![at], own, attempts: 0 }
     }
 
-    fn put_own(&mut self, caller: &mut Caller<'_>, n: u32) -> Result<bool, LabError> {
+    fn put_own(&mut self, ways: &mut Ways<'_>, n: u32) -> Result<bool, LabError> {
         let change = self.put(own_key(self.number, n), true);
         let content = self.writes[change.writes[0]].content.clone();
-        let done = self.send(caller, change)?;
+        let done = self.send(ways, change)?;
         self.own[n as usize] = content.filter(|_| done);
         Ok(done)
     }
 
-    fn copy(&mut self, caller: &mut Caller<'_>, n: u32, to: String) -> Result<bool, LabError> {
-        let Some(content) = self.own[n as usize].clone() else { return self.read(caller, to) };
+    fn copy(&mut self, ways: &mut Ways<'_>, n: u32, to: String) -> Result<bool, LabError> {
+        let Some(content) = self.own[n as usize].clone() else { return self.read(ways, to) };
         let at = self.begin(&to, |_| Some(content.clone()));
         let mut headers = self.names(at, &content);
         headers.extend([
@@ -195,14 +210,17 @@ impl Client {
             self.invocation(),
         ]);
         let (method, path) = (Method::PUT, path(&to));
-        self.send(caller, Change { method, path, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 })
+        self.send(
+            ways,
+            Change { method, path, fast: None, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 },
+        )
     }
 
     fn delete(&mut self, key: String) -> Change {
         let at = self.begin(&key, |_| None);
         let headers = vec![self.invocation()];
         let (method, path) = (Method::DELETE, path(&key));
-        Change { method, path, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 }
+        Change { method, path, fast: None, headers, body: Vec::new(), writes: vec![at], own: false, attempts: 0 }
     }
 
     fn delete_objects(&mut self) -> Change {
@@ -213,18 +231,18 @@ impl Client {
         let body = format!("<Delete>{objects}</Delete>").into_bytes();
         let headers = vec![self.invocation()];
         let (method, path) = (Method::POST, format!("/{BUCKET}?delete="));
-        Change { method, path, headers, body, writes, own: false, attempts: 0 }
+        Change { method, path, fast: None, headers, body, writes, own: false, attempts: 0 }
     }
 
     /// One part, or, seldom, two. Only the completion is a write; it is not repeated, since an upload that was
     /// completed is gone.
-    fn upload(&mut self, caller: &mut Caller<'_>, key: String) -> Result<bool, LabError> {
+    fn upload(&mut self, ways: &mut Ways<'_>, key: String) -> Result<bool, LabError> {
         let tail = self.size();
         let parts = if self.draw.random_range(0..8) == 0 { vec![PART_MIN, tail.max(1)] } else { vec![tail] };
         let (at, content) = self.begin_new(&key, parts.iter().sum());
         let names = self.names(at, &content);
         let names: Vec<(&'static str, &str)> = names.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let Some(made) = done(caller.call(&Method::POST, &format!("{}?uploads=", path(&key)), &names, b"")?) else {
+        let Some(made) = done(ways.http.call(&Method::POST, &format!("{}?uploads=", path(&key)), &names, b"")?) else {
             return Ok(false);
         };
         let text = String::from_utf8_lossy(&made.1).into_owned();
@@ -232,7 +250,7 @@ impl Client {
         let (body, mut from, mut listed) = (content.body(), 0, String::new());
         for (n, length) in parts.iter().enumerate() {
             let target = format!("{}?partNumber={}&uploadId={upload}", path(&key), n + 1);
-            let Some((head, _)) = done(caller.call(&Method::PUT, &target, &[], &body[from..from + length])?) else {
+            let Some((head, _)) = done(ways.http.call(&Method::PUT, &target, &[], &body[from..from + length])?) else {
                 return Ok(false);
             };
             from += length;
@@ -243,7 +261,7 @@ impl Client {
         let invocation = self.invocation();
         let target = format!("{}?uploadId={upload}", path(&key));
         let headers = [(invocation.0, invocation.1.as_str())];
-        let done = done(caller.call(&Method::POST, &target, &headers, complete.as_bytes())?).is_some();
+        let done = done(ways.http.call(&Method::POST, &target, &headers, complete.as_bytes())?).is_some();
         if done {
             self.writes[at].acknowledged = Some(self.now());
         }
@@ -251,36 +269,51 @@ impl Client {
     }
 
     /// Two writes of an own key, and the first again, as from a client that missed its answer: the second stays.
-    fn repeat(&mut self, caller: &mut Caller<'_>, n: u32) -> Result<bool, LabError> {
+    fn repeat(&mut self, ways: &mut Ways<'_>, n: u32) -> Result<bool, LabError> {
         let first = self.put(own_key(self.number, n), true);
         let (method, path, body) = (first.method.clone(), first.path.clone(), first.body.clone());
         let headers = first.headers.clone();
         self.own[n as usize] = None;
-        if !self.send(caller, first)? || !self.put_own(caller, n)? {
+        if !self.send(ways, first)? || !self.put_own(ways, n)? {
             return Ok(false);
         }
         let headers: Vec<(&'static str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        caller.call(&method, &path, &headers, &body)?;
-        self.read(caller, own_key(self.number, n))
+        ways.http.call(&method, &path, &headers, &body)?;
+        self.read(ways, own_key(self.number, n))
     }
 
-    fn read(&mut self, caller: &mut Caller<'_>, key: String) -> Result<bool, LabError> {
+    fn read(&mut self, ways: &mut Ways<'_>, key: String) -> Result<bool, LabError> {
+        let by_fast_path = self.draw.random_bool(FAST);
         let begin = self.now();
-        let Ok(seen) = caller.get(&path(&key))? else { return Ok(false) };
+        let seen = ways.fast.as_mut().filter(|_| by_fast_path).and_then(|fast| fast.get(&key));
+        let Ok(seen) = seen.map_or_else(|| ways.http.get(&path(&key)), Ok)? else { return Ok(false) };
         self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Load });
         Ok(true)
     }
 
-    /// Sends a change; without a success it may be repeated later.
-    fn send(&mut self, caller: &mut Caller<'_>, mut change: Change) -> Result<bool, LabError> {
-        let headers: Vec<(&'static str, &str)> =
-            change.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let answer = caller.call(&change.method, &change.path, &headers, &change.body)?;
+    /// Sends a change; without a success it may be repeated later, by the other way too: as a client does that finds the
+    /// fast path broken.
+    fn send(&mut self, ways: &mut Ways<'_>, mut change: Change) -> Result<bool, LabError> {
+        let key = change.fast.as_ref().filter(|_| change.attempts == 0 || self.draw.random_bool(0.5));
+        let by_fast_path = match (key, &mut ways.fast) {
+            (Some(key), Some(fast)) => fast.put(key, &change.headers, &change.body),
+            _ => None,
+        };
+        let fast_acknowledged = matches!(by_fast_path, Some(Answer::Done { .. }));
+        let answer = match by_fast_path {
+            Some(answer) => answer,
+            None => {
+                let headers: Vec<(&'static str, &str)> =
+                    change.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                ways.http.call(&change.method, &change.path, &headers, &change.body)?
+            }
+        };
         if done(answer).is_some() {
             let now = self.now();
             for at in &change.writes {
                 self.writes[*at].acknowledged = Some(now);
             }
+            self.by_fast_path += u64::from(fast_acknowledged);
             return Ok(true);
         }
         change.attempts += 1;

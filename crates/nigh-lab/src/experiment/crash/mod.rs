@@ -1,16 +1,19 @@
 //! Kill -9 in a loop under load: no acknowledged write is lost, no read is old, no object is of two writes.
 //!
-//! A node with its journal before a store; clients write, copy, delete and read over HTTP; at a random moment the node is
-//! killed and started anew, in another write mode now and then. After every start all keys are read and listed. A part
+//! A node with its journal before a store; clients write, copy, delete and read over HTTP, and write and read by the fast
+//! path; at a random moment the node is killed and started anew, in another write mode now and then, and the store with
+//! it where that is a server that can be. After every start all keys are read and listed. A part
 //! of the run is a state folder of its own with up to `PART_KILLS` lives; at its end the node is left until nothing
 //! waits for the store, ended, and every key compared with what the store holds. A part that is done is kept, so that
 //! a run which was cut off goes on behind it.
 
 mod body;
 mod client;
+mod fast_calls;
 mod history;
 mod node_lives;
 mod s3_calls;
+mod service;
 mod store_behind;
 
 use std::path::PathBuf;
@@ -43,8 +46,11 @@ const DETAILS_MAX: usize = 20;
 enum Store {
     /// Nigh's own directory store.
     Directory,
-    /// `MinIO` behind a proxy that stalls, refuses and breaks requests in some of the lives.
+    /// `MinIO` behind a proxy that in some of the lives stalls, refuses, breaks, cuts and gives wrong entity tags; it is
+    /// killed too.
     S3,
+    /// OpenStack Swift by its own API, behind the same proxy.
+    Swift,
 }
 
 /// What `nigh experiment crash` takes.
@@ -82,8 +88,12 @@ struct Report {
     store: Store,
     seed: u64,
     kills: u32,
+    /// Kills of the store, in some of these lives.
+    store_kills: u32,
     /// Writes that were acknowledged.
     acknowledged: u64,
+    /// Of these, puts by the fast path.
+    by_fast_path: u64,
     /// Writes whose outcome no client learned.
     unanswered: u64,
     /// Reads checked: under load, after each start, and of the store.
@@ -160,7 +170,9 @@ impl CrashArgs {
             store,
             seed,
             kills: all.kills,
+            store_kills: all.store_kills,
             acknowledged: all.acknowledged,
+            by_fast_path: all.by_fast_path,
             unanswered: all.unanswered,
             reads: all.reads,
             lost: all.lost,
@@ -178,10 +190,11 @@ impl Report {
     fn text(&self) -> String {
         let Self { kills, acknowledged, unanswered, reads, lost, stale, mixed, listings_wrong, .. } = self;
         let mut text = format!(
-            "{kills} kills: {acknowledged} writes acknowledged, {unanswered} without an answer, {reads} reads\n\
+            "{kills} kills, {} of the store: {acknowledged} writes acknowledged, {} by the fast path; {unanswered} without \
+             an answer; {reads} reads\n\
              lost {lost}, stale {stale}, mixed {mixed}, listings wrong {listings_wrong}\n\
              restart {:.0} ms in the median, {:.0} ms at most",
-            self.restart_p50_ms, self.restart_max_ms
+            self.store_kills, self.by_fast_path, self.restart_p50_ms, self.restart_max_ms
         );
         for violation in &self.violations {
             text.push('\n');

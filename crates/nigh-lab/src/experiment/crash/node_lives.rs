@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use super::client::{Client, keys, path};
+use super::fast_calls::FastDoor;
 use super::history::{Kind, Moment, Place, Read, Seen, Violation, check};
 use super::s3_calls::{Answer, Caller, Door};
+use super::service::Service;
 use super::store_behind::Behind;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::fault_proxy::FaultProxy;
 use crate::fault_proxy::plan::{Fault, Plan, Rule};
-use crate::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
-use crate::peer::minio::Minio;
+use crate::node_under_test::{NodeUnderTest, configure, socket_address};
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);
@@ -36,7 +36,11 @@ const JOURNAL: &str = "64 MiB";
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct PartOutcome {
     pub(super) kills: u32,
+    #[serde(default)]
+    pub(super) store_kills: u32,
     pub(super) acknowledged: u64,
+    #[serde(default)]
+    pub(super) by_fast_path: u64,
     pub(super) unanswered: u64,
     pub(super) reads: u64,
     pub(super) lost: u64,
@@ -51,6 +55,8 @@ impl PartOutcome {
     /// Takes another's figures into these.
     pub(super) fn add(&mut self, other: Self) {
         self.kills += other.kills;
+        self.store_kills += other.store_kills;
+        self.by_fast_path += other.by_fast_path;
         self.acknowledged += other.acknowledged;
         self.unanswered += other.unanswered;
         self.reads += other.reads;
@@ -62,12 +68,6 @@ impl PartOutcome {
         self.violations.extend(other.violations);
         self.violations.truncate(DETAILS_MAX);
     }
-}
-
-/// The service behind the node, and what stands between.
-struct Service {
-    minio: Minio,
-    proxy: FaultProxy,
 }
 
 /// A state folder and those who use it.
@@ -84,23 +84,22 @@ pub(super) struct Lives {
     clients: Vec<Client>,
     reads: Vec<Read>,
     kills: u32,
+    store_kills: u32,
     restarts_ms: Vec<f64>,
     listings_wrong: Vec<String>,
+}
+
+/// What the service does in a life.
+struct Weather {
+    plan: Plan,
+    /// It is killed at this share of the load, and is back only after the node.
+    dies_at: Option<f64>,
 }
 
 impl Lives {
     /// Starts a node on a new state in `folder`, with its bucket.
     pub(super) fn begin(folder: &Path, store: Store, seed: u64, handle: &Handle) -> Result<Self, LabError> {
-        let service = match store {
-            Store::Directory => None,
-            Store::S3 => {
-                let minio = Minio::start(&folder.join("minio"))?;
-                let proxy = handle
-                    .block_on(FaultProxy::start(&minio.s3().endpoint, Plan::default()))
-                    .map_err(|error| LabError::Node(format!("the proxy before the store: {error}")))?;
-                Some(Service { minio, proxy })
-            }
-        };
+        let service = Service::start(store, folder, handle)?;
         let begun = Instant::now();
         let mut lives = Self {
             folder: folder.to_owned(),
@@ -113,6 +112,7 @@ impl Lives {
             clients: (0..CLIENTS).map(|number| Client::new(number, seed, begun)).collect(),
             reads: Vec::new(),
             kills: 0,
+            store_kills: 0,
             restarts_ms: Vec::new(),
             listings_wrong: Vec::new(),
         };
@@ -126,20 +126,23 @@ impl Lives {
     /// Load until a moment that is drawn, the kill, a start, and a look at all keys.
     pub(super) fn play_and_kill(&mut self, longest: Duration) -> Result<(), LabError> {
         let load = longest.mul_f64(self.draw.random_range(0.02..1.0));
-        let faults = self.faults();
+        let Weather { plan, dies_at } = self.weather();
         if let Some(service) = &self.service {
-            service.proxy.set_plan(faults);
+            service.set_plan(plan);
         }
         let (door, stop, remembers) = (self.door()?, AtomicBool::new(false), self.remembers);
-        let node = &mut self.node;
-        let clients = &mut self.clients;
+        let (node, service, clients) = (&mut self.node, &mut self.service, &mut self.clients);
         let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
             let live = |client| {
                 let (door, stop) = (&door, &stop);
                 scope.spawn(move || Client::live(client, door, remembers, stop))
             };
             let threads: Vec<_> = clients.iter_mut().map(live).collect();
-            std::thread::sleep(load);
+            std::thread::sleep(load.mul_f64(dies_at.unwrap_or(1.0)));
+            if let (Some(at), Some(service)) = (dies_at, service) {
+                service.kill();
+                std::thread::sleep(load.mul_f64(1.0 - at));
+            }
             if let Some(mut node) = node.take() {
                 node.kill();
             }
@@ -150,9 +153,14 @@ impl Lives {
         ended.into_iter().collect::<Result<(), LabError>>()?;
         self.kills += 1;
         if let Some(service) = &self.service {
-            service.proxy.set_plan(Plan::default());
+            service.set_plan(Plan::default());
         }
+        // The node comes back first, and finds no store.
         self.start()?;
+        if let (Some(_), Some(service)) = (dies_at, &mut self.service) {
+            service.start_again()?;
+            self.store_kills += 1;
+        }
         // A request under way ends with the process; what went to a service may land at any time.
         if self.service.is_none() {
             let now = self.now();
@@ -168,7 +176,7 @@ impl Lives {
         let through_nigh = self.look()?;
         match &behind {
             Behind::Directory(_) => self.wait_until_pushed()?,
-            Behind::S3(_) => wait_until_held(&behind, &through_nigh)?,
+            Behind::Service(_) => wait_until_held(&behind, &through_nigh)?,
         }
         drop(self.node.take());
         let mut differ = Vec::new();
@@ -176,7 +184,7 @@ impl Lives {
             let begin = self.now();
             let seen = behind.get(&key)?;
             if seen != by_nigh {
-                let detail = format!("{key}: the {:?} store holds {seen:?}, Nigh gave {by_nigh:?}", behind.kind());
+                let detail = format!("{key}: the store holds {seen:?}, Nigh gave {by_nigh:?}");
                 differ.push(Violation { kind: Kind::Lost, detail });
             }
             self.reads.push(Read { key, begin, end: self.now(), seen, place: Place::Store });
@@ -185,16 +193,18 @@ impl Lives {
     }
 
     fn behind(&self) -> Result<Behind, LabError> {
-        let Some(Service { minio, .. }) = &self.service else {
+        let Some(service) = &self.service else {
             let namespace = self.node()?.endpoints.namespace.as_str();
             return Ok(Behind::directory(&self.folder.join("state"), namespace));
         };
-        let (server, signer) = (socket_address(&minio.s3().endpoint)?, minio.s3().signer());
-        Ok(Behind::S3(Door { server, signer, handle: self.handle.clone() }))
+        let access = service.access();
+        let (server, signer) = (socket_address(&access.endpoint)?, access.signer());
+        Ok(Behind::Service(Box::new(Door { server, signer, handle: self.handle.clone(), fast: None })))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {
         let (mut writes, mut reads) = (Vec::new(), self.reads);
+        let by_fast_path = self.clients.iter().map(|client| client.by_fast_path).sum();
         for client in self.clients {
             writes.extend(client.writes);
             reads.extend(client.reads);
@@ -206,7 +216,9 @@ impl Lives {
         let told = found.iter().map(|violation| format!("{:?}: {}", violation.kind, violation.detail));
         PartOutcome {
             kills: self.kills,
+            store_kills: self.store_kills,
             acknowledged: acknowledged as u64,
+            by_fast_path,
             unanswered: (writes.len() - acknowledged) as u64,
             reads: reads.len() as u64,
             lost: count(Kind::Lost),
@@ -228,18 +240,14 @@ impl Lives {
 
     fn door(&self) -> Result<Door, LabError> {
         let node = self.node()?;
-        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone() })
+        let fast = node.endpoints.fast_socket.clone().map(|socket| FastDoor { socket, access: node.s3_access() });
+        Ok(Door { server: node.s3()?, signer: node.signer("s3"), handle: self.handle.clone(), fast })
     }
 
     /// A life that begins: mostly lazy, with pushes sooner or later after their write.
     fn start(&mut self) -> Result<(), LabError> {
         self.remembers = self.draw.random_bool(0.75);
-        let access = self.service.as_ref().map(|service| {
-            let mut access = service.minio.s3().clone();
-            access.endpoint = service.proxy.endpoint();
-            access
-        });
-        let mut settings = access.as_ref().map(settings_of_store).unwrap_or_default();
+        let mut settings = self.service.as_ref().map(Service::settings).unwrap_or_default();
         let mut writes = toml::Table::new();
         writes.insert("mode".to_owned(), if self.remembers { "lazy" } else { "through" }.into());
         writes.insert("delay".to_owned(), format!("{} ms", self.draw.random_range(1..800)).into());
@@ -257,21 +265,26 @@ impl Lives {
         Ok(())
     }
 
-    /// What the store does in a life: nothing, or it is dead, hangs now and then, or is unwell.
-    fn faults(&mut self) -> Plan {
+    /// What the service does in a life: nothing, or it is dead, hangs now and then, is unwell, lies, or is killed.
+    fn weather(&mut self) -> Weather {
         let seed = self.draw.random();
         let refuse = |status| Fault::Refuse { status, retry_after_s: None };
-        let rules = match self.draw.random_range(0..6) {
-            0 => vec![Rule::of_all(1.0, refuse(503))],
-            1 => vec![Rule::of_all(0.2, Fault::Hang)],
-            2 => vec![
-                Rule::of_all(0.1, refuse(500)),
-                Rule::of_all(0.1, Fault::Close),
-                Rule::of_all(0.1, Fault::Break { status: 503 }),
-            ],
+        // A login that is refused is not tried again for seconds, longer than most lives.
+        let some = |chance, fault| Rule { lacks: "/auth/".to_owned(), ..Rule::of_all(chance, fault) };
+        let mut dies_at = None;
+        let rules = match self.draw.random_range(0..8) {
+            0 => vec![some(1.0, refuse(503))],
+            1 => vec![some(0.2, Fault::Hang)],
+            2 => vec![some(0.1, refuse(500)), some(0.1, Fault::Close), some(0.1, Fault::Break { status: 503 })],
+            3 => vec![some(0.2, Fault::WrongEtag), some(0.2, Fault::HalfBody)],
+            4 => {
+                let mortal = self.service.as_ref().is_some_and(Service::is_mortal);
+                dies_at = mortal.then(|| self.draw.random_range(0.2..0.9));
+                Vec::new()
+            }
             _ => Vec::new(),
         };
-        Plan { seed, rules, ..Plan::default() }
+        Weather { plan: Plan { seed, rules, ..Plan::default() }, dies_at }
     }
 
     /// Reads and lists all keys while nobody writes; what is seen, in the keys' order.

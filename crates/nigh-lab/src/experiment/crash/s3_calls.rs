@@ -6,6 +6,7 @@ use http::Method;
 use tokio::runtime::Handle;
 
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
+use super::fast_calls::FastDoor;
 use super::history::Seen;
 use crate::LabError;
 use crate::http_load::{Connection, header};
@@ -30,6 +31,8 @@ pub(super) struct Door {
     pub(super) server: SocketAddr,
     pub(super) signer: Signer,
     pub(super) handle: Handle,
+    /// The same server without HTTP, if it has that.
+    pub(super) fast: Option<FastDoor>,
 }
 
 /// One client's connection; made when it is needed, and anew after everything that is no success.
@@ -51,7 +54,7 @@ impl<'a> Caller<'a> {
         headers: &[(&'static str, &str)],
         body: &[u8],
     ) -> Result<Answer, LabError> {
-        let Door { server, signer, handle } = self.door;
+        let Door { server, signer, handle, .. } = self.door;
         let request = handle.block_on(signer.signed(method.clone(), *server, path, headers, body))?;
         let exchanged = match self.connection.take() {
             Some(connection) => Ok(connection),

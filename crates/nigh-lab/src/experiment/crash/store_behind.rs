@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::BUCKET;
 use super::body;
 use super::client::path;
 use super::history::Seen;
 use super::s3_calls::{Caller, Door};
-use super::{BUCKET, Store};
 use crate::LabError;
 
 /// The end of an object's file; docs/directory-store.md draws it.
@@ -18,8 +18,8 @@ const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 pub(super) enum Behind {
     /// The folder of the bucket's objects. The node must have ended.
     Directory(PathBuf),
-    /// An S3 server, past every proxy.
-    S3(Door),
+    /// A server's S3 API, past every proxy.
+    Service(Box<Door>),
 }
 
 impl Behind {
@@ -31,18 +31,10 @@ impl Behind {
     pub(super) fn get(&self, key: &str) -> Result<Seen, LabError> {
         match self {
             Self::Directory(folder) => of_file(&folder.join(key.replace('/', "+"))),
-            Self::S3(door) => {
+            Self::Service(door) => {
                 let failed = |reason| LabError::Request { what: format!("{key} of the store"), reason };
                 Caller::new(door).get(&path(key))?.map_err(failed)
             }
-        }
-    }
-
-    /// The kind of store.
-    pub(super) const fn kind(&self) -> Store {
-        match self {
-            Self::Directory(_) => Store::Directory,
-            Self::S3(_) => Store::S3,
         }
     }
 }

@@ -1,0 +1,89 @@
+//! A service behind the node, and the proxy between the two that makes it unwell.
+
+use std::path::Path;
+
+use tokio::runtime::Handle;
+
+use super::Store;
+use crate::LabError;
+use crate::fault_proxy::FaultProxy;
+use crate::fault_proxy::plan::Plan;
+use crate::node_under_test::settings_of_store;
+use crate::peer::S3Access;
+use crate::peer::minio::Minio;
+use crate::peer::swift::Swift;
+
+enum Server {
+    Minio(Minio),
+    Swift(Swift),
+}
+
+/// A running service.
+pub(super) struct Service {
+    server: Server,
+    proxy: FaultProxy,
+}
+
+impl Service {
+    /// Starts what `store` names with its files in `folder`; nothing for a directory.
+    pub(super) fn start(store: Store, folder: &Path, handle: &Handle) -> Result<Option<Self>, LabError> {
+        let server = match store {
+            Store::Directory => return Ok(None),
+            Store::S3 => Server::Minio(Minio::start(&folder.join("minio"))?),
+            Store::Swift => Server::Swift(Swift::start(&folder.join("swift"))?),
+        };
+        let endpoint = match &server {
+            Server::Minio(minio) => minio.s3().endpoint.clone(),
+            Server::Swift(swift) => swift.endpoint().to_owned(),
+        };
+        let proxy = handle
+            .block_on(FaultProxy::start(&endpoint, Plan::default()))
+            .map_err(|error| LabError::Node(format!("the proxy before the store: {error}")))?;
+        Ok(Some(Self { server, proxy }))
+    }
+
+    /// Settings of a node that reaches it through the proxy.
+    pub(super) fn settings(&self) -> toml::Table {
+        let mut access = self.access();
+        access.endpoint = self.proxy.endpoint();
+        let mut settings = settings_of_store(&access);
+        if let (Server::Swift(_), Some(store)) = (&self.server, settings["store"].as_table_mut()) {
+            store.insert("kind".to_owned(), "swift".into());
+            store.insert("endpoint".to_owned(), format!("{}/auth/v1.0", access.endpoint).into());
+        }
+        settings
+    }
+
+    /// Its S3 API, past the proxy.
+    pub(super) fn access(&self) -> S3Access {
+        match &self.server {
+            Server::Minio(minio) => minio.s3().clone(),
+            Server::Swift(swift) => swift.s3(),
+        }
+    }
+
+    /// What happens to the node's requests from now on.
+    pub(super) fn set_plan(&self, plan: Plan) {
+        self.proxy.set_plan(plan);
+    }
+
+    /// Whether it can be killed and started again.
+    pub(super) const fn is_mortal(&self) -> bool {
+        matches!(self.server, Server::Minio(_))
+    }
+
+    /// Ends it at once, as a crash does; one that is not mortal lives on.
+    pub(super) fn kill(&mut self) {
+        if let Server::Minio(minio) = &mut self.server {
+            minio.kill();
+        }
+    }
+
+    /// Starts it again after a kill; one that was not killed goes on.
+    pub(super) fn start_again(&mut self) -> Result<(), LabError> {
+        match &mut self.server {
+            Server::Minio(minio) => Ok(minio.start_again()?),
+            Server::Swift(_) => Ok(()),
+        }
+    }
+}
