@@ -7,8 +7,9 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::sync::Arc;
 
-use shuttle::scheduler::RandomScheduler;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 /// Where the choice of schedules begins: the same ones each time.
@@ -17,6 +18,10 @@ const SEED: u64 = 20_260_131;
 const STEPS_MAX: usize = 200_000;
 /// Unoptimised futures take room.
 const STACK_BYTES: usize = 4 << 20;
+/// Schedules of each kind in a round.
+const ROUND: usize = 20;
+/// Changes of hands by chance in a schedule whose tasks run as long as they can.
+const CHANGES: usize = 3;
 /// Explores so many schedules in place of those that a test asks for.
 const SCHEDULES: &str = "NIGH_TEST_SCHEDULES";
 
@@ -29,7 +34,9 @@ pub(crate) fn is_exploring() -> bool {
     EXPLORING.get()
 }
 
-/// Runs `scenario` under so many schedules. What it panicked with under the first that it did not survive.
+/// Runs `scenario` under so many schedules, in whole rounds: half of them choose anew at each point who goes on; the others
+/// let one task run as long as it can, which finds what needs another to stand still for long. What it panicked with
+/// under the first that it did not survive.
 pub(crate) fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + 'static) -> Result<(), String> {
     let asked = std::env::var(SCHEDULES).ok().and_then(|text| text.parse().ok());
     let explored = std::thread::spawn(move || {
@@ -38,8 +45,17 @@ pub(crate) fn explore(schedules: usize, scenario: impl Fn() + Send + Sync + 'sta
         config.failure_persistence = FailurePersistence::None;
         config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
         config.stack_size = STACK_BYTES;
-        let scheduler = RandomScheduler::new_from_seed(SEED, asked.unwrap_or(schedules));
-        Runner::new(scheduler, config).run(scenario);
+        let scenario = Arc::new(scenario);
+        for round in 0..asked.unwrap_or(schedules).div_ceil(2 * ROUND) as u64 {
+            let chosen: [Box<dyn Scheduler + Send>; 2] = [
+                Box::new(RandomScheduler::new_from_seed(SEED + round, ROUND)),
+                Box::new(PctScheduler::new_from_seed(SEED + round, CHANGES, ROUND)),
+            ];
+            for scheduler in chosen {
+                let scenario = Arc::clone(&scenario);
+                Runner::new(scheduler, config.clone()).run(move || scenario());
+            }
+        }
     });
     explored.join().map_err(|panic| words(&*panic))
 }

@@ -148,20 +148,17 @@ impl World {
     fn get(&mut self, config: &Configuration, node: u8, program: u8, object: Object, outside: bool) {
         let checked = outside && config.without.hold(Rule::OutsideAsksHome);
         let shard = shard_of(config, object);
-        let mut read = None;
-        self.with_cache(config, node, |cache, out| read = Some(cache.read(NOW, shard, &object, checked, out)));
-        match read {
-            Some(Read::Hit(copy)) => {
-                self.has_read(config, node, program, object, &copy.stamp, Some(copy.value));
-            }
-            Some(Read::Shared(request) | Read::Private(request)) => {
+        let mut out = Vec::new();
+        let Some(life) = self.life_mut(node) else { return };
+        match life.cache.read(NOW, shard, &object, checked, &mut out) {
+            Read::Hit(copy) => self.has_read(config, node, program, object, &copy.stamp, Some(copy.value)),
+            Read::Shared(request) | Read::Private(request) => {
+                // Before anything is sent: a home in this node answers at once.
+                life.readers.push((request, program));
                 self.invocations[usize::from(program)].waits = Some(request);
-                if let Some(life) = self.life_mut(node) {
-                    life.readers.push((request, program));
-                }
             }
-            None => {}
         }
+        self.carry_out(config, node, out, false);
     }
 
     fn put(&mut self, config: &Configuration, node: u8, program: u8, object: Object, write: Write) {

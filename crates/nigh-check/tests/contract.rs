@@ -8,7 +8,17 @@ use nigh_check::{Configuration, Missed, configurations, explore, find_stuck, wea
 /// Far above what any of these takes.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Worlds of a few thousand states.
-const SMALL: [&str; 7] = ["coalescing", "eviction", "two-objects", "kill", "deletes", "forgetting", "chain"];
+const SMALL: [&str; 9] = [
+    "coalescing",
+    "eviction",
+    "two-objects",
+    "kill",
+    "deletes",
+    "forgetting",
+    "chain",
+    "resident-loads",
+    "two-residents",
+];
 const STATES_MAX: usize = 100_000;
 
 fn small() -> impl Iterator<Item = Configuration> {

@@ -1,8 +1,8 @@
 //! Object memory: what functions read and write, kept near.
 //!
-//! `ObjectMemory` is the one way in for every door. Behind it: segments in RAM (`segment`), the cache's
-//! decisions (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`), the system of record (`store`),
-//! and the events of all this (`event`).
+//! `ObjectMemory` is the one way in for every door. Behind it: segments in RAM (`segment`), what may be kept and shown
+//! (`protocol`, pure), what room copies have (`cache` and `eviction`, pure), the order of writes (`nigh_engine::Ledger`),
+//! the system of record (`store`), and the events of all this (`event`).
 
 mod account;
 mod assembly;

@@ -1,13 +1,14 @@
 //! The object memory: the one way to objects, for both doors and the runtime.
 //!
-//! The shell around the cache's decisions: it authorises by `Principal`, orders the writes of an object, moves bytes
-//! between callers, segments and what stands behind (`write_back`), and emits an event for each data call. Here is what is
-//! asked of it; `reads`, `writes`, `copies` and `multipart` do it.
+//! The shell around the decisions of the protocol (`coherence`) and of the cache: it authorises by `Principal`, orders the
+//! writes of an object, moves bytes between callers, segments and what stands behind (`write_back`), and emits an event
+//! for each data call. Here is what is asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
 mod append_order;
 mod coherence;
 mod copies;
 mod fast;
+mod loopback;
 mod multipart;
 mod notify;
 mod reads;

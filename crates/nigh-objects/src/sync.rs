@@ -18,9 +18,23 @@ pub(crate) use parking_lot::{Mutex, MutexGuard};
 pub(crate) use tokio::{
     spawn,
     task::{JoinError as Lost, JoinHandle as Spawned, spawn_blocking},
+    time::timeout,
 };
 
+/// Steps that a test can leave out, to see that exploring misses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A write waits for its turn.
+    Turn,
+}
+
+/// Whether a step is left out: never, but in those tests.
+#[cfg(not(test))]
+pub(crate) const fn is_left_out(_: Step) -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(crate) use self::explored::{Lost, Spawned, spawn, spawn_blocking};
+pub(crate) use self::explored::{Lost, Spawned, is_left_out, leave_out, spawn, spawn_blocking, timeout};
 #[cfg(test)]
 pub(crate) use self::mutex::{Mutex, MutexGuard};

@@ -48,6 +48,8 @@ struct Written {
 struct Batch {
     commits: Vec<Written>,
     settles: Vec<Reply<()>>,
+    /// All that was told as stored before they were written is among what is synced.
+    settled: bool,
 }
 
 /// Tells whoever asked; if nobody waits any more nobody need be told, and a piece is dropped.
@@ -126,9 +128,8 @@ impl Writer {
         for Written { reply, appended, .. } in batch.commits {
             answer(reply, failed.clone().map_or(Ok(appended), Err));
         }
-        let settled = !batch.settles.is_empty() && self.shared.live.lock().notices.is_empty();
         for reply in batch.settles {
-            let unsettled = (!settled).then_some(LedgerError::Full);
+            let unsettled = (!batch.settled).then_some(LedgerError::Full);
             answer(reply, failed.clone().or(unsettled).map_or(Ok(()), Err));
         }
         outcome?;
@@ -186,7 +187,8 @@ impl Writer {
         // Notices that find no room now wait for another time.
         match self.room.notices(false) {
             Err(NoRoom::Fault(fault)) => return Err(fault),
-            Err(NoRoom::Full) | Ok(()) => {}
+            Err(NoRoom::Full) => {}
+            Ok(()) => batch.settled = true,
         }
         self.room.tail.write_out()?;
         self.room.sync()?;

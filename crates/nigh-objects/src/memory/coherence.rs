@@ -1,94 +1,26 @@
-//! The protocol's machines in this process: a node, the home of its one shard, and the way between them.
+//! What the memory asks of the protocol's machines, under one lock: reads and writes begin here, and end when node and
+//! home have said so.
 //!
-//! It carries what the machines say to each other until nothing is left to say, tells the home of writes in the order of
-//! their versions, and holds what a home has found until the object's bytes are in hand. It decides neither what may be
-//! kept or shown (`protocol`) nor what must make room (`cache`), and asks no store. The node's part and the home's know
-//! each other by messages alone, so that a transport can stand where they meet here. docs/coherence.md says how.
+//! What has left memory by a step is handed out, to be freed when no lock is held. docs/coherence.md, "In a node".
 
-use std::collections::{BTreeMap, HashMap};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_engine::Ledger;
 use nigh_engine::journal::RecoveredRecord;
-use nigh_engine::{Change, Ledger};
-use nigh_terms::{Incarnation, Monotonic, Token, Version};
+use nigh_terms::{Monotonic, Version};
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::SHARD;
-use super::append_order::{AppendOrder, Asked};
+use super::append_order::Asked;
+use super::loopback::{Answer, Copies, Noted, Outcome, State, Turn};
 use super::reads::Landing;
-use crate::cache::{Cost, Shelf, Shelved};
+use crate::cache::{Cost, Shelved};
 use crate::kept::Kept;
-use crate::protocol::{
-    AppendId, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeLimits, HomeOutput,
-    LedgerRecord, Member, NodeCache, NodeNumber, PutFailure, Read, Replayed, Reply, Request, RequestId, Stamp,
-    Takeover, ToHome, Write,
-};
-use crate::sync::{Mutex, MutexGuard};
+use crate::protocol::{AppendId, HomeInput, PutFailure, Read, RequestId, Stamp, Write};
+use crate::sync::{Mutex, MutexGuard, timeout};
 use crate::{ObjectError, ObjectId};
-
-/// Of the directory's entries over the limit, so many are forgotten at a time.
-const FORGOTTEN_AT_ONCE: usize = 4096;
-
-type Copies = Shelf<Kept>;
-type Cache = NodeCache<ObjectId, Shelved, Contract, Copies>;
-
-/// What the home knew of an object at some time: the version of its entry, if it had one.
-pub(super) type Noted = Option<Version>;
-
-/// A fetch that the node has under way.
-#[derive(Default)]
-struct Fetch {
-    /// For those who may join it.
-    landing: Option<watch::Receiver<Landing>>,
-    /// What the home has answered, and what it knew then.
-    found: Option<(Reply<ObjectId>, Noted)>,
-}
-
-/// A write that the node has under way.
-#[derive(Default)]
-struct Put {
-    append: Option<AppendId>,
-    /// What is to be kept of it.
-    copy: Option<Shelved>,
-    done: Option<oneshot::Sender<Result<Stamp, PutFailure>>>,
-}
-
-/// What the home is to be told in its turn.
-struct Turn {
-    append: AppendId,
-    /// The store has it already.
-    stored: Option<ObjectId>,
-}
-
-struct NodeSide {
-    cache: Cache,
-    fetches: HashMap<RequestId, Fetch>,
-    puts: HashMap<RequestId, Put>,
-}
-
-struct HomeSide {
-    home: Home<ObjectId>,
-    order: AppendOrder<Turn>,
-    /// Pushed before the home was told that they were written.
-    pushed_early: BTreeMap<Version, ObjectId>,
-}
-
-struct State {
-    node: NodeSide,
-    home: HomeSide,
-}
-
-/// What comes of a step.
-#[derive(Default)]
-struct Outcome {
-    /// To be freed when no lock is held.
-    dropped: Vec<Shelved>,
-    landed: Vec<(RequestId, Stamp)>,
-    /// The home would have some of its directory forgotten.
-    crowded: bool,
-}
 
 /// A fetch that has begun.
 pub(super) enum Begun {
@@ -100,16 +32,6 @@ pub(super) enum Begun {
     Lead(RequestId, watch::Sender<Landing>),
     /// The caller brings them for itself.
     Past(RequestId),
-}
-
-/// What became of bytes that were brought.
-pub(super) enum Answer {
-    /// They are this version's.
-    Landed(Stamp),
-    /// They may be another's: they are to be brought anew.
-    Anew,
-    /// They are a version's that the home has not been told of yet.
-    Early(Version),
 }
 
 /// A write that has begun, and the ledger's answer to it.
@@ -146,234 +68,22 @@ pub(super) struct Coherence {
     decided: Notify,
 }
 
+const fn too_much() -> ObjectError {
+    ObjectError::SlowDown("too many objects are being read and written")
+}
+
 /// Why nothing is written any more.
 pub(super) fn ended() -> ObjectError {
     let reason = "the home in this node is deposed; the node must be restarted".to_owned();
     ObjectError::Memory { operation: "order a write", reason }
 }
 
-/// The limits of a home and a node between which nothing is lost: neither asks again.
-fn limits() -> (HomeLimits, CacheLimits) {
-    let cache = CacheLimits { resend: Duration::MAX, ..CacheLimits::default() };
-    // The node's limit holds for both.
-    (HomeLimits { puts_max: usize::MAX, ..HomeLimits::default() }, cache)
-}
-
-/// Acknowledged writes as the home takes them over. Who wrote them asks no more.
-fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Replayed<ObjectId>> {
-    let mut records = records;
-    records.sort_by_key(|record| record.version);
-    let replay = |(number, RecoveredRecord { version, record, .. }): (u64, RecoveredRecord)| {
-        let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
-        let write = match record.change {
-            Change::Put { .. } | Change::Amend { .. } => Write::Put,
-            Change::Delete { .. } => Write::Delete,
-        };
-        let (token, request) = (Arc::new(Token::empty()), RequestId(number));
-        Replayed { version, record: LedgerRecord::Write { object, write, token, writer: before, request } }
-    };
-    (0..).zip(records).map(replay).collect()
-}
-
-impl State {
-    /// Lets the node do something, and carries on what comes of it.
-    fn node<T>(
-        &mut self,
-        now: Monotonic,
-        outcome: &mut Outcome,
-        act: impl FnOnce(&mut Cache, &mut Vec<CacheOutput<ObjectId, Shelved>>) -> T,
-    ) -> T {
-        let mut said = Vec::new();
-        let given = act(&mut self.node.cache, &mut said);
-        for output in said {
-            match output {
-                CacheOutput::Send(_, request) => self.home(now, outcome, HomeInput::Request(request)),
-                CacheOutput::Landed { request, stamp, value, .. } => {
-                    outcome.dropped.extend(value);
-                    outcome.landed.push((request, stamp));
-                }
-                CacheOutput::Wrote { request, outcome: ended, .. } => {
-                    let Some(Put { copy, done, .. }) = self.node.puts.remove(&request) else { continue };
-                    if let Some(copy) = copy {
-                        self.node.cache.copies_mut().release(copy.cost);
-                        outcome.dropped.push(copy);
-                    }
-                    if let Some(done) = done {
-                        // Who wrote may not wait: a change that others made.
-                        drop(done.send(ended));
-                    }
-                }
-                CacheOutput::Dropped(copy) => outcome.dropped.push(copy),
-                CacheOutput::Grown => {}
-                CacheOutput::Rejoin => {
-                    tracing::error!("the home in this node refuses the node; restart it");
-                    self.end(outcome);
-                }
-            }
-        }
-        given
-    }
-
-    /// Lets the home take something in, and carries on what comes of it.
-    fn home(&mut self, now: Monotonic, outcome: &mut Outcome, input: HomeInput<ObjectId>) {
-        let noted = match &input {
-            HomeInput::Request(Request { body: ToHome::Fetch { object, .. }, .. })
-            | HomeInput::Loaded { object, .. } => Some(object),
-            _ => None,
-        };
-        let noted = noted.and_then(|object| self.home.home.version_of(object)).map(|(version, _)| version);
-        let mut said = Vec::new();
-        self.home.home.step(now, input, &mut said);
-        for output in said {
-            match output {
-                HomeOutput::Send(reply) => self.hear(now, outcome, reply, noted),
-                HomeOutput::Append { append, record } => self.wants(append, &record),
-                // Whoever fetches brings the bytes, and with them the answer.
-                HomeOutput::Load(_) => {}
-                // The node that wrote is the home's own: its answers have arrived, and are asked for no more.
-                HomeOutput::Settled(_) => {}
-                HomeOutput::Crowded => outcome.crowded = true,
-                HomeOutput::Fenced { member, .. } | HomeOutput::NotFenced(member) => {
-                    tracing::error!(?member, "a fence was answered that this node has not asked for");
-                }
-                HomeOutput::GaveUp(member) => {
-                    tracing::error!(?member, "the home in this node has given the node up; restart it");
-                    self.end(outcome);
-                }
-                HomeOutput::Retired => {
-                    tracing::error!(
-                        "the home in this node is deposed: it was told of a write out of order; restart it"
-                    );
-                    self.end(outcome);
-                }
-            }
-        }
-    }
-
-    /// The home wants a write appended: that is done by who writes.
-    fn wants(&mut self, append: AppendId, record: &LedgerRecord<ObjectId>) {
-        if let LedgerRecord::Write { request, .. } = record
-            && let Some(put) = self.node.puts.get_mut(request)
-        {
-            put.append = Some(append);
-        }
-    }
-
-    /// The node hears the home; what was found waits for its bytes.
-    fn hear(&mut self, now: Monotonic, outcome: &mut Outcome, reply: Reply<ObjectId>, noted: Noted) {
-        let value = match &reply.body {
-            FromHome::Found { attempt, .. } => {
-                if let Some(fetch) = self.node.fetches.get_mut(&attempt.request) {
-                    fetch.found = Some((reply, noted));
-                }
-                return;
-            }
-            FromHome::Written { request, .. } => self.node.puts.get_mut(request).and_then(|put| put.copy.take()),
-            FromHome::Covers { .. } | FromHome::Invalidate { .. } | FromHome::Refused { .. } => None,
-        };
-        if let Some(copy) = &value {
-            // Its room is the shelf's again, which keeps it there or drops it.
-            self.node.cache.copies_mut().release(copy.cost);
-        }
-        self.node(now, outcome, |cache, out| cache.receive(now, reply, value, out));
-    }
-
-    /// Tells the home what is in its turn.
-    fn tell(&mut self, now: Monotonic, outcome: &mut Outcome) {
-        while let Some((version, Turn { append, stored })) = self.home.order.next() {
-            self.home(now, outcome, HomeInput::Appended { append, version });
-            let early = self.home.pushed_early.remove(&version);
-            if let Some(object) = stored.or(early) {
-                self.home(now, outcome, HomeInput::Pushed { object, version });
-            }
-        }
-        if std::mem::take(&mut outcome.crowded) {
-            for object in self.home.home.forgettable(FORGOTTEN_AT_ONCE) {
-                self.home(now, outcome, HomeInput::Forget(object));
-            }
-        }
-    }
-
-    /// Home and node do not trust each other any more, which cannot be between these two: nothing is served from memory
-    /// or acknowledged from here on.
-    fn end(&mut self, outcome: &mut Outcome) {
-        let shelf = self.node.cache.copies_mut();
-        let objects = shelf.objects_of(SHARD);
-        outcome.dropped.extend(objects.iter().filter_map(|object| CopyStore::remove(shelf, object)));
-        for (_, put) in self.node.puts.drain() {
-            if let Some(copy) = put.copy {
-                shelf.release(copy.cost);
-                outcome.dropped.push(copy);
-            }
-        }
-    }
-
-    fn found(
-        &mut self,
-        now: Monotonic,
-        outcome: &mut Outcome,
-        object: &ObjectId,
-        (request, noted): (RequestId, Noted),
-        (version, absent): (Version, bool),
-        copy: &mut dyn FnMut() -> Option<Shelved>,
-    ) -> Answer {
-        let epoch = self.home.home.epoch();
-        if version.epoch == epoch && !self.home.order.is_decided(version) {
-            return Answer::Early(version);
-        }
-        let waits = |state: &Self| state.node.fetches.get(&request).is_some_and(|fetch| fetch.found.is_none());
-        if waits(self) {
-            // Nothing was forgotten of the object while the home waits to hear of it.
-            if self.home.home.version_of(object).map(|(version, _)| version) != noted {
-                return Answer::Anew;
-            }
-            self.home(now, outcome, HomeInput::Loaded { object: object.clone(), absent });
-        }
-        if waits(self) {
-            // Its question is not known any more: who else asked could not ask the store.
-            self.node(now, outcome, |cache, out| cache.fetch_again(now, request, out));
-            return Answer::Anew;
-        }
-        let Some(fetch) = self.node.fetches.get_mut(&request) else { return Answer::Anew };
-        let Some((reply, _)) = fetch.found.take_if(|(_, then)| *then == noted) else { return Answer::Anew };
-        let value = copy();
-        if let Some(copy) = &value {
-            self.node.cache.copies_mut().release(copy.cost);
-        }
-        let before = outcome.landed.len();
-        self.node(now, outcome, |cache, out| cache.receive(now, reply, value, out));
-        let landed = outcome.landed.drain(before..).find(|(landed, _)| *landed == request);
-        match landed {
-            Some((_, stamp)) => {
-                self.node.fetches.remove(&request);
-                Answer::Landed(stamp)
-            }
-            // A newer version was met meanwhile.
-            None => Answer::Anew,
-        }
-    }
-}
-
 impl Coherence {
     /// A node with nothing in memory, and the home of its shard, which takes `records` over. `budget` is what copies may
     /// take.
     pub(super) fn open(ledger: Arc<dyn Ledger>, records: Vec<RecoveredRecord>, budget: Cost) -> Self {
-        let epoch = ledger.epoch(SHARD);
-        let node = NodeNumber(0);
-        let me = Member { node, incarnation: Incarnation(epoch.0) };
-        let before = Member { node, incarnation: Incarnation(epoch.0.saturating_sub(1)) };
-        let (home_limits, cache_limits) = limits();
-        let records = replayed(records, before);
-        let takeover = Takeover { shard: SHARD, epoch, records, summary: Token::empty(), resident: Some(me) };
-        let mut cache = Cache::over(Shelf::new(budget), me, cache_limits, Contract);
-        cache.meet(Monotonic::default(), SHARD, epoch, &mut Vec::new());
-        let home = HomeSide {
-            home: Home::begin(takeover, home_limits, Contract),
-            order: AppendOrder::after(ledger.place(SHARD)),
-            pushed_early: BTreeMap::new(),
-        };
-        let node = NodeSide { cache, fetches: HashMap::new(), puts: HashMap::new() };
-        Self { state: Mutex::new(State { node, home }), ledger, decided: Notify::new() }
+        let state = State::begin(ledger.epoch(SHARD), records, ledger.place(SHARD), budget);
+        Self { state: Mutex::new(state), ledger, decided: Notify::new() }
     }
 
     /// The copies.
@@ -412,15 +122,10 @@ impl Coherence {
         }
         if is_full {
             state.node.cache.give_up_fetch(request);
-            return Err(ObjectError::SlowDown("too many objects are being read and written"));
+            return Err(too_much());
         }
         let (send, landing) = watch::channel(None);
-        state.node.fetches.insert(request, Fetch { landing: shared.then_some(landing), found: None });
-        for output in said {
-            if let CacheOutput::Send(_, request) = output {
-                state.home(now, &mut outcome, HomeInput::Request(request));
-            }
-        }
+        state.fetch(now, &mut outcome, request, shared.then_some(landing), said);
         Ok(if shared { Begun::Lead(request, send) } else { Begun::Past(request) })
     }
 
@@ -428,18 +133,13 @@ impl Coherence {
     pub(super) fn ask(&self, now: Monotonic, object: &ObjectId) -> Result<RequestId, ObjectError> {
         let (asked, _) = self.step(|state, outcome| {
             if state.node.cache.is_full() {
-                return Err(ObjectError::SlowDown("too many objects are being read and written"));
+                return Err(too_much());
             }
             let mut said = Vec::new();
             let Read::Private(request) = state.node.cache.read(now, SHARD, object, true, &mut said) else {
                 return Err(ObjectError::SlowDown("the object is being read"));
             };
-            state.node.fetches.insert(request, Fetch::default());
-            for output in said {
-                if let CacheOutput::Send(_, request) = output {
-                    state.home(now, outcome, HomeInput::Request(request));
-                }
-            }
+            state.fetch(now, outcome, request, None, said);
             Ok(request)
         });
         asked
@@ -450,7 +150,7 @@ impl Coherence {
         let state = self.state.lock();
         match state.node.fetches.get(&request).and_then(|fetch| fetch.found.as_ref()) {
             Some((_, noted)) => *noted,
-            None => state.home.home.version_of(object).map(|(version, _)| version),
+            None => state.noted(object),
         }
     }
 
@@ -489,7 +189,7 @@ impl Coherence {
             }
         };
         let late = |_| ObjectError::SlowDown("a write before this one has not been decided");
-        tokio::time::timeout(within, told).await.map_err(late)
+        timeout(within, told).await.map_err(late)
     }
 
     /// Begins a write of an object whose turn it is.
@@ -501,7 +201,7 @@ impl Coherence {
     ) -> Result<(BegunWrite, Vec<Shelved>), ObjectError> {
         let (begun, mut dropped) = self.step(|state, outcome| {
             if state.node.cache.is_full() {
-                return Err(ObjectError::SlowDown("too many objects are being read and written"));
+                return Err(too_much());
             }
             let (send, done) = oneshot::channel();
             match state.write(now, outcome, object, write, Some(send)) {
@@ -635,23 +335,5 @@ impl Coherence {
     pub(super) fn under_way(&self) -> usize {
         let state = self.state.lock();
         state.node.fetches.len() + state.node.puts.len() + state.home.pushed_early.len()
-    }
-}
-
-impl State {
-    fn write(
-        &mut self,
-        now: Monotonic,
-        outcome: &mut Outcome,
-        object: &ObjectId,
-        write: Write,
-        done: Option<oneshot::Sender<Result<Stamp, PutFailure>>>,
-    ) -> (RequestId, Option<AppendId>) {
-        let mut said = Vec::new();
-        let request = self.node.cache.write(now, SHARD, object, write, Arc::new(Token::empty()), &mut said);
-        // There before the home hears of it.
-        self.node.puts.insert(request, Put { done, ..Put::default() });
-        self.node(now, outcome, |_, out| out.append(&mut said));
-        (request, self.node.puts.get(&request).and_then(|put| put.append))
     }
 }

@@ -7,7 +7,8 @@ use futures::StreamExt;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
-use super::coherence::{Answer, Begun, Noted};
+use super::coherence::Begun;
+use super::loopback::{Answer, Noted};
 use super::{Inner, Reservation, Resident, object};
 use crate::cache::{Cost, Shelved};
 use crate::conditions::check_read;

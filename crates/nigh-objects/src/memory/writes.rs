@@ -302,7 +302,7 @@ impl Inner {
         let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         ticket.ended(repeated).await?;
-        self.doubts.lock().settle(&object);
+        self.doubts.lock().settle(object);
         let version = meta.version;
         if let Some(who) = call.principal() {
             let (object, created) = (&object, Some((size, &meta.etag)));

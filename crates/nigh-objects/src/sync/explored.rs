@@ -1,11 +1,28 @@
 //! Tasks that are shuttle's while a scenario is explored, and tokio's else.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use super::Step;
 use super::explore::is_exploring;
+
+thread_local! {
+    static LEFT_OUT: Cell<Option<Step>> = const { Cell::new(None) };
+}
+
+/// From here on what this thread explores does not do `step`: the fault that a test seeds.
+pub(crate) fn leave_out(step: Step) {
+    LEFT_OUT.set(Some(step));
+}
+
+/// Whether a step is left out.
+pub(crate) fn is_left_out(step: Step) -> bool {
+    LEFT_OUT.get() == Some(step)
+}
 
 /// A task; awaited it gives what that gives.
 pub(crate) enum Spawned<T> {
@@ -53,5 +70,13 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     match is_exploring() {
         true => Spawned::Done(Some(Box::new(work()))),
         false => Spawned::Tokio(tokio::task::spawn_blocking(work)),
+    }
+}
+
+/// In a schedule no time passes.
+pub(crate) async fn timeout<F: Future>(within: Duration, work: F) -> Result<F::Output, tokio::time::error::Elapsed> {
+    match is_exploring() {
+        true => Ok(work.await),
+        false => tokio::time::timeout(within, work).await,
     }
 }

@@ -198,6 +198,8 @@ impl WriteBack {
                 }
                 Err(error) => Outcome::refused(error),
             },
+            // The store was too busy to begin: nothing of it can land later, and nothing needs to be looked after.
+            Err(error @ ObjectError::SlowDown(_)) => Outcome::refused(error),
             Err(error) => Outcome::Failed { error, attempted: true, base: None },
         }
     }

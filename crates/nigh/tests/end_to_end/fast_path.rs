@@ -183,7 +183,7 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
         return;
     }
     assert_eq!(said["right"], json!(true), "{said}");
-    assert!(held >= 3 * EACH && held <= BOOKED * 7 / 8, "{said}");
+    assert!((3 * EACH..=BOOKED * 7 / 8).contains(&held), "{said}");
     assert_eq!((&status["held"], &status["over"]), (&json!(held), &json!(1)), "{status}");
     let now = limits(&node, BOOKED);
     assert!(now.contains(&(BOOKED - held)), "{held} of {BOOKED} are held: {now:?}");

@@ -127,12 +127,35 @@ fn settings_meters_and_levels_are_shown() {
     assert!(words.contains("cache.bytes") && words.contains("--running"), "{words}");
     let status = node.json(["status"]);
     let names: Vec<&str> = status["levels"].as_array().unwrap().iter().map(|l| l["name"].as_str().unwrap()).collect();
-    for level in ["isolation", "python", "store", "cache"] {
+    for level in ["isolation", "python", "store", "cache", "writes", "fast path"] {
         assert!(names.contains(&level), "{names:?}");
     }
     node.ok(["objects", "mb", "nigh://meters"]);
+    let file = node.state.join("endpoints.json");
+    node.ok(["objects", "cp", file.to_str().unwrap(), "nigh://meters/a"]);
     let meters = node.ok(["metrics"]);
-    assert!(meters.contains("process_resident_memory_bytes ") && meters.contains("nigh_"), "{meters}");
+    for meter in [
+        "process_resident_memory_bytes",
+        "nigh_journal_commits_total 1",
+        "nigh_journal_commit_seconds_count 1",
+        "nigh_journal_commit_seconds_bucket{le=\"0.1\"}",
+        "nigh_journal_syncs_total",
+        "nigh_journal_written_bytes_total",
+        "nigh_journal_used_bytes",
+        "nigh_journal_trims_total",
+        "nigh_writeback_pushes_total",
+        "nigh_writeback_push_failures_total",
+        "nigh_writeback_watched_objects",
+        "nigh_writeback_oldest_seconds",
+        "nigh_fast_path_holders_over",
+    ] {
+        assert!(meters.contains(meter), "{meter}: {meters}");
+    }
+    let status = node.json(["status"]);
+    assert_eq!((&status["writes"]["commits"], &status["writes"]["watched"]), (&1.into(), &0.into()), "{status}");
+    assert_eq!((&status["fast_path"]["held"], &status["fast_path"]["over"]), (&0.into(), &0.into()), "{status}");
+    let table = node.ok(["status"]);
+    assert!(table.contains("wait to be pushed") && table.contains("by copy"), "{table}");
     for shell in ["bash", "zsh", "fish"] {
         assert!(node.ok(["completions", shell]).contains("activations"));
     }
