@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the servers that experiments compare with, and their Python clients: Redis from Debian's packages; MinIO,
 # versitygw and NATS built by Go into the user's cache folder, each by its version; redis-py, hiredis and swiftclient
-# beside them. Does nothing for what is there. What cannot be had is said in one line and is left out: experiments and
+# beside them; WEKA by Maven. Does nothing for what is there. What cannot be had is said in one line and is left out: experiments and
 # tests that need it say so. NIGH_PEERS names some of them only: NIGH_PEERS="redis clients".
 set -uo pipefail
 
@@ -81,9 +81,33 @@ python_clients() {
     fi
 }
 
+# The jars of the learners that nigh experiment learn compares with.
+weka() {
+    local pom=$root/crates/nigh-lab/peers/weka/pom.xml version folder partial
+    version=$(sed -n '/<artifactId>weka-stable</{n;s/.*<version>\(.*\)<.*/\1/p}' "$pom")
+    folder=$cache/weka-$version
+    if [ -d "$folder" ]; then
+        say "weka $version: already installed"
+    elif ! command -v mvn >/dev/null 2>&1 || ! command -v java >/dev/null 2>&1; then
+        leave_out "weka: there is no mvn or no java here"
+    else
+        partial=$folder.partial.$$
+        mkdir -p "$partial"
+        if nice -n 19 mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
+            -DoutputDirectory="$partial"; then
+            mv "$partial" "$folder"
+            say "weka $version: installed"
+        else
+            rm -rf "$partial"
+            leave_out "weka: Maven could not fetch it; is a repository reachable?"
+        fi
+    fi
+}
+
 say "into $cache: MinIO takes a quarter of an hour on two busy cores the first time, the others a minute or two each"
 if wanted redis; then redis; fi
 if wanted clients; then python_clients; fi
+if wanted weka; then weka; fi
 while read -r name version module; do
     if wanted "$name"; then go_program "$name" "$version" "$module"; fi
 done <"$versions"

@@ -86,6 +86,17 @@ impl From<Steps> for MakingTimes {
     }
 }
 
+/// How the memory of an invocation behaved, beside its peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Of what was in use at the end, the page cache: the kernel takes it back when memory is short, so that it is no need.
+    pub page_cache: Option<ByteSize>,
+    /// How often the grant was raised while it ran.
+    pub grown: u32,
+    /// It came to all that was booked: its peak is the least that it needs.
+    pub reached_booked: bool,
+}
+
 /// One invocation's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
@@ -137,6 +148,9 @@ pub struct Activation {
     pub granted: ByteSize,
     /// The most memory used, where it can be measured.
     pub peak_memory: Option<ByteSize>,
+    /// What else is known of its memory.
+    #[serde(default)]
+    pub memory: MemoryUse,
     /// How it ended.
     pub outcome: Outcome,
     /// What the hooks said.

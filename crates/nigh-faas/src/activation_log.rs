@@ -115,7 +115,7 @@ pub(crate) mod tests {
     use nigh_terms::{ByteSize, Timestamp, Token};
 
     use super::*;
-    use crate::activation::{MakingTimes, Phases};
+    use crate::activation::{MakingTimes, MemoryUse, Phases};
     use crate::sandbox::SandboxStart;
 
     pub(crate) fn activation(namespace: &str, function: &str, outcome: Outcome) -> Activation {
@@ -142,6 +142,7 @@ pub(crate) mod tests {
             booked: ByteSize::mib(128),
             granted: ByteSize::mib(128),
             peak_memory: None,
+            memory: MemoryUse::default(),
             outcome,
             notes: Vec::new(),
             placement: String::new(),

@@ -350,7 +350,9 @@ impl Inner {
                 let end = if invoked.function_error.is_some() { RunEnd::Failed } else { RunEnd::Answered };
                 (end, Some(Response { payload: invoked.payload, function_error: invoked.function_error }))
             }
-            Err(InvokeError::TooManyRequests(_) | InvokeError::ReservedConcurrency { .. }) => (RunEnd::Throttled, None),
+            Err(InvokeError::TooManyRequests(_) | InvokeError::Gate(_) | InvokeError::ReservedConcurrency { .. }) => {
+                (RunEnd::Throttled, None)
+            }
             Err(InvokeError::NotFound(_)) => (RunEnd::Gone, None),
             Err(error @ (InvokeError::InvalidRequest(_) | InvokeError::PayloadTooLarge { .. })) => {
                 tracing::warn!(%error, %id, "an event cannot be an input");

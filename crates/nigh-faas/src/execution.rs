@@ -9,7 +9,7 @@ use nigh_engine::AccessKeys;
 use nigh_terms::{ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::{Activation, DataCallRecord, MakingTimes};
+use crate::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse};
 use crate::activation_log::ActivationLog;
 use crate::admission::{Lease, Room, Sandboxes};
 use crate::booked_memory::BookedMemory;
@@ -17,6 +17,7 @@ use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
 use crate::function_caching;
+use crate::gate::{Entered, InvocationGate};
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
 use crate::invocation::{InvokeError, Invoked};
@@ -36,6 +37,7 @@ pub(crate) struct Executor {
     pub(crate) engine: Arc<dyn SandboxEngine>,
     pub(crate) data_door: Arc<dyn DataDoor>,
     pub(crate) keys: AccessKeys,
+    pub(crate) gate: Arc<dyn InvocationGate>,
     pub(crate) accountant: Arc<PhaseAccountant>,
     pub(crate) activations: ActivationLog,
     pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
@@ -85,6 +87,8 @@ struct Measured {
     granted: ByteSize,
     peak: Option<ByteSize>,
     calls: DataCalls,
+    /// What it had seen.
+    token: Token,
     notes: Vec<String>,
 }
 
@@ -102,6 +106,7 @@ impl Executor {
     ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
+        let run = Entered::begin(&self.gate, &call.function.namespace, init_id, &call.token).await?;
         self.accountant.begin(init_id, began);
         let started = self.start_sandbox(&call.function, init_id, room.take_stem()).await;
         let (live, initialised, steps) = match started {
@@ -121,7 +126,7 @@ impl Executor {
         let limit = self.settings.init_timeout.max(call.function.timeout);
         let end = tokio::time::timeout(limit, initialised).await;
         live.key.act_for(None);
-        let _said = live.settle(init_id).await;
+        let (token, _said) = live.settle(run).await;
         let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id), steps };
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
@@ -138,6 +143,7 @@ impl Executor {
             granted: call.function.memory,
             peak: live.sandbox.memory().peak().ok(),
             calls: DataCalls::default(),
+            token,
             notes: Vec::new(),
         };
         live.runtime.end(SandboxEnd::Destroyed);
@@ -155,8 +161,7 @@ impl Executor {
     ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
-        // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
-        self.keys.set_benefits(&key_id, function_caching::benefits(&function.environment).unwrap_or(true));
+        self.keys.set_benefits(&key_id, says_benefits(function));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
         let network = self.settings.network.check(&function.namespace, &function.environment)?;
@@ -208,9 +213,16 @@ impl Executor {
         });
     }
 
-    /// Runs `call` in the sandbox of `lease`, which is awake.
-    pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Attempt {
-        let Some(live) = lease.live().cloned() else { return Attempt::NotTaken };
+    /// Runs `call` in the sandbox of `lease`, which is awake. An error if it may not begin: nothing has run.
+    pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
+        let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
+        let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.token).await {
+            Ok(entered) => entered,
+            Err(refusal) => {
+                lease.give_back().await;
+                return Err(refusal.into());
+            }
+        };
         let memory = live.sandbox.memory();
         let mut run = Run {
             invocation: call.id,
@@ -219,6 +231,7 @@ impl Executor {
             sandbox: live.id,
             tasks: live.sandbox.tasks(),
             grant: Grant::full(call.function.memory),
+            benefits: says_benefits(&call.function),
         };
         let notes = self
             .hooks
@@ -226,6 +239,7 @@ impl Executor {
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
         let mut notes: Vec<String> = notes.collect();
         let granted = live.booked.grant(run.grant);
+        self.keys.set_benefits(live.key.id(), run.benefits);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
         live.sandbox.begin_run();
@@ -265,21 +279,22 @@ impl Executor {
         }
         live.sandbox.flush_log().await;
         // An end is told when nothing of the invocation can happen any more.
-        notes.extend(live.settle(call.id).await);
+        let (token, note) = live.settle(entered).await;
+        notes.extend(note);
         let duration = ended.since(began);
-        let measured = |calls| Measured { duration, granted, peak, calls, notes };
+        let measured = |calls| Measured { duration, granted, peak, calls, token, notes };
         if lives {
             let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
             let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
             lease.give_back().await;
-            return Attempt::Done(Box::new(invoked));
+            return Ok(Attempt::Done(Box::new(invoked)));
         }
         lease.end().await;
         let calls = self.accountant.finish(call.id);
         let is_recorded = verdict.is_some();
         let verdict = verdict.unwrap_or_else(|| lost(call.id));
         let invoked = self.conclude(call, &live, init, measured(calls), verdict, is_recorded);
-        if is_recorded { Attempt::Done(Box::new(invoked)) } else { Attempt::NotTaken }
+        Ok(if is_recorded { Attempt::Done(Box::new(invoked)) } else { Attempt::NotTaken })
     }
 
     /// Makes the record and the caller's answer of an invocation that has ended.
@@ -292,14 +307,9 @@ impl Executor {
         verdict: Verdict,
         is_recorded: bool,
     ) -> Invoked {
-        let Measured { duration, granted, peak, calls, notes } = measured;
+        let Measured { duration, granted, peak, calls, token, notes } = measured;
         let report = Report { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = live.log.finish(call.id, &report);
-        let mut token = call.token.clone();
-        token.join(&calls.token);
-        if let Some(init) = init {
-            token.join(&init.calls.token);
-        }
         let Verdict { outcome, payload, function_error } = verdict;
         let duration_us = duration.as_micros() as u64;
         let activation = Activation {
@@ -325,6 +335,10 @@ impl Executor {
             booked: call.function.memory,
             granted,
             peak_memory: peak,
+            memory: MemoryUse {
+                reached_booked: peak.is_some_and(|peak| peak >= call.function.memory),
+                ..MemoryUse::default()
+            },
             outcome,
             notes,
             placement: call.placement.clone(),
@@ -344,6 +358,12 @@ impl Executor {
         }
         Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token }
     }
+}
+
+/// Whether `function` gains from the cache, by its own word.
+fn says_benefits(function: &Function) -> bool {
+    // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
+    function_caching::benefits(&function.environment).unwrap_or(true)
 }
 
 fn tail(log: &CapturedLog) -> Vec<u8> {

@@ -25,6 +25,8 @@ pub struct Run<'a> {
     pub tasks: Option<Members>,
     /// The memory it will have; a hook may lower or raise it within what is booked.
     pub grant: Grant,
+    /// Whether what it reads is brought into the cache for it: what its function says, until a hook says otherwise.
+    pub benefits: bool,
 }
 
 /// A station in the invocation's path. It must take microseconds: it is on the path.

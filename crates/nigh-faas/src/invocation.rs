@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use nigh_objects::protocol::GateRefusal;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use thiserror::Error;
 
@@ -62,6 +63,8 @@ pub enum InvokeError {
     PayloadTooLarge { size: usize, limit: usize },
     #[error("{0}")]
     Network(#[from] NetworkRefusal),
+    #[error("rate exceeded: {0}")]
+    Gate(#[from] GateRefusal),
     #[error("Nigh is shutting down")]
     ShuttingDown,
     #[error("{0}")]
@@ -73,6 +76,9 @@ pub enum InvokeError {
 pub trait Invoke: Send + Sync {
     /// Runs `request` to its end.
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError>;
+    /// What the caller of an invocation has seen, by which that is to begin: nothing, but for one that itself runs in an
+    /// invocation.
+    fn seen(&self, who: &Principal) -> Token;
     /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;
     /// with none it shares what no function has reserved.
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>);

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures::future::{join, join_all};
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal};
+use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal, Token};
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
@@ -19,6 +19,7 @@ use crate::admission::{Admitted, Lease, Place, Sandboxes, SpareStem};
 use crate::data_door::DataDoor;
 use crate::execution::{Attempt, Call, Executor};
 use crate::function::{Function, FunctionSource};
+use crate::gate::InvocationGate;
 use crate::hooks::InvocationHook;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 pub use crate::invoker_settings::InvokerSettings;
@@ -52,6 +53,8 @@ pub struct InvokerParts {
     pub data_door: Arc<dyn DataDoor>,
     /// Their keys.
     pub keys: AccessKeys,
+    /// Lets invocations begin and tells what they have seen; the object memory behind `data_door`.
+    pub gate: Arc<dyn InvocationGate>,
     /// Observes the data calls; it must be an observer of the object memory behind `data_door`.
     pub accountant: Arc<PhaseAccountant>,
     /// Takes the records.
@@ -104,6 +107,7 @@ impl Invoker {
             engine: parts.engine,
             data_door: parts.data_door,
             keys: parts.keys,
+            gate: parts.gate,
             accountant: parts.accountant,
             activations: parts.activations,
             hooks: parts.hooks,
@@ -230,7 +234,7 @@ impl Inner {
                 lease.end().await;
                 continue;
             }
-            if let Attempt::Done(invoked) = self.executor.execute(&call, lease, init.as_ref()).await {
+            if let Attempt::Done(invoked) = self.executor.execute(&call, lease, init.as_ref()).await? {
                 return Ok(*invoked);
             }
         }
@@ -302,10 +306,16 @@ impl Invoke for Invoker {
             tracing::error!(error = %lost, "an invocation was lost");
             Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
         });
-        if result.is_err() {
-            metrics::counter!("nigh_invocations_refused_total").increment(1);
+        match (&result, who.invocation) {
+            (Ok(invoked), Some(caller)) => self.inner.executor.gate.told_of(caller, &invoked.token),
+            (Ok(_), None) => {}
+            (Err(_), _) => metrics::counter!("nigh_invocations_refused_total").increment(1),
         }
         result
+    }
+
+    fn seen(&self, who: &Principal) -> Token {
+        who.invocation.map_or_else(Token::empty, |caller| self.inner.executor.gate.seen(caller))
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{AccessKeyId, InvocationId, SandboxId};
+use nigh_terms::{AccessKeyId, InvocationId, SandboxId, Token};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::booked_memory::BookedMemory;
 use crate::function::Function;
+use crate::gate::Entered;
 use crate::log_capture::LogCapture;
 use crate::runtime_api::RuntimeApi;
 use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
@@ -179,14 +180,15 @@ impl LiveSandbox {
         }
     }
 
-    /// Waits for the data calls of `ended`, its last invocation, that can still have an effect. What is to be said of
-    /// it, if they take too long.
-    pub(crate) async fn settle(&self, ended: InvocationId) -> Option<String> {
-        if self.key.settled().await {
-            return None;
-        }
-        tracing::warn!(sandbox = %self.id, invocation = %ended, "data calls of an ended invocation are still under way");
-        Some(format!("data: writes were still under way {SETTLE_WAIT:?} after the end; they may come later"))
+    /// Ends `run`, its last invocation: waits for the data calls that can still have an effect. What it had seen; and what
+    /// is to be said of it, if they take too long.
+    pub(crate) async fn settle(&self, run: Entered) -> (Token, Option<String>) {
+        let began = Instant::now();
+        let note = (!self.key.settled().await).then(|| {
+            tracing::warn!(sandbox = %self.id, invocation = %run.id(), "data calls of an ended invocation are still under way");
+            format!("data: writes were still under way {SETTLE_WAIT:?} after the end; they may come later")
+        });
+        (run.end(SETTLE_WAIT.saturating_sub(began.elapsed())).await, note)
     }
 
     /// How many processes of it, but not the first, the kernel has ended for want of memory since this was asked last.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use nigh_objects::{ObjectEvent, ObjectObserver, Served};
-use nigh_terms::{InvocationId, Monotonic, Token};
+use nigh_terms::{InvocationId, Monotonic};
 use parking_lot::Mutex;
 
 use crate::activation::{DataCallRecord, Phases};
@@ -23,8 +23,6 @@ pub struct DataCalls {
     pub hits: u64,
     /// Calls served by the store.
     pub misses: u64,
-    /// What the calls had seen.
-    pub token: Token,
     meter: PhaseMeter,
 }
 
@@ -37,7 +35,6 @@ impl DataCalls {
 
     fn add(&mut self, event: &ObjectEvent, start: Monotonic, calls_max: usize) {
         self.meter.call(event.served, start, event.began, event.ended);
-        self.token.join(&event.token);
         match event.served {
             Served::Hit => self.hits += 1,
             Served::Miss | Served::Past => self.misses += 1,
@@ -111,9 +108,7 @@ impl ObjectObserver for PhaseAccountant {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::{
-        BucketName, Epoch, FunctionName, Namespace, ObjectKey, Principal, SandboxId, Sequence, ShardId, Version,
-    };
+    use nigh_terms::{BucketName, FunctionName, Namespace, ObjectKey, Principal, SandboxId, Token};
 
     use super::*;
 
@@ -123,8 +118,6 @@ mod tests {
             Some(id) => Principal::inside(namespace, FunctionName::new("f").unwrap(), SandboxId::random(), id),
             None => Principal::outside(namespace),
         };
-        let mut token = Token::empty();
-        token.see(ShardId(0), Version { epoch: Epoch(1), sequence: Sequence(ended_us) });
         ObjectEvent {
             principal,
             bucket: BucketName::new("bucket").unwrap(),
@@ -135,7 +128,7 @@ mod tests {
             began: Monotonic(began_us * 1000),
             ended: Monotonic(ended_us * 1000),
             version: None,
-            token,
+            token: Token::empty(),
         }
     }
 
@@ -154,7 +147,6 @@ mod tests {
         let calls = accountant.finish(one);
         assert_eq!((calls.hits, calls.misses, calls.omitted), (1, 1, 0));
         assert_eq!(calls.phases(100), Phases { extract_us: 40, transform_us: 55, load_us: 5 });
-        assert_eq!(calls.token.get(ShardId(0)).map(|version| version.sequence), Some(Sequence(1075)));
         let miss = &calls.listed[1];
         assert_eq!((miss.served.as_str(), miss.bytes, miss.began_us, miss.took_us), ("miss", 7, 30, 30));
         assert_eq!(accountant.finish(other), DataCalls::default());

@@ -111,6 +111,9 @@ async fn a_sandbox_may_invoke_in_its_namespace_while_it_runs_and_nothing_else() 
     assert_eq!(inside.send("POST", &invoke, &[], b"{}").await.kind(), Some("AccessDeniedException"));
     door.keys.set_invocation(&inside.key.0, Some(InvocationId::now()));
     assert_eq!(inside.send("POST", &invoke, &[], b"{}").await.json(), json!({ "echo": {} }));
+    assert_eq!(door.client().send("POST", &invoke, &[], b"{}").await.json(), json!({ "echo": {} }));
+    let began_with_something: Vec<bool> = door.invoke.tokens.lock().iter().map(|token| !token.is_empty()).collect();
+    assert_eq!(began_with_something, [true, false], "with what its caller has seen, if that is an invocation");
     let dry = [("x-amz-invocation-type", "DryRun")];
     assert_eq!(inside.send("POST", &invoke, &dry, b"").await.status, 204);
     for (method, target) in [

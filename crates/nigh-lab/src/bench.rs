@@ -6,6 +6,7 @@ mod invoke;
 mod journal;
 mod llc;
 mod llc_binding;
+mod made_up;
 mod memory;
 mod objects;
 mod s3;

@@ -61,6 +61,12 @@ pub enum LabError {
         /// Attempts that show nothing.
         broken: usize,
     },
+    /// A tenant noticed another's lies.
+    #[error("{harm} times an honest tenant, or the node, was harmed by another's lies; the report says by which")]
+    Harmed {
+        /// How often.
+        harm: usize,
+    },
     /// Crashes broke promises.
     #[error(
         "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and {listings_wrong} \
@@ -75,6 +81,21 @@ pub enum LabError {
         mixed: u64,
         /// Listings that differ from what is read.
         listings_wrong: u64,
+    },
+    /// Readers and writers beside Nigh met what they must not, or the control showed that this could not be seen.
+    #[error(
+        "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of the \
+         control found nothing; the report names the first"
+    )]
+    Outside {
+        /// Old reads where none may be.
+        stale: u64,
+        /// Lost writes where none may be.
+        lost: u64,
+        /// Objects that are of no one write.
+        mixed: u64,
+        /// Rows without a guard that show neither.
+        blind: u64,
     },
     /// The consistency contract was not confirmed.
     #[error(

@@ -8,8 +8,11 @@ mod demo_report;
 mod demo_side;
 mod escape;
 mod eviction;
+mod learn;
+mod lies;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
+mod outside;
 mod phase_log;
 mod sample_function;
 mod single;
@@ -36,10 +39,16 @@ enum What {
     Demo(demo::DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
     Crash(crash::CrashArgs),
+    /// Others read and write the store behind Nigh: no read on either side may be old, no write of theirs lost
+    Outside(outside::OutsideArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
     Escape(escape::EscapeArgs),
+    /// A tenant whose functions lie about what they need: what another tenant notices of it; it shall be nothing
+    Lies(lies::LiesArgs),
     /// Which copies the cache gives up: policies on a day of recorded invocations (OFC section 6.3)
     Eviction(eviction::EvictionArgs),
+    /// Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)
+    Learn(learn::LearnArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
     Single(single::SingleArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
@@ -72,8 +81,11 @@ impl ExperimentArgs {
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
             What::Crash(crash) => crash.run(machine, json).await,
+            What::Outside(outside) => outside.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
+            What::Lies(lies) => lies.run(machine, json).await,
             What::Eviction(eviction) => eviction.run(machine, json),
+            What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),

@@ -138,6 +138,17 @@ impl NodeUnderTest {
         }
     }
 
+    /// Signs for one of its doors, `s3` or `lambda`, as another tenant: a namespace that the settings name.
+    ///
+    /// # Errors
+    /// If the node has no key of it.
+    pub fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
+        let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
+        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace)
+            .map_err(|error| LabError::Node(error.to_string()))?;
+        Ok(Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
+    }
+
     /// Signs for one of its doors: `s3` or `lambda`.
     #[must_use]
     pub fn signer(&self, service: &'static str) -> Signer {

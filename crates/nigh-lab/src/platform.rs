@@ -78,9 +78,21 @@ impl LambdaClient {
     /// # Errors
     /// If it does not listen.
     pub fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
+        Self::signing_by(node, node.signer("lambda"))
+    }
+
+    /// Connects to the door of `node` as the tenant whose namespace this is.
+    ///
+    /// # Errors
+    /// If it does not listen, or has no key of that tenant.
+    pub fn connect_as(node: &NodeUnderTest, namespace: &str) -> Result<Self, LabError> {
+        Self::signing_by(node, node.signer_of(namespace, "lambda")?)
+    }
+
+    fn signing_by(node: &NodeUnderTest, signer: Signer) -> Result<Self, LabError> {
         let address = node.lambda()?;
         let connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
-        Ok(Self { address, signer: node.signer("lambda"), runtime: runtime_name()?, connection })
+        Ok(Self { address, signer, runtime: runtime_name()?, connection })
     }
 
     /// Creates a function.

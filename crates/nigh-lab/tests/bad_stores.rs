@@ -114,10 +114,6 @@ fn misfortune(seed: u64) -> Plan {
     Plan { seed, rules: faults.into_iter().map(but_logins).collect(), ..Plan::default() }
 }
 
-fn is_certain(error: &ObjectError) -> bool {
-    !matches!(error, ObjectError::Store { .. } | ObjectError::Memory { .. })
-}
-
 /// What one writer knows of one key: what may be stored, the newest last.
 struct Known {
     key: ObjectKey,
@@ -140,7 +136,7 @@ async fn write_and_read(memory: ObjectMemory, bucket: BucketName, writer: usize)
             match put(&memory, &bucket, key, &bytes).await {
                 Ok(()) => *may_be = vec![Some(bytes)],
                 Err(error) => {
-                    if !is_certain(&error) {
+                    if error.is_in_doubt() {
                         may_be.push(Some(bytes));
                     }
                     said.insert(error.to_string());

@@ -143,8 +143,7 @@ impl MissCurve {
         let mut hull: Vec<(f64, f64)> = Vec::with_capacity(self.misses.len() + 1);
         for next in (0..=self.misses.len()).map(point) {
             while let [.., before, last] = hull.as_slice() {
-                let straight = before.1 + (next.1 - before.1) * (last.0 - before.0) / (next.0 - before.0);
-                if last.1 < straight {
+                if last.1 < on_line(*before, next, last.0) {
                     break;
                 }
                 hull.pop();
@@ -154,8 +153,7 @@ impl MissCurve {
         let misses = (1..=self.misses.len()).map(|ways| {
             let at = ways as f64;
             let right = hull.partition_point(|corner| corner.0 < at);
-            let (from, to) = (hull[right.saturating_sub(1)], hull[right]);
-            if to.0 == from.0 { to.1 } else { from.1 + (to.1 - from.1) * (at - from.0) / (to.0 - from.0) }
+            on_line(hull[right - 1], hull[right], at)
         });
         Self { accesses: self.accesses, misses: misses.collect() }
     }
@@ -177,6 +175,14 @@ impl MissCurve {
         });
         Self::new(accesses, misses.collect())
     }
+}
+
+/// The height at `at` of the line through two points, `from` left of `to` and `at` between them.
+///
+/// As a weighted mean: where a curve falls from many misses to almost none, a difference of its ends would lose the
+/// small one to rounding.
+fn on_line(from: (f64, f64), to: (f64, f64), at: f64) -> f64 {
+    (from.1 * (to.0 - at) + to.1 * (at - from.0)) / (to.0 - from.0)
 }
 
 /// How long a run takes to fill a share of the cache, in "runs": the time its misses add up to that share.
@@ -286,6 +292,12 @@ mod tests {
         assert!((hull.misses(Ways(1)) - 60.0).abs() < 1e-9);
         assert!((hull.misses(Ways(2)) - 30.0).abs() < 1e-9);
         assert_eq!(hull.misses(Ways(3)), 0.0);
+    }
+
+    #[test]
+    fn the_hull_keeps_a_small_end_of_a_great_fall() {
+        let hull = curve(1e6, &[9e5, 1e-7, 1e-8]).convex_hull();
+        assert_eq!((hull.misses(Ways(2)), hull.misses(Ways(3))), (1e-7, 1e-8));
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use nigh_faas::activation::MakingTimes;
+    use nigh_faas::activation::{MakingTimes, MemoryUse};
     use nigh_faas::sandbox::SandboxStart;
     use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
 
@@ -202,6 +202,7 @@ pub(crate) mod tests {
             booked: ByteSize::mib(256),
             granted: ByteSize::mib(256),
             peak_memory: Some(ByteSize::mib(64)),
+            memory: MemoryUse::default(),
             outcome: Outcome::Answered,
             notes: vec!["features: 2".to_owned()],
             placement: "cold".to_owned(),
@@ -256,6 +257,7 @@ pub(crate) mod tests {
             data_calls: Vec::new(),
             hits: 0,
             peak_memory: None,
+            memory: MemoryUse::default(),
             ..activation()
         };
         let explained = explain(empty);

@@ -18,6 +18,7 @@ pub mod machine;
 pub mod node;
 mod notifications;
 pub mod one_run;
+pub mod outside_door;
 mod piped_body;
 pub mod profiling;
 pub mod python;

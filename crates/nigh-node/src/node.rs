@@ -57,6 +57,7 @@ use crate::endpoints::Endpoints;
 use crate::http_adapter;
 use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::notifications::FunctionTargets;
+use crate::outside_door::{OutsideDoor, OutsideSecrets, SecretFileError};
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
 use crate::python;
 use crate::python_library;
@@ -89,6 +90,8 @@ pub enum NodeError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Store(#[from] StoreOpenError),
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -153,6 +156,7 @@ struct Listeners {
     s3_unix: tokio::net::UnixListener,
     fast: Option<OwnedFd>,
     lambda: TcpListener,
+    outside: Option<TcpListener>,
     admin: tokio::net::UnixListener,
 }
 
@@ -287,6 +291,7 @@ impl Node {
                 engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
                 data_door: Arc::new(SandboxDataDoor { http: s3.clone(), fast: fast_path.clone() }),
                 keys: keys.clone(),
+                gate: Arc::new(memory.clone()),
                 accountant,
                 activations: activations.clone(),
                 hooks: hooks(&llc),
@@ -330,6 +335,10 @@ impl Node {
             },
         ));
 
+        let secrets = OutsideSecrets::read(&settings)?;
+        let skew = settings.outside.clock_skew.duration();
+        levels.extend(outside_level(&settings, &secrets));
+        let outside = OutsideDoor::new(memory.clone(), secrets, skew, Arc::clone(&clock) as Arc<dyn Clock>);
         let listeners = Listeners::bind(&settings, &paths).await?;
         let endpoints = listeners.endpoints(&settings, &paths)?;
         let first_key = keep_credentials(&keys, &*registry, &settings, &paths.credentials()).await?;
@@ -370,6 +379,10 @@ impl Node {
             });
         }
         tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
+        // Readers of the store wait for what is pushed last, too.
+        if let Some(listener) = listeners.outside {
+            tasks.spawn(Arc::new(outside).serve(listener, running.stop.clone()));
+        }
         // It pushes on while what ran finishes.
         tasks.spawn(running.memory.clone().persist(running.stop.clone()));
         tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
@@ -423,6 +436,8 @@ impl Node {
         if self.running.memory.flush_all(drain).await.is_err() {
             let waiting = self.running.memory.dirty().objects;
             tracing::warn!(waiting, "the store has not taken all writes; they are in the journal, for the next start");
+        } else {
+            self.running.memory.let_go_of_store().await;
         }
         self.running.stop.cancel();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
@@ -461,6 +476,10 @@ impl Listeners {
             s3: tcp("s3.listen", "s3-listen", settings.s3.listen).await?,
             s3_unix: bind_socket(&settings.s3.socket)?,
             lambda: tcp("lambda.listen", "lambda-listen", settings.lambda.listen).await?,
+            outside: match settings.outside.listen {
+                Some(address) => Some(tcp("outside.listen", "set outside.listen=ADDRESS", address).await?),
+                None => None,
+            },
             admin: bind_socket(&paths.admin_socket())?,
             fast: match settings.s3.fast_path {
                 Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
@@ -488,6 +507,7 @@ impl Listeners {
             s3_socket: settings.s3.socket.clone(),
             lambda: url(&self.lambda)?,
             admin_socket: paths.admin_socket(),
+            outside: self.outside.as_ref().map(url).transpose()?,
             fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
             region: settings.region.clone(),
             namespace: settings.namespace.clone(),
@@ -718,6 +738,13 @@ fn fast_path_status(usage: FastPathUsage) -> FastPathStatus {
         copies: usage.copies,
         for_http: usage.for_http,
     }
+}
+
+/// Who can tell this node of others; nothing, where no door is open for that.
+fn outside_level(settings: &Settings, secrets: &OutsideSecrets) -> Option<Level> {
+    let address = settings.outside.listen?;
+    let detail = format!("at {address}, for {}", secrets.words());
+    Some(Level { name: "outside".to_owned(), on: true, detail })
 }
 
 /// How sandboxes are kept apart, and whether more can be made now.

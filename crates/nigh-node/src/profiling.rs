@@ -341,6 +341,7 @@ impl Profiling {
                     http: door,
                 }),
                 keys: parts.keys.clone(),
+                gate: Arc::new(memory.clone()),
                 accountant,
                 activations: ActivationLog::new(records),
                 hooks: vec![Arc::clone(&station) as Arc<dyn nigh_faas::hooks::InvocationHook>],

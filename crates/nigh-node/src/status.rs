@@ -71,7 +71,10 @@ pub struct WritesStatus {
     /// Objects and deletions that the store has, and that are watched for an earlier push that may land over them yet.
     #[serde(default)]
     pub watched: usize,
-    /// The bytes of all objects that are not only in the store, ephemeral ones included.
+    /// Their bytes.
+    #[serde(default)]
+    pub waiting_bytes: ByteSize,
+    /// The bytes of all objects that are not only in the store, watched and ephemeral ones included.
     pub bytes: ByteSize,
     /// Objects that never go to the store.
     pub ephemeral: usize,

@@ -12,11 +12,14 @@ use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
 use nigh_objects::store::remote::{RemoteConfig, RemoteError, RemoteStore};
 use nigh_objects::store::routed::RoutedStore;
 use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_objects::store::swift::shadow::{ShadowConfig, ShadowError};
 use nigh_objects::store::swift::{SwiftConfig, SwiftError, SwiftStore};
+use nigh_objects::{ObjectError, WriteMode};
 use nigh_terms::{AccessKeyId, Clock, Namespace, SecretKey};
 use thiserror::Error;
 
 use crate::config::{Settings, StoreKind, StoreSettings, SwiftAuth};
+use crate::outside_door::{SecretFileError, read_secrets};
 use crate::status::Level;
 
 /// How long a start waits for a remote store's first answer; a node starts without it.
@@ -34,6 +37,15 @@ pub enum StoreOpenError {
     Remote(#[from] RemoteError),
     #[error(transparent)]
     Swift(#[from] SwiftError),
+    #[error(transparent)]
+    Secret(#[from] SecretFileError),
+    #[error("Swift: {0}")]
+    Shadows(#[from] ObjectError),
+    #[error(
+        "writes of {namespace} are to be shadows, and {kind} behind cannot show them: install Nigh's middleware there \
+         (integrations/swift/README.md), or set another mode (writes.mode, namespaces.{namespace}.write_mode)"
+    )]
+    NoShadows { namespace: Namespace, kind: &'static str },
     #[error("{kind}: {missing} is needed")]
     Incomplete { kind: &'static str, missing: &'static str },
     #[cfg(feature = "cloud-stores")]
@@ -51,7 +63,7 @@ pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<dyn Store>, Vec<Level>), StoreOpenError> {
-    let mut opening = Opening { clock, directories: BTreeMap::new() };
+    let mut opening = Opening { clock, directories: BTreeMap::new(), node: &settings.node };
     // The node's store is its first namespace's, unless that has its own.
     let has_own = settings.own_stores().any(|(name, _)| *name == settings.namespace);
     let nodes = (!has_own).then_some(&settings.namespace);
@@ -62,19 +74,32 @@ pub(crate) async fn open(
         own.insert(name.clone(), store);
         levels.push(Level { name: format!("store of {name}"), ..level });
     }
-    if own.is_empty() {
-        return Ok((store, levels));
-    }
-    Ok((Arc::new(RoutedStore::new(store, own)), levels))
+    let store = if own.is_empty() { store } else { Arc::new(RoutedStore::new(store, own)) };
+    check_modes(settings, &*store)?;
+    Ok((store, levels))
 }
 
-struct Opening {
+/// Refuses shadows where Swift has said that it has no middleware.
+fn check_modes(settings: &Settings, store: &dyn Store) -> Result<(), StoreOpenError> {
+    let own = settings.namespaces.iter().map(|(name, own)| (name, own.write_mode));
+    for (namespace, mode) in std::iter::once((&settings.namespace, None)).chain(own) {
+        let abilities = store.abilities(namespace);
+        if mode.unwrap_or(settings.writes.mode) == WriteMode::Shadow && !abilities.shadows {
+            return Err(StoreOpenError::NoShadows { namespace: namespace.clone(), kind: abilities.kind });
+        }
+    }
+    Ok(())
+}
+
+struct Opening<'a> {
+    /// This node's name.
+    node: &'a str,
     clock: Arc<dyn Clock>,
     /// One folder is one store, however many namespaces use it.
     directories: BTreeMap<PathBuf, Arc<DirectoryStore>>,
 }
 
-impl Opening {
+impl Opening<'_> {
     /// Opens a store that has buckets of `namespace`; of all of them, if it is a directory. The level has no name yet.
     async fn open(
         &mut self,
@@ -88,7 +113,12 @@ impl Opening {
                 return Ok((self.directory(&settings.path).await?, level(true, detail)));
             }
             StoreKind::S3 => Arc::new(RemoteStore::new(&remote(settings, namespace)?)?),
-            StoreKind::Swift => Arc::new(SwiftStore::new(&swift(settings, namespace)?)?),
+            StoreKind::Swift => {
+                let (store, detail) = self.swift(settings, namespace).await?;
+                let (on, reached) = reach(&store, namespace).await;
+                let detail = format!("swift at {}{reached}{detail}", endpoint(settings)?);
+                return Ok((Arc::new(store), level(on, detail)));
+            }
             #[cfg(feature = "cloud-stores")]
             StoreKind::Gcs | StoreKind::Azure => {
                 let store = Arc::new(CloudStore::new(&cloud(settings, namespace)?)?);
@@ -104,6 +134,27 @@ impl Opening {
         let name = format!("{} at {}", settings.kind.as_str(), endpoint(settings)?);
         let (on, detail) = reach(&*store, namespace).await;
         Ok((store, level(on, format!("{name}{detail}"))))
+    }
+
+    /// A Swift, and in words whether it has the middleware, if that is to be.
+    async fn swift(
+        &self,
+        settings: &StoreSettings,
+        namespace: Option<&Namespace>,
+    ) -> Result<(SwiftStore, String), StoreOpenError> {
+        let store = SwiftStore::new(&swift(settings, namespace)?)?;
+        let Some(file) = &settings.shadow_secret_file else { return Ok((store, String::new())) };
+        let node = settings.shadow_node.clone().unwrap_or_else(|| self.node.to_owned());
+        let secret = read_secrets(file, "store.shadow_secret_file")?.into_iter().next();
+        let secret = needed(&secret, settings.kind, "shadow_secret_file")?;
+        let store = store.with_shadows(ShadowConfig { secret, node: node.clone() })?;
+        let found = tokio::time::timeout(FIRST_ANSWER, store.find_middleware()).await;
+        let detail = match found {
+            Ok(Ok(())) => format!(", shadows of node {node}"),
+            Ok(Err(error @ ShadowError::NoMiddleware)) => format!("; {error}"),
+            Ok(Err(_)) | Err(_) => "; whether it has Nigh's middleware is not known yet".to_owned(),
+        };
+        Ok((store, detail))
     }
 
     async fn directory(&mut self, path: &Path) -> Result<Arc<DirectoryStore>, StoreOpenError> {
@@ -249,6 +300,6 @@ mod tests {
         assert!(folder.path().join("apart/namespaces/apart/bucket").is_dir());
         assert!(folder.path().join("objects/namespaces/with-the-node/bucket").is_dir());
         let unreachable = store.create_bucket(&name("absent"), &bucket).await;
-        assert!(matches!(unreachable, Err(ObjectError::Store { store: "swift", .. })), "{unreachable:?}");
+        assert!(matches!(unreachable, Err(ObjectError::StoreUnreached { store: "swift", .. })), "{unreachable:?}");
     }
 }

@@ -96,6 +96,7 @@ pub(crate) fn status(dirty: DirtyUsage, journal: JournalUsage) -> WritesStatus {
     WritesStatus {
         waiting: dirty.waiting(),
         watched: dirty.watched,
+        waiting_bytes: ByteSize(dirty.waiting_bytes),
         bytes: ByteSize(dirty.bytes),
         ephemeral: dirty.ephemeral - dirty.lost,
         lost: dirty.lost,

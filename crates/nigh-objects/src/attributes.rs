@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use nigh_terms::{Timestamp, Token, Version};
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,12 @@ impl ObjectMeta {
     pub(crate) fn stamped(&self, stamp: &Stamp) -> Self {
         let token = stamp.others.as_deref().cloned().unwrap_or_default();
         Self { version: stamp.version, token, ..self.clone() }
+    }
+
+    /// The stamp of what it is known of.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let others = (!self.token.is_empty()).then(|| Arc::new(self.token.clone()));
+        Stamp { version: self.version, others }
     }
 }
 

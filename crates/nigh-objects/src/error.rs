@@ -62,6 +62,18 @@ pub enum ObjectError {
     Ledger(#[from] LedgerError),
     #[error("store {store}: {operation}: {reason}")]
     Store { store: &'static str, operation: &'static str, reason: String },
+    #[error("store {store}: {operation}: it was not reached, and nothing happened there: {reason}")]
+    StoreUnreached { store: &'static str, operation: &'static str, reason: String },
+    #[error("store {store}: {operation}: no answer, and whether it happened is not known: {reason}")]
+    StoreSilent { store: &'static str, operation: &'static str, reason: String },
     #[error("memory: {operation}: {reason}")]
     Memory { operation: &'static str, reason: String },
+}
+
+impl ObjectError {
+    /// Whether a write that failed so may have taken place all the same, or may yet.
+    #[must_use]
+    pub const fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::Store { .. } | Self::StoreSilent { .. } | Self::Memory { .. })
+    }
 }

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use nigh_terms::{BucketName, Namespace, Timestamp};
+use nigh_terms::{BucketName, Namespace, Timestamp, Version};
 use tokio::sync::Semaphore;
 
-use crate::store::{Payload, Store};
+use crate::store::swift::shadow::{ShadowError, SwiftTimestamp};
+use crate::store::{Payload, Shadows, Standing, Store};
 use crate::sync::Mutex;
 use crate::{
     BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
@@ -33,6 +34,8 @@ pub(crate) enum Point {
     DeleteAsked,
     /// A delete has happened, and its answer is on the way.
     DeleteDone,
+    /// A placeholder is not there yet.
+    Placing,
 }
 
 /// A closed gate: `arrived` counts who came, `passes` lets them on.
@@ -66,17 +69,86 @@ pub(crate) struct GatedStore {
     /// Makes puts fail before they happen; `land` makes them happen.
     pub(crate) delay_puts: AtomicBool,
     delayed: Mutex<Vec<(ObjectId, ObjectMeta, Bytes)>>,
+    /// Times that it was asked whether a bucket is there.
+    pub(crate) bucket_looks: AtomicUsize,
     /// Puts so far.
     pub(crate) puts: AtomicUsize,
     /// It refuses to overwrite what is not as the writer thinks.
     pub(crate) has_conditions: AtomicBool,
     /// Makes gets give one byte too few.
     pub(crate) cut_gets: AtomicBool,
+    /// It shows what is coming.
+    pub(crate) has_shadows: AtomicBool,
+    /// What it shows.
+    pub(crate) shadows: Mutex<BTreeMap<ObjectId, Version>>,
+    /// How the next placeholder fails.
+    pub(crate) placing_fails: Mutex<Option<Placing>>,
+    /// When what others wrote is said to have been written, seconds since 1970.
+    pub(crate) others_at: AtomicUsize,
+}
+
+/// How a placeholder fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placing {
+    /// It is not sent.
+    NotSent,
+    /// It is not there, and nobody says so.
+    Lost,
+    /// It is there, and nobody says so.
+    AnswerLost,
+}
+
+#[async_trait]
+impl Shadows for GatedStore {
+    fn fits(&self, _: &ObjectId, meta: &ObjectMeta) -> bool {
+        !meta.etag.0.contains('-')
+    }
+
+    async fn place(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
+        self.pass(Point::Placing).await;
+        let no_answer = || ObjectError::Store { store: "gated", operation: "place", reason: "no answer".to_owned() };
+        let fails = self.placing_fails.lock().take();
+        match fails {
+            Some(Placing::NotSent) => return Err(ShadowError::NotSent(no_answer())),
+            Some(Placing::Lost) => return Err(ShadowError::Store(no_answer())),
+            Some(Placing::AnswerLost) | None => {}
+        }
+        self.shadows.lock().insert(object.clone(), meta.version);
+        if fails.is_some() { Err(ShadowError::Store(no_answer())) } else { Ok(()) }
+    }
+
+    async fn push(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ShadowError> {
+        let stands = self.shadows.lock().get(object).copied();
+        if stands != Some(meta.version) {
+            let there = self.stored(object).ok().map(|(meta, _)| meta.version);
+            if stands.is_none() && there == Some(meta.version) {
+                return Ok(());
+            }
+            let version = stands.or(there.filter(|version| *version != Version::OUTSIDE));
+            let seconds = if there.is_some() { self.others_at.load(Ordering::SeqCst) } else { 0 };
+            let found = serde_json::json!({"reason": "something else is there", "exists": there.is_some(),
+                "version": version.map(|version| version.to_string()), "timestamp": format!("{seconds}.00000")});
+            return Err(ShadowError::Outside(serde_json::from_value(found).unwrap()));
+        }
+        self.put(object, payload, meta).await?;
+        self.shadows.lock().remove(object);
+        Ok(())
+    }
+
+    async fn standing(&self, object: &ObjectId) -> Result<Standing, ObjectError> {
+        let shadow = self.shadows.lock().get(object).copied();
+        Ok(Standing { shadow, payload: self.stored(object).ok().map(|(meta, _)| meta.version) })
+    }
+
+    fn newest(&self) -> Option<SwiftTimestamp> {
+        None
+    }
 }
 
 impl GatedStore {
     /// What somebody else puts there.
     pub(crate) fn put_by_others(&self, object: &ObjectId, meta: ObjectMeta, bytes: Bytes) {
+        self.shadows.lock().remove(object);
         self.objects.lock().insert(object.clone(), (meta, bytes));
     }
 
@@ -145,6 +217,7 @@ impl Store for GatedStore {
     }
 
     async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
+        self.bucket_looks.fetch_add(1, Ordering::SeqCst);
         self.find_bucket(namespace, bucket)?;
         Ok(BucketInfo { name: bucket.clone(), created: Timestamp(0) })
     }
@@ -191,7 +264,20 @@ impl Store for GatedStore {
 
     fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
         let conditions = self.has_conditions.load(Ordering::SeqCst);
-        StoreAbilities { kind: self.kind(), conditions, shadows: false, lands_late: true }
+        StoreAbilities {
+            kind: self.kind(),
+            conditions,
+            shadows: self.has_shadows.load(Ordering::SeqCst),
+            lands_late: true,
+        }
+    }
+
+    fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {
+        self.has_shadows.load(Ordering::SeqCst).then_some(self as &dyn Shadows)
+    }
+
+    fn bucket_named(&self, _account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
+        self.buckets.lock().keys().filter(|(_, bucket)| bucket.as_str() == name).cloned().collect()
     }
 
     async fn put_if(

@@ -27,6 +27,7 @@ mod md5;
 mod memory;
 mod meter;
 mod notification;
+mod outside;
 pub mod protocol;
 mod range;
 mod request;
@@ -57,6 +58,6 @@ pub use request::{
 };
 pub use segment::{Segment, SegmentName, SegmentSlice};
 pub use write_back::{
-    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, UnpushedObject,
-    WriteMode, WriteSettings, Writes,
+    Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, Pushed, StoreAbilities,
+    UnpushedObject, WriteMode, WriteSettings, Writes,
 };

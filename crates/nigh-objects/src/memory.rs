@@ -8,9 +8,11 @@ mod append_order;
 mod coherence;
 mod copies;
 mod fast;
+mod invocations;
 mod loopback;
 mod multipart;
 mod notify;
+mod outside;
 mod reads;
 mod repeats;
 mod shrink;
@@ -19,6 +21,7 @@ mod tests;
 mod write_ticket;
 mod writes;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -40,6 +43,7 @@ use crate::doubts::Doubts;
 use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
+use crate::outside::{Noticed, OutsideWrites};
 use crate::protocol::Stamp;
 use crate::segment::Segment;
 use crate::spool::{Spool, blocking};
@@ -94,6 +98,10 @@ struct Inner {
     coherence: Coherence,
     /// Asked and changed under the lock of `coherence` or beside it, never around it.
     doubts: Mutex<Doubts>,
+    /// As `doubts`.
+    outside: Mutex<OutsideWrites>,
+    /// What is being written here, and what was heard of it meanwhile. Around the cache's lock.
+    writing: Mutex<HashMap<ObjectId, Noticed>>,
     account: Arc<Account>,
     order: WriteOrder,
     spool: Spool,
@@ -208,7 +216,7 @@ impl Inner {
     }
 
     /// Somebody else has written an object in the store: a new version, of which nothing is kept.
-    fn changed_outside(&self, object: &ObjectId) {
+    fn written_by_others(&self, object: &ObjectId) {
         let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
         let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
         let forgotten = self.coherence.outside(self.now(), object);
@@ -218,8 +226,18 @@ impl Inner {
         self.settle(forgotten);
     }
 
+    /// The object's metadata as it is now, shown to `who`.
+    async fn current(self: &Arc<Self>, who: &Principal, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+        let found = self.current_of(object).await;
+        match &found {
+            Ok(meta) => self.shows(who, meta),
+            Err(_) => self.shows_newest(who),
+        }
+        found
+    }
+
     /// The object's metadata as it is now.
-    async fn current(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
+    async fn current_of(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         self.revalidate(object).await?;
         let mut attempts = 0;
         loop {
@@ -238,7 +256,7 @@ impl Inner {
 
     /// The object's metadata as it is now, or that there is none.
     async fn current_if_any(self: &Arc<Self>, object: &ObjectId) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
-        match self.current(object).await {
+        match self.current_of(object).await {
             Ok(meta) => Ok(Some(meta)),
             Err(ObjectError::NoSuchKey(_)) => Ok(None),
             Err(other) => Err(other),
@@ -259,7 +277,7 @@ impl Copies for Inner {
 
     fn forget(&self, object: &ObjectId, version: Version) {
         if self.shelf().peek(object).is_none_or(|kept| kept.meta.version() <= version) {
-            self.changed_outside(object);
+            self.written_by_others(object);
         }
     }
 
@@ -311,6 +329,8 @@ impl ObjectMemory {
             limits,
             coherence,
             doubts: Mutex::default(),
+            outside: Mutex::default(),
+            writing: Mutex::default(),
             account: Account::open()?,
             order: WriteOrder::default(),
             spool,
@@ -397,7 +417,7 @@ impl ObjectMemory {
 
     /// Somebody else has written an object, or may have: the next read asks the store.
     pub fn invalidate(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) {
-        self.0.changed_outside(&object(who, bucket, key));
+        self.0.written_by_others(&object(who, bucket, key));
     }
 
     /// How a bucket's writes are kept.
@@ -441,7 +461,7 @@ impl ObjectMemory {
     /// `BucketAlreadyOwnedByYou`, or the store's.
     pub async fn create_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        self.0.back.store().create_bucket(&who.namespace, bucket).await?;
+        self.0.back.create_bucket(&who.namespace, bucket).await?;
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(())
     }
@@ -468,7 +488,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, or the store's.
     pub async fn head_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
-        let info = self.0.back.store().head_bucket(&who.namespace, bucket).await?;
+        let info = self.0.back.head_bucket(&who.namespace, bucket).await?;
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(info)
     }
@@ -478,7 +498,7 @@ impl ObjectMemory {
     /// # Errors
     /// The store's.
     pub async fn list_buckets(&self, who: &Principal) -> Result<Vec<BucketInfo>, ObjectError> {
-        self.0.back.store().list_buckets(&who.namespace).await
+        self.0.back.list_buckets(&who.namespace).await
     }
 
     /// Reads an object. From memory if it is there; if not, it is brought there, or streamed past if it is too
@@ -554,12 +574,13 @@ impl ObjectMemory {
         let prefix = request.prefix.clone();
         let (mut roll_up, mut question) = RollUp::begin(request);
         if question.is_none() {
-            self.0.back.store().head_bucket(&who.namespace, bucket).await?;
+            self.0.back.head_bucket(&who.namespace, bucket).await?;
         }
         while let Some(asked) = question {
             let listed = self.0.back.list(&who.namespace, bucket, &prefix, asked.after.as_deref(), asked.limit).await?;
             question = roll_up.answer(listed);
         }
+        self.0.shows_newest(who);
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(roll_up.page())
     }
@@ -570,7 +591,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, `NoSuchKey`, or the store's.
     pub async fn get_tags(&self, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> Result<Tags, ObjectError> {
         let mut call = self.0.begin(who, bucket, Some(key));
-        let meta = self.0.current(&object(who, bucket, key)).await?;
+        let meta = self.0.current(who, &object(who, bucket, key)).await?;
         call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
         Ok(meta.tags.clone())
     }
@@ -586,7 +607,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         tags: Tags,
     ) -> Result<(), ObjectError> {
-        let call = self.0.begin(who, bucket, Some(key));
+        let call = self.0.begin_write(who, bucket, key);
         check_tags(&tags)?;
         to_the_end(Arc::clone(&self.0).write_tags(call, object(who, bucket, key), tags)).await
     }

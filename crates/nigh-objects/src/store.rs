@@ -12,17 +12,19 @@ mod payload;
 pub mod remote;
 mod retry;
 pub mod routed;
+mod shadows;
 pub mod swift;
 mod wire;
 
 use std::path::Path;
 
 use async_trait::async_trait;
-use nigh_terms::{BucketName, Namespace};
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 pub use bucket_names::PrefixesMeet;
 pub use connections::NetworkLimits;
 pub use retry::RetryPolicy;
+pub use shadows::{Shadows, Standing};
 
 use crate::write_back::StoreAbilities;
 use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions};
@@ -61,6 +63,17 @@ pub trait Store: Send + Sync {
     fn check(&self, _object: &ObjectId, _meta: &ObjectMeta) -> Result<(), ObjectError> {
         Ok(())
     }
+    /// How it shows what is coming; none if it does not (`abilities` has no `shadows`).
+    fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {
+        None
+    }
+    /// Whose bucket the one is that the store calls `name`, in `account` where the store has such. Empty where nobody but
+    /// Nigh writes, and so nobody tells of a write.
+    fn bucket_named(&self, _account: Option<&str>, _name: &str) -> Vec<(Namespace, BucketName)> {
+        Vec::new()
+    }
+    /// This node ends, and nothing waits: the store need not tell it of others' writes any more.
+    async fn let_go(&self) {}
     /// Makes a bucket; `BucketAlreadyOwnedByYou` if it is there.
     async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError>;
     /// Removes an empty bucket.
@@ -114,6 +127,16 @@ pub trait Store: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Listed>, ObjectError>;
+}
+
+/// Keys of probes begin so.
+const PROBE: &str = ".nigh-probe-";
+
+/// An object of a name that nobody else uses, to try what a store does.
+fn probe_in(namespace: &Namespace, bucket: &BucketName) -> Result<ObjectId, ObjectError> {
+    let key = ObjectKey::new(&format!("{PROBE}{}", uuid::Uuid::new_v4().simple()));
+    let key = key.map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
+    Ok(ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key })
 }
 
 /// The payload as pieces in memory or of mapped files, one behind the other.

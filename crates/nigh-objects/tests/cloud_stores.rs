@@ -1,5 +1,5 @@
 //! The cloud stores against recorded exchanges: each request must be the one that was recorded, and gets the answer
-//! that was. Recorded with Azurite 3.37.0 and fake-gcs-server 1.56.1; untested on the real services.
+//! that was. Recorded with Azurite 3.35.0 and fake-gcs-server 1.56.1; untested on the real services.
 //!
 //! To record anew: start an emulator, make the bucket `t1-cloud` in it, and run the test with its address in
 //! `NIGH_TEST_RECORD_AZURE` (`http://127.0.0.1:10000`) or `NIGH_TEST_RECORD_GCS` (`http://127.0.0.1:4443`).
@@ -20,7 +20,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nigh_objects::store::cloud::{CloudConfig, CloudService, CloudStore, GcsAccount};
 use nigh_objects::store::{NetworkLimits, Payload, Store};
-use nigh_objects::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags};
+use nigh_objects::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Segment, Tags, WriteConditions};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,13 @@ use tokio::net::TcpListener;
 /// The account that Azurite comes with, and its key, as its documentation prints them.
 const AZURITE: (&str, &str) =
     ("devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==");
+
+/// How names of probes begin, and the letters drawn behind.
+const PROBE: &str = ".nigh-probe-";
+const DRAWN: usize = 32;
+
+/// Stands in recorded headers for the service's own address.
+const ITSELF: &str = "http://itself";
 
 /// A request, as far as it is the same in each run, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +54,14 @@ fn headers_of(headers: &http::HeaderMap, keep: impl Fn(&str, &str) -> bool) -> B
         (name.as_str().to_owned(), String::from_utf8(value.as_bytes().to_vec()).unwrap())
     };
     headers.iter().map(text).filter(|(name, value)| keep(name, value)).collect()
+}
+
+/// Names of probes are drawn; here all have one.
+fn same_probe(target: &str) -> String {
+    match target.split_once(PROBE) {
+        Some((before, after)) => format!("{before}{PROBE}{}{}", "0".repeat(DRAWN), &after[DRAWN..]),
+        None => target.to_owned(),
+    }
 }
 
 /// A service that plays back, or that records what an emulator answers.
@@ -87,14 +102,16 @@ impl Recorded {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
+        let here = format!("http://{}", head.headers[http::header::HOST].to_str().unwrap());
         let same = |name: &str, value: &str| {
-            let named = ["range", "if-match", "x-goog-if-generation-match", "content-type", "x-ms-blob-type"];
+            let named =
+                ["range", "if-match", "if-none-match", "x-goog-if-generation-match", "content-type", "x-ms-blob-type"];
             (named.contains(&name) || name.starts_with("x-ms-meta-") || name == "x-ms-blob-cache-control")
                 && !value.starts_with("multipart/related")
         };
         let asked = Exchange {
             method: head.method.to_string(),
-            target: head.uri.to_string(),
+            target: same_probe(&head.uri.to_string()),
             headers: headers_of(&head.headers, same),
             bytes: body.len(),
             status: 0,
@@ -107,13 +124,13 @@ impl Recorded {
         };
         let mut response = Response::builder().status(done.status);
         for (name, value) in &done.answer_headers {
-            response = response.header(name, value);
+            response = response.header(name, value.replace(ITSELF, &here));
         }
         Ok(response.body(Full::from(done.answer)).unwrap())
     }
 
     async fn record(&self, emulator: &str, head: http::request::Parts, body: Bytes, asked: Exchange) -> Exchange {
-        let mut request = Request::builder().method(head.method).uri(format!("{emulator}{}", asked.target));
+        let mut request = Request::builder().method(head.method).uri(format!("{emulator}{}", head.uri));
         for (name, value) in head.headers.iter().filter(|(name, _)| *name != http::header::HOST) {
             request = request.header(name, value);
         }
@@ -122,7 +139,10 @@ impl Recorded {
         let skipped = ["connection", "keep-alive", "transfer-encoding", "date", "server"];
         let done = Exchange {
             status: answer.status().as_u16(),
-            answer_headers: headers_of(answer.headers(), |name, _| !skipped.contains(&name)),
+            answer_headers: headers_of(answer.headers(), |name, _| !skipped.contains(&name))
+                .into_iter()
+                .map(|(name, value)| (name, value.replace(emulator, ITSELF)))
+                .collect(),
             answer: String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap(),
             ..asked
         };
@@ -244,6 +264,7 @@ async fn exercise(store: &CloudStore) {
     }
     put(store, &object, b"", &meta(b"")).await.unwrap();
     assert_eq!(read(store, &object, None).await, (meta(b""), Vec::new()));
+    keep_conditions(store, &bucket).await;
     for key in all {
         store.delete(&id("cloud", key)).await.unwrap();
     }
@@ -251,6 +272,34 @@ async fn exercise(store: &CloudStore) {
     assert!(list("", None, 10).await.is_empty());
     let gone = put(store, &id("absent", "k"), b"x", &meta(b"x")).await;
     assert!(matches!(gone, Err(ObjectError::NoSuchBucket(_))), "{gone:?}");
+}
+
+/// Conditions name one state of the object, and another is left alone.
+async fn keep_conditions(store: &CloudStore, bucket: &BucketName) {
+    let object = id("cloud", "conditions");
+    let tag = |letter: &str| ETag(letter.repeat(32));
+    let of = |letter: &str, bytes: &[u8]| ObjectMeta { etag: tag(letter), ..meta(bytes) };
+    let put_if = async |letter: &str, bytes: &[u8], condition: &WriteConditions| {
+        let payload = Payload::Segment(Segment::copy_of(bytes).unwrap());
+        store.put_if(&object, &payload, &of(letter, bytes), condition).await
+    };
+    let absent = WriteConditions { if_absent: true, ..WriteConditions::default() };
+    let over = |letter: &str| WriteConditions { if_match: Some(tag(letter)), ..WriteConditions::default() };
+    let refused = |done: Result<(), ObjectError>| {
+        assert!(matches!(done, Err(ObjectError::PreconditionFailed(_))), "{done:?}");
+    };
+    refused(put_if("a", b"over nothing", &over("a")).await);
+    put_if("a", b"first", &absent).await.unwrap();
+    refused(put_if("b", b"there is one", &absent).await);
+    refused(put_if("b", b"it is another", &over("c")).await);
+    put_if("b", b"second", &over("a")).await.unwrap();
+    assert_eq!(read(store, &object, None).await, (of("b", b"second"), b"second".to_vec()));
+    refused(store.delete_if(&object, &tag("a")).await);
+    store.delete_if(&object, &tag("b")).await.unwrap();
+    store.delete_if(&object, &tag("b")).await.unwrap();
+    assert!(matches!(store.head(&object).await, Err(ObjectError::NoSuchKey(_))));
+    assert!(store.abilities(&namespace()).conditions);
+    assert!(store.keeps_conditions(&namespace(), bucket).await.unwrap());
 }
 
 async fn run(name: &str, service: impl FnOnce(String) -> CloudService) {

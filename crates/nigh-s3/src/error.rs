@@ -10,6 +10,10 @@ use crate::notes::{Fate, RequestNotes};
 
 /// What a client sees of a fault inside; the details go to the log.
 const INTERNAL: &str = "an internal error occurred; the server's log has the details";
+/// What it sees of a store that is down.
+const UNREACHED: &str = "the store behind cannot be reached, and nothing was changed there; try again later";
+/// And of one that was asked and does not answer.
+const SILENT: &str = "the store behind gave no answer; a write may or may not have taken place; try again later";
 
 /// An error of the S3 API that `s3s` has no name for.
 fn named(code: &'static str, status: StatusCode, message: String) -> S3Error {
@@ -79,6 +83,14 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::Damaged(_) => named("ObjectDamaged", StatusCode::INTERNAL_SERVER_ERROR, message),
         ObjectError::SlowDown(_) | ObjectError::Ledger(LedgerError::Full) => {
             S3Error::with_message(Code::SlowDown, message)
+        }
+        ObjectError::StoreUnreached { .. } => {
+            tracing::warn!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::ServiceUnavailable, UNREACHED)
+        }
+        ObjectError::StoreSilent { .. } => {
+            tracing::warn!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::ServiceUnavailable, SILENT)
         }
         ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } => {
             tracing::error!(reason = %message, "an S3 request failed");
@@ -204,9 +216,15 @@ mod tests {
 
     #[test]
     fn a_fault_inside_does_not_tell_the_client_its_details() {
-        let error =
-            s3_error(ObjectError::Store { store: "directory", operation: "put", reason: "/secret/path".into() });
-        assert_eq!(error.code().as_str(), "InternalError");
-        assert!(!error.message().unwrap().contains("secret"));
+        let (store, operation, reason) = ("directory", "put", "/secret/path".to_owned());
+        for (error, code, status) in [
+            (ObjectError::Store { store, operation, reason: reason.clone() }, "InternalError", 500),
+            (ObjectError::StoreUnreached { store, operation, reason: reason.clone() }, "ServiceUnavailable", 503),
+            (ObjectError::StoreSilent { store, operation, reason }, "ServiceUnavailable", 503),
+        ] {
+            assert_eq!(code_and_status(error.clone()), (code.to_owned(), status));
+            let message = s3_error(error).message().unwrap().to_owned();
+            assert!(!message.contains("secret"), "{message}");
+        }
     }
 }

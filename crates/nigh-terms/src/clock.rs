@@ -112,6 +112,12 @@ impl ManualClock {
         now.0 = now.0.after(by);
         now.1 = Timestamp(now.1.0 + by.as_millis() as u64);
     }
+
+    /// The date goes back `by`, as where somebody sets it; the other clock goes on.
+    pub fn turn_date_back(&self, by: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        now.1 = Timestamp(now.1.0.saturating_sub(by.as_millis() as u64));
+    }
 }
 
 impl Clock for ManualClock {

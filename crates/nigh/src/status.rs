@@ -8,10 +8,10 @@ use crate::output::{self, Colour, coloured};
 
 /// Which writes the store does not have.
 fn unpushed(writes: &WritesStatus) -> String {
-    let WritesStatus { waiting, watched, ephemeral, lost, failing, conflicts, .. } = *writes;
+    let WritesStatus { waiting, watched, ephemeral, lost, failing, conflicts, homeless, .. } = *writes;
     let mut said = format!("{waiting} writes wait to be pushed");
     if waiting > 0 {
-        said += &format!(", the oldest for {:.1} s", writes.oldest_ms as f64 / 1000.0);
+        said += &format!(": {}, the oldest for {:.1} s", writes.waiting_bytes, writes.oldest_ms as f64 / 1000.0);
     }
     if failing > 0 {
         said += &coloured(Colour::Yellow, &format!(", {failing} after a failure"));
@@ -24,6 +24,10 @@ fn unpushed(writes: &WritesStatus) -> String {
         if count > 0 {
             said += &format!("; {count} {what}");
         }
+    }
+    if homeless > 0 {
+        let text = format!("; {homeless} for a bucket that somebody else removed (`nigh objects unpushed`)");
+        said += &coloured(Colour::Yellow, &text);
     }
     if conflicts > 0 {
         said += &coloured(Colour::Yellow, &format!("; {conflicts} kept under another key, as somebody else wrote"));
@@ -98,4 +102,39 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
         row("records", coloured(Colour::Red, &format!("{} lost: the disk is too slow", status.records_dropped)));
     }
     output::print_table(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::ByteSize;
+
+    use super::*;
+
+    #[test]
+    fn what_is_unpushed_is_told_by_number_bytes_age_and_trouble() {
+        let (journal, journal_max) = (ByteSize::mib(8), ByteSize::mib(64));
+        let none = WritesStatus { journal, journal_max, ..WritesStatus::default() };
+        assert_eq!(unpushed(&none), "0 writes wait to be pushed; 8 MiB of 64 MiB in the journal");
+        let some = WritesStatus {
+            waiting: 5,
+            waiting_bytes: ByteSize::mib(3),
+            bytes: ByteSize::mib(7),
+            oldest_ms: 1234,
+            failing: 2,
+            watched: 4,
+            homeless: 3,
+            conflicts: 1,
+            ..none
+        };
+        let said = unpushed(&some);
+        for part in [
+            "5 writes wait to be pushed: 3 MiB, the oldest for 1.2 s",
+            ", 2 after a failure",
+            "; 4 pushed and watched",
+            "; 3 for a bucket that somebody else removed (`nigh objects unpushed`)",
+            "; 1 kept under another key",
+        ] {
+            assert!(said.contains(part), "{part:?} in {said:?}");
+        }
+    }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 12] = [
+const FLOORS: [(&str, u8); 13] = [
     ("nigh-client", 0),
     ("nigh-terms", 0),
     ("nigh-engine", 1),
     ("nigh-objects", 1),
+    ("nigh-learn", 1),
     ("nigh-llc", 1),
     ("nigh-sim", 1),
     ("nigh-s3", 2),

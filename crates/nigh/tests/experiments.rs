@@ -148,3 +148,32 @@ fn the_stored_results_make_one_page() {
     assert!(!broken, "{report:#}");
     assert!(page.contains("<svg"));
 }
+
+#[test]
+fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing() {
+    let test = "who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing";
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    // A guard of each kind, and a control that loses writes: where it did not, the experiment fails.
+    let rows = "shadow,minio through,minio none";
+    let output = experiment(&["outside", "--seconds", "1.5", "--only", rows, "--json"]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    assert!(output.status.success(), "{complaint} {}", String::from_utf8_lossy(&output.stdout));
+    let report = json(&output);
+    assert!(report["machine"]["command"].as_str().unwrap().starts_with("nigh experiment outside"), "{report:#}");
+    for left_out in report["left_out"].as_array().unwrap() {
+        println!("SKIPPED: {test}: {left_out}");
+    }
+    for row in report["rows"].as_array().unwrap() {
+        let of = |field: &str| row[field].as_u64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("reads") > 20 && of("nigh_writes") > 2 && of("outside_writes") > 2, "{row:#}");
+        if row["guard"] == "none" {
+            assert!(of("lost_outside_writes") + of("stale_reads") > 0, "{row:#}");
+        } else {
+            assert_eq!((of("stale_reads"), of("lost_outside_writes"), of("lost_nigh_writes")), (0, 0, 0), "{row:#}");
+        }
+    }
+}

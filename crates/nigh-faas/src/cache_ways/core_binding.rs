@@ -314,6 +314,7 @@ mod tests {
                 sandbox: SandboxId::random(),
                 tasks: Some(Self::tasks(pid)),
                 grant: Grant::full(deployed.memory),
+                benefits: true,
             };
             (invocation, CoreStation(Arc::clone(&self.classes)).before_run(&mut run).unwrap())
         }

@@ -292,6 +292,10 @@ mod tests {
     impl Invoke for Timed {
         fn set_reserved(&self, _: &Namespace, _: &FunctionName, _: Option<usize>) {}
 
+        fn seen(&self, _: &Principal) -> Token {
+            Token::empty()
+        }
+
         async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
             let id = InvocationId::now();
             let deployed = function("f");
@@ -302,6 +306,7 @@ mod tests {
                 sandbox: SandboxId::random(),
                 tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
                 grant: Grant::full(deployed.memory),
+                benefits: true,
             });
             if let Some(counters) = &self.machine.counters {
                 counters.run();

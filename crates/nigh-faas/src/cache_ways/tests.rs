@@ -113,6 +113,7 @@ impl Bench {
             sandbox,
             tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
             grant: Grant::full(function.memory),
+            benefits: true,
         };
         (invocation, self.station.before_run(&mut run).unwrap())
     }
@@ -284,6 +285,7 @@ impl Shared {
             sandbox: SandboxId::random(),
             tasks: Some(Members::Tree(ProcessRef { pid: Tid(pid), started })),
             grant: Grant::full(ByteSize::mib(128)),
+            benefits: true,
         };
         let note = self.station.before_run(&mut run).unwrap();
         assert!(!note.contains("not bound"), "{note}");
@@ -371,6 +373,7 @@ async fn what_nobody_profiled_stays_in_the_default_class_and_a_profile_holds_the
         sandbox: SandboxId::random(),
         tasks: None,
         grant: Grant::full(ByteSize::mib(128)),
+        benefits: true,
     };
     shared.station.before_run(&mut run).unwrap();
     assert_eq!(shared.station.refit().unwrap(), None);

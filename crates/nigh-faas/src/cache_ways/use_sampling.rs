@@ -170,6 +170,7 @@ mod tests {
                 sandbox: SandboxId::random(),
                 tasks: Some(tasks.clone()),
                 grant: Grant::full(deployed.memory),
+                benefits: true,
             });
             tasks
         }

@@ -192,7 +192,7 @@ impl From<InvokeError> for LambdaError {
         let message = error.to_string();
         match error {
             InvokeError::NotFound(_) => Self::not_found(message),
-            InvokeError::TooManyRequests(_) => {
+            InvokeError::TooManyRequests(_) | InvokeError::Gate(_) => {
                 Self::too_many_requests(message).because("ConcurrentInvocationLimitExceeded")
             }
             InvokeError::ReservedConcurrency { .. } => {

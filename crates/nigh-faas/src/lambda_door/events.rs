@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use nigh_terms::{FunctionName, Token};
+use nigh_terms::FunctionName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ impl LambdaDoor {
             function: name,
             client_context: request.client_context()?,
             payload: if request.body.is_empty() { "{}".into() } else { request.body },
-            token: Token::empty(),
+            token: self.parts.invoke.seen(&request.who),
         };
         let id = self.parts.events.accept(event).await?;
         let mut answer = Response::new(Full::default());

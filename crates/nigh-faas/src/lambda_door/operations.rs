@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use nigh_objects::ObjectError;
-use nigh_terms::{FunctionName, Principal, Token};
+use nigh_terms::{FunctionName, Principal};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -170,7 +170,8 @@ impl LambdaDoor {
         let wants_log = request.header(&header::LOG_TYPE) == Some("Tail");
         let client_context = request.client_context()?;
         let payload = if request.body.is_empty() { Bytes::from_static(b"{}") } else { request.body };
-        let asked = InvokeRequest { function: name, payload, client_context, token: Token::empty(), event: None };
+        let token = self.parts.invoke.seen(&request.who);
+        let asked = InvokeRequest { function: name, payload, client_context, token, event: None };
         let invoked = self.parts.invoke.invoke(&request.who, asked).await?;
         let mut answer = Response::new(Full::new(invoked.payload));
         let headers = answer.headers_mut();
@@ -325,9 +326,11 @@ impl LambdaDoor {
             CodeLocation::Object(bucket, key) => (bucket, key),
         };
         let unread = |error: ObjectError| match error {
-            ObjectError::Store { .. } | ObjectError::Memory { .. } | ObjectError::Ledger(_) => {
-                LambdaError::service(format!("the archive could not be read: {error}"))
-            }
+            ObjectError::Store { .. }
+            | ObjectError::StoreUnreached { .. }
+            | ObjectError::StoreSilent { .. }
+            | ObjectError::Memory { .. }
+            | ObjectError::Ledger(_) => LambdaError::service(format!("the archive could not be read: {error}")),
             _ => LambdaError::invalid_parameter(format!("the archive {bucket}/{key} could not be read: {error}")),
         };
         let limit = ArchiveLimits::LAMBDA.zipped;

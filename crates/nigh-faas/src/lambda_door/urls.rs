@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use nigh_terms::{FunctionName, Namespace, Principal, Timestamp, Token};
+use nigh_terms::{FunctionName, Namespace, Principal, Timestamp};
 use rand::Rng as _;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -230,7 +230,8 @@ impl LambdaDoor {
 
     /// The answer of one run; an error of the function is one of the gateway.
     async fn answer_of(&self, who: &Principal, function: FunctionName, payload: Bytes) -> Result<Bytes, LambdaError> {
-        let request = InvokeRequest { function, payload, client_context: None, token: Token::empty(), event: None };
+        let token = self.parts.invoke.seen(who);
+        let request = InvokeRequest { function, payload, client_context: None, token, event: None };
         let invoked = self.parts.invoke.invoke(who, request).await?;
         match invoked.function_error {
             None => Ok(invoked.payload),

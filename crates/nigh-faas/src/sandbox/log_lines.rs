@@ -43,7 +43,8 @@ impl Output {
             }
             self.is_passing_on.store(false, Ordering::SeqCst);
             match read {
-                Ok(1..) => {}
+                // Who prints without end shall not keep the thread from everybody else.
+                Ok(1..) => tokio::task::yield_now().await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // A pipe has no error but its end.
                 Ok(0) | Err(_) => break,

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod date_jumps;
+mod gate;
 mod lifecycle;
 mod node;
 mod outcomes;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::StreamExt;
 use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
 use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::ActivationLog;
@@ -21,10 +22,13 @@ use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::runtime_command::RuntimeSettings;
 use nigh_faas::sandbox::SandboxError;
 use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
-use nigh_objects::{DataCall, ObjectObserver, Served};
+use nigh_objects::store::directory::DirectoryStore;
+use nigh_objects::{
+    Attributes, DataCall, MemoryLimits, ObjectMemory, ObjectObserver, PutRequest, Served, Tags, WriteConditions, Writes,
+};
 use nigh_terms::{
-    AccessKeyId, BucketName, ByteSize, Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
-    Principal, SystemClock, Timestamp, Token,
+    AccessKeyId, BucketName, ByteSize, Clock, Epoch, FunctionName, Incarnation, InvocationId, Namespace, NodeId,
+    ObjectKey, Principal, SystemClock, Timestamp, Token,
 };
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -33,6 +37,9 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a test waits for what must come, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where what a function puts goes.
+const BUCKET: &str = "bucket";
 
 static NODES: AtomicU64 = AtomicU64::new(0);
 
@@ -64,6 +71,7 @@ impl FunctionSource for Functions {
 /// Answers each line with what the key may do now, as a real door would before anything else.
 struct LineDoor {
     keys: AccessKeys,
+    objects: ObjectMemory,
     observers: Arc<[Arc<dyn ObjectObserver>]>,
     clock: Arc<dyn Clock>,
 }
@@ -77,6 +85,9 @@ impl LineDoor {
             Err(_) => "refused\n".to_owned(),
             Ok((principal, _under_way)) => {
                 let invocation = principal.invocation.unwrap();
+                if word.trim() == "put" {
+                    put(&self.objects, &principal).await;
+                }
                 let (bucket, key) = (BucketName::new("bucket").unwrap(), ObjectKey::new(word.trim()).unwrap());
                 let (observers, clock) = (Arc::clone(&self.observers), Arc::clone(&self.clock));
                 let mut call = DataCall::begin(observers, clock, principal, bucket, Some(key));
@@ -90,6 +101,22 @@ impl LineDoor {
         };
         stream.write_all(said.as_bytes()).await
     }
+}
+
+/// Writes an object.
+async fn put(objects: &ObjectMemory, who: &Principal) {
+    let request = PutRequest {
+        attributes: Attributes::default(),
+        tags: Tags::new(),
+        conditions: WriteConditions::default(),
+        body: futures::stream::iter([Ok(Bytes::from_static(b"x"))]).boxed(),
+        length: Some(1),
+        md5: None,
+        checksum: None,
+        request: None,
+    };
+    let (bucket, key) = (BucketName::new(BUCKET).unwrap(), ObjectKey::new("key").unwrap());
+    objects.put(who, &bucket, &key, request).await.unwrap();
 }
 
 struct SharedDoor(Arc<LineDoor>);
@@ -118,6 +145,7 @@ pub(crate) struct Node {
     pub(crate) invoker: Arc<Invoker>,
     pub(crate) activations: ActivationLog,
     pub(crate) tenant: Namespace,
+    pub(crate) objects: ObjectMemory,
     functions: Arc<Functions>,
     _folder: tempfile::TempDir,
 }
@@ -189,12 +217,21 @@ impl Node {
         let keys = AccessKeys::default();
         let accountant = Arc::new(PhaseAccountant::new(8));
         let observers: Arc<[Arc<dyn ObjectObserver>]> = Arc::new([Arc::clone(&accountant) as Arc<dyn ObjectObserver>]);
-        let door = LineDoor { keys: keys.clone(), observers, clock: Arc::clone(&clock) };
+        let objects = DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock)).unwrap();
+        let limits = MemoryLimits { cache: ByteSize::ZERO, cached_object: ByteSize::ZERO, object: ByteSize::mib(1) };
+        let (writes, spool) = (Writes::through(Epoch(1)), folder.path().join("spool"));
+        let objects =
+            ObjectMemory::open(Arc::new(objects), writes, Arc::clone(&clock), Vec::new(), spool, limits).await;
+        let (objects, tenant) = (objects.unwrap(), Namespace::new("tenant").unwrap());
+        let bucket = BucketName::new(BUCKET).unwrap();
+        objects.create_bucket(&Principal::outside(tenant.clone()), &bucket).await.unwrap();
+        let door = LineDoor { keys: keys.clone(), objects: objects.clone(), observers, clock: Arc::clone(&clock) };
         let parts = InvokerParts {
             functions: Arc::clone(&functions) as Arc<dyn FunctionSource>,
             engine: Arc::new(engine),
             data_door: Arc::new(SharedDoor(Arc::new(door))),
             keys,
+            gate: Arc::new(objects.clone()),
             accountant,
             activations: activations.clone(),
             hooks,
@@ -203,7 +240,7 @@ impl Node {
             incarnation: Incarnation(1),
         };
         let invoker = Arc::new(Invoker::new(parts, settings));
-        Ok(Self { invoker, activations, tenant: Namespace::new("tenant").unwrap(), functions, _folder: folder })
+        Ok(Self { invoker, activations, tenant, objects, functions, _folder: folder })
     }
 
     /// Deploys the bootstrap as `name`, of which `change` makes what the test needs.
@@ -262,6 +299,11 @@ impl Node {
             is_error: invoked.function_error.is_some(),
             tail: String::from_utf8(invoked.log_tail).unwrap(),
         }
+    }
+
+    /// Writes an object for `who`.
+    pub(crate) async fn put(&self, who: &Principal) {
+        put(&self.objects, who).await;
     }
 
     pub(crate) async fn record(&self, id: InvocationId) -> Activation {

@@ -1,28 +1,22 @@
 //! Memory that the cache gives back at once: what the decision takes, and the whole beside the least that freeing memory
 //! costs here: closing files in memory of the same sizes, made and filled the same way, turn about.
 //!
-//! Objects are ephemeral, so that filling the memory touches no disk; their victims are found last, after the order of
-//! all others has been looked at.
+//! The copies are clean, as those are that go first.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use clap::Args;
 use comfy_table::{Table, presets};
-use futures::StreamExt as _;
-use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{
-    Attributes, MemoryLimits, ObjectMemory, PutRequest, Shrunk, Tags, WriteConditions, WriteMode, WriteSettings, Writes,
-};
-use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
+use nigh_objects::{ObjectMemory, Shrunk};
+use nigh_terms::ByteSize;
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
 use super::Asked;
+use super::made_up::{Filled, failed};
 use crate::LabError;
 use crate::machine::Machine;
 use crate::stats::Sample;
@@ -81,57 +75,15 @@ pub(super) struct ShrinkReport {
     asked: BTreeMap<String, Asked>,
 }
 
-/// A memory of objects of one size.
-struct Filled {
-    memory: ObjectMemory,
-    _folder: tempfile::TempDir,
-}
-
-fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
-    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
-}
-
 async fn fill(count: u64, bytes: u64) -> Result<Filled, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file("a folder", &error))?;
-    let root = folder.path().to_owned();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store = DirectoryStore::open(&root, Arc::clone(&clock)).map_err(|error| failed("a store", &error))?;
     // Room for four times as much: bodies on their way in may take a part of it only.
-    let cache = ByteSize(4 * count * bytes.max(4096));
-    let limits = MemoryLimits { cache, cached_object: ByteSize::mib(16), object: ByteSize::mib(16) };
-    let settings = WriteSettings {
-        mode: WriteMode::Ephemeral,
-        dirty_max: cache,
-        dirty_objects_max: count as usize + 1,
-        ..WriteSettings::default()
-    };
-    let writes = Writes { settings, ..Writes::through(Epoch(1)) };
-    let memory = ObjectMemory::open(Arc::new(store), writes, clock, Vec::new(), root.join("spool"), limits).await;
-    let memory = memory.map_err(|error| failed("the memory", &error))?;
-    let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
-    let (who, bucket) =
-        (Principal::outside(namespace), BucketName::new("shrink").map_err(|error| failed("a name", &error))?);
-    memory.create_bucket(&who, &bucket).await.map_err(|error| failed("a bucket", &error))?;
-    let body = Bytes::from(vec![7; bytes as usize]);
-    for n in 0..count {
-        let key = ObjectKey::new(&format!("objects/{n:07}")).map_err(|error| failed("a name", &error))?;
-        let request = PutRequest {
-            attributes: Attributes::default(),
-            tags: Tags::new(),
-            conditions: WriteConditions::default(),
-            body: futures::stream::iter([Ok(body.clone())]).boxed(),
-            length: Some(bytes),
-            md5: None,
-            checksum: None,
-            request: None,
-        };
-        memory.put(&who, &bucket, &key, request).await.map_err(|error| failed("a put", &error))?;
-    }
-    let kept = memory.usage().objects;
+    let filled = Filled::begin(bytes, ByteSize(4 * count * bytes.max(4096))).await?;
+    filled.read(0..count).await?;
+    let kept = filled.memory.usage().objects;
     if kept != count {
         return Err(failed("filling the memory", &format!("{kept} of {count} objects are kept")));
     }
-    Ok(Filled { memory, _folder: folder })
+    Ok(filled)
 }
 
 /// Gives `wanted` bytes back, or says why they were not.
@@ -144,9 +96,9 @@ fn shrink(memory: &ObjectMemory, wanted: u64) -> Result<Shrunk, LabError> {
 }
 
 async fn decision(objects: u64, rounds: usize) -> Result<DecisionRow, LabError> {
-    let Filled { memory, _folder } = fill(objects, SMALL_BYTES).await?;
+    let Filled { memory, .. } = &fill(objects, SMALL_BYTES).await?;
     let wanted = memory.usage().living.bytes() / PART;
-    let shrunk = (0..rounds).map(|_| shrink(&memory, wanted)).collect::<Result<Vec<_>, _>>()?;
+    let shrunk = (0..rounds).map(|_| shrink(memory, wanted)).collect::<Result<Vec<_>, _>>()?;
     let median = |of: fn(&Shrunk) -> f64| Sample::new(shrunk.iter().map(of).collect()).median();
     Ok(DecisionRow {
         objects,
@@ -171,10 +123,10 @@ async fn whole(bytes: u64, count: u64, rounds: usize) -> Result<WholeRow, LabErr
     let (mut totals, mut closes, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut freed = 0;
     for _ in 0..rounds {
-        let Filled { memory, _folder } = fill(count, bytes).await?;
+        let Filled { memory, .. } = &fill(count, bytes).await?;
         let files = files(count / 2, bytes)?;
         let begun = Instant::now();
-        freed = shrink(&memory, bytes * count / 2)?.freed.bytes();
+        freed = shrink(memory, bytes * count / 2)?.freed.bytes();
         let total = begun.elapsed().as_secs_f64() * 1e3;
         let begun = Instant::now();
         drop(files);

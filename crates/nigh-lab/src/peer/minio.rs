@@ -11,6 +11,8 @@ use super::{Peer, PeerError, S3Access};
 const PEER: &str = "MinIO";
 const PROGRAM: &str = "minio";
 const ACCESS_KEY: &str = "nigh-lab";
+/// The webhook's name among what a bucket can tell of its changes.
+pub const WEBHOOK: &str = "arn:minio:sqs::NIGH:webhook";
 
 /// A running MinIO.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Minio {
     ports: [u16; 2],
     s3: S3Access,
     version: &'static str,
+    /// Environment beyond its own.
+    more: Vec<(&'static str, String)>,
 }
 
 impl Minio {
@@ -29,12 +33,32 @@ impl Minio {
     /// # Errors
     /// `NotInstalled` if it is not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
+        Self::start_with(folder, Vec::new())
+    }
+
+    /// The same, and its buckets can tell `endpoint` of changes, with `token`, before it answers who changes them. Which
+    /// do is theirs to say (`WEBHOOK`).
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with_webhook(folder: &Path, endpoint: &str, token: &SecretKey) -> Result<Self, PeerError> {
+        let environment = vec![
+            ("MINIO_NOTIFY_WEBHOOK_ENABLE_NIGH", "on".to_owned()),
+            ("MINIO_NOTIFY_WEBHOOK_ENDPOINT_NIGH", endpoint.to_owned()),
+            ("MINIO_NOTIFY_WEBHOOK_AUTH_TOKEN_NIGH", token.reveal().to_owned()),
+            ("MINIO_API_SYNC_EVENTS", "on".to_owned()),
+        ];
+        Self::start_with(folder, environment)
+    }
+
+    fn start_with(folder: &Path, more: Vec<(&'static str, String)>) -> Result<Self, PeerError> {
         let installed = built(PEER, PROGRAM)?;
         let drive = folder.join("drive");
         private_folder(&drive).map_err(file_error(PEER, "make", &drive))?;
         let ports: [u16; 2] = free_ports().map_err(file_error(PEER, "find free ports for", folder))?;
         let s3 = S3Access::on_loopback(ports[0], ACCESS_KEY, SecretKey::random());
-        let mut stopped = Self { servers: None, folder: folder.to_owned(), ports, s3, version: installed.version };
+        let mut stopped =
+            Self { servers: None, folder: folder.to_owned(), ports, s3, version: installed.version, more };
         stopped.start_again()?;
         Ok(stopped)
     }
@@ -66,12 +90,15 @@ impl Minio {
             ]
             .map(str::to_owned)
             .into(),
-            environment: vec![
+            environment: [
                 ("MINIO_ROOT_USER", ACCESS_KEY.to_owned()),
                 ("MINIO_ROOT_PASSWORD", self.s3.secret_key.reveal().to_owned()),
                 // It would look for a newer version of itself.
                 ("MINIO_UPDATE", "off".to_owned()),
-            ],
+            ]
+            .into_iter()
+            .chain(self.more.clone())
+            .collect(),
             // `ready` says so before objects can be written.
             health: Some(http_health(port, "/minio/health/cluster")),
         };

@@ -96,7 +96,8 @@ async fn a_shadow_is_seen_as_what_it_will_be_and_its_push_overwrites_nothing_you
     let (ours, theirs) = (nigh(&swift, SECRET), outsider(&swift));
     let bucket = BucketName::new("bucket").unwrap();
     let tenant = namespace("tenant");
-    ours.create_bucket(&tenant, &bucket).await.unwrap();
+    // Nigh marks those that it makes.
+    theirs.create_bucket(&tenant, &bucket).await.unwrap();
     let before = ours.put_placeholder(&object("bucket", "x"), &meta(ONE, 1), &Expected::Any).await;
     assert!(matches!(before, Err(ShadowError::NotCached)), "{before:?}");
     // Not yet Nigh's: the outsider may write though its node is not there.

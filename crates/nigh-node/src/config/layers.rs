@@ -17,8 +17,9 @@ use super::Settings;
 use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
-/// Variables that begin with `NIGH_` and are no settings: they select what the command talks to.
-const NOT_SETTINGS: [&str; 3] = ["CONFIG", "PROFILE", "ENDPOINT"];
+/// Variables that begin with `NIGH_` and are no settings: they select what the command talks to, or are read by the Python
+/// client and the hook, whose shell may be the same.
+const NOT_SETTINGS: [&str; 6] = ["CONFIG", "PROFILE", "ENDPOINT", "FAST_PATH", "HOOK", "HOOK_REPORT"];
 /// Variables of tests begin so.
 const TEST_PREFIXES: [&str; 3] = ["TEST_", "SDK_", "LAB_"];
 /// The file of the whole machine.
@@ -28,10 +29,11 @@ const ALIKE: f64 = 0.8;
 /// Never shown: the node's, and those of namespaces.
 const SECRET: &str = "store.secret_key";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 4] = [
+const ABSENT: [(&str, &str); 5] = [
     ("llc.insensitive_ways", "3 of 11"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
+    ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
@@ -517,6 +519,15 @@ mod tests {
         assert!(
             layers(None, &[("NIGH_STATE", "/s"), ("NIGH_ALLOW_REMOTE", "true")], &open).resolve(&machine()).is_ok()
         );
+    }
+
+    #[test]
+    fn variables_of_the_python_client_are_no_settings_and_misspelt_ones_are_refused() {
+        let of_the_client =
+            [("NIGH_STATE", "/s"), ("NIGH_FAST_PATH", "/s/fast.sock"), ("NIGH_HOOK", "off"), ("NIGH_HOOK_REPORT", "1")];
+        layers(None, &of_the_client, &[]).resolve(&machine()).unwrap();
+        let misspelt = [("NIGH_STATE", "/s"), ("NIGH_FAST_PAHT", "/s/fast.sock")];
+        assert!(layers(None, &misspelt, &[]).resolve(&machine()).is_err());
     }
 
     #[test]

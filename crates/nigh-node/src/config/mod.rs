@@ -52,6 +52,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// When writes are done, and how they come to the store.
     pub writes: WritesSettings,
+    /// The door by which a store tells this node of others.
+    pub outside: OutsideSettings,
     /// What namespaces have of their own.
     pub namespaces: BTreeMap<Namespace, NamespaceSettings>,
     /// Functions and their sandboxes.
@@ -147,6 +149,18 @@ pub struct WritesSettings {
     pub pushes_max: usize,
     /// What to do at the start when acknowledged writes in the journal are damaged.
     pub on_damage: DamagedJournal,
+}
+
+/// The door by which a store tells this node of others that read and write it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideSettings {
+    /// Where it listens; there is none if absent. Port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+    /// The file with the token that S3 events come with; none are taken if absent.
+    pub events_token_file: Option<PathBuf>,
+    /// How far the clock of Swift's proxies may be from this node's.
+    pub clock_skew: Span,
 }
 
 /// What to do with a damaged journal.
@@ -426,6 +440,7 @@ impl Settings {
                 pushes_max: 8,
                 on_damage: DamagedJournal::Refuse,
             },
+            outside: OutsideSettings { listen: None, events_token_file: None, clock_skew: Span::seconds(60) },
             namespaces: BTreeMap::new(),
             functions: FunctionSettings {
                 memory: ByteSize(machine.memory.bytes() / 2),
@@ -477,7 +492,9 @@ impl Settings {
     /// The first rule that is broken, and how to mend it.
     pub fn check(&self) -> Result<(), ConfigError> {
         let broken = |key: &str, why: String| Err(ConfigError::Rule { key: key.to_owned(), why });
-        for (key, address) in [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen)] {
+        let outside = self.outside.listen.map(|address| ("outside.listen", address));
+        let doors = [("s3.listen", self.s3.listen), ("lambda.listen", self.lambda.listen)];
+        for (key, address) in doors.into_iter().chain(outside) {
             if !address.ip().is_loopback() && !self.allow_remote {
                 return broken(key, format!("{address} is beyond loopback; set allow_remote = true if that is meant"));
             }
@@ -519,7 +536,34 @@ impl Settings {
         for (name, store) in self.own_stores() {
             store.check(&format!("namespaces.{name}.store"))?;
         }
+        self.check_shadows()?;
         self.check_places()
+    }
+
+    /// Refuses shadows where no store can have them, or cannot tell this node of readers and writers.
+    fn check_shadows(&self) -> Result<(), ConfigError> {
+        let broken = |key: String, why: &str| Err(ConfigError::Rule { key, why: why.to_owned() });
+        let own = self.own_stores().map(|(name, store)| (format!("namespaces.{name}.store"), store));
+        for (section, store) in std::iter::once(("store".to_owned(), &self.store)).chain(own) {
+            if store.shadow_secret_file.is_some() && self.outside.listen.is_none() {
+                let why =
+                    "Swift's middleware tells this node of outside writes: set outside.listen, and the address there";
+                return broken(format!("{section}.shadow_secret_file"), why);
+            }
+        }
+        let why =
+            "the mode shadow needs Swift with Nigh's middleware: kind = \"swift\" and shadow_secret_file in its store";
+        let of = |name: &Namespace| self.namespaces.get(name).and_then(|own| own.store.as_ref()).unwrap_or(&self.store);
+        if self.writes.mode == WriteMode::Shadow && of(&self.namespace).shadow_secret_file.is_none() {
+            return broken("writes.mode".to_owned(), why);
+        }
+        for (name, own) in &self.namespaces {
+            if own.write_mode.unwrap_or(self.writes.mode) == WriteMode::Shadow && of(name).shadow_secret_file.is_none()
+            {
+                return broken(format!("namespaces.{name}.write_mode"), why);
+            }
+        }
+        Ok(())
     }
 
     /// The namespaces with a store of their own.

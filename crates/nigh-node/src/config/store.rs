@@ -83,6 +83,10 @@ pub struct StoreSettings {
     pub user_domain: String,
     /// swift, Keystone: `public`, `internal` or `admin`.
     pub interface: String,
+    /// swift: the file with the secrets shared with Nigh's middleware; Swift is taken to have none if absent.
+    pub shadow_secret_file: Option<PathBuf>,
+    /// swift, middleware: this node's id in its `nodes`; the node's name if absent.
+    pub shadow_node: Option<String>,
     /// Network: requests under way at a time.
     pub concurrency: usize,
     /// Network: how long a connection may take to be made.
@@ -100,7 +104,7 @@ pub struct StoreSettings {
 }
 
 /// What names an account: not taken from the node's store where a namespace names another.
-pub(super) const ACCOUNT: [&str; 4] = ["access_key", "secret_key", "credential_file", "project"];
+pub(super) const ACCOUNT: [&str; 5] = ["access_key", "secret_key", "credential_file", "project", "shadow_secret_file"];
 /// What of a namespace's own store says that it is another account.
 pub(super) const OTHER_ACCOUNT: [&str; 4] = ["kind", "endpoint", "access_key", "credential_file"];
 
@@ -124,6 +128,8 @@ impl StoreSettings {
             project_domain: "Default".to_owned(),
             user_domain: "Default".to_owned(),
             interface: "public".to_owned(),
+            shadow_secret_file: None,
+            shadow_node: None,
             concurrency: network.concurrency,
             connect_timeout: span(network.connect),
             answer_timeout: span(network.answer),
@@ -154,6 +160,10 @@ impl StoreSettings {
     pub(super) fn check(&self, section: &str) -> Result<(), ConfigError> {
         let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("{section}.{key}"), why });
         let kind = self.kind.as_str();
+        if self.shadow_secret_file.is_some() && self.kind != StoreKind::Swift {
+            let why = format!("kind = \"{kind}\" has no middleware of Nigh's; swift has");
+            return broken("shadow_secret_file", why);
+        }
         if self.kind == StoreKind::Directory {
             return Ok(());
         }

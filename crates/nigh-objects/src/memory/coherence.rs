@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use nigh_engine::Ledger;
 use nigh_engine::journal::RecoveredRecord;
-use nigh_terms::{Monotonic, Version};
+use nigh_terms::{Monotonic, Token, Version};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::SHARD;
 use super::append_order::Asked;
+use super::invocations::Invocations;
 use super::loopback::{Answer, Copies, Noted, Outcome, State, Turn};
 use super::reads::Landing;
 use crate::cache::{Cost, Shelved};
@@ -62,7 +64,9 @@ impl DerefMut for ShelfGuard<'_> {
 
 /// Node and home.
 pub(super) struct Coherence {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
+    /// Taken within the lock of `state`, or alone.
+    pub(super) invocations: Mutex<Invocations>,
     ledger: Arc<dyn Ledger>,
     /// More versions have been decided.
     decided: Notify,
@@ -83,7 +87,7 @@ impl Coherence {
     /// take.
     pub(super) fn open(ledger: Arc<dyn Ledger>, records: Vec<RecoveredRecord>, budget: Cost) -> Self {
         let state = State::begin(ledger.epoch(SHARD), records, ledger.place(SHARD), budget);
-        Self { state: Mutex::new(state), ledger, decided: Notify::new() }
+        Self { state: Mutex::new(state), invocations: Mutex::default(), ledger, decided: Notify::new() }
     }
 
     /// The copies.
@@ -91,7 +95,7 @@ impl Coherence {
         ShelfGuard(self.state.lock())
     }
 
-    fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<Shelved>) {
+    pub(super) fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<Shelved>) {
         let mut outcome = Outcome::default();
         let given = act(&mut self.state.lock(), &mut outcome);
         (given, outcome.dropped)
@@ -177,11 +181,16 @@ impl Coherence {
         });
     }
 
+    /// Comes to its end when the home has been told of more than now.
+    pub(super) fn more_decided(&self) -> Notified<'_> {
+        self.decided.notified()
+    }
+
     /// Waits until the home has been told of `version`, if it ever is.
     pub(super) async fn until_told(&self, version: Version, within: Duration) -> Result<(), ObjectError> {
         let told = async {
             loop {
-                let more = self.decided.notified();
+                let more = self.more_decided();
                 if self.state.lock().home.order.is_decided(version) {
                     return;
                 }
@@ -192,19 +201,20 @@ impl Coherence {
         timeout(within, told).await.map_err(late)
     }
 
-    /// Begins a write of an object whose turn it is.
+    /// Begins a write of an object whose turn it is, by one who has seen `token`.
     pub(super) fn write(
         &self,
         now: Monotonic,
         object: &ObjectId,
         write: Write,
+        token: Arc<Token>,
     ) -> Result<(BegunWrite, Vec<Shelved>), ObjectError> {
         let (begun, mut dropped) = self.step(|state, outcome| {
             if state.node.cache.is_full() {
                 return Err(too_much());
             }
             let (send, done) = oneshot::channel();
-            match state.write(now, outcome, object, write, Some(send)) {
+            match state.write(now, outcome, object, (write, token), Some(send)) {
                 (request, Some(append)) => Ok((request, append, done)),
                 (request, None) => {
                     state.node.puts.remove(&request);
@@ -221,11 +231,14 @@ impl Coherence {
     /// Somebody else has written an object in the store: what was kept of it is dropped, here and wherever it is.
     pub(super) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<Shelved> {
         let ((), dropped) = self.step(|state, outcome| {
-            let (_, append) = state.write(now, outcome, object, Write::Outside, None);
+            let (_, append) = state.write(now, outcome, object, (Write::Outside, Arc::default()), None);
             let Some(append) = append else { return };
-            let turn = Turn { append, stored: None };
-            state.home.order.placed(self.ledger.place(SHARD), turn);
+            let (version, turn) = (self.ledger.place(SHARD), Turn { append, stored: None });
+            state.home.order.placed(version, turn);
             state.tell(now, outcome);
+            let mut token = Token::empty();
+            token.see(SHARD, version);
+            self.invocations.lock().hand_over(&object.namespace, &token);
         });
         self.decided.notify_waiters();
         dropped
@@ -238,6 +251,16 @@ impl Coherence {
             Some(put) => put.copy = Some(copy),
             None => state.node.cache.copies_mut().release(copy.cost),
         }
+    }
+
+    /// Nothing is to be kept of a write, though it takes its place.
+    pub(super) fn withdraw(&self, request: RequestId) -> Vec<Shelved> {
+        let mut state = self.state.lock();
+        let copy = state.node.puts.get_mut(&request).and_then(|put| put.copy.take());
+        if let Some(copy) = &copy {
+            state.node.cache.copies_mut().release(copy.cost);
+        }
+        copy.into_iter().collect()
     }
 
     /// The ledger is about to be asked for a version.
@@ -321,6 +344,7 @@ impl Coherence {
             state.home(now, outcome, HomeInput::Tick);
             state.node(now, outcome, |cache, out| cache.tick(now, out));
         });
+        self.look(now);
         dropped
     }
 

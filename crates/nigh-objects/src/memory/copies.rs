@@ -24,7 +24,7 @@ impl Inner {
         conditions: ReadConditions,
         range: Option<RangeSpec>,
     ) -> Result<Read, ObjectError> {
-        self.read(source, &GetRequest { conditions, range }, who.benefits).await.map_err(source_error)
+        self.read(who, source, &GetRequest { conditions, range }).await.map_err(source_error)
     }
 }
 
@@ -42,7 +42,7 @@ impl ObjectMemory {
         key: &ObjectKey,
         request: CopyRequest,
     ) -> Result<Copied, ObjectError> {
-        let call = self.0.begin(who, bucket, Some(key));
+        let call = self.0.begin_write(who, bucket, key);
         let source = object(who, &request.source_bucket, &request.source_key);
         let target = object(who, bucket, key);
         if source == target && request.attributes_from == Direction::Copy {

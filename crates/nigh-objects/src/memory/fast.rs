@@ -145,7 +145,7 @@ impl ObjectMemory {
         sealed: SealedSegment,
         put: SegmentPut,
     ) -> Result<PutDone, ObjectError> {
-        let mut call = self.0.begin(who, bucket, Some(key));
+        let mut call = self.0.begin_write(who, bucket, key);
         let SegmentPut { attributes, tags, conditions, md5, checksum, request } = put;
         attributes.check()?;
         check_tags(&tags)?;

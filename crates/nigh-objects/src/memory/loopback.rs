@@ -338,17 +338,17 @@ impl State {
         }
     }
 
-    /// Begins a write; the home's question to the ledger is for the writer to ask.
+    /// Begins a write by one who has seen `token`; the home's question to the ledger is for the writer to ask.
     pub(super) fn write(
         &mut self,
         now: Monotonic,
         outcome: &mut Outcome,
         object: &ObjectId,
-        write: Write,
+        (write, token): (Write, Arc<Token>),
         done: Option<oneshot::Sender<Result<Stamp, PutFailure>>>,
     ) -> (RequestId, Option<AppendId>) {
         let mut said = Vec::new();
-        let request = self.node.cache.write(now, SHARD, object, write, Arc::new(Token::empty()), &mut said);
+        let request = self.node.cache.write(now, SHARD, object, write, token, &mut said);
         // There before the home hears of it.
         self.node.puts.insert(request, Put { done, ..Put::default() });
         self.node(now, outcome, |_, out| out.append(&mut said));

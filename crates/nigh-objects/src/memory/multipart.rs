@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
+use super::invocations::WriteCall;
 use super::writes::{Content, Draft, Expected};
-use super::{Inner, ObjectMemory, object, to_the_end};
+use super::{Inner, ObjectMemory, SHARD, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::attributes::check_tags;
 use crate::digest::Verified;
 use crate::notification::ObjectChange;
+use crate::protocol::Stamp;
 use crate::spool::{SpoolFile, blocking, failed};
 use crate::uploads::{Manifest, Upload};
 use crate::{
@@ -83,7 +85,7 @@ impl Inner {
 
     async fn complete(
         self: Arc<Self>,
-        call: DataCall,
+        call: WriteCall,
         upload: Arc<Upload>,
         request: CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
@@ -144,13 +146,14 @@ impl Inner {
     /// The answer to a completion that is asked for again, as clients do that did not get the first one.
     fn completed_before(
         &self,
-        mut call: DataCall,
+        mut call: WriteCall,
         upload: &UploadId,
         object: &crate::ObjectId,
         request: &CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
         let done = self.completed.lock().find(upload, object, &request.parts);
         let done = done.ok_or_else(|| ObjectError::NoSuchUpload(upload.clone()))?;
+        call.wrote(Stamp::new(SHARD, done.version, &done.token));
         call.succeeded(Served::Metadata, Some(done.version), done.token.clone());
         Ok(done)
     }
@@ -329,7 +332,7 @@ impl ObjectMemory {
         upload: &UploadId,
         request: CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
-        let call = self.0.begin(who, bucket, Some(key));
+        let call = self.0.begin_write(who, bucket, key);
         let object = object(who, bucket, key);
         let Ok(upload) = self.0.uploads.find(upload, &object) else {
             return self.0.completed_before(call, upload, &object, &request);

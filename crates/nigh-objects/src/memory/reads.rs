@@ -183,7 +183,7 @@ impl Inner {
         request: GetRequest,
     ) -> Result<Got, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let read = self.read(&object(who, bucket, key), &request, who.benefits).await.inspect_err(|error| {
+        let read = self.read(who, &object(who, bucket, key), &request).await.inspect_err(|error| {
             if matches!(error, ObjectError::NotModified { .. }) {
                 call.succeeded(Served::Metadata, None, Token::empty());
             }
@@ -207,7 +207,7 @@ impl Inner {
         request: GetRequest,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
         let mut call = self.begin(who, bucket, Some(key));
-        let meta = self.current(&object(who, bucket, key)).await?;
+        let meta = self.current(who, &object(who, bucket, key)).await?;
         let checked = check_read(&request.conditions, &meta).and_then(|()| resolve(request.range, &meta));
         if matches!(checked, Ok(_) | Err(ObjectError::NotModified { .. })) {
             call.succeeded(Served::Metadata, Some(meta.version), meta.token.clone());
@@ -216,8 +216,22 @@ impl Inner {
         checked.map(|_| meta)
     }
 
-    /// Reads, wherever from. What is not in memory is brought there if the reader `benefits`.
+    /// Reads for `who`, wherever from. What is not in memory is brought there if the reader benefits.
     pub(super) async fn read(
+        self: &Arc<Self>,
+        who: &Principal,
+        object: &ObjectId,
+        request: &GetRequest,
+    ) -> Result<Read, ObjectError> {
+        let read = self.read_of(object, request, who.benefits).await;
+        match &read {
+            Ok(read) => self.shows(who, &read.meta),
+            Err(_) => self.shows_newest(who),
+        }
+        read
+    }
+
+    async fn read_of(
         self: &Arc<Self>,
         object: &ObjectId,
         request: &GetRequest,
@@ -239,8 +253,8 @@ impl Inner {
         request: &GetRequest,
         benefits: bool,
     ) -> Result<Read, ObjectError> {
-        // What gains its reader nothing is not brought into memory.
-        let past = || !benefits || self.doubts.lock().hold(object, self.now());
+        // What gains its reader nothing is not brought into memory. What others are writing is known to the store alone.
+        let past = || !benefits || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
             Begun::Hit(Kept { meta, segment: Some(segment) }) => {
                 let meta = meta.unpack();

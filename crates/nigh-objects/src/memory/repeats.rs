@@ -4,17 +4,19 @@
 use nigh_engine::RequestId;
 use nigh_terms::Token;
 
-use super::Inner;
+use super::invocations::WriteCall;
 use super::notify::ChangeDone;
+use super::{Inner, SHARD};
 use crate::notification::ObjectChange;
+use crate::protocol::Stamp;
 use crate::write_back::{Becomes, Known};
-use crate::{DataCall, ObjectError, ObjectId, PutDone, Served};
+use crate::{ObjectError, ObjectId, PutDone, Served};
 
 impl Inner {
     /// Tells of a change that was made by an earlier try, if that did not come to it.
     async fn tell_of(
         &self,
-        call: &DataCall,
+        call: &WriteCall,
         object: &ObjectId,
         change: ObjectChange,
         request: Option<RequestId>,
@@ -35,7 +37,7 @@ impl Inner {
     /// The answer to a put that was made before.
     pub(super) async fn put_before(
         &self,
-        call: &mut DataCall,
+        call: &mut WriteCall,
         object: &ObjectId,
         change: ObjectChange,
         request: Option<RequestId>,
@@ -43,6 +45,7 @@ impl Inner {
         let Some(known) = self.back.repeated(object, request).await? else { return Ok(None) };
         let Becomes::Put(meta) = &known.becomes else { return Ok(None) };
         self.tell_of(call, object, change, request, &known).await?;
+        call.wrote(Stamp::new(SHARD, known.version, &meta.token));
         call.succeeded(Served::Write, Some(known.version), meta.token.clone());
         call.of_object(meta.size);
         Ok(Some(PutDone {
@@ -58,13 +61,14 @@ impl Inner {
     /// Whether a deletion was made before; it is answered then.
     pub(super) async fn deleted_before(
         &self,
-        call: &mut DataCall,
+        call: &mut WriteCall,
         object: &ObjectId,
         request: Option<RequestId>,
     ) -> Result<bool, ObjectError> {
         let known = self.back.repeated(object, request).await?;
         let Some(known) = known.filter(|known| known.becomes == Becomes::Gone) else { return Ok(false) };
         self.tell_of(call, object, ObjectChange::Delete, request, &known).await?;
+        call.wrote(Stamp { version: known.version, others: None });
         call.succeeded(Served::Delete, Some(known.version), Token::empty());
         Ok(true)
     }

@@ -3,13 +3,16 @@
 mod buckets;
 mod coherence;
 mod damaged;
+mod dates;
 mod ephemeral;
 mod interleavings;
+mod invocations;
 mod many;
 mod notices;
 mod races;
 mod reads;
 mod repeats;
+mod shadows;
 mod shared_bucket;
 mod shrink;
 mod uploads;

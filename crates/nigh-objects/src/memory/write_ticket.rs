@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nigh_terms::Version;
+use nigh_terms::{Token, Version};
 use tokio::sync::oneshot;
 
 use super::append_order::Asked;
@@ -14,10 +14,11 @@ use super::{Inner, Reservation};
 use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
+use crate::outside::Noticed;
 use crate::protocol::{AppendId, PutFailure, RequestId, Stamp, Write};
 use crate::sync::Mutex;
 use crate::write_back::{Aside, Order};
-use crate::{ObjectError, ObjectId};
+use crate::{ETag, ObjectError, ObjectId};
 
 /// How far a write has come.
 #[derive(Debug)]
@@ -38,16 +39,19 @@ pub(super) struct WriteTicket {
     append: AppendId,
     stage: Mutex<Stage>,
     done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>>,
+    /// Of what is to be kept.
+    etag: Option<ETag>,
     /// The store has said that it did not write.
     refused: bool,
 }
 
 impl WriteTicket {
-    /// The node forgets the object, and the fetches begun before. The copy there was is given.
+    /// The node forgets the object, and the fetches begun before. The copy there was is given. The writer has `seen`.
     pub(super) fn begin(
         inner: &Arc<Inner>,
         object: &ObjectId,
         write: Write,
+        seen: Arc<Token>,
     ) -> Result<(Self, Option<Kept>), ObjectError> {
         if inner.back.is_ephemeral(object) {
             let kept = inner.shelf().peek(object).cloned();
@@ -56,17 +60,22 @@ impl WriteTicket {
                 inner.back.hold(object, meta.unpack(), segment);
             }
         }
-        let (begun, dropped) =
-            inner.coherence.write(inner.now(), object, write).inspect_err(|_| inner.back.release(object))?;
+        inner.writing.lock().insert(object.clone(), Noticed::default());
+        let begun = inner.coherence.write(inner.now(), object, write, seen).inspect_err(|_| {
+            inner.writing.lock().remove(object);
+            inner.back.release(object);
+        });
+        let (begun, dropped) = begun?;
         inner.settle(dropped);
         let BegunWrite { request, append, done, before } = begun;
         let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));
-        let ticket = Self { inner, object, request, append, stage, done: Some(done), refused: false };
+        let ticket = Self { inner, object, request, append, stage, done: Some(done), etag: None, refused: false };
         Ok((ticket, before.map(|before| before.kept)))
     }
 
     /// This is kept of the write when it has its place.
-    pub(super) fn keep(&self, (kept, room): (Kept, Reservation), origin: Origin) {
+    pub(super) fn keep(&mut self, (kept, room): (Kept, Reservation), origin: Origin) {
+        self.etag = Some(kept.meta.unpack().etag.clone());
         self.inner.coherence.deposit(self.request, Shelved { kept, cost: room.take(), origin });
     }
 
@@ -81,7 +90,7 @@ impl WriteTicket {
     /// What stands behind has failed with `error`. What may be its own trouble, or that of the way there, says nothing
     /// about the write.
     pub(super) fn failed(&mut self, error: &ObjectError) {
-        self.refused = !matches!(error, ObjectError::Store { .. } | ObjectError::Memory { .. });
+        self.refused = !error.is_in_doubt();
     }
 
     /// What stands behind has the write. Returns when the home has it too, in its place; one that is `repeated` has none.
@@ -111,8 +120,30 @@ impl Order for WriteTicket {
 
     fn placed(&self, version: Version, stored: bool) {
         let Some(asked) = self.leave(Stage::Told) else { return };
+        // Somebody else's write may come after this one; who tells of it does so before or after all of this.
+        let mut writing = self.inner.writing.lock();
+        let noticed = writing.remove(&self.object).unwrap_or_default();
+        let is_own = self.etag.as_ref().is_none_or(|etag| noticed.is_of(etag));
+        if !is_own || self.inner.is_written_outside(&self.object) {
+            self.inner.settle(self.inner.coherence.withdraw(self.request));
+        }
         let stored = stored.then_some(&self.object);
         let dropped = self.inner.coherence.appended(self.inner.now(), (self.append, asked), version, stored);
+        drop(writing);
+        self.inner.settle(dropped);
+    }
+
+    fn placed_unseen(&self, version: Version) {
+        let Some(asked) = self.leave(Stage::Told) else { return };
+        let withdrawn = self.inner.coherence.withdraw(self.request);
+        self.inner.settle(withdrawn);
+        let dropped = self.inner.coherence.appended(self.inner.now(), (self.append, asked), version, None);
+        self.inner.settle(dropped);
+    }
+
+    fn passed(&self, version: Version) {
+        let Some(asked) = self.leave(Stage::Begun) else { return };
+        let dropped = self.inner.coherence.passed(self.inner.now(), asked, version);
         self.inner.settle(dropped);
     }
 
@@ -172,6 +203,7 @@ impl Drop for AsideTicket {
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
+        self.inner.writing.lock().remove(&self.object);
         // A ledger that was asked, and not heard, may have it.
         self.refused(true);
         if matches!(*self.stage.lock(), Stage::Told) {

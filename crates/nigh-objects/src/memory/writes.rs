@@ -10,6 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
 
+use super::invocations::WriteCall;
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::write_ticket::WriteTicket;
@@ -21,15 +22,15 @@ use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::notification::ObjectChange;
-use crate::protocol;
+use crate::protocol::{self, Stamp};
 use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
 use crate::store::Payload;
 use crate::sync::{Lost, Spawned, spawn};
 use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
 use crate::{
-    Attributes, ByteStream, Checksum, ChecksumClaim, DataCall, ETag, ObjectError, ObjectId, ObjectMeta, PutDone,
-    PutRequest, Served, Tags, WriteConditions,
+    Attributes, ByteStream, Checksum, ChecksumClaim, ETag, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
+    Served, Tags, WriteConditions,
 };
 
 /// The share of the cache's budget that bodies on their way in may take: one in so many. Beyond it they go to
@@ -143,7 +144,7 @@ impl Inner {
         key: &ObjectKey,
         request: PutRequest,
     ) -> Result<PutDone, ObjectError> {
-        let mut call = self.begin(who, bucket, Some(key));
+        let mut call = self.begin_write(who, bucket, key);
         let PutRequest { attributes, tags, conditions, body, length, md5, checksum, request } = request;
         attributes.check()?;
         check_tags(&tags)?;
@@ -254,7 +255,7 @@ impl Inner {
     }
 
     /// Writes `draft` in its turn. Not to be given up half way: run it by `to_the_end`.
-    pub(super) async fn commit(self: Arc<Self>, mut call: DataCall, draft: Draft) -> Result<PutDone, ObjectError> {
+    pub(super) async fn commit(self: Arc<Self>, mut call: WriteCall, draft: Draft) -> Result<PutDone, ObjectError> {
         let Draft {
             object,
             conditions,
@@ -287,7 +288,7 @@ impl Inner {
             version: Version::OUTSIDE,
             token: Token::empty(),
         };
-        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Put)?;
+        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Put, call.seen())?;
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
@@ -301,25 +302,19 @@ impl Inner {
         let (object, order) = (&object, &ticket);
         let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
-        ticket.ended(repeated).await?;
+        let stamp = ticket.ended(repeated).await?.unwrap_or_else(|| meta.stamp());
+        call.wrote(stamp.clone());
         self.doubts.lock().settle(object);
-        let version = meta.version;
+        let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
         if let Some(who) = call.principal() {
             let (object, created) = (&object, Some((size, &meta.etag)));
             let done = ChangeDone { object, change, who, created, version, at: meta.modified };
             self.notify(notices, done).await?;
             self.back.told(object, request);
         }
-        call.succeeded(Served::Write, Some(version), meta.token.clone());
+        call.succeeded(Served::Write, Some(version), token.clone());
         call.of_object(size);
-        Ok(PutDone {
-            etag: meta.etag.clone(),
-            size,
-            modified: meta.modified,
-            checksum,
-            version,
-            token: meta.token.clone(),
-        })
+        Ok(PutDone { etag: meta.etag.clone(), size, modified: meta.modified, checksum, version, token })
     }
 
     /// What is kept of an object that is written: its bytes if they are in memory; if it is too large for that, its
@@ -365,6 +360,12 @@ impl Inner {
             mode => mode,
         }
         .max(self.least_mode(size))
+        .max(self.least_mode_beside_others(object))
+    }
+
+    /// Beside a write of somebody else nothing waits: the store orders both.
+    fn least_mode_beside_others(&self, object: &ObjectId) -> WriteMode {
+        if self.is_written_outside(object) { WriteMode::Through } else { WriteMode::Ephemeral }
     }
 
     /// Whether the body of a write is to go to the journal, if it is not too large for that.
@@ -398,14 +399,14 @@ impl Inner {
         conditions: WriteConditions,
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
-        let call = self.begin(who, bucket, Some(key));
+        let call = self.begin_write(who, bucket, key);
         self.find_bucket(who, bucket).await?;
         to_the_end(Arc::clone(self).commit_delete(call, object(who, bucket, key), conditions, request)).await
     }
 
     async fn commit_delete(
         self: Arc<Self>,
-        mut call: DataCall,
+        mut call: WriteCall,
         object: ObjectId,
         conditions: WriteConditions,
         request: Option<RequestId>,
@@ -427,13 +428,14 @@ impl Inner {
         } else {
             (false, Tags::new())
         };
-        let mode = self.back.mode(&object, &tags);
+        let mode = self.back.mode(&object, &tags).max(self.least_mode_beside_others(&object));
         // Nobody is told of the removal of what was not there.
         let notices = if is_wanted && is_there { self.reserve_notices(&object, change)? } else { None };
-        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Delete)?;
+        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Delete, call.seen())?;
         let deleted = self.back.delete(&object, mode, request, &ticket, below).await;
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
-        ticket.ended(repeated).await?;
+        let placed = ticket.ended(repeated).await?;
+        call.wrote(placed.unwrap_or(Stamp { version, others: None }));
         self.doubts.lock().settle(&object);
         if let Some(who) = call.principal() {
             let (object, at) = (&object, self.clock.wall());
@@ -447,12 +449,12 @@ impl Inner {
 
     pub(super) async fn write_tags(
         self: Arc<Self>,
-        mut call: DataCall,
+        mut call: WriteCall,
         object: ObjectId,
         tags: Tags,
     ) -> Result<(), ObjectError> {
         let _turn = self.order.turn(&object).await?;
-        let (mut ticket, before) = WriteTicket::begin(&self, &object, protocol::Write::Put)?;
+        let (mut ticket, before) = WriteTicket::begin(&self, &object, protocol::Write::Put, call.seen())?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         if let Some(Kept { meta, segment }) = before {
             let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };
@@ -462,7 +464,9 @@ impl Inner {
             }
         }
         self.back.put_tags(&object, &tags, &ticket).await.inspect_err(|error| ticket.failed(error))?;
-        let version = ticket.ended(false).await?.map(|stamp| stamp.version);
+        let placed = ticket.ended(false).await?;
+        let version = placed.as_ref().map(|stamp| stamp.version);
+        placed.into_iter().for_each(|stamp| call.wrote(stamp));
         call.succeeded(Served::Metadata, version, Token::empty());
         Ok(())
     }

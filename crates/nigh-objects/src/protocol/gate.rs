@@ -140,7 +140,10 @@ impl<I: Copy + Ord, R: Rules> Gate<I, R> {
     }
 
     fn admit(&mut self, invocation: I, token: Token, out: &mut Vec<GateOutput<I>>) {
-        self.running.insert(invocation, Running { token, ..Running::default() });
+        // Of an earlier attempt to run it a put may be left: this one's end waits for its fate too.
+        let running = self.running.entry(invocation).or_default();
+        running.ending = false;
+        running.token.join(&token);
         out.push(GateOutput::Admitted(invocation));
     }
 
@@ -303,5 +306,21 @@ mod tests {
         token.see(SHARD, version(9));
         assert_eq!(out, [GateOutput::Ended(1, token)]);
         assert_eq!(node.gate.token(1), None);
+    }
+
+    #[test]
+    fn another_attempt_waits_for_the_fate_of_the_firsts_puts_too() {
+        let mut node = node();
+        node.cover();
+        node.dispatch(1, ME);
+        node.gate.begins_put(1);
+        let mut out = Vec::new();
+        node.gate.ends(1, &mut out);
+        assert_eq!(node.dispatch(1, ME), [GateOutput::Admitted(1)]);
+        let version = Version { epoch: Epoch(1), sequence: Sequence(9) };
+        node.gate.has_put(1, SHARD, Ok(&Stamp { version, others: None }), &mut out);
+        assert_eq!(out, [], "it runs");
+        node.gate.ends(1, &mut out);
+        assert!(matches!(&out[..], [GateOutput::Ended(1, token)] if token.get(SHARD) == Some(version)));
     }
 }

@@ -61,6 +61,14 @@ impl BucketNames {
         })?;
         Ok(name)
     }
+
+    /// Whose bucket `name` of the store is.
+    pub(crate) fn of_store(&self, name: &str) -> Option<(Namespace, BucketName)> {
+        // Of prefixes none begins with another: at most one fits.
+        let (namespace, rest) =
+            self.0.iter().find_map(|(namespace, prefix)| Some((namespace, name.strip_prefix(prefix.as_str())?)))?;
+        Some((namespace.clone(), BucketName::new(rest).ok()?))
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +89,9 @@ mod tests {
         let bucket = |name: &str| BucketName::new(name).unwrap();
         let of = |namespace: &str, name: &str| names.on_store(&Namespace::new(namespace).unwrap(), &bucket(name));
         assert_eq!(of("a", "xyz").unwrap(), "ta-xyz");
+        let back = names.of_store("ta-xyz").map(|(namespace, bucket)| (namespace.as_str().to_owned(), bucket));
+        assert_eq!(back, Some(("a".to_owned(), bucket("xyz"))));
+        assert!(names.of_store("xyz").is_none() && names.of_store("ta-").is_none());
         assert!(matches!(of("c", "xyz"), Err(ObjectError::NoSuchBucket(_))));
         assert!(matches!(of("a", &"x".repeat(63)), Err(ObjectError::InvalidArgument(_))));
     }

@@ -6,6 +6,7 @@
 //! metadata and bytes by two requests; the second is bound to the entity tag of the first, and both are asked anew if
 //! that has changed. What the service has no place for goes along as user metadata that only Nigh reads (`carried`).
 
+mod conditions;
 mod keys;
 mod transport;
 
@@ -24,14 +25,15 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use self::keys::{altered, folder_of};
-use self::transport::Transport;
+use self::transport::{NotReached, Transport};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, to_headers};
 use super::connections::{Connections, NetworkLimits, check_endpoint};
 use super::payload::pieces;
 use super::{Payload, Store, check_pin};
 use crate::digest::hex;
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use crate::write_back::StoreAbilities;
+use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 
 /// What stands before the name of user metadata, between opendal and `carried`.
 const META: &str = "x-nigh-";
@@ -138,6 +140,14 @@ impl CloudStore {
         match error.kind() {
             ErrorKind::RateLimited => ObjectError::SlowDown("the store behind asks for fewer requests"),
             ErrorKind::ConditionNotMatch => ObjectError::PreconditionFailed("If-Match"),
+            ErrorKind::AlreadyExists => ObjectError::PreconditionFailed("If-None-Match"),
+            _ if std::error::Error::source(error).is_some_and(|source| source.is::<NotReached>()) => {
+                ObjectError::StoreUnreached { store: self.dialect.store, operation, reason: error.message().to_owned() }
+            }
+            // It was sent, and what came, if anything, says that it may be asked again.
+            _ if error.is_temporary() => {
+                ObjectError::StoreSilent { store: self.dialect.store, operation, reason: error.message().to_owned() }
+            }
             kind => {
                 let hint = match kind {
                     ErrorKind::PermissionDenied => "; check the store's account, its rights, and this machine's clock",
@@ -215,6 +225,35 @@ impl CloudStore {
         }
     }
 
+    async fn write(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        mut options: WriteOptions,
+    ) -> Result<(), ObjectError> {
+        let (operator, key) = self.target(object)?;
+        let mut user = HashMap::new();
+        for (name, value) in to_headers(self.dialect, &object.key, meta)? {
+            let value = value.to_str().map_err(|error| self.failed("put", error.to_string()))?.to_owned();
+            match name.as_str().strip_prefix(META) {
+                Some(name) => drop(user.insert(name.to_owned(), value)),
+                None if name == CONTENT_TYPE => options.content_type = Some(value),
+                None => options.cache_control = Some(value),
+            }
+        }
+        options.user_metadata = Some(user);
+        let bytes = Buffer::from(pieces(self.dialect.store, payload, meta)?);
+        match operator.write_options(key, bytes, options).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(match self.missing(object, "put", &error).await {
+                // The bucket is there, and it did not take the object.
+                ObjectError::NoSuchKey(_) => self.error("put", &error),
+                other => other,
+            }),
+        }
+    }
+
     /// What is missing, the key or the bucket, or what went wrong.
     async fn missing(&self, object: &ObjectId, operation: &'static str, error: &opendal::Error) -> ObjectError {
         if error.kind() != ErrorKind::NotFound {
@@ -277,6 +316,14 @@ impl Store for CloudStore {
         self.dialect.store
     }
 
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        StoreAbilities { kind: self.kind(), conditions: true, shadows: false, lands_late: true }
+    }
+
+    async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
+        self.tries_conditions(namespace, bucket).await
+    }
+
     fn check(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ObjectError> {
         self.target(object)?;
         to_headers(self.dialect, &object.key, meta).map(drop)
@@ -311,27 +358,18 @@ impl Store for CloudStore {
     }
 
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
-        let (operator, key) = self.target(object)?;
-        let mut options = WriteOptions::default();
-        let mut user = HashMap::new();
-        for (name, value) in to_headers(self.dialect, &object.key, meta)? {
-            let value = value.to_str().map_err(|error| self.failed("put", error.to_string()))?.to_owned();
-            match name.as_str().strip_prefix(META) {
-                Some(name) => drop(user.insert(name.to_owned(), value)),
-                None if name == CONTENT_TYPE => options.content_type = Some(value),
-                None => options.cache_control = Some(value),
-            }
-        }
-        options.user_metadata = Some(user);
-        let bytes = Buffer::from(pieces(self.dialect.store, payload, meta)?);
-        match operator.write_options(key, bytes, options).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match self.missing(object, "put", &error).await {
-                // The bucket is there, and it did not take the object.
-                ObjectError::NoSuchKey(_) => self.error("put", &error),
-                other => other,
-            }),
-        }
+        self.write(object, payload, meta, WriteOptions::default()).await
+    }
+
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let options = self.only_if(object, condition).await?;
+        self.write(object, payload, meta, options).await
     }
 
     async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
@@ -385,6 +423,10 @@ impl Store for CloudStore {
         let (operator, key) = self.target(object)?;
         self.find_bucket(&object.namespace, &object.bucket).await?;
         operator.delete(key).await.map_err(|error| self.error("delete", &error))
+    }
+
+    async fn delete_if(&self, object: &ObjectId, expected: &ETag) -> Result<(), ObjectError> {
+        self.delete_only(object, expected).await
     }
 
     async fn put_tags(&self, object: &ObjectId, _: &Tags) -> Result<(), ObjectError> {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
-use nigh_terms::{AccessKeyId, BucketName, Namespace, ObjectKey, SecretKey, Timestamp};
+use nigh_terms::{AccessKeyId, BucketName, Namespace, SecretKey, Timestamp};
 use parking_lot::Mutex;
 use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::Signer;
@@ -31,7 +31,7 @@ use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, to_headers};
 use super::connections::{Connections, NetworkLimits, chain, check_endpoint, head_of};
 use super::wire::{Access, Call, Pass, Wire, WireError, encode_path, encode_query};
-use super::{Payload, Store, check_pin};
+use super::{Payload, Store, check_pin, probe_in};
 use crate::{
     BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
 };
@@ -100,9 +100,6 @@ pub struct RemoteStore {
     /// When buckets were made, as far as asked: only the list of all buckets says so.
     created: Mutex<HashMap<String, Timestamp>>,
 }
-
-/// Keys of probes begin so.
-const PROBE: &str = ".nigh-probe-";
 
 /// Signature Version 4 over each request.
 struct Signing {
@@ -294,11 +291,13 @@ impl Store for RemoteStore {
         to_headers(DIALECT, &object.key, meta).map(drop)
     }
 
+    fn bucket_named(&self, _account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
+        self.names.of_store(name).into_iter().collect()
+    }
+
     /// Some services that speak S3 pass `If-Match` and `If-None-Match` of a PutObject over: they are asked.
     async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {
-        let key = ObjectKey::new(&format!("{PROBE}{}", uuid::Uuid::new_v4().simple()))
-            .map_err(|error| store_error("probe", error))?;
-        let probe = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
+        let probe = probe_in(namespace, bucket)?;
         let target = self.target(&probe)?;
         let put = |condition: (HeaderName, &'static str)| {
             let (name, value) = condition;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
 
-use super::{Payload, Store};
+use super::{Payload, Shadows, Store};
 use crate::{
     BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
 };
@@ -40,6 +40,25 @@ impl Store for RoutedStore {
 
     fn abilities(&self, namespace: &Namespace) -> StoreAbilities {
         self.of(namespace).abilities(namespace)
+    }
+
+    fn shadows(&self, namespace: &Namespace) -> Option<&dyn Shadows> {
+        self.of(namespace).shadows(namespace)
+    }
+
+    fn bucket_named(&self, account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
+        let all = std::iter::once(&self.shared).chain(self.own.values());
+        let mut named: Vec<_> = all.flat_map(|store| store.bucket_named(account, name)).collect();
+        named.sort();
+        named.dedup();
+        named
+    }
+
+    async fn let_go(&self) {
+        self.shared.let_go().await;
+        for store in self.own.values() {
+            store.let_go().await;
+        }
     }
 
     async fn keeps_conditions(&self, namespace: &Namespace, bucket: &BucketName) -> Result<bool, ObjectError> {

@@ -13,6 +13,7 @@ mod large;
 pub mod listing;
 mod session;
 pub mod shadow;
+mod shadowed;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -26,14 +27,17 @@ use thiserror::Error;
 
 use self::auth::{EndpointChoice, SwiftLogin};
 use self::session::Session;
+use self::shadowed::Shadowing;
 use super::answer::{Answer, length_of};
 use super::bucket_names::{BucketNames, PrefixesMeet};
 use super::carried::{Dialect, from_headers, http_date, is_md5, to_headers};
 use super::connections::{Connections, NetworkLimits, check_endpoint};
 use super::payload::pieces;
 use super::wire::{Call, Wire, encode_path, encode_query};
-use super::{Payload, Store, check_pin};
-use crate::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use super::{Payload, Shadows, Store, check_pin};
+use crate::{
+    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
+};
 
 const STORE: &str = "swift";
 const DIALECT: Dialect = Dialect::of_headers(STORE, "x-object-meta-");
@@ -73,8 +77,8 @@ pub struct SwiftStore {
     names: BucketNames,
     /// Containers of segments that are known not to be there.
     unsegmented: Mutex<HashSet<String>>,
-    /// This node's id to Swift's middleware, if the store has shadows.
-    node: Option<String>,
+    /// What is between this node and Swift's middleware, if the store has shadows.
+    shadowing: Option<Shadowing>,
 }
 
 fn store_error(operation: &'static str, reason: impl ToString) -> ObjectError {
@@ -115,7 +119,7 @@ impl SwiftStore {
             wire: Wire::new(connections, session),
             names: BucketNames::new(&config.bucket_prefixes)?,
             unsegmented: Mutex::default(),
-            node: None,
+            shadowing: None,
         })
     }
 
@@ -192,7 +196,8 @@ impl Store for SwiftStore {
         let call = Call::new("create bucket", Method::PUT, format!("/{name}"));
         match self.wire.send_or_fail(&call).await?.status {
             StatusCode::ACCEPTED => Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone())),
-            _ => Ok(()),
+            // Before anybody else knows of it.
+            _ => self.mark_used(namespace, bucket).await,
         }
     }
 
@@ -234,7 +239,42 @@ impl Store for SwiftStore {
         }
     }
 
+    fn abilities(&self, _namespace: &Namespace) -> StoreAbilities {
+        let shadows = self.has_middleware();
+        StoreAbilities { kind: STORE, conditions: shadows, shadows, lands_late: true }
+    }
+
+    fn shadows(&self, _namespace: &Namespace) -> Option<&dyn Shadows> {
+        self.has_middleware().then_some(self as &dyn Shadows)
+    }
+
+    fn bucket_named(&self, account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
+        if account.is_some_and(|account| !self.may_be_account(account)) {
+            return Vec::new();
+        }
+        self.names.of_store(name).into_iter().collect()
+    }
+
+    async fn let_go(&self) {
+        self.unmark_all().await;
+    }
+
+    async fn put_if(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        condition: &WriteConditions,
+    ) -> Result<(), ObjectError> {
+        self.mark_used(&object.namespace, &object.bucket).await?;
+        self.put_by_condition(object, payload, meta, condition).await
+    }
+
     async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.mark_used(&object.namespace, &object.bucket).await?;
+        if self.put_in_order(object, payload, meta).await? {
+            return Ok(());
+        }
         let parts = pieces(STORE, payload, meta)?;
         match large::segments(&parts) {
             Some(segments) => self.put_large(object, segments, meta).await,
@@ -258,6 +298,8 @@ impl Store for SwiftStore {
         range: Option<Range<u64>>,
         pinned: Option<&ETag>,
     ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        // What is kept of it must be known to be kept: others' writes are told then.
+        self.mark_used(&object.namespace, &object.bucket).await?;
         // Nothing of something: HTTP has no way to ask for that.
         if range.as_ref().is_some_and(Range::is_empty) {
             let meta = self.head(object).await?;
@@ -282,6 +324,10 @@ impl Store for SwiftStore {
     }
 
     async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        self.mark_used(&object.namespace, &object.bucket).await?;
+        if self.delete_in_order(object).await? {
+            return Ok(());
+        }
         let call = Call::new("delete", Method::DELETE, self.target(object)?);
         match self.send_for(object, &call).await {
             Ok(_) | Err(ObjectError::NoSuchKey(_)) => self.drop_segments(object).await,

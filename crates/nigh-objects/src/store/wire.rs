@@ -150,6 +150,10 @@ impl WireError {
                 ObjectError::SlowDown("the store behind asks for fewer requests")
             }
             Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),
+            // A gateway's words for a store that does not answer it.
+            Self::Refused {
+                status: status @ (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT), message, ..
+            } => ObjectError::StoreSilent { store, operation, reason: format!("{status} {message}") },
             Self::Refused { status, code, message, .. } => {
                 let hint = match status {
                     StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -162,7 +166,9 @@ impl WireError {
                 };
                 because(format!("{status} {code} {message}{hint}"))
             }
-            Self::NotSent(reason) | Self::NotAllowed(reason) | Self::Failed(reason) => because(reason),
+            Self::NotSent(reason) => ObjectError::StoreUnreached { store, operation, reason },
+            Self::Failed(reason) => ObjectError::StoreSilent { store, operation, reason },
+            Self::NotAllowed(reason) => because(reason),
         }
     }
 }
@@ -184,7 +190,7 @@ impl<A: Access> Wire<A> {
     /// Sends `call`, again if that is in order, and returns its successful answer.
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, WireError> {
         let policy = self.connections.limits().retry;
-        let (mut attempt, mut renewed) = (1, false);
+        let (mut attempt, mut renewed, mut doubted) = (1, false, false);
         loop {
             let (error, pass) = match self.send_once(call).await {
                 Ok(answer) => return Ok(answer),
@@ -200,8 +206,16 @@ impl<A: Access> Wire<A> {
                 renewed = true;
                 continue;
             }
-            let next = error.failure().map(|why| policy.next(attempt, why, call.repeatable, rand::random()));
-            let Some(Next::Wait(wait)) = next else { return Err(error) };
+            let failure = error.failure();
+            doubted |= failure.is_some_and(Failure::is_in_doubt);
+            let next = failure.map(|why| policy.next(attempt, why, call.repeatable, rand::random()));
+            let Some(Next::Wait(wait)) = next else {
+                return Err(match error {
+                    // An attempt before it may have come there.
+                    WireError::NotSent(reason) if doubted => WireError::Failed(reason),
+                    error => error,
+                });
+            };
             tracing::debug!(operation = call.operation, attempt, ?error, ?wait, "the store is asked again");
             tokio::time::sleep(wait).await;
             attempt += 1;
@@ -245,7 +259,7 @@ impl<A: Access> Wire<A> {
                 if !call.repeatable && !self.access.busy_wrote_nothing() =>
             {
                 let reason = format!("503 {message}; the write may have come through in part");
-                ObjectError::Store { store, operation: call.operation, reason }
+                ObjectError::StoreSilent { store, operation: call.operation, reason }
             }
             error => error.into_object_error(store, call.operation),
         }
@@ -342,6 +356,7 @@ mod tests {
                 let (wire, requests) = serve(answers).await;
                 let error = wire.send(&write(method)).await.err().unwrap();
                 assert!(error.failure().unwrap().is_in_doubt());
+                assert!(error.into_object_error("open", "write").is_in_doubt());
                 assert_eq!(requests.load(Ordering::SeqCst), answers.len());
             }
         }
@@ -373,8 +388,8 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_could_not_be_sent_is_in_no_doubt() {
         let nowhere = wire("http://127.0.0.1:1".to_owned(), NetworkLimits::default());
-        let error = nowhere.send(&write(Method::PUT)).await.err().unwrap();
-        assert!(matches!(&error, WireError::NotSent(_)), "{error:?}");
+        let error = nowhere.send_or_fail(&write(Method::PUT)).await.err().unwrap();
+        assert!(matches!(&error, ObjectError::StoreUnreached { .. }) && !error.is_in_doubt(), "{error:?}");
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! Which buckets are there, and a gate for each: whoever writes into one goes in with others, whoever removes one is alone.
 //!
 //! It remembers what the store said of a bucket, so that a write need not ask. It never asks the store itself. A bucket
-//! that a push has found missing is asked for again by each write, and named in `missing` while it is.
+//! that a push has found missing is asked for again by each write, and named in `missing` while it is. What is heard in
+//! passing, by who is not inside, counts only if no bucket was removed or missed since it was asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,16 +32,29 @@ struct Gate {
 
 type Name = (Namespace, BucketName);
 
+#[derive(Debug, Default)]
+struct Gates {
+    of: HashMap<Name, Gate>,
+    /// How many times a bucket was removed, or missed.
+    losses: u64,
+}
+
 /// The buckets.
 #[derive(Debug, Default)]
-pub(super) struct Buckets(Mutex<HashMap<Name, Gate>>);
+pub(super) struct Buckets(Mutex<Gates>);
+
+/// A moment: what the store is asked after it is news.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    losses: u64,
+}
 
 /// The right to write into a bucket: it is not removed meanwhile.
 pub(super) type Inside = OwnedRwLockReadGuard<()>;
 
 impl Buckets {
     fn gate(&self, namespace: &Namespace, bucket: &BucketName) -> Arc<RwLock<()>> {
-        let mut gates = self.0.lock();
+        let gates = &mut self.0.lock().of;
         if gates.len() >= BUCKETS_MAX {
             gates.retain(|_, gate| gate.known == Known::Missing || Arc::strong_count(&gate.open) > 1);
         }
@@ -58,14 +72,14 @@ impl Buckets {
     }
 
     fn know(&self, namespace: &Namespace, bucket: &BucketName, known: Known) {
-        if let Some(gate) = self.0.lock().get_mut(&(namespace.clone(), bucket.clone())) {
+        if let Some(gate) = self.0.lock().of.get_mut(&(namespace.clone(), bucket.clone())) {
             gate.known = known;
         }
     }
 
     /// Whether it was there when last heard of.
     pub(super) fn is_there(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
-        self.0.lock().get(&(namespace.clone(), bucket.clone())).is_some_and(|gate| gate.known == Known::There)
+        self.0.lock().of.get(&(namespace.clone(), bucket.clone())).is_some_and(|gate| gate.known == Known::There)
     }
 
     /// The store has it. To be told by who is inside.
@@ -73,21 +87,42 @@ impl Buckets {
         self.know(namespace, bucket, Known::There);
     }
 
+    /// Now, before the store is asked.
+    pub(super) fn moment(&self) -> Moment {
+        Moment { losses: self.0.lock().losses }
+    }
+
+    /// The store was asked after `since`, and has it.
+    pub(super) fn heard(&self, since: Moment, namespace: &Namespace, bucket: &BucketName) {
+        let gates = &mut *self.0.lock();
+        let name = (namespace.clone(), bucket.clone());
+        if since.losses != gates.losses || gates.of.len() >= BUCKETS_MAX && !gates.of.contains_key(&name) {
+            return;
+        }
+        let gate = gates.of.entry(name).or_default();
+        // Somebody may be removing it just now.
+        if gate.open.try_read().is_ok() {
+            gate.known = Known::There;
+        }
+    }
+
     /// It was removed, by who is alone.
     pub(super) fn removed(&self, namespace: &Namespace, bucket: &BucketName) {
         self.know(namespace, bucket, Known::Nothing);
+        self.0.lock().losses += 1;
     }
 
     /// A push did not find it. True if that is news.
     pub(super) fn miss(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
-        let mut gates = self.0.lock();
-        let gate = gates.entry((namespace.clone(), bucket.clone())).or_default();
+        let gates = &mut *self.0.lock();
+        gates.losses += 1;
+        let gate = gates.of.entry((namespace.clone(), bucket.clone())).or_default();
         std::mem::replace(&mut gate.known, Known::Missing) != Known::Missing
     }
 
     /// Those that pushes have missed, and nobody has found since.
     pub(super) fn missing(&self) -> Vec<Name> {
-        let gates = self.0.lock();
+        let gates = &self.0.lock().of;
         gates.iter().filter(|(_, gate)| gate.known == Known::Missing).map(|(name, _)| name.clone()).collect()
     }
 }
@@ -120,6 +155,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_heard_in_passing_counts_unless_a_bucket_was_lost_since_or_is_being_removed() {
+        let buckets = Buckets::default();
+        let (namespace, bucket) = name(0);
+        let before = buckets.moment();
+        buckets.heard(before, &namespace, &bucket);
+        assert!(buckets.is_there(&namespace, &bucket));
+        let alone = buckets.alone(&namespace, &bucket).await;
+        buckets.removed(&namespace, &bucket);
+        buckets.heard(buckets.moment(), &namespace, &bucket);
+        drop(alone);
+        buckets.heard(before, &namespace, &bucket);
+        assert!(!buckets.is_there(&namespace, &bucket));
+        let before = buckets.moment();
+        buckets.miss(&namespace, &bucket);
+        buckets.heard(before, &namespace, &bucket);
+        assert!(!buckets.is_there(&namespace, &bucket));
+        buckets.heard(buckets.moment(), &namespace, &bucket);
+        assert!(buckets.is_there(&namespace, &bucket) && buckets.missing().is_empty());
+    }
+
+    #[tokio::test]
     async fn what_is_remembered_is_bounded_and_a_missing_bucket_stays() {
         let buckets = Buckets::default();
         let (namespace, missing) = name(0);
@@ -130,7 +186,7 @@ mod tests {
             buckets.found(&namespace, &bucket);
             assert!(buckets.is_there(&namespace, &bucket));
         }
-        assert!(buckets.0.lock().len() <= BUCKETS_MAX);
+        assert!(buckets.0.lock().of.len() <= BUCKETS_MAX);
         assert_eq!(buckets.missing(), [(namespace.clone(), missing.clone())]);
         buckets.found(&namespace, &missing);
         assert!(buckets.missing().is_empty());

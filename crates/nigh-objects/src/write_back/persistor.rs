@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Next, Push};
+use super::policy::WriteMode;
 use crate::store::Payload;
 use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
 
@@ -36,7 +37,7 @@ pub(crate) trait Copies: Send + Sync {
 }
 
 /// How a push ended.
-enum Outcome {
+pub(super) enum Outcome {
     /// The store holds what was pushed.
     Stored(Base),
     /// It may or may not.
@@ -48,7 +49,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    const fn refused(error: ObjectError) -> Self {
+    pub(super) const fn refused(error: ObjectError) -> Self {
         Self::Failed { error, attempted: false, base: None }
     }
 }
@@ -129,6 +130,7 @@ impl WriteBack {
             Outcome::Stored(base) => {
                 self.meter.pushed(push.becomes.bytes());
                 copies.pushed(object, version);
+                self.announced(object, version);
                 self.dirty.lock().pushed(object, version, base, now)
             }
             Outcome::Failed { error, attempted, base } => {
@@ -141,6 +143,7 @@ impl WriteBack {
             Outcome::Apart | Outcome::Conflict => {
                 self.meter.conflict();
                 let settled = self.dirty.lock().kept_apart(object, version, now);
+                self.announced(object, version);
                 copies.forget(object, version);
                 settled
             }
@@ -166,6 +169,10 @@ impl WriteBack {
     }
 
     async fn try_push(&self, push: &Push, copies: &dyn Copies) -> Outcome {
+        // It replaces its own placeholder and nothing else: nothing is to be looked for.
+        if let (WriteMode::Shadow, Becomes::Put(meta)) = (push.mode, &push.becomes) {
+            return self.push_shadow(push, meta, copies).await;
+        }
         let mut base = push.base.clone();
         if !push.attempts.is_empty() {
             match self.look(push).await {
@@ -198,14 +205,15 @@ impl WriteBack {
                 }
                 Err(error) => Outcome::refused(error),
             },
-            // The store was too busy to begin: nothing of it can land later, and nothing needs to be looked after.
-            Err(error @ ObjectError::SlowDown(_)) => Outcome::refused(error),
+            // The store was too busy to begin, or was not reached: nothing of it can land later, and nothing needs to be
+            // looked after.
+            Err(error @ (ObjectError::SlowDown(_) | ObjectError::StoreUnreached { .. })) => Outcome::refused(error),
             Err(error) => Outcome::Failed { error, attempted: true, base: None },
         }
     }
 
     /// The bytes of a write that waits, from memory or from the ledger; `None` if it waits no longer.
-    async fn payload(
+    pub(super) async fn payload(
         &self,
         object: &ObjectId,
         meta: &ObjectMeta,

@@ -70,7 +70,8 @@ fn an_event_that_was_accepted_runs_though_the_node_is_killed_again_and_again() {
         if round == 0 {
             // One in the midst of its run: its attempt counts, and another follows.
             accepted.push(later(&node, "worker", &json!({ "sleep": 3 })));
-            wait_for("the event to run", || node.json(["status"])["sandboxes"]["running"] != 0);
+            // All before it have ended.
+            wait_for("the event to run", || pending(&node) == 1 && node.json(["status"])["sandboxes"]["running"] != 0);
         }
         node.kill();
         node.restart();

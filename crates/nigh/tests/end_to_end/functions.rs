@@ -60,6 +60,39 @@ fn a_boto3_handler_runs_unmodified_and_its_record_says_where_the_time_went() {
 }
 
 #[test]
+fn a_record_says_what_its_invocation_had_seen_and_the_next_begins_with_that() {
+    let test = "a_record_says_what_its_invocation_had_seen_and_the_next_begins_with_that";
+    let Some(python) = python(test) else { return };
+    let mut node = Node::start(&python);
+    let input = node.state.with_file_name("input");
+    std::fs::write(&input, b"1234").unwrap();
+    node.ok(["objects", "mb", "nigh://data"]);
+    node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/in"]);
+    node.deploy("reverse");
+    // (epoch, sequence): the newest version seen.
+    let seen = |node: &Node| {
+        let token = &node.last_activation()["token"]["0"];
+        (token["epoch"].as_u64().unwrap(), token["sequence"].as_u64().unwrap())
+    };
+    node.json(["invoke", "reverse"]);
+    let before = seen(&node);
+    node.json(["invoke", "reverse", r#"{"read": "in"}"#]);
+    let written = seen(&node);
+    assert!(written > before, "it has written: {written:?} after {before:?}");
+    node.json(["invoke", "reverse"]);
+    assert_eq!(seen(&node), written, "it has asked for no data, and begins with what was seen before it");
+    node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/other"]);
+    node.nigh(["invoke", "reverse", r#"{"raise": "asked to"}"#]);
+    let outside = seen(&node);
+    assert!(outside > written, "a put from outside is handed over; an error is an end too");
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
+    node.restart();
+    node.json(["invoke", "reverse"]);
+    assert!(seen(&node).0 > outside.0, "the next life's home has the later epoch");
+}
+
+#[test]
 fn a_failing_function_says_so_by_exit_code_record_and_log() {
     let Some(python) = python("a_failing_function_says_so_by_exit_code_record_and_log") else { return };
     let node = Node::start(&python);

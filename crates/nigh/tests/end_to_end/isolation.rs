@@ -209,6 +209,8 @@ fn real_programs_run_behind_the_walls_of_each_engine() {
     for engine in engines {
         let node = Node::start_with(&python, &["--set", engine]);
         node.deploy_code("programs", PROGRAMS, "1GiB");
+        // How fast they are is not what is asked.
+        node.ok(["deploy", "programs", "--timeout", "10min"]);
         let said = node.json(["invoke", "programs", "{}"])["payload"].clone();
         let said = said.as_object().unwrap_or_else(|| panic!("{engine}: {said}"));
         for (program, outcome) in said {

@@ -16,6 +16,7 @@ mod platform;
 mod sdks;
 mod segments;
 mod sessions;
+mod small_disk;
 #[cfg(feature = "lab")]
 mod store_down;
 mod terminal;

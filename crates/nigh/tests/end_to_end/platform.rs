@@ -1,7 +1,7 @@
 //! A node under test: its process, its state, and the command that talks to it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -66,6 +66,8 @@ pub(crate) fn sandbox_program() {
 pub(crate) struct Node {
     pub(crate) state: PathBuf,
     python: PathBuf,
+    /// What runs it, if not this process itself.
+    way_in: Vec<OsString>,
     flags: Vec<String>,
     child: Child,
     _folder: TempDir,
@@ -79,19 +81,24 @@ impl Node {
 
     /// The same, with further flags of `nigh up`.
     pub(crate) fn start_with(python: &Path, flags: &[&str]) -> Self {
+        Self::start_by(Vec::new(), python, flags)
+    }
+
+    /// The same, run by the program and arguments of `way_in`, which become the node.
+    pub(crate) fn start_by(way_in: Vec<OsString>, python: &Path, flags: &[&str]) -> Self {
         sandbox_program();
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let child = up(&state, python, &flags);
-        let mut node = Self { state, python: python.to_owned(), flags, child, _folder: folder };
+        let child = up(&way_in, &state, python, &flags);
+        let mut node = Self { state, python: python.to_owned(), way_in, flags, child, _folder: folder };
         node.await_ready();
         node
     }
 
     /// Starts it again, on the same state.
     pub(crate) fn restart(&mut self) {
-        self.child = up(&self.state, &self.python, &self.flags);
+        self.child = up(&self.way_in, &self.state, &self.python, &self.flags);
         self.await_ready();
     }
 
@@ -279,8 +286,13 @@ impl Drop for Node {
 
 /// `nigh`, on this state.
 pub(crate) fn command(state: &Path) -> Command {
-    let mut command = quiet(Path::new(NIGH));
-    command.env("NIGH_STATE", state).stdin(Stdio::null());
+    command_by(&[], state)
+}
+
+fn command_by(way_in: &[OsString], state: &Path) -> Command {
+    let program = way_in.iter().map(OsString::as_os_str).chain([OsStr::new(NIGH)]).collect::<Vec<_>>();
+    let mut command = quiet(Path::new(program[0]));
+    command.args(&program[1..]).env("NIGH_STATE", state).stdin(Stdio::null());
     command
 }
 
@@ -295,9 +307,9 @@ pub(crate) fn quiet(program: &Path) -> Command {
     command
 }
 
-fn up(state: &Path, python: &Path, flags: &[String]) -> Child {
+fn up(way_in: &[OsString], state: &Path, python: &Path, flags: &[String]) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(state.with_extension("log")).unwrap();
-    command(state)
+    command_by(way_in, state)
         .args(["up", "--s3-listen", "127.0.0.1:0", "--lambda-listen", "127.0.0.1:0", "--cache", "256 MiB"])
         .arg("--python")
         .arg(python)

@@ -48,6 +48,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "outside",
+        about: "Readers and writers beside Nigh: old reads and lost writes, by store and write mode",
+        command: &["experiment", "outside"],
+        quick: &["--seconds", "1.5"],
+        page: None,
+    },
+    Experiment {
         name: "bench-s3",
         about: "The S3 door against bare s3s and a canned server",
         command: &["bench", "s3"],

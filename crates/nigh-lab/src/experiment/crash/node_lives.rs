@@ -199,7 +199,7 @@ impl Lives {
         };
         let access = service.access();
         let (server, signer) = (socket_address(&access.endpoint)?, access.signer());
-        Ok(Behind::Service(Box::new(Door { server, signer, handle: self.handle.clone(), fast: None })))
+        Ok(Behind::Service(Box::new(Door::http(server, signer, self.handle.clone()))))
     }
 
     fn outcome(self, differ: Vec<Violation>) -> PartOutcome {

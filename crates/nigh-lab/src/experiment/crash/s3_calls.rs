@@ -14,7 +14,7 @@ use crate::sign::Signer;
 
 /// A call's answer, and so what is known.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(in crate::experiment) enum Answer {
     /// It was done.
     Done { head: String, body: Vec<u8> },
     /// 404: there is nothing.
@@ -25,29 +25,59 @@ pub(super) enum Answer {
     Broken(String),
 }
 
+impl Answer {
+    /// What a connection gave.
+    pub(in crate::experiment) fn of_exchange(exchanged: std::io::Result<(String, Vec<u8>)>) -> Self {
+        match exchanged {
+            // S3 may find out that it fails when it has begun its answer.
+            Ok((_, body)) if body.windows(7).take(512).any(|window| window == b"<Error>") => {
+                Self::Refused(String::from_utf8_lossy(&body).into_owned())
+            }
+            Ok((head, body)) => Self::Done { head, body },
+            Err(error) => {
+                let text = error.to_string();
+                if text.starts_with("HTTP/1.1 404") {
+                    Self::Absent
+                } else if text.starts_with("HTTP/1.1 ") {
+                    Self::Refused(text)
+                } else {
+                    Self::Broken(text)
+                }
+            }
+        }
+    }
+}
+
 /// Who calls a server.
 #[derive(Debug)]
-pub(super) struct Door {
-    pub(super) server: SocketAddr,
-    pub(super) signer: Signer,
-    pub(super) handle: Handle,
+pub(in crate::experiment) struct Door {
+    pub(in crate::experiment) server: SocketAddr,
+    pub(in crate::experiment) signer: Signer,
+    pub(in crate::experiment) handle: Handle,
     /// The same server without HTTP, if it has that.
     pub(super) fast: Option<FastDoor>,
 }
 
+impl Door {
+    /// A server that speaks HTTP only.
+    pub(in crate::experiment) const fn http(server: SocketAddr, signer: Signer, handle: Handle) -> Self {
+        Self { server, signer, handle, fast: None }
+    }
+}
+
 /// One client's connection; made when it is needed, and anew after everything that is no success.
-pub(super) struct Caller<'a> {
+pub(in crate::experiment) struct Caller<'a> {
     door: &'a Door,
     connection: Option<Connection>,
 }
 
 impl<'a> Caller<'a> {
-    pub(super) const fn new(door: &'a Door) -> Self {
+    pub(in crate::experiment) const fn new(door: &'a Door) -> Self {
         Self { door, connection: None }
     }
 
     /// Sends one request and waits for its answer. Blocks.
-    pub(super) fn call(
+    pub(in crate::experiment) fn call(
         &mut self,
         method: &Method,
         path: &str,
@@ -62,26 +92,12 @@ impl<'a> Caller<'a> {
         };
         let exchanged = exchanged.and_then(|mut connection| {
             let answer = connection.fetch(&request)?;
-            self.connection = Some(connection);
+            // Some servers close after some answers, and say so.
+            let closes = header(&answer.0, "connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
+            self.connection = (!closes).then_some(connection);
             Ok(answer)
         });
-        Ok(match exchanged {
-            // S3 may find out that it fails when it has begun its answer.
-            Ok((_, body)) if body.windows(7).take(512).any(|window| window == b"<Error>") => {
-                Answer::Refused(String::from_utf8_lossy(&body).into_owned())
-            }
-            Ok((head, body)) => Answer::Done { head, body },
-            Err(error) => {
-                let text = error.to_string();
-                if text.starts_with("HTTP/1.1 404") {
-                    Answer::Absent
-                } else if text.starts_with("HTTP/1.1 ") {
-                    Answer::Refused(text)
-                } else {
-                    Answer::Broken(text)
-                }
-            }
-        })
+        Ok(Answer::of_exchange(exchanged))
     }
 
     /// What is at `path`; none if that is not told.
@@ -112,7 +128,7 @@ fn entries(page: &str) -> Vec<(String, usize)> {
 }
 
 /// The text of an XML element.
-pub(super) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(in crate::experiment) fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text)
 }

@@ -19,15 +19,15 @@ const COLORS: [RGBColor; 8] = [
 ];
 
 /// One line, or one bar in every group.
-pub(super) struct Series {
-    pub(super) name: String,
+pub(crate) struct Series {
+    pub(crate) name: String,
     /// By group, or points (x, y); what is no number is left out.
-    pub(super) values: Vec<(f64, f64)>,
+    pub(crate) values: Vec<(f64, f64)>,
 }
 
 impl Series {
     /// Values of groups 0, 1, ...
-    pub(super) fn of_groups(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn of_groups(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().enumerate().map(|(group, value)| (group as f64, value));
         Self { name: name.into(), values: values.collect() }
     }
@@ -47,7 +47,7 @@ fn highest(series: &[Series]) -> f64 {
 }
 
 /// One bar a series in every group.
-pub(super) fn bars(groups: &[String], series: &[Series], y_name: &str) -> Result<String, LabError> {
+pub(crate) fn bars(groups: &[String], series: &[Series], y_name: &str) -> Result<String, LabError> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -96,7 +96,7 @@ pub(super) fn bars(groups: &[String], series: &[Series], y_name: &str) -> Result
 }
 
 /// One line a series.
-pub(super) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<String, LabError> {
+pub(crate) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<String, LabError> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();

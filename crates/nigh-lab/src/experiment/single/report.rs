@@ -22,7 +22,7 @@ const CONDITIONS: [&str; 8] = [
      sandbox's share of the processors, which the processes of the other scenarios have not",
     "Swift: proxy with s3api, one replica on one folder of this machine, no network between; boto3 and \
      python-swiftclient each with one connection kept",
-    "Nigh stands in front of the same Swift and writes through to it",
+    "Nigh stands in front of the same Swift, acknowledges from its journal on the same disk and writes to Swift behind",
     "Redis: in memory only, acknowledges what no crash would leave; redis-py with hiredis over loopback TCP",
     "a hit and a miss are what Nigh's own counts of the invocation say, or the run fails",
 ];
@@ -69,11 +69,15 @@ pub(super) struct Overall {
     pub(super) scenario: Scenario,
     pub(super) share_of_ceiling: Option<f64>,
     pub(super) share_of_ceiling_least: Option<f64>,
+    /// The median of the rows whose ceiling is above half: of those that wait for data more than they work.
+    pub(super) share_of_high_ceilings: Option<f64>,
     pub(super) share_of_extract: Option<f64>,
     pub(super) ratio_to_redis: Option<f64>,
     /// What is saved of Swift's time where most is; and where that is.
     pub(super) saved_most: Option<f64>,
     pub(super) saved_most_at: Option<String>,
+    /// What OFC's paper says of that.
+    pub(super) ofc_saved_most: Option<f64>,
 }
 
 /// All that a run of the experiment says.
@@ -162,11 +166,17 @@ impl Overall {
                 percent(Some(extract))
             );
         }
+        if let Some(share) = self.share_of_high_ceilings {
+            let _ = write!(text, ", {} of ceilings above half", percent(Some(share)));
+        }
         if let Some(ratio) = self.ratio_to_redis {
             let _ = write!(text, "; time over Redis {ratio:.2} in the median");
         }
         if let (Some(saved), Some(at)) = (self.saved_most, &self.saved_most_at) {
             let _ = write!(text, "; at most {} less than Swift ({at})", percent(Some(saved)));
+        }
+        if let Some(saved) = self.ofc_saved_most {
+            let _ = write!(text, ", OFC {}", percent(Some(saved)));
         }
         text
     }
@@ -267,12 +277,14 @@ fn overall(scenario: Scenario, rows: &[Row]) -> Option<Overall> {
         scenario,
         share_of_ceiling: known(&ceiling, 0.5),
         share_of_ceiling_least: known(&ceiling, 0.0),
+        share_of_high_ceilings: known(&of(|row| row.share_of_ceiling.filter(|_| row.ceiling > 0.5)), 0.5),
         share_of_extract: known(&extract, 0.5),
         ratio_to_redis: known(&of(|row| row.ratio_to_redis), 0.5),
         saved_most: most.and_then(|row| saved(&row)),
         saved_most_at: most
             .filter(|row| row.ratio_to_swift.is_some())
             .map(|row| format!("{} of {} bytes", row.function, row.bytes)),
+        ofc_saved_most: scenario.ofc_saved_most(),
     })
 }
 
@@ -330,6 +342,7 @@ pub(super) mod tests {
         assert!((nigh.saved_most.unwrap() - 0.18).abs() < 1e-12);
         let text = report.text();
         assert!(text.contains("36 % of the ceiling") && text.contains("90 % of extraction"), "{text}");
+        assert!(text.contains("OFC 82 %"), "{text}");
         assert!(text.contains(&report.machine.kernel));
     }
 }

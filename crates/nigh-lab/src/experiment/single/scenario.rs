@@ -41,6 +41,15 @@ impl Scenario {
         matches!(self, Self::NighHit | Self::NighMiss | Self::NighHitSandboxed)
     }
 
+    /// What OFC's paper says that is saved of Swift's time where most is (EuroSys 2021, section 7.2.1).
+    pub(super) const fn ofc_saved_most(self) -> Option<f64> {
+        match self {
+            Self::NighHit | Self::NighHitSandboxed => Some(0.82),
+            Self::NighMiss => Some(0.75),
+            Self::SwiftS3api | Self::SwiftClient | Self::Redis => None,
+        }
+    }
+
     /// What stands in for boto3, where the function does not use it.
     pub(super) const fn client(self) -> Option<&'static str> {
         match self {

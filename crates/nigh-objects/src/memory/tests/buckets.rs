@@ -56,3 +56,33 @@ async fn a_bucket_that_others_removed_takes_no_write_and_keeps_what_waits_until_
     l.stop.cancel();
     persisting.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_bucket_that_was_made_listed_or_written_before_a_crash_is_not_asked_for_by_the_first_write() {
+    let l = Lazy::new().await;
+    let looks = |l: &Lazy| l.store.bucket_looks.load(Ordering::SeqCst);
+    l.put("a", b"into a bucket just made").await;
+    let l = l.restarted().await;
+    l.put("b", b"into one of which something waits").await;
+    assert_eq!(looks(&l), 0);
+    let persisting = l.persist();
+    l.delete("a").await;
+    l.delete("b").await;
+    until(|| l.memory.dirty().watched == 1 && l.memory.dirty().objects == 1).await;
+    l.stop();
+    persisting.await.unwrap();
+    let l = l.restarted().await;
+    l.put("c", b"of which deletions alone are known").await;
+    assert_eq!(looks(&l), 1);
+
+    let l = Lazy::new().await.restarted().await;
+    l.memory.list_buckets(&l.who).await.unwrap();
+    l.put("d", b"into one that was listed").await;
+    let l = Lazy::new().await.restarted().await;
+    l.names().await;
+    l.put("e", b"into one whose objects were").await;
+    assert_eq!(looks(&l), 0);
+    let l = Lazy::new().await.restarted().await;
+    l.put("f", b"into one never heard of").await;
+    assert_eq!(looks(&l), 1);
+}

@@ -1,11 +1,14 @@
 //! Writers, readers and somebody who says that others wrote, of one object, under many schedules: no read is older than
-//! what was acknowledged before it began, and none goes back.
+//! what was acknowledged before it began, and none goes back. And invocations that write and end: no later one begins
+//! without what they wrote.
 
 use std::collections::BTreeMap;
 
+use nigh_terms::{FunctionName, InvocationId, SandboxId, Token};
 use shuttle::future::{block_on, spawn};
 
 use super::*;
+use crate::memory::SHARD;
 use crate::sync::explore::explore;
 
 const SCHEDULES: usize = 100;
@@ -85,4 +88,54 @@ fn under_every_schedule_no_read_is_older_than_what_was_acknowledged() {
 fn readers_that_nothing_orders_with_the_writers_are_found_to_read_stale_bytes() {
     let found = explore(SCHEDULES_WITH_FAULT, || traffic(false));
     assert!(found.as_ref().is_err_and(|panic| panic.contains("is stale")), "{found:?}");
+}
+
+/// An invocation that ends, or is killed, while it writes.
+async fn run(memory: ObjectMemory, who: Principal, bucket: BucketName, handed_over: Acknowledged) {
+    let id = InvocationId::now();
+    memory.begin_invocation(&who.namespace, id, &Token::empty()).await.unwrap();
+    let inside = Principal::inside(who.namespace, FunctionName::new("f").unwrap(), SandboxId::random(), id);
+    let (its, place) = (memory.clone(), bucket.clone());
+    let writing = spawn(async move { its.put(&inside, &place, &key("a"), body(b"inside")).await.unwrap().version });
+    memory.end_invocation(id, Duration::MAX).await;
+    let written = writing.await.unwrap();
+    handed_over.lock().insert(written, "inside");
+}
+
+async fn begin_twice(memory: ObjectMemory, who: Principal, handed_over: Acknowledged) {
+    for _ in 0..2 {
+        let floor = handed_over.lock().keys().next_back().copied();
+        let id = InvocationId::now();
+        memory.begin_invocation(&who.namespace, id, &Token::empty()).await.unwrap();
+        let seen = memory.end_invocation(id, Duration::MAX).await.get(SHARD);
+        assert!(seen >= floor, "it begins with {seen:?}, and {floor:?} was handed over before");
+    }
+}
+
+#[test]
+fn under_every_schedule_an_invocation_begins_with_all_that_ended_ones_and_writers_outside_wrote() {
+    let traffic = || {
+        block_on(async {
+            let (store, events, clock) = (Arc::new(GatedStore::default()), Arc::default(), Arc::default());
+            let folder = tempfile::tempdir().unwrap();
+            let memory = open(&store, &events, &clock, folder.path()).await;
+            let who = Principal::outside(Namespace::new("tenant").unwrap());
+            let bucket = BucketName::new("bucket").unwrap();
+            memory.create_bucket(&who, &bucket).await.unwrap();
+            let handed_over: Acknowledged = Arc::default();
+            let mut tasks = Vec::new();
+            for _ in 0..2 {
+                tasks.push(spawn(run(memory.clone(), who.clone(), bucket.clone(), Arc::clone(&handed_over))));
+            }
+            let outside = write(memory.clone(), who.clone(), bucket.clone(), Arc::clone(&handed_over), "outside");
+            tasks.push(spawn(outside));
+            tasks.push(spawn(begin_twice(memory.clone(), who.clone(), Arc::clone(&handed_over))));
+            for task in tasks {
+                task.await.unwrap();
+            }
+            begin_twice(memory.clone(), who, handed_over).await;
+            assert_eq!(memory.0.coherence.invocations.lock().len(), (0, 1));
+        });
+    };
+    explore(SCHEDULES, traffic).unwrap();
 }

@@ -182,3 +182,48 @@ async fn a_write_through_that_was_refused_is_refused_when_it_is_repeated_until_t
     l.stop.cancel();
     persisting.await.unwrap();
 }
+
+#[tokio::test]
+async fn what_is_acknowledged_while_an_older_one_is_kept_apart_is_kept_apart_too() {
+    let l = in_a_shared_bucket().await;
+    let older = l.put("a", b"older").await;
+    others_write(&l, "a", b"theirs");
+    let gate = l.store.close(Point::PutAsked);
+    let persisting = l.persist();
+    gate.arrival().await;
+    let newer = l.put("a", b"newer").await;
+    l.store.open(Point::PutAsked);
+    gate.let_one_on();
+    l.settled().await;
+    for (done, bytes) in [(older, b"older"), (newer, b"newer")] {
+        let name = apart("a", &done);
+        assert_eq!(l.stored(&name).unwrap(), bytes, "{name}");
+    }
+    assert_eq!(l.stored("a").unwrap(), b"theirs");
+    l.stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_that_was_on_its_way_when_the_one_before_was_pushed_overwrites_nothing_of_others_either() {
+    let l = in_a_shared_bucket().await;
+    let gate = l.store.close(Point::PutDone);
+    let persisting = l.persist();
+    l.put("a", b"first").await;
+    gate.arrival().await;
+    let push_ends_meanwhile = async {
+        // The write has looked at the store, and is on its way to the journal's disk.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        l.store.open(Point::PutDone);
+        gate.let_one_on();
+    };
+    let (done, ()) = tokio::join!(l.put("a", b"second"), push_ends_meanwhile);
+    others_write(&l, "a", b"theirs");
+    l.settled().await;
+    let apart = apart("a", &done);
+    assert_eq!((l.stored("a").unwrap(), l.stored(&apart).unwrap()), (b"theirs".to_vec(), b"second".to_vec()));
+    l.stop.cancel();
+    persisting.await.unwrap();
+}

@@ -45,8 +45,17 @@ impl Transport {
     }
 }
 
+/// Marks an error: the request was not sent, and nothing happened at the service.
+#[derive(Debug, thiserror::Error)]
+#[error("the request was not sent")]
+pub(super) struct NotReached;
+
 fn failed(store: &'static str, error: WireError) -> Error {
     match error.into_object_error(store, "request") {
+        ObjectError::StoreUnreached { reason, .. } => {
+            Error::new(ErrorKind::Unexpected, reason).set_temporary().set_source(NotReached)
+        }
+        ObjectError::StoreSilent { reason, .. } => Error::new(ErrorKind::Unexpected, reason).set_temporary(),
         ObjectError::Store { reason, .. } => Error::new(ErrorKind::Unexpected, reason),
         other => Error::new(ErrorKind::RateLimited, other.to_string()),
     }

@@ -88,7 +88,7 @@ impl SwiftStore {
         match &done {
             Ok(_) => self.sweep_or_say(object, &container, &folder(object), Some(&prefix)).await,
             // The manifest may yet be made: its segments stay, until the key is written again.
-            Err(ObjectError::Store { .. }) => {}
+            Err(error) if error.is_in_doubt() => {}
             Err(_) => self.sweep_or_say(object, &container, &prefix, None).await,
         }
         done.map(drop)

@@ -62,6 +62,24 @@ impl Session {
         self.signer = Some(signer);
     }
 
+    /// The account's name and what the service says of itself (`GET /info`); nothing if it does not say.
+    pub(super) async fn info(&self) -> Result<(String, Option<serde_json::Value>), WireError> {
+        let mut head = head_of(Method::GET, "/")?;
+        self.authorise(&mut head, "").await?;
+        let storage = head.uri.clone();
+        let (scheme, authority) =
+            (storage.scheme_str().unwrap_or("http"), storage.authority().map_or("", |host| host.as_str()));
+        let account = storage.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let account = percent_encoding::percent_decode_str(account).decode_utf8_lossy().into_owned();
+        let head = head_of(Method::GET, &format!("{scheme}://{authority}/info"))?;
+        let answer = self.connections.ask((head, Vec::new()), (STORE, "info"), Duration::ZERO).await?;
+        // An operator may have it switched off.
+        if !answer.status.is_success() {
+            return Ok((account, None));
+        }
+        Ok((account, serde_json::from_slice(&answer.read().await?).ok()))
+    }
+
     async fn log_in(&self) -> Result<Held, WireError> {
         let LoginRequest { path, headers, body } = self.login.request().map_err(WireError::NotAllowed)?;
         let method = if body.is_some() { Method::POST } else { Method::GET };

@@ -10,11 +10,13 @@ pub(super) mod tags;
 
 use http::Method;
 use http::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
-use nigh_terms::{BucketName, Namespace, SecretKey, Version};
+use nigh_terms::{BucketName, Epoch, Namespace, SecretKey, Sequence, Version};
 use thiserror::Error;
 
 use self::signature::{OPERATION, Signer};
+pub use self::tags::Found;
 use super::large::segments;
+use super::shadowed::Shadowing;
 use super::{STORE, SwiftStore, put_headers, store_error};
 use crate::store::Payload;
 use crate::store::answer::Answer;
@@ -23,8 +25,8 @@ use crate::store::payload::pieces;
 use crate::store::wire::{Call, WireError};
 use crate::{ETag, ObjectError, ObjectId, ObjectMeta};
 
-const TAGS: HeaderName = HeaderName::from_static("x-nigh-shadow");
-const VERSION: HeaderName = HeaderName::from_static("x-nigh-version");
+pub(super) const TAGS: HeaderName = HeaderName::from_static("x-nigh-shadow");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("x-nigh-version");
 const EXPECT: HeaderName = HeaderName::from_static("x-nigh-expect");
 const CACHED: HeaderName = HeaderName::from_static("x-nigh-cached");
 const TIMESTAMP: &str = "x-nigh-timestamp";
@@ -56,15 +58,19 @@ pub enum ShadowError {
     #[error("this version cannot be a shadow: {0}; write it through")]
     Unfit(&'static str),
     #[error("Swift has a newer version of Nigh's: {0}")]
-    Newer(String),
+    Newer(Found),
     /// To be kept under a conflict key.
     #[error("Swift has what others wrote, and it was not overwritten: {0}")]
-    Outside(String),
+    Outside(Found),
     /// To be tried again.
     #[error("a younger write came meanwhile, and was not overwritten: {0}")]
     Raced(String),
     #[error("the bucket is not marked as cached by Nigh; mark it first")]
     NotCached,
+    /// Nothing has happened, and nothing will.
+    #[error("it was not sent: {0}")]
+    NotSent(ObjectError),
+    /// It may have happened, or may yet.
     #[error(transparent)]
     Store(#[from] ObjectError),
 }
@@ -117,7 +123,7 @@ impl SwiftStore {
     pub fn with_shadows(mut self, config: ShadowConfig) -> Result<Self, ObjectError> {
         let short = || ObjectError::InvalidArgument("the secret shared with Swift has fewer than 32 bytes".to_owned());
         self.wire.access.sign_with(Signer::new(config.secret).ok_or_else(short)?);
-        self.node = Some(config.node);
+        self.shadowing = Some(Shadowing::new(config.node));
         Ok(self)
     }
 
@@ -148,9 +154,7 @@ impl SwiftStore {
         meta: &ObjectMeta,
         expected: &Expected,
     ) -> Result<SwiftTimestamp, ShadowError> {
-        if !is_md5(&meta.etag) {
-            return Err(ShadowError::Unfit("its entity tag is not its MD5, and Swift would show another"));
-        }
+        self.check_fit(object, meta)?;
         let tags = tags::encode(meta, &put_headers(object, meta)?, self.node()?)?;
         let call = Call::new("put placeholder", Method::PUT, self.target(object)?).repeatable();
         self.ask("placeholder", guarded(call).header(TAGS, tags).header(EXPECT, expected.header()?)).await
@@ -206,6 +210,15 @@ impl SwiftStore {
         Ok(self.drop_segments(object).await?)
     }
 
+    /// Deletes whatever is there. False if nothing is.
+    pub(super) async fn delete_whatever(&self, object: &ObjectId) -> Result<bool, ShadowError> {
+        let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
+        let any = Expected::Any.header()?;
+        let timestamp = self.ask("delete", guarded(call).header(EXPECT, any)).await?;
+        self.drop_segments(object).await?;
+        Ok(!timestamp.0.is_empty())
+    }
+
     /// Takes the placeholder of `version` back: the object is as it was before.
     ///
     /// # Errors
@@ -216,7 +229,18 @@ impl SwiftStore {
     }
 
     fn node(&self) -> Result<&str, ShadowError> {
-        self.node.as_deref().ok_or(ShadowError::Unconfigured)
+        Ok(self.shadowing.as_ref().ok_or(ShadowError::Unconfigured)?.node())
+    }
+
+    /// Refuses an object that must be written through.
+    pub(super) fn check_fit(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
+        if !is_md5(&meta.etag) {
+            return Err(ShadowError::Unfit("its entity tag is not its MD5, and Swift would show another"));
+        }
+        // The version is not known yet: the longest.
+        let version = Version { epoch: Epoch(u64::MAX), sequence: Sequence(u64::MAX) };
+        let meta = ObjectMeta { version, ..meta.clone() };
+        tags::encode(&meta, &put_headers(object, &meta)?, self.node()?).map(drop)
     }
 
     fn payload_call(
@@ -245,7 +269,13 @@ impl SwiftStore {
         self.node()?;
         let call = call.header(OPERATION, HeaderValue::from_static(operation));
         match self.wire.send(&call).await {
-            Ok(answer) => told(&answer),
+            Ok(answer) => {
+                let timestamp = told(&answer)?;
+                if let Some(shadowing) = &self.shadowing {
+                    shadowing.wrote(&timestamp);
+                }
+                Ok(timestamp)
+            }
             // A deletion of nothing.
             Err(error) if error.is_missing() && operation == "delete" => Ok(SwiftTimestamp(String::new())),
             Err(error) => Err(self.refused(error, &call)),
@@ -254,8 +284,10 @@ impl SwiftStore {
 
     fn refused(&self, error: WireError, call: &Call) -> ShadowError {
         match error {
-            WireError::Refused { code, message, .. } if code == "newer" => ShadowError::Newer(message),
-            WireError::Refused { code, message, .. } if code == "outside" => ShadowError::Outside(message),
+            WireError::Refused { code, message, .. } if code == "newer" => ShadowError::Newer(Found::parse(message)),
+            WireError::Refused { code, message, .. } if code == "outside" => {
+                ShadowError::Outside(Found::parse(message))
+            }
             WireError::Refused { code, message, .. } if code == "raced" => ShadowError::Raced(message),
             WireError::Refused { code, .. } if code == "not-cached" => ShadowError::NotCached,
             // The guards of `guarded`, met by Swift itself.
@@ -263,6 +295,12 @@ impl SwiftStore {
                 if code.is_empty() && matches!(status.as_u16(), 400 | 412) && guards(call) =>
             {
                 ShadowError::NoMiddleware
+            }
+            error @ (WireError::NotSent(_) | WireError::NotAllowed(_) | WireError::Queued) => {
+                ShadowError::NotSent(self.wire.error(error, call))
+            }
+            error @ WireError::Refused { status, .. } if status.is_client_error() => {
+                ShadowError::NotSent(self.wire.error(error, call))
             }
             error => self.wire.error(error, call).into(),
         }

@@ -3,10 +3,12 @@
 //! Follows `integrations/swift/README.md`, "Wire: Nigh to Swift".
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use nigh_terms::{Epoch, Sequence, Version};
 use serde::{Deserialize, Serialize};
 
 use super::ShadowError;
@@ -63,20 +65,83 @@ pub(super) fn with_type(mut headers: Vec<(HeaderName, HeaderValue)>) -> Vec<(Hea
     headers
 }
 
-/// The word and the reason of a refusal of the middleware's, if this is one.
+/// What Swift holds of an object instead of what was expected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Found {
+    /// Why the middleware refused.
+    reason: String,
+    /// There is an object.
+    #[serde(default)]
+    pub exists: bool,
+    /// Nigh's version of it, as `epoch.sequence`; of what others wrote there is none.
+    #[serde(default)]
+    version: Option<String>,
+    /// Swift's timestamp of the newest that is known of it, deletions among it; zero if nothing is.
+    #[serde(default)]
+    timestamp: String,
+}
+
+impl Found {
+    /// Of the text of a refusal, which may be no more than a reason.
+    pub(super) fn parse(text: String) -> Self {
+        serde_json::from_str(&text).unwrap_or_else(|_| Self { reason: text, ..Self::default() })
+    }
+
+    /// Nigh's version of it.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        parse_version(self.version.as_deref()?)
+    }
+
+    /// When it was written or deleted, by the clock of a proxy: seconds since 1970. None if that is not told.
+    #[must_use]
+    pub fn seconds(&self) -> Option<u64> {
+        self.timestamp.split_once('.')?.0.parse().ok()
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A version as the protocol writes it.
+pub(in crate::store::swift) fn parse_version(text: &str) -> Option<Version> {
+    let (epoch, sequence) = text.split_once('.')?;
+    Some(Version { epoch: Epoch(epoch.parse().ok()?), sequence: Sequence(sequence.parse().ok()?) })
+}
+
+/// The version of a shadow's tags.
+pub(in crate::store::swift) fn version_of(tags: &HeaderValue) -> Option<Version> {
+    #[derive(Deserialize)]
+    struct Standing {
+        version: String,
+    }
+    let json = URL_SAFE_NO_PAD.decode(tags.as_bytes()).ok()?;
+    parse_version(&serde_json::from_slice::<Standing>(&json).ok()?.version)
+}
+
+/// The word of a refusal of the middleware's, if this is one, and what it says: of one that tells what is there, all of
+/// it (`Found`).
 pub(in crate::store::swift) fn refusal(body: &[u8]) -> Option<(String, String)> {
     #[derive(Deserialize)]
     struct Refusal {
         state: String,
         reason: String,
+        exists: Option<bool>,
     }
     let refusal: Refusal = serde_json::from_slice(body).ok()?;
-    Some((refusal.state, refusal.reason))
+    let text = match refusal.exists {
+        Some(_) => String::from_utf8_lossy(body).into_owned(),
+        None => refusal.reason,
+    };
+    Some((refusal.state, text))
 }
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
+    use nigh_terms::{Timestamp, Token};
 
     use super::*;
     use crate::{Attributes, ETag};
@@ -103,14 +168,28 @@ mod tests {
         let expected = serde_json::json!({"version": "3.14", "size": 159, "etag": "e", "node": "n1",
             "content_type": UNTYPED, "headers": {"x-object-meta-a": "b"}});
         assert_eq!(json, expected);
+        let version = Version { epoch: Epoch(3), sequence: Sequence(14) };
+        assert_eq!(version_of(&encode(&meta(), &headers, "n1").unwrap()), Some(version));
+        assert_eq!(version_of(&HeaderValue::from_static("no tags")), None);
         headers[0].1 = HeaderValue::from_str(&"b".repeat(TAGS_BYTES_MAX)).unwrap();
         assert!(matches!(encode(&meta(), &headers, "n1"), Err(ShadowError::Unfit(_))));
     }
 
     #[test]
     fn a_refusal_is_read_and_other_texts_are_none() {
-        let read = refusal(br#"{"state": "outside", "reason": "why", "etag": "x"}"#);
-        assert_eq!(read, Some(("outside".to_owned(), "why".to_owned())));
+        let read = refusal(br#"{"state": "raced", "reason": "why"}"#);
+        assert_eq!(read, Some(("raced".to_owned(), "why".to_owned())));
+        let body = br#"{"state": "outside", "reason": "why", "exists": true, "etag": "x", "version": "2.7",
+            "shadow": false, "timestamp": "1700000000.12345_0000000000000001"}"#;
+        let found = Found::parse(refusal(body).unwrap().1);
+        let version = Version { epoch: Epoch(2), sequence: Sequence(7) };
+        assert_eq!((found.exists, found.version(), found.seconds()), (true, Some(version), Some(1_700_000_000)));
+        assert_eq!(found.to_string(), "why");
+        let others = Found::parse(
+            r#"{"reason": "r", "exists": false, "version": null, "timestamp": "0000000000.00000"}"#.to_owned(),
+        );
+        assert_eq!((others.exists, others.version(), others.seconds()), (false, None, Some(0)));
+        assert_eq!(Found::parse("text".to_owned()).seconds(), None);
         for text in [&b"<html>"[..], b"{}", b"[1]", b""] {
             assert_eq!(refusal(text), None);
         }

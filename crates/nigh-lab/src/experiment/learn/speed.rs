@@ -1,0 +1,76 @@
+//! How long predictions and fits take on this machine.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use nigh_learn::{LinTree, PeakModel};
+use nigh_terms::ByteSize;
+use serde::Serialize;
+
+use super::data_set::FunctionRows;
+use crate::stats::Sample as Measured;
+
+/// Predictions timed of a function.
+const PREDICTIONS: usize = 20_000;
+/// Rows of the fit that is timed.
+const FIT_ROWS: usize = 500;
+const FITS: usize = 9;
+
+/// Times of the default model, all functions together.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Speed {
+    /// Reading the clock, which is in all that follows.
+    pub(super) clock_ns: f64,
+    pub(super) predict_p50_ns: f64,
+    pub(super) predict_p99_ns: f64,
+    /// With the features' encoding.
+    pub(super) with_features_p50_ns: f64,
+    pub(super) with_features_p99_ns: f64,
+    /// A fit of 500 rows with its calibration: the median over functions of the median of nine.
+    pub(super) train500_ms: f64,
+    /// The slowest function's.
+    pub(super) train500_ms_most: f64,
+}
+
+/// Times the default model on every function.
+pub(super) fn measure(functions: &[FunctionRows]) -> Speed {
+    let (mut model_ns, mut whole_ns, mut fits) = (Vec::new(), Vec::new(), Vec::new());
+    for function in functions {
+        let all: Vec<usize> = (0..function.rows.len()).collect();
+        let (schema, samples) = function.samples(&all);
+        let model = LinTree::fit(&schema, &samples);
+        for at in 0..PREDICTIONS {
+            let row = at % samples.len();
+            model_ns.push(nanoseconds(|| PeakModel::predict(&model, black_box(&samples[row].features))));
+            let features = black_box(&function.rows[row].features);
+            whole_ns.push(nanoseconds(|| model.predict(&schema.encode(features))));
+        }
+        // As many rows as asked, made of those there are: a byte more a round, so that no two are the same.
+        let many: Vec<_> = (0..FIT_ROWS)
+            .map(|at| {
+                let mut sample = samples[at % samples.len()];
+                sample.peak = ByteSize(sample.peak.bytes() + (at / samples.len()) as u64);
+                sample
+            })
+            .collect();
+        let fit = |_| nanoseconds(|| LinTree::fit(black_box(&schema), black_box(&many))) / 1e6;
+        fits.push(Measured::new((0..FITS).map(fit).collect()).median());
+    }
+    let clock = Measured::new((0..PREDICTIONS).map(|_| nanoseconds(|| ())).collect());
+    let (model_ns, whole_ns, fits) = (Measured::new(model_ns), Measured::new(whole_ns), Measured::new(fits));
+    Speed {
+        clock_ns: clock.median(),
+        predict_p50_ns: model_ns.median(),
+        predict_p99_ns: model_ns.percentile(0.99),
+        with_features_p50_ns: whole_ns.median(),
+        with_features_p99_ns: whole_ns.percentile(0.99),
+        train500_ms: fits.median(),
+        train500_ms_most: fits.percentile(1.0),
+    }
+}
+
+fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
+    let begun = Instant::now();
+    black_box(work());
+    begun.elapsed().as_nanos() as f64
+}

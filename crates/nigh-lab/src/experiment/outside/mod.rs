@@ -1,0 +1,281 @@
+//! Readers and writers beside Nigh: who reads the store finds what Nigh has acknowledged, and who reads Nigh what others
+//! have written to the store.
+//!
+//! For each store and write mode: clients of a node and clients of the store behind it write, delete and read the same
+//! keys, a few at a time, then others; at the end nothing waits, and each key is read on both sides. A read is *stale* if
+//! it is older than what had been acknowledged, to anybody, before it began. An outside write is *lost* if the store ends
+//! with something older and nothing of it is kept apart. Each row says what guards Nigh's copies; rows of the control
+//! have no guard, and must show that the experiment finds what it looks for.
+
+mod clients;
+mod race;
+mod verdict;
+mod world;
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::verdict::Verdict;
+use self::world::World;
+use super::llc;
+use crate::LabError;
+use crate::machine::Machine;
+use crate::peer::PeerError;
+
+/// The one bucket.
+const BUCKET: &str = "outside";
+
+/// What `nigh experiment outside` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct OutsideArgs {
+    /// How long each store and mode is raced
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    seconds: f64,
+    /// These rows alone, by words that all stand in their names: `shadow`, `minio events`; several with commas between
+    #[arg(long, value_name = "WORDS", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Decides what clients do
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The store behind the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Store {
+    Swift,
+    Minio,
+    Versitygw,
+}
+
+/// How the node's writes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Through,
+    Shadow,
+    Lazy,
+}
+
+/// What keeps Nigh's copies from being older than what others wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Guard {
+    /// Swift's middleware tells of each write before and after it.
+    Middleware,
+    /// The service sends an event before it answers the writer.
+    Events,
+    /// The bucket asks the store before each hit.
+    Revalidate,
+    /// Nothing does: the control.
+    None,
+}
+
+/// One store, mode and guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Setting {
+    store: Store,
+    mode: Mode,
+    guard: Guard,
+}
+
+/// All that is raced; the control last.
+const SETTINGS: [Setting; 9] = {
+    const fn of(store: Store, mode: Mode, guard: Guard) -> Setting {
+        Setting { store, mode, guard }
+    }
+    [
+        of(Store::Swift, Mode::Through, Guard::Middleware),
+        of(Store::Swift, Mode::Shadow, Guard::Middleware),
+        of(Store::Swift, Mode::Lazy, Guard::Middleware),
+        of(Store::Minio, Mode::Through, Guard::Events),
+        of(Store::Minio, Mode::Through, Guard::Revalidate),
+        of(Store::Minio, Mode::Lazy, Guard::Events),
+        of(Store::Versitygw, Mode::Through, Guard::Revalidate),
+        of(Store::Swift, Mode::Through, Guard::None),
+        of(Store::Minio, Mode::Lazy, Guard::None),
+    ]
+};
+
+impl Setting {
+    fn name(self) -> String {
+        format!("{:?} {:?} {:?}", self.store, self.mode, self.guard).to_lowercase()
+    }
+
+    /// Whether a stale read breaks a promise here.
+    fn promises_fresh_reads(self) -> bool {
+        self.guard != Guard::None && self.mode != Mode::Lazy
+    }
+
+    /// Whether a lost write does.
+    fn promises_no_loss(self) -> bool {
+        self.guard != Guard::None
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    store: Store,
+    mode: Mode,
+    guard: Guard,
+    /// Reads that were checked, on both sides.
+    reads: u64,
+    /// Those of them that are older than what had been acknowledged.
+    stale_reads: u64,
+    lost_outside_writes: u64,
+    /// How long after its acknowledgement a write was still not seen, at most.
+    lag_ms: f64,
+    stale_outside_reads: u64,
+    stale_nigh_reads: u64,
+    lost_nigh_writes: u64,
+    /// Deletions after which an older write came to the store: a late push where others have deleted what was not there
+    /// when it was acknowledged.
+    undone_deletions: u64,
+    /// Objects that are of no one write.
+    mixed: u64,
+    nigh_writes: u64,
+    outside_writes: u64,
+    /// Versions of Nigh's that are kept under another key, as others had written theirs.
+    kept_apart: u64,
+    /// Calls without a success.
+    refused: u64,
+    /// Why the first was.
+    refusal: Option<String>,
+    /// The first that is wrong.
+    first: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    seconds: f64,
+    seed: u64,
+    rows: Vec<Row>,
+    /// Rows that cannot be had here, and why.
+    left_out: Vec<String>,
+}
+
+impl OutsideArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        if !(self.seconds.is_finite() && (0.5..=600.0).contains(&self.seconds)) {
+            let reason = format!("{} s: expected 0.5 to 600", self.seconds);
+            return Err(LabError::Request { what: "--seconds".to_owned(), reason });
+        }
+        let handle = tokio::runtime::Handle::current();
+        let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
+        let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
+        llc::print_report(&report, || report.text(), json)?;
+        report.check()
+    }
+
+    fn play(&self, machine: Machine, handle: &tokio::runtime::Handle) -> Result<Report, LabError> {
+        let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+        for setting in SETTINGS {
+            let name = setting.name();
+            let is_meant =
+                |words: &String| words.split_whitespace().all(|word| name.split(' ').any(|part| part == word));
+            if !self.only.is_empty() && !self.only.iter().any(is_meant) {
+                continue;
+            }
+            let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+            let world = match World::start(setting, folder.path(), handle) {
+                Ok(world) => world,
+                Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => {
+                    left_out.push(format!("{name}: {error}"));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let history = race::race(&world, Duration::from_secs_f64(self.seconds), self.seed)?;
+            rows.push(Row::new(setting, &history));
+        }
+        if rows.is_empty() {
+            let hint = "run `make peers` for the stores; `--only` takes words of: swift minio versitygw through shadow lazy \
+                        middleware events revalidate none";
+            return Err(LabError::Missing { missing: format!("a row to race ({})", left_out.join("; ")), hint });
+        }
+        Ok(Report { machine, seconds: self.seconds, seed: self.seed, rows, left_out })
+    }
+}
+
+impl Row {
+    fn new(setting: Setting, history: &race::History) -> Self {
+        let Setting { store, mode, guard } = setting;
+        let Verdict { stale_outside, stale_nigh, lost_outside, lost_nigh, undone, mixed, lag_ns, first, lost_first } =
+            verdict::check(&history.writes, &history.reads, &history.kept_apart);
+        let written = |nigh: bool| {
+            let acknowledged =
+                history.writes.iter().filter(|write| write.acknowledged.is_some() && write.by_nigh == nigh);
+            acknowledged.count() as u64
+        };
+        Self {
+            store,
+            mode,
+            guard,
+            reads: history.reads.len() as u64,
+            stale_reads: stale_outside + stale_nigh,
+            lost_outside_writes: lost_outside,
+            lag_ms: lag_ns as f64 / 1e6,
+            stale_outside_reads: stale_outside,
+            stale_nigh_reads: stale_nigh,
+            lost_nigh_writes: lost_nigh,
+            undone_deletions: undone,
+            mixed,
+            nigh_writes: written(true),
+            outside_writes: written(false),
+            kept_apart: history.kept_apart.len() as u64,
+            refused: history.refused,
+            refusal: history.refusal.clone(),
+            first: lost_first.or(first),
+        }
+    }
+
+    const fn setting(&self) -> Setting {
+        Setting { store: self.store, mode: self.mode, guard: self.guard }
+    }
+}
+
+impl Report {
+    /// Refuses broken promises, and a control that found nothing.
+    fn check(&self) -> Result<(), LabError> {
+        let (mut stale, mut lost, mut mixed, mut blind) = (0, 0, 0, 0);
+        for row in &self.rows {
+            let setting = row.setting();
+            if setting.promises_fresh_reads() {
+                stale += row.stale_reads;
+                lost += row.undone_deletions;
+            }
+            if setting.promises_no_loss() {
+                lost += row.lost_outside_writes + row.lost_nigh_writes;
+            } else if row.stale_reads + row.lost_outside_writes == 0 {
+                blind += 1;
+            }
+            mixed += row.mixed;
+        }
+        match stale + lost + mixed + blind {
+            0 => Ok(()),
+            _ => Err(LabError::Outside { stale, lost, mixed, blind }),
+        }
+    }
+
+    fn text(&self) -> String {
+        let head =
+            ["store", "mode", "guard", "reads", "stale", "outside writes lost", "lag ms", "kept apart", "refused"];
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY).set_header(head);
+        for row in &self.rows {
+            let setting = row.setting().name();
+            let mut cells: Vec<String> = setting.split(' ').map(str::to_owned).collect();
+            cells.extend([row.reads, row.stale_reads, row.lost_outside_writes].map(|count| count.to_string()));
+            cells.push(format!("{:.0}", row.lag_ms));
+            cells.extend([row.kept_apart, row.refused].map(|count| count.to_string()));
+            table.add_row(cells);
+        }
+        let left_out = self.left_out.iter().map(|why| format!("\nleft out: {why}"));
+        let first = self.rows.iter().filter(|row| row.setting().promises_fresh_reads());
+        let first = first.filter_map(|row| Some(format!("\n{}: {}", row.setting().name(), row.first.as_ref()?)));
+        format!("{table}{}{}", left_out.collect::<String>(), first.collect::<String>())
+    }
+}

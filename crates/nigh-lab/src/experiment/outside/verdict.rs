@@ -1,0 +1,207 @@
+//! Which reads were stale and which writes were lost. Pure: a history in, counts out.
+//!
+//! A write takes effect at some moment between its begin and its acknowledgement; without one, at any moment after its
+//! begin. So one write is certainly before another if it was acknowledged before the other began. What is concurrent
+//! may have come in either order.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Nanoseconds since the race began.
+pub(super) type Moment = u64;
+
+/// A write of one key.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) id: u64,
+    pub(super) key: String,
+    pub(super) by_nigh: bool,
+    pub(super) deletes: bool,
+    pub(super) begin: Moment,
+    pub(super) acknowledged: Option<Moment>,
+}
+
+impl Write {
+    /// The latest moment at which it may have taken effect.
+    fn latest(&self) -> Moment {
+        self.acknowledged.unwrap_or(Moment::MAX)
+    }
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Absent,
+    /// The bytes of this write.
+    Write(u64),
+    /// Bytes of no one write.
+    Mixed,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) key: String,
+    pub(super) by_nigh: bool,
+    pub(super) begin: Moment,
+    pub(super) seen: Seen,
+    /// In the end, when nobody writes any more.
+    pub(super) last: bool,
+}
+
+/// What is wrong in a history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) stale_outside: u64,
+    pub(super) stale_nigh: u64,
+    pub(super) lost_outside: u64,
+    pub(super) lost_nigh: u64,
+    /// Deletions after which an older write is there again.
+    pub(super) undone: u64,
+    pub(super) mixed: u64,
+    /// The longest that a write was not seen after its acknowledgement.
+    pub(super) lag_ns: u64,
+    pub(super) first: Option<String>,
+    /// The first write that is lost.
+    pub(super) lost_first: Option<String>,
+}
+
+/// Judges `reads`. `kept_apart` are writes that are kept under another key.
+pub(super) fn check(writes: &[Write], reads: &[Read], kept_apart: &HashSet<u64>) -> Verdict {
+    let by_id: HashMap<u64, &Write> = writes.iter().map(|write| (write.id, write)).collect();
+    let mut by_key: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
+    for write in writes {
+        by_key.entry(&write.key).or_default().push(write);
+    }
+    let mut verdict = Verdict::default();
+    for read in reads {
+        let of_key = by_key.get(read.key.as_str()).map_or(&[][..], Vec::as_slice);
+        // Until when what was seen may have been written.
+        let latest = match read.seen {
+            Seen::Absent => of_key.iter().filter(|write| write.deletes).map(|write| write.latest()).max(),
+            Seen::Write(id) => match by_id.get(&id).filter(|write| write.key == read.key) {
+                Some(write) => Some(write.latest()),
+                None => {
+                    verdict.mixed += 1;
+                    continue;
+                }
+            },
+            Seen::Mixed => {
+                verdict.mixed += 1;
+                continue;
+            }
+        };
+        let is_older = |write: &&&Write| match latest {
+            Some(latest) => latest < write.begin,
+            // Nothing was there in the beginning; a deletion of nothing changes nothing.
+            None => !write.deletes,
+        };
+        let missed =
+            of_key.iter().filter(|write| write.acknowledged.is_some_and(|at| at < read.begin)).filter(is_older);
+        let missed: Vec<&&Write> = missed.collect();
+        let Some(first) = missed.iter().min_by_key(|write| write.latest()) else { continue };
+        verdict.lag_ns = verdict.lag_ns.max(read.begin - first.latest());
+        let (count, side) = match read.by_nigh {
+            true => (&mut verdict.stale_nigh, "Nigh"),
+            false => (&mut verdict.stale_outside, "the store"),
+        };
+        *count += 1;
+        if read.last && !read.by_nigh {
+            // A version of Nigh's that is kept apart gave way to others', and the older ones of Nigh's to it.
+            let apart: Vec<&&Write> = of_key.iter().filter(|write| kept_apart.contains(&write.id)).collect();
+            let gave_way = |write: &Write| write.by_nigh && apart.iter().any(|apart| apart.latest() >= write.begin);
+            // Of those that were concurrent, one is taken for the last.
+            let is_after = |other: &Write, write: &Write| {
+                other.begin > write.latest() || (other.latest() >= write.begin && other.id > write.id)
+            };
+            let superseded = |write: &Write| missed.iter().any(|other| !gave_way(other) && is_after(other, write));
+            for write in missed.iter().filter(|write| !gave_way(write) && !superseded(write)) {
+                *match (write.deletes, write.by_nigh) {
+                    (true, _) => &mut verdict.undone,
+                    (false, true) => &mut verdict.lost_nigh,
+                    (false, false) => &mut verdict.lost_outside,
+                } += 1;
+                let what = || format!("the store ends with {:?}, without {write:?}", read.seen);
+                verdict.lost_first.get_or_insert_with(what);
+            }
+        }
+        verdict.first.get_or_insert_with(|| format!("{read:?} from {side} missed {first:?}"));
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(id: u64, by_nigh: bool, begin: Moment, end: Moment) -> Write {
+        Write { id, key: "k".to_owned(), by_nigh, deletes: false, begin, acknowledged: (end > 0).then_some(end) }
+    }
+
+    fn read(by_nigh: bool, begin: Moment, seen: Seen) -> Read {
+        Read { key: "k".to_owned(), by_nigh, begin, seen, last: false }
+    }
+
+    fn judge(writes: &[Write], reads: &[Read]) -> Verdict {
+        check(writes, reads, &HashSet::new())
+    }
+
+    #[test]
+    fn a_read_older_than_what_was_acknowledged_before_it_began_is_stale_and_has_a_lag() {
+        let writes = [write(1, true, 0, 10), write(2, false, 20, 30)];
+        let verdict = judge(&writes, &[read(true, 45, Seen::Write(1)), read(false, 35, Seen::Absent)]);
+        assert_eq!((verdict.stale_nigh, verdict.stale_outside, verdict.lag_ns), (1, 1, 25));
+        assert!(verdict.first.unwrap().contains("from Nigh missed"));
+        // Not acknowledged when it began, or concurrent with what was seen.
+        for fresh in [read(true, 30, Seen::Write(1)), read(true, 45, Seen::Write(2)), read(true, 5, Seen::Absent)] {
+            assert_eq!(judge(&writes, &[fresh]), Verdict::default());
+        }
+        let concurrent = [write(1, true, 0, 25), write(2, false, 20, 30)];
+        assert_eq!(judge(&concurrent, &[read(true, 45, Seen::Write(1))]), Verdict::default());
+        let unanswered = [write(1, true, 0, 0), write(2, false, 20, 30)];
+        assert_eq!(judge(&unanswered, &[read(true, 45, Seen::Write(1))]), Verdict::default());
+    }
+
+    #[test]
+    fn a_deletion_is_a_write_and_one_of_nothing_changes_nothing() {
+        let gone = Write { deletes: true, ..write(2, false, 20, 30) };
+        let writes = [write(1, true, 0, 10), gone.clone()];
+        assert_eq!(judge(&writes, &[read(true, 40, Seen::Absent)]), Verdict::default());
+        assert_eq!(judge(&writes, &[read(true, 40, Seen::Write(1))]).stale_nigh, 1);
+        assert_eq!(judge(std::slice::from_ref(&gone), &[read(true, 40, Seen::Absent)]), Verdict::default());
+        let after = [gone, write(3, true, 35, 38)];
+        assert_eq!(judge(&after, &[read(false, 40, Seen::Absent)]).stale_outside, 1);
+    }
+
+    #[test]
+    fn what_the_store_ends_without_is_lost_unless_it_is_kept_apart() {
+        let writes = [write(1, true, 0, 10), write(2, false, 20, 30), write(3, true, 21, 31)];
+        let last = [Read { last: true, ..read(false, 50, Seen::Write(1)) }];
+        let lost = |verdict: Verdict| (verdict.lost_outside, verdict.lost_nigh, verdict.undone);
+        assert_eq!(lost(judge(&writes[..2], &last)), (1, 0, 0));
+        assert_eq!(lost(judge(&writes, &last)), (0, 1, 0), "of two that were concurrent one was the last");
+        let gone = Write { deletes: true, ..write(5, false, 40, 45) };
+        assert_eq!(lost(judge(&[writes[0].clone(), writes[1].clone(), gone], &last)), (0, 0, 1));
+        let mut more = writes.to_vec();
+        more.push(write(4, true, 32, 34));
+        assert_eq!(
+            lost(check(&more, &last, &[4].into())),
+            (1, 0, 0),
+            "an older one of Nigh's gave way to its newer one"
+        );
+        assert_eq!(lost(check(&more, &last, &[3].into())), (0, 1, 0), "a newer one did not give way to an older one");
+        let outside = [writes[0].clone(), writes[1].clone(), write(4, true, 32, 34)];
+        assert_eq!(
+            lost(check(&outside, &last, &[4].into())),
+            (1, 0, 0),
+            "what is kept apart gave way to others' write"
+        );
+        let last = [Read { last: true, ..read(false, 50, Seen::Write(3)) }];
+        assert_eq!(judge(&writes, &last), Verdict::default(), "one of two that were concurrent stays");
+    }
+
+    #[test]
+    fn bytes_of_no_write_or_of_another_key_are_mixed() {
+        let writes = [write(1, true, 0, 10)];
+        let other = Read { key: "other".to_owned(), ..read(true, 20, Seen::Write(1)) };
+        assert_eq!(judge(&writes, &[read(true, 20, Seen::Mixed), read(true, 20, Seen::Write(9)), other]).mixed, 3);
+    }
+}

@@ -1,0 +1,191 @@
+//! What a race needs: the store, a node before it as one setting wants it, and the ways to both.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use http::Method;
+use nigh_node::client::AdminClient;
+use nigh_objects::{Access, BucketPolicy};
+use nigh_terms::SecretKey;
+use tokio::runtime::Handle;
+
+use super::clients::{Asked, SwiftAccount};
+use super::{BUCKET, Guard, Mode, Setting, Store};
+use crate::LabError;
+use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
+use crate::http_load::{Connection, header};
+use crate::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::peer::S3Access;
+use crate::peer::minio::{Minio, WEBHOOK};
+use crate::peer::swift::{NighMiddleware, Swift};
+use crate::peer::versitygw::VersityGw;
+
+/// The node's id to the middleware.
+const NODE: &str = "n1";
+
+/// The store; ended when dropped, after the node.
+#[expect(dead_code, reason = "they are held to live")]
+enum Running {
+    Swift(Swift),
+    Minio(Minio),
+    VersityGw(VersityGw),
+}
+
+/// All of it.
+pub(super) struct World {
+    pub(super) nigh: Asked,
+    pub(super) store: Asked,
+    pub(super) node: NodeUnderTest,
+    pub(super) handle: Handle,
+    _running: Running,
+}
+
+impl World {
+    /// Starts the store and the node of `setting`, with all files below `folder`. Blocks for seconds.
+    pub(super) fn start(setting: Setting, folder: &Path, handle: &Handle) -> Result<Self, LabError> {
+        let secret = SecretKey::random();
+        let outside = free_address()?;
+        let (store, node) = (folder.join("store"), folder.join("node"));
+        std::fs::create_dir_all(&node).map_err(|error| LabError::file(&node, &error))?;
+        let (running, asked, mut settings) = match setting.store {
+            Store::Swift => start_swift(setting, &store, outside, &secret)?,
+            Store::Minio => {
+                let events = format!("http://{outside}/outside/v1/s3-events");
+                let minio = match setting.guard {
+                    Guard::Events => Minio::start_with_webhook(&store, &events, &secret)?,
+                    _ => Minio::start(&store)?,
+                };
+                let (asked, settings) = s3(minio.s3(), handle)?;
+                (Running::Minio(minio), asked, settings)
+            }
+            Store::Versitygw => {
+                let gateway = VersityGw::start(&store)?;
+                let (asked, settings) = s3(gateway.s3(), handle)?;
+                (Running::VersityGw(gateway), asked, settings)
+            }
+        };
+        let table = |entries: &[(&str, &str)]| -> toml::Value {
+            toml::Table::from_iter(entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).into()))).into()
+        };
+        let mode = match setting.mode {
+            Mode::Through => "through",
+            Mode::Shadow => "shadow",
+            Mode::Lazy => "lazy",
+        };
+        settings.insert("writes".to_owned(), table(&[("mode", mode), ("journal_max", "256 MiB"), ("delay", "200 ms")]));
+        settings.insert("cache".to_owned(), table(&[("bytes", "64 MiB")]));
+        settings.insert("llc".to_owned(), table(&[("policy", "off")]));
+        if matches!(setting.guard, Guard::Middleware | Guard::Events) {
+            let file = private_file(&node, "shared-secret", secret.reveal())?;
+            let listen = outside.to_string();
+            let mut door = vec![("listen", listen.as_str())];
+            if setting.guard == Guard::Events {
+                door.push(("events_token_file", &file));
+            } else if let Some(store) = settings.get_mut("store").and_then(toml::Value::as_table_mut) {
+                store.insert("shadow_secret_file".to_owned(), file.clone().into());
+                store.insert("shadow_node".to_owned(), NODE.into());
+            }
+            settings.insert("outside".to_owned(), table(&door));
+        }
+        configure(&node, &settings)?;
+        let node = NodeUnderTest::start_again(&node)?;
+        let nigh = Asked::S3(Box::new(Door::http(node.s3()?, node.signer("s3"), handle.clone())));
+        let world = Self { nigh, store: asked, node, handle: handle.clone(), _running: running };
+        world.prepare(setting)?;
+        Ok(world)
+    }
+
+    /// Makes the bucket, with its policy and who is told of its changes.
+    fn prepare(&self, setting: Setting) -> Result<(), LabError> {
+        let done = |what: &str, answer: Answer| match answer {
+            Answer::Done { .. } => Ok(()),
+            other => Err(LabError::Request { what: what.to_owned(), reason: format!("{other:?}") }),
+        };
+        done("make the bucket", self.ask_nigh(&Method::PUT, &format!("/{BUCKET}"), b"")?)?;
+        if let (Guard::Events, Asked::S3(door)) = (setting.guard, &self.store) {
+            let events =
+                ["ObjectCreated", "ObjectRemoved"].map(|event| format!("<Event>s3:{event}:*</Event>")).concat();
+            let text = format!(
+                "<NotificationConfiguration><QueueConfiguration><Id>nigh</Id><Queue>{WEBHOOK}</Queue>{events}\
+                 </QueueConfiguration></NotificationConfiguration>"
+            );
+            let path = format!("/{BUCKET}?notification=");
+            done("tell of changes", Caller::new(door).call(&Method::PUT, &path, &[], text.as_bytes())?)?;
+        }
+        // Where others write, what is pushed late overwrites nothing of theirs. The control takes them for nobody.
+        let shared = setting.mode == Mode::Lazy && setting.guard == Guard::Events;
+        let access = if shared { Access::Shared } else { Access::Exclusive };
+        let policy = BucketPolicy { access, revalidate: setting.guard == Guard::Revalidate, ..BucketPolicy::default() };
+        let path = format!("/buckets/{}/{BUCKET}/policy", self.node.endpoints.namespace);
+        let admin = AdminClient::new(&self.node.endpoints.admin_socket);
+        let set = self.handle.block_on(admin.give(&path, &policy));
+        set.map_err(|error| LabError::Node(format!("the bucket's policy: {error}")))
+    }
+
+    pub(super) fn ask_nigh(&self, method: &Method, path: &str, body: &[u8]) -> Result<Answer, LabError> {
+        match &self.nigh {
+            Asked::S3(door) => Caller::new(door).call(method, path, &[], body),
+            Asked::Swift(_) => Err(LabError::Node("Nigh's door speaks S3".to_owned())),
+        }
+    }
+}
+
+/// An address of loopback that nobody listens at now: the store is told where the node will be before it is there.
+fn free_address() -> Result<SocketAddr, LabError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    bound.map_err(|error| LabError::Node(format!("no port is free: {error}")))
+}
+
+fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabError> {
+    let path = folder.join(name);
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| LabError::file(&path, &error))?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn s3(access: &S3Access, handle: &Handle) -> Result<(Asked, toml::Table), LabError> {
+    let door = Door::http(socket_address(&access.endpoint)?, access.signer(), handle.clone());
+    Ok((Asked::S3(Box::new(door)), settings_of_store(access)))
+}
+
+/// The middleware's package, in the project's folder.
+fn middleware_source() -> Result<PathBuf, LabError> {
+    let path = std::env::current_dir().unwrap_or_default().join("integrations/swift/src");
+    let hint = "run it in the project's folder";
+    if path.is_dir() { Ok(path) } else { Err(LabError::Missing { missing: path.display().to_string(), hint }) }
+}
+
+fn start_swift(
+    setting: Setting,
+    folder: &Path,
+    outside: SocketAddr,
+    secret: &SecretKey,
+) -> Result<(Running, Asked, toml::Table), LabError> {
+    let swift = match setting.guard {
+        Guard::Middleware => {
+            let (source, secret) = (middleware_source()?, secret.clone());
+            Swift::start_with_nigh(
+                folder,
+                NighMiddleware { source, secret, nodes: format!("{NODE}=http://{outside}") },
+            )?
+        }
+        _ => Swift::start(folder)?,
+    };
+    let server = socket_address(swift.endpoint())?;
+    let (user, key) = (swift.access_key(), swift.secret_key().reveal());
+    let login =
+        format!("GET /auth/v1.0 HTTP/1.1\r\nhost: {server}\r\nx-auth-user: {user}\r\nx-auth-key: {key}\r\n\r\n");
+    let failed = |reason: String| LabError::Request { what: "a login at Swift".to_owned(), reason };
+    let answer = Connection::open(server).and_then(|mut connection| connection.fetch(login.as_bytes()));
+    let (head, _) = answer.map_err(|error| failed(error.to_string()))?;
+    let url = header(&head, "x-storage-url").and_then(|url| url.split_once("://"));
+    let path = url.and_then(|(_, rest)| rest.find('/').map(|at| rest[at..].to_owned()));
+    let (Some(path), Some(token)) = (path, header(&head, "x-auth-token")) else { return Err(failed(head)) };
+    let account = SwiftAccount { server, path, token: token.to_owned() };
+    let entries = [("kind", "swift"), ("endpoint", &swift.auth_url()), ("access_key", user), ("secret_key", key)];
+    let table = toml::Table::from_iter(entries.map(|(name, value)| (name.to_owned(), value.into())));
+    let settings = toml::Table::from_iter([("store".to_owned(), table.into())]);
+    Ok((Running::Swift(swift), Asked::Swift(account), settings))
+}

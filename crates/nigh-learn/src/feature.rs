@@ -1,0 +1,277 @@
+//! What is known of an invocation before it runs: named numbers and named words, bounded.
+//!
+//! A row holds at most [`FEATURES_MAX`] features, each name once, in the order of the names. A number is finite and no
+//! larger than [`NUMBER_MAX`]; a long word is kept as its hash, so that an argument of a megabyte costs what a short
+//! one does. What is refused is refused by name: a caller that must go on leaves the feature out and predicts without
+//! it.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
+
+/// Features of a row at most; rows are encoded on the stack.
+pub const FEATURES_MAX: usize = 32;
+/// Bytes of a name at most.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Bytes of a word that are kept; a longer one is kept as its hash.
+pub const WORD_BYTES_MAX: usize = 64;
+/// The largest number in either direction: products of four of them are still finite.
+pub const NUMBER_MAX: f64 = 1e18;
+
+/// One feature's value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum FeatureValue {
+    /// A number: pixels, seconds, bytes, an argument.
+    Number(f64),
+    /// A nominal value: a format, a codec, an argument that is text or a truth value.
+    Word(Box<str>),
+}
+
+/// The name of a feature. Those of the input begin with `in_`, but for `input_size`; those of arguments with `arg_`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct FeatureName(Box<str>);
+
+/// Why a feature is not taken.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum FeatureError {
+    /// The name cannot stand in a CSV header or is too long.
+    #[error(
+        "a feature cannot be called {shown:?}: a name has 1 to {NAME_BYTES_MAX} of the letters a-z, A-Z, 0-9, '_', '.' \
+         and '-'"
+    )]
+    Name {
+        /// The name's beginning.
+        shown: String,
+    },
+    /// No finite number, or one beyond the limit.
+    #[error("feature {name}: {value} is not a number between -{NUMBER_MAX:e} and {NUMBER_MAX:e}; leave it out")]
+    Number {
+        /// Which.
+        name: FeatureName,
+        /// What was given.
+        value: f64,
+    },
+    /// The row is full.
+    #[error("feature {name} is one too many: a row has at most {FEATURES_MAX}")]
+    TooMany {
+        /// Which.
+        name: FeatureName,
+    },
+}
+
+impl FeatureName {
+    /// Takes a name.
+    pub fn new(name: &str) -> Result<Self, FeatureError> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(letter) {
+            return Err(FeatureError::Name { shown: name.chars().take(NAME_BYTES_MAX).collect() });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FeatureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for FeatureName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The features of one invocation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct FeatureRow(Vec<(FeatureName, FeatureValue)>);
+
+impl FeatureRow {
+    /// Sets a number.
+    pub fn set_number(&mut self, name: &str, value: f64) -> Result<(), FeatureError> {
+        let name = FeatureName::new(name)?;
+        if !value.is_finite() || value.abs() > NUMBER_MAX {
+            return Err(FeatureError::Number { name, value });
+        }
+        self.set(name, FeatureValue::Number(value))
+    }
+
+    /// Sets a word; one longer than [`WORD_BYTES_MAX`] is kept as its hash.
+    pub fn set_word(&mut self, name: &str, value: &str) -> Result<(), FeatureError> {
+        let kept = if value.len() > WORD_BYTES_MAX {
+            format!("#{:016x}", hash_bytes(value.as_bytes()))
+        } else {
+            value.to_owned()
+        };
+        self.set(FeatureName::new(name)?, FeatureValue::Word(kept.into()))
+    }
+
+    /// Sets a truth value, a word of two.
+    pub fn set_bool(&mut self, name: &str, value: bool) -> Result<(), FeatureError> {
+        self.set_word(name, if value { "true" } else { "false" })
+    }
+
+    fn set(&mut self, name: FeatureName, value: FeatureValue) -> Result<(), FeatureError> {
+        match self.0.binary_search_by(|(known, _)| known.cmp(&name)) {
+            Ok(at) => self.0[at].1 = value,
+            Err(_) if self.0.len() == FEATURES_MAX => return Err(FeatureError::TooMany { name }),
+            Err(at) => self.0.insert(at, (name, value)),
+        }
+        Ok(())
+    }
+
+    /// The value of `name`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&FeatureValue> {
+        let at = self.0.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// All features, in the order of their names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&FeatureName, &FeatureValue)> {
+        self.0.iter().map(|(name, value)| (name, value))
+    }
+
+    /// The number of features.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A number that equal rows share; two rows that differ share it once in 2^64.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut hash = Fnv::default();
+        for (name, value) in &self.0 {
+            hash.write(name.as_str().as_bytes());
+            match value {
+                // Both zeros are one number.
+                FeatureValue::Number(number) => hash.write(&(number + 0.0).to_bits().to_le_bytes()),
+                FeatureValue::Word(word) => hash.write(word.as_bytes()),
+            }
+            hash.write(&[u8::from(matches!(value, FeatureValue::Word(_))), 0]);
+        }
+        hash.0
+    }
+}
+
+impl<'de> Deserialize<'de> for FeatureRow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut row = Self::default();
+        for (name, value) in Vec::<(FeatureName, FeatureValue)>::deserialize(deserializer)? {
+            let set = match value {
+                FeatureValue::Number(number) => row.set_number(name.as_str(), number),
+                FeatureValue::Word(word) => row.set_word(name.as_str(), &word),
+            };
+            set.map_err(serde::de::Error::custom)?;
+        }
+        Ok(row)
+    }
+}
+
+/// FNV-1a: the same on every machine and in every build, as stored models need it.
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+/// A hash of `bytes`, the same on every machine.
+#[must_use]
+pub fn hash_bytes(bytes: &[u8]) -> u64 {
+    let mut hash = Fnv::default();
+    hash.write(bytes);
+    hash.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_and_what_is_too_large_is_refused_by_name() {
+        let mut row = FeatureRow::default();
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e19] {
+            let error = row.set_number("arg_sigma", bad).unwrap_err();
+            assert!(error.to_string().contains("arg_sigma"), "{error}");
+        }
+        for bad in ["", "a b", "a,b", "ä", &"x".repeat(65)] {
+            assert!(matches!(row.set_number(bad, 1.0), Err(FeatureError::Name { .. })), "{bad}");
+        }
+        assert!(row.is_empty());
+    }
+
+    #[test]
+    fn a_word_of_a_megabyte_is_kept_as_its_hash() {
+        let mut row = FeatureRow::default();
+        row.set_word("arg_text", &"x".repeat(1 << 20)).unwrap();
+        let Some(FeatureValue::Word(kept)) = row.get("arg_text") else { panic!("{row:?}") };
+        assert_eq!(kept.len(), 17);
+        let mut other = FeatureRow::default();
+        other.set_word("arg_text", &"y".repeat(1 << 20)).unwrap();
+        assert_ne!(row, other);
+    }
+
+    #[test]
+    fn a_row_is_in_the_order_of_its_names_and_full_at_its_limit() {
+        let mut row = FeatureRow::default();
+        for at in (0..FEATURES_MAX).rev() {
+            row.set_number(&format!("f{at:02}"), at as f64).unwrap();
+        }
+        row.set_number("f00", 7.0).unwrap();
+        assert!(matches!(row.set_number("z", 0.0), Err(FeatureError::TooMany { .. })));
+        let names: Vec<_> = row.iter().map(|(name, _)| name.clone()).collect();
+        assert!(names.is_sorted() && names.len() == FEATURES_MAX);
+        assert_eq!(row.get("f00"), Some(&FeatureValue::Number(7.0)));
+    }
+
+    #[test]
+    fn equal_rows_share_a_fingerprint_and_others_do_not() {
+        let row = |width: f64, format: &str| {
+            let mut row = FeatureRow::default();
+            row.set_word("in_format", format).unwrap();
+            row.set_number("in_width", width).unwrap();
+            row
+        };
+        assert_eq!(row(0.0, "png").fingerprint(), row(-0.0, "png").fingerprint());
+        assert_ne!(row(1.0, "png").fingerprint(), row(2.0, "png").fingerprint());
+        assert_ne!(row(1.0, "png").fingerprint(), row(1.0, "gif").fingerprint());
+    }
+
+    #[test]
+    fn a_row_is_stored_and_read_back_and_a_bad_one_refused() {
+        let mut row = FeatureRow::default();
+        row.set_number("in_width", 0.1).unwrap();
+        row.set_bool("arg_fast", true).unwrap();
+        let text = serde_json::to_string(&row).unwrap();
+        assert_eq!(serde_json::from_str::<FeatureRow>(&text).unwrap(), row);
+        assert!(serde_json::from_str::<FeatureRow>("[[\"in_width\",1e300]]").is_err());
+        assert!(serde_json::from_str::<FeatureRow>("[[\"in width\",1]]").is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! What an invocation needs: features, models of peak memory and of caching benefit, maturity, training sets.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number. OFC's section 5 is what this room follows, with its
+//! own C4.5-like tree by name as the baseline; where it departs, docs/learning.md says why.
+
+mod benefit;
+mod csv_table;
+mod feature;
+mod function_model;
+mod interval;
+mod j48;
+mod lin_tree;
+mod maturity;
+mod model;
+mod peak_floors;
+mod quantities;
+mod sample;
+mod schema;
+mod training_csv;
+mod training_set;
+
+pub use benefit::{BENEFIT_SHARE, Benefit, PhaseTimes, STORE_TIMES_MAX, StoreTimes};
+pub use csv_table::{CSV_COLUMNS_MAX, CSV_FIELD_BYTES_MAX, CsvError, CsvField, CsvTable, quoted};
+pub use feature::{
+    FEATURES_MAX, FeatureError, FeatureName, FeatureRow, FeatureValue, NAME_BYTES_MAX, NUMBER_MAX, WORD_BYTES_MAX,
+    hash_bytes,
+};
+pub use function_model::{FunctionModel, Learned, ModelError, Need, STORED_MAX};
+pub use interval::{EmptyInterval, Interval, clamp_grant};
+pub use j48::J48;
+pub use lin_tree::LinTree;
+pub use maturity::{CHECKED_FROM, Maturity, MaturityChange, Nearness, WINDOW, is_mature};
+pub use model::{FittedModel, Learner, PeakModel, UnknownLearner};
+pub use peak_floors::{FLOORS_MAX, PeakFloors};
+pub use sample::{Sample, fold_of};
+pub use schema::{Encoded, HASHED_LEVELS, LEVELS_MAX, Schema};
+pub use training_csv::{TrainingCsvError, feature_of};
+pub use training_set::{
+    CHOSEN_FROM, Kept, Start, TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError, VERSION_BYTES_MAX,
+};

@@ -1,0 +1,283 @@
+//! The rows that a function's model is fitted to: few, chosen, of one version of its code.
+//!
+//! Until the model is mature and has [`CHOSEN_FROM`] rows every row is kept. From then on, as in OFC's section 5.3.3,
+//! those whose need was above what was predicted, which count double, and those far below it; and beside the paper one
+//! in ten of the others, since a set of errors alone would teach the model that errors are the rule. A full set gives
+//! up its oldest row that was no miss first.
+
+use nigh_terms::ByteSize;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::feature::{FeatureError, FeatureRow, hash_bytes};
+use crate::interval::Interval;
+use crate::sample::Sample;
+use crate::schema::Schema;
+
+/// Rows of a set at most.
+pub const TRAINING_ROWS_MAX: usize = 1000;
+/// Bytes of a version's name at most.
+pub const VERSION_BYTES_MAX: usize = 128;
+/// Rows up to which all are kept, mature or not: a model that matures at twenty still has its margin to learn.
+pub const CHOSEN_FROM: usize = 200;
+/// What a row counts whose need was above what was predicted.
+const MISS_WEIGHT: f64 = 2.0;
+/// An over-prediction by more intervals than this is worth a row.
+const FAR_OVER_INTERVALS: u64 = 6;
+/// One in so many of the rows that were predicted well is kept.
+const GOOD_ONE_IN: u64 = 10;
+/// The feature that tells cold starts from warm ones.
+pub(crate) const START_FEATURE: &str = "start";
+
+/// How the sandbox began its invocation: a cold one has the runtime's start in its peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// The sandbox was made for it.
+    Cold,
+    /// The sandbox had run before.
+    Warm,
+}
+
+impl Start {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// One invocation as it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingRow {
+    /// What was known before it ran, how it started among it.
+    pub features: FeatureRow,
+    /// The most memory it needed, page cache not counted.
+    pub peak: ByteSize,
+    /// It touched its limit: it may have needed more.
+    pub touched_limit: bool,
+    /// Page cache at its peak: given back under pressure, so no need; kept to be looked at.
+    pub page_cache: ByteSize,
+    /// Its need was above what was predicted.
+    pub missed: bool,
+    /// Invocations on one input share it.
+    pub input: u64,
+}
+
+impl TrainingRow {
+    /// A row that nothing was predicted for.
+    pub fn new(mut features: FeatureRow, peak: ByteSize, start: Start) -> Result<Self, FeatureError> {
+        features.set_start(start)?;
+        let input = features.fingerprint();
+        Ok(Self { features, peak, touched_limit: false, page_cache: ByteSize::ZERO, missed: false, input })
+    }
+}
+
+impl FeatureRow {
+    /// Sets how the sandbox begins.
+    pub fn set_start(&mut self, start: Start) -> Result<(), FeatureError> {
+        self.set_word(START_FEATURE, start.word())
+    }
+}
+
+/// Why a row or a set is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TrainingSetError {
+    /// The code has changed since.
+    #[error("the row is of version {given}, the training set of {known}; a new version begins a set of its own")]
+    OtherVersion {
+        /// What the set is of.
+        known: String,
+        /// What the row is of.
+        given: String,
+    },
+    /// No version's name.
+    #[error("a version's name has 1 to {VERSION_BYTES_MAX} bytes, not {bytes}")]
+    Version {
+        /// How many it has.
+        bytes: usize,
+    },
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The model is not mature or has few rows: every row is kept.
+    Learning,
+    /// The need was above what was predicted.
+    Miss,
+    /// Far too much was predicted.
+    FarOver,
+    /// One of the good ones.
+    Good,
+    /// Not kept: the model knows it.
+    No,
+}
+
+/// The rows of one version of a function's code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingSet {
+    version: String,
+    /// Oldest first.
+    rows: Vec<TrainingRow>,
+    /// Rows that were offered.
+    offered: u64,
+}
+
+impl TrainingSet {
+    /// An empty set of this version of the code.
+    pub fn new(version: impl Into<String>) -> Result<Self, TrainingSetError> {
+        let version = version.into();
+        if version.is_empty() || version.len() > VERSION_BYTES_MAX {
+            return Err(TrainingSetError::Version { bytes: version.len() });
+        }
+        Ok(Self { version, rows: Vec::new(), offered: 0 })
+    }
+
+    /// The version of the code.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The rows, oldest first.
+    #[must_use]
+    pub fn rows(&self) -> &[TrainingRow] {
+        &self.rows
+    }
+
+    /// Offers a row of `version`. `predicted` is what a mature model said of it, by which the paper's choice goes;
+    /// none while no model is mature.
+    pub fn offer(
+        &mut self,
+        version: &str,
+        mut row: TrainingRow,
+        predicted: Option<ByteSize>,
+        interval: Interval,
+    ) -> Result<Kept, TrainingSetError> {
+        if version != self.version {
+            return Err(TrainingSetError::OtherVersion { known: self.version.clone(), given: version.to_owned() });
+        }
+        self.offered += 1;
+        let kept = self.choice(&row, predicted, interval);
+        row.missed |= kept == Kept::Miss;
+        if kept != Kept::No {
+            self.keep(row);
+        }
+        Ok(kept)
+    }
+
+    fn choice(&self, row: &TrainingRow, predicted: Option<ByteSize>, interval: Interval) -> Kept {
+        let Some(predicted) = predicted else { return Kept::Learning };
+        let few = self.rows.len() < CHOSEN_FROM;
+        let (said, was) = (interval.index(predicted), interval.index(row.peak));
+        // A draw that needs no source of chance: by what the row is and how many came before it.
+        let drawn = row.features.fingerprint()
+            ^ self.offered.to_le_bytes().iter().fold(0, |hash, byte| hash * 31 + u64::from(*byte));
+        if said < was || row.touched_limit {
+            Kept::Miss
+        } else if few {
+            Kept::Learning
+        } else if said - was > FAR_OVER_INTERVALS {
+            Kept::FarOver
+        } else if hash_bytes(&drawn.to_le_bytes()).is_multiple_of(GOOD_ONE_IN) {
+            Kept::Good
+        } else {
+            Kept::No
+        }
+    }
+
+    pub(crate) fn keep(&mut self, row: TrainingRow) {
+        if self.rows.len() == TRAINING_ROWS_MAX {
+            let oldest_good = self.rows.iter().position(|row| !row.missed).unwrap_or(0);
+            self.rows.remove(oldest_good);
+        }
+        self.rows.push(row);
+    }
+
+    /// The columns of the rows and the rows by them, ready to be fitted.
+    #[must_use]
+    pub fn samples(&self) -> (Schema, Vec<Sample>) {
+        let schema = Schema::learn(self.rows.iter().map(|row| &row.features));
+        let sample = |row: &TrainingRow| Sample {
+            features: schema.encode(&row.features),
+            peak: row.peak,
+            bound: row.touched_limit,
+            weight: if row.missed { MISS_WEIGHT } else { 1.0 },
+            group: row.input,
+        };
+        let samples = self.rows.iter().map(sample).collect();
+        (schema, samples)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn row(at: u64, peak_mb: u64) -> TrainingRow {
+        let mut features = FeatureRow::default();
+        features.set_number("in_width", at as f64).unwrap();
+        TrainingRow::new(features, ByteSize(peak_mb * 1_000_000), Start::Warm).unwrap()
+    }
+
+    fn set() -> TrainingSet {
+        TrainingSet::new("1").unwrap()
+    }
+
+    #[test]
+    fn a_mature_set_keeps_misses_far_overs_and_a_share_of_the_good() {
+        let mut set = set();
+        let offer = |set: &mut TrainingSet, at, peak, said: u64| {
+            set.offer("1", row(at, peak), Some(ByteSize(said * 1_000_000)), Interval::OFC).unwrap()
+        };
+        for at in 0..CHOSEN_FROM as u64 {
+            assert_eq!(offer(&mut set, at, 10, 16), Kept::Learning);
+        }
+        assert_eq!(offer(&mut set, 0, 17, 16), Kept::Miss);
+        assert_eq!(offer(&mut set, 1, 10, 16 * 8), Kept::FarOver);
+        let good = (0..1000).filter(|at| offer(&mut set, *at, 10, 16 * 7) == Kept::Good).count();
+        assert!((70..130).contains(&good), "{good} of 1000 good rows");
+        let mut touched = row(7, 10);
+        touched.touched_limit = true;
+        assert_eq!(set.offer("1", touched, Some(ByteSize(16_000_000)), Interval::OFC), Ok(Kept::Miss));
+        assert!(set.rows()[CHOSEN_FROM].missed && !set.rows()[CHOSEN_FROM + 1].missed);
+    }
+
+    #[test]
+    fn a_full_set_gives_up_its_oldest_good_row() {
+        let mut set = set();
+        let mut missed = row(0, 1);
+        missed.missed = true;
+        set.offer("1", missed.clone(), None, Interval::OFC).unwrap();
+        for at in 1..=TRAINING_ROWS_MAX as u64 {
+            set.offer("1", row(at, 1), None, Interval::OFC).unwrap();
+        }
+        assert_eq!(set.rows().len(), TRAINING_ROWS_MAX);
+        assert_eq!(set.rows()[0], missed);
+        assert_eq!(set.rows()[1], row(2, 1));
+    }
+
+    #[test]
+    fn rows_of_other_code_are_refused_and_a_version_has_a_name() {
+        let error = set().offer("2", row(1, 1), None, Interval::OFC).unwrap_err();
+        assert!(error.to_string().contains("version 2"), "{error}");
+        assert!(TrainingSet::new("").is_err() && TrainingSet::new("x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn misses_count_more_limits_are_bounds_and_starts_are_told_apart() {
+        let mut set = set();
+        let cold = TrainingRow::new(FeatureRow::default(), ByteSize(9), Start::Cold).unwrap();
+        let mut limited = row(1, 5);
+        (limited.touched_limit, limited.missed) = (true, true);
+        set.keep(cold);
+        set.keep(limited);
+        let (schema, samples) = set.samples();
+        assert_eq!((samples[0].weight, samples[1].weight), (1.0, MISS_WEIGHT));
+        assert_eq!((samples[0].bound, samples[1].bound), (false, true));
+        let start = schema.position(START_FEATURE).unwrap();
+        assert_ne!(samples[0].features.values[start], samples[1].features.values[start]);
+    }
+}

@@ -1,0 +1,274 @@
+//! The door for what stands before or behind the store: Swift's middleware, and S3 services that tell of changes.
+//!
+//! | request | from | answer |
+//! |---|---|---|
+//! | `POST /outside/v1/push` | middleware, signed | 200 `{"state": "pushed" or "superseded"}` when Swift has the version |
+//! | `POST /outside/v1/invalidate` | middleware, signed | 200 `{"newest"}` of a begin, `{}` of an end |
+//! | `POST /outside/v1/s3-events` | an S3 service, with a bearer token | 200 when the copies are dropped |
+//!
+//! It decides who may say so (`signature`) and what was said (`message`, `s3_events`); what follows from it is the object
+//! memory's. A body is read within a limit and a time. Follows `integrations/swift/README.md`, "Wire: Swift to Nigh".
+
+pub mod message;
+pub mod s3_events;
+mod secrets;
+mod signature;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use nigh_objects::{ObjectError, ObjectId, ObjectMemory, Pushed};
+use nigh_terms::{Clock, ObjectKey};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::message::{Invalidation, PushAsked, Target};
+use self::s3_events::Changed;
+pub(crate) use self::secrets::OutsideSecrets;
+pub use self::secrets::{SecretFileError, read_secrets};
+use self::signature::Nonces;
+
+/// Connections at a time; the next ones wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 256;
+/// A signed message.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// A page of events.
+const EVENTS_BYTES_MAX: usize = 4 << 20;
+/// A connection that sends no whole head for so long is closed; idle ones too.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
+/// A body must be here after so long.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+/// An answer is given after so long: whoever asks has bounds of its own.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long to wait when no connection can be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Answer = Response<Full<Bytes>>;
+
+/// Why a request is refused.
+#[derive(Debug)]
+enum Refusal {
+    /// Who asks is not known. Nothing more is said.
+    Unknown(&'static str),
+    /// It is no message.
+    Bad(String),
+    TooLarge,
+    NotFound,
+    /// It cannot be done now.
+    Failed(ObjectError),
+    TooSlow,
+}
+
+impl Refusal {
+    fn answer(&self) -> Answer {
+        let (status, reason) = match self {
+            Self::Unknown(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
+            Self::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long".to_owned()),
+            Self::NotFound => (StatusCode::NOT_FOUND, "there is nothing here".to_owned()),
+            Self::Failed(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            Self::TooSlow => (StatusCode::SERVICE_UNAVAILABLE, "it takes too long".to_owned()),
+        };
+        answer(status, &json!({ "reason": reason }))
+    }
+}
+
+fn answer(status: StatusCode, members: &Value) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(members.to_string())));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+/// The door.
+pub(crate) struct OutsideDoor {
+    memory: ObjectMemory,
+    secrets: OutsideSecrets,
+    skew: Duration,
+    nonces: Mutex<Nonces>,
+    clock: Arc<dyn Clock>,
+}
+
+impl OutsideDoor {
+    /// Signatures' dates may be off by `skew`.
+    pub(crate) fn new(memory: ObjectMemory, secrets: OutsideSecrets, skew: Duration, clock: Arc<dyn Clock>) -> Self {
+        Self { memory, secrets, skew, nonces: Mutex::default(), clock }
+    }
+
+    /// Serves on `listener` until `until` is cancelled; returns when the requests that had begun are answered.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, until: CancellationToken) {
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let tracker = TaskTracker::new();
+        loop {
+            let next = async {
+                let place = Arc::clone(&connections).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                () = until.cancelled() => break,
+                next = next => next,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = Arc::clone(&self).connection(stream, until.clone());
+                    tracker.spawn(async move {
+                        let _place = place;
+                        connection.await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the outside door cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(listener);
+        tracker.close();
+        tracker.wait().await;
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, until: CancellationToken) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is gone before its first request");
+            return;
+        }
+        let service = service_fn(|request| {
+            let door = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(door.answer(request).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIME_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let result = tokio::select! {
+            result = connection.as_mut() => result,
+            () = until.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let (head, body) = request.into_parts();
+        let (kind, asked) = match head.uri.path() {
+            _ if head.method != Method::POST => ("none", Err(Refusal::NotFound)),
+            path if path.ends_with("/outside/v1/push") => ("push", self.push(&head, body).await),
+            path if path.ends_with("/outside/v1/invalidate") => ("invalidate", self.invalidate(&head, body).await),
+            path if path.ends_with("/outside/v1/s3-events") => ("s3-events", self.s3_events(&head, body).await),
+            _ => ("none", Err(Refusal::NotFound)),
+        };
+        let answer = match asked {
+            Ok(members) => answer(StatusCode::OK, &members),
+            Err(refusal) => {
+                tracing::debug!(kind, ?refusal, "a message from outside is refused");
+                refusal.answer()
+            }
+        };
+        let status = answer.status().as_str().to_owned();
+        metrics::counter!("nigh_outside_requests_total", "kind" => kind, "status" => status).increment(1);
+        answer
+    }
+
+    async fn push(&self, head: &Parts, body: Incoming) -> Result<Value, Refusal> {
+        let body = self.signed(head, body).await?;
+        let PushAsked { target, version } = message::parse_push(&body).map_err(Refusal::Bad)?;
+        let state = match self.object(&target)? {
+            None => Pushed::Unknown,
+            Some(object) => bounded(self.memory.push_now(&object, version)).await?,
+        };
+        Ok(json!({"state": match state {
+            Pushed::Pushed => "pushed",
+            Pushed::Superseded => "superseded",
+            Pushed::Unknown => "unknown",
+        }}))
+    }
+
+    async fn invalidate(&self, head: &Parts, body: Incoming) -> Result<Value, Refusal> {
+        let body = self.signed(head, body).await?;
+        let invalidation = message::parse_invalidation(&body).map_err(Refusal::Bad)?;
+        match invalidation {
+            Invalidation::Begin { target, token, lease } => {
+                let Some(object) = self.object(&target)? else { return Ok(json!({})) };
+                let newest = bounded(self.memory.outside_write_begins(&object, &token, lease)).await?;
+                Ok(newest.map_or_else(|| json!({}), |newest| json!({ "newest": newest.0 })))
+            }
+            Invalidation::End { target, token, applied } => {
+                if let Some(object) = self.object(&target)? {
+                    self.memory.outside_write_ended(&object, &token, applied).await;
+                }
+                Ok(json!({}))
+            }
+        }
+    }
+
+    async fn s3_events(&self, head: &Parts, body: Incoming) -> Result<Value, Refusal> {
+        let given = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let given = given.and_then(|text| text.strip_prefix(b"Bearer "));
+        if !given.is_some_and(|given| self.secrets.is_events_token(given)) {
+            return Err(Refusal::Unknown("the token is not the one of outside.events_token_file"));
+        }
+        let body = read(body, EVENTS_BYTES_MAX).await?;
+        let mut dropped = 0_u64;
+        for Changed { bucket, key, etag } in s3_events::parse(&body).map_err(Refusal::Bad)? {
+            // What is no key of S3's is nobody's copy.
+            let Ok(key) = ObjectKey::new(&key) else { continue };
+            for (namespace, bucket) in self.memory.bucket_named(None, &bucket) {
+                let object = ObjectId { namespace, bucket, key: key.clone() };
+                dropped += u64::from(self.memory.changed_outside(&object, etag.as_ref()));
+            }
+        }
+        metrics::counter!("nigh_outside_copies_dropped_total").increment(dropped);
+        Ok(json!({ "dropped": dropped }))
+    }
+
+    /// The body of a message that the middleware signed, and has not sent before.
+    async fn signed(&self, head: &Parts, body: Incoming) -> Result<Bytes, Refusal> {
+        let body = read(body, MESSAGE_BYTES_MAX).await?;
+        let now_s = self.clock.wall().millis() / 1000;
+        let nonce = signature::verify(self.secrets.signing(), head, &body, now_s, self.skew.as_secs());
+        let nonce = nonce.map_err(Refusal::Unknown)?;
+        let is_new = self.nonces.lock().use_once(nonce, now_s, self.skew.as_secs());
+        if is_new { Ok(body) } else { Err(Refusal::Unknown("the nonce was used before, or too many are remembered")) }
+    }
+
+    /// The object that a message means; none if it is in no bucket of this node's.
+    fn object(&self, target: &Target) -> Result<Option<ObjectId>, Refusal> {
+        let named = self.memory.bucket_named(Some(&target.account), &target.container);
+        let Some((namespace, bucket)) = named.into_iter().next() else { return Ok(None) };
+        let Ok(key) = ObjectKey::new(&target.object) else { return Ok(None) };
+        Ok(Some(ObjectId { namespace, bucket, key }))
+    }
+}
+
+async fn read(body: Incoming, limit: usize) -> Result<Bytes, Refusal> {
+    let read = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, limit).collect()).await;
+    let read = read.map_err(|_| Refusal::TooSlow)?;
+    read.map(http_body_util::Collected::to_bytes).map_err(|_| Refusal::TooLarge)
+}
+
+async fn bounded<T>(work: impl Future<Output = Result<T, ObjectError>>) -> Result<T, Refusal> {
+    let done = tokio::time::timeout(ANSWER_TIME_MAX, work).await.map_err(|_| Refusal::TooSlow)?;
+    done.map_err(Refusal::Failed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! Where invocations meet the protocol: the gate of this node, and what each namespace has seen.
+//!
+//! It decides nothing: `protocol::Gate` says when an invocation begins and has ended, `protocol::Frontier` what the next
+//! one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of what is
+//! remembered. docs/coherence.md, "In a node".
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, Token};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::coherence::Coherence;
+use super::{Inner, ObjectMemory, SHARD};
+use crate::protocol::{Contract, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
+use crate::sync::timeout;
+use crate::{DataCall, ObjectMeta};
+
+/// Namespaces of which it is remembered what they have seen. With one more all are forgotten: a frontier that begins
+/// anew asks the home, which has all that any of them had seen.
+pub(super) const FRONTIERS_MAX: usize = 4096;
+
+const LIMITS: GateLimits = GateLimits { wait: Duration::from_secs(2), waiting_max: 4096 };
+
+/// An invocation that waits, runs, or has a put whose fate is not known. There are as many as the gate has.
+struct Known {
+    namespace: Namespace,
+    begins: Option<oneshot::Sender<Result<(), GateRefusal>>>,
+    ends: Option<oneshot::Sender<Token>>,
+}
+
+/// What this node's invocations and their namespaces have seen.
+pub(super) struct Invocations {
+    gate: Gate<InvocationId>,
+    known: HashMap<InvocationId, Known>,
+    frontiers: HashMap<Namespace, Frontier>,
+}
+
+impl Default for Invocations {
+    fn default() -> Self {
+        Self { gate: Gate::new(LIMITS, Contract), known: HashMap::new(), frontiers: HashMap::new() }
+    }
+}
+
+impl Invocations {
+    fn seen_by(&self, invocation: InvocationId) -> Token {
+        self.gate.token(invocation).cloned().unwrap_or_default()
+    }
+
+    /// The next dispatch of `namespace` is to know of `token`. Where there is no frontier it does, for that asks the home.
+    pub(super) fn hand_over(&mut self, namespace: &Namespace, token: &Token) {
+        if let Some(frontier) = self.frontiers.get_mut(namespace) {
+            frontier.see(token);
+        }
+    }
+
+    fn ends(&mut self, invocation: InvocationId, ends: Option<oneshot::Sender<Token>>) {
+        if let Some(known) = self.known.get_mut(&invocation) {
+            known.ends = ends;
+        }
+        let mut told = Vec::new();
+        self.gate.ends(invocation, &mut told);
+        self.hear(told);
+    }
+
+    /// Passes on what the gate has said.
+    fn hear(&mut self, mut told: Vec<GateOutput<InvocationId>>) {
+        while let Some(output) = told.pop() {
+            match output {
+                GateOutput::Admitted(invocation) => {
+                    let begins = self.known.get_mut(&invocation).and_then(|known| known.begins.take());
+                    if begins.is_none_or(|begins| begins.send(Ok(())).is_err()) {
+                        // Who asked has gone: nothing will run.
+                        self.gate.ends(invocation, &mut told);
+                    }
+                }
+                GateOutput::Refused(invocation, refusal) => {
+                    let begins = self.known.get_mut(&invocation).and_then(|known| known.begins.take());
+                    // A put of an earlier attempt may still be under way.
+                    if self.gate.token(invocation).is_none() {
+                        self.known.remove(&invocation);
+                    }
+                    if let Some(begins) = begins {
+                        let _nobody_waits = begins.send(Err(refusal));
+                    }
+                }
+                GateOutput::Ended(invocation, token) => {
+                    let Some(known) = self.known.remove(&invocation) else { continue };
+                    self.hand_over(&known.namespace, &token);
+                    if let Some(ends) = known.ends {
+                        let _nobody_waits = ends.send(token);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many invocations and frontiers there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.known.len(), self.frontiers.len())
+    }
+}
+
+impl Coherence {
+    /// An invocation is dispatched to this node by one who has seen `token`, and all that its namespace's frontier has.
+    fn dispatch(
+        &self,
+        now: Monotonic,
+        (namespace, invocation): (&Namespace, InvocationId),
+        token: &Token,
+        begins: oneshot::Sender<Result<(), GateRefusal>>,
+    ) {
+        // A dispatch drops nothing.
+        let ((), _) = self.step(|state, outcome| {
+            let mut invocations = self.invocations.lock();
+            let Invocations { gate, known, frontiers } = &mut *invocations;
+            if frontiers.len() >= FRONTIERS_MAX && !frontiers.contains_key(namespace) {
+                frontiers.clear();
+            }
+            let home = &state.home.home;
+            let begin = || Frontier::begin([(SHARD, home.epoch())], Contract);
+            let frontier = frontiers.entry(namespace.clone()).or_insert_with(begin);
+            frontier.read(SHARD, home.newest());
+            frontier.see(token);
+            let entry = || Known { namespace: namespace.clone(), begins: None, ends: None };
+            known.entry(invocation).or_insert_with(entry).begins = Some(begins);
+            let mut told = Vec::new();
+            match frontier.dispatch(state.node.cache.member()) {
+                Some(dispatch) => state.node(now, outcome, |cache, sent| {
+                    gate.dispatch(now, invocation, dispatch, cache, sent, &mut told);
+                }),
+                None => told.push(GateOutput::Refused(invocation, GateRefusal::NotCovered)),
+            }
+            invocations.hear(told);
+        });
+    }
+
+    /// Node or home has come further, or time has passed: who may begin now begins.
+    pub(super) fn look(&self, now: Monotonic) {
+        let ((), _) = self.step(|state, outcome| {
+            let mut invocations = self.invocations.lock();
+            let mut told = Vec::new();
+            state.node(now, outcome, |cache, sent| invocations.gate.look(now, cache, sent, &mut told));
+            invocations.hear(told);
+        });
+    }
+
+    /// What an invocation has seen.
+    pub(super) fn seen_by(&self, invocation: InvocationId) -> Token {
+        self.invocations.lock().seen_by(invocation)
+    }
+
+    /// The newest version that the home has been told of.
+    fn newest(&self) -> Stamp {
+        Stamp { version: self.state.lock().home.home.newest(), others: None }
+    }
+
+    async fn end(&self, invocation: InvocationId, within: Duration) -> Token {
+        let (send, mut ended) = oneshot::channel();
+        self.invocations.lock().ends(invocation, Some(send));
+        if let Ok(token) = timeout(within, &mut ended).await {
+            // Nobody sends for one that is not known, which has seen nothing.
+            return token.unwrap_or_default();
+        }
+        let mut invocations = self.invocations.lock();
+        ended.try_recv().unwrap_or_else(|_| {
+            // What it still writes joins its namespace's frontier when it is written.
+            let token = invocations.seen_by(invocation);
+            if let Some(namespace) = invocations.known.get(&invocation).map(|known| known.namespace.clone()) {
+                tracing::warn!(%invocation, ?within, "an invocation is told as ended and a write of it is under way");
+                invocations.hand_over(&namespace, &token);
+            }
+            token
+        })
+    }
+}
+
+/// Whose a write is, until nothing can come of it any more.
+struct Writer {
+    inner: Arc<Inner>,
+    namespace: Namespace,
+    /// The invocation whose end waits for this; none for a client outside, or one that the gate does not know (any more).
+    invocation: Option<InvocationId>,
+    wrote: Option<Stamp>,
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let coherence = &self.inner.coherence;
+        match (self.invocation, &self.wrote) {
+            (None, None) => {}
+            (None, Some(stamp)) => {
+                let mut token = Token::empty();
+                stamp.join_into(SHARD, &mut token);
+                coherence.invocations.lock().hand_over(&self.namespace, &token);
+            }
+            (Some(invocation), wrote) => {
+                // What did not come about has shown its writer what there is, or nobody knows its fate.
+                let through = coherence.newest().version;
+                let mut invocations = coherence.invocations.lock();
+                let mut told = Vec::new();
+                let outcome = wrote.as_ref().ok_or(PutFailure::GivenUp { through });
+                invocations.gate.has_put(invocation, SHARD, outcome, &mut told);
+                invocations.hear(told);
+            }
+        }
+    }
+}
+
+/// A call that writes. When it is dropped its writer is told to have written, or not to: before that it is to be
+/// answered to nobody.
+pub(super) struct WriteCall {
+    // In this order: the event first.
+    call: DataCall,
+    writer: Writer,
+}
+
+impl Deref for WriteCall {
+    type Target = DataCall;
+
+    fn deref(&self) -> &DataCall {
+        &self.call
+    }
+}
+
+impl DerefMut for WriteCall {
+    fn deref_mut(&mut self) -> &mut DataCall {
+        &mut self.call
+    }
+}
+
+impl WriteCall {
+    /// What the writer has seen.
+    pub(super) fn seen(&self) -> Arc<Token> {
+        Arc::new(self.writer.invocation.map_or_else(Token::empty, |id| self.writer.inner.coherence.seen_by(id)))
+    }
+
+    /// It is written, as this version.
+    pub(super) fn wrote(&mut self, stamp: Stamp) {
+        self.writer.wrote = Some(stamp);
+    }
+}
+
+impl Inner {
+    /// As `begin`, for a call that writes.
+    pub(super) fn begin_write(self: &Arc<Self>, who: &Principal, bucket: &BucketName, key: &ObjectKey) -> WriteCall {
+        let known = |invocation: &InvocationId| {
+            let mut invocations = self.coherence.invocations.lock();
+            let runs = invocations.gate.token(*invocation).is_some();
+            invocations.gate.begins_put(*invocation);
+            runs
+        };
+        let writer = Writer {
+            inner: Arc::clone(self),
+            namespace: who.namespace.clone(),
+            invocation: who.invocation.filter(known),
+            wrote: None,
+        };
+        WriteCall { call: self.begin(who, bucket, Some(key)), writer }
+    }
+
+    /// Who asks is about to be shown what is known of an object.
+    pub(super) fn shows(&self, who: &Principal, meta: &ObjectMeta) {
+        if let Some(invocation) = who.invocation {
+            self.coherence.invocations.lock().gate.has_read(invocation, SHARD, &meta.stamp());
+        }
+    }
+
+    /// Who asks is about to be shown what names no version: that there is nothing, a refusal, a list. The newest that there
+    /// is stands for it.
+    pub(super) fn shows_newest(&self, who: &Principal) {
+        if let Some(invocation) = who.invocation {
+            let newest = self.coherence.newest();
+            self.coherence.invocations.lock().gate.has_read(invocation, SHARD, &newest);
+        }
+    }
+}
+
+impl ObjectMemory {
+    /// An invocation is to begin here; who calls it has seen `token`. Returns when this node has caught up with that and
+    /// with all that the namespace's ended invocations and writers outside had seen; from then on what it reads and
+    /// writes is joined, until `end_invocation`.
+    ///
+    /// # Errors
+    /// Why it may not begin, after two seconds at the latest. It has not begun then, and is not to be ended.
+    pub async fn begin_invocation(
+        &self,
+        namespace: &Namespace,
+        invocation: InvocationId,
+        token: &Token,
+    ) -> Result<(), GateRefusal> {
+        let coherence = &self.0.coherence;
+        let (send, mut begun) = oneshot::channel();
+        coherence.dispatch(self.0.now(), (namespace, invocation), token, send);
+        loop {
+            let more = coherence.more_decided();
+            coherence.look(self.0.now());
+            match begun.try_recv() {
+                Ok(answer) => return answer,
+                Err(TryRecvError::Empty) => {}
+                // Another dispatch of it has taken its place.
+                Err(TryRecvError::Closed) => return Err(GateRefusal::OtherIncarnation),
+            }
+            // Whichever comes: it is looked at again.
+            let _more_or_late = timeout(LIMITS.wait, more).await;
+        }
+    }
+
+    /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes is
+    /// known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
+    pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
+        self.0.coherence.end(invocation, within).await
+    }
+
+    /// As `end_invocation`, for one of which nobody waits to hear.
+    pub fn abandon_invocation(&self, invocation: InvocationId) {
+        self.0.coherence.invocations.lock().ends(invocation, None);
+    }
+
+    /// What a running invocation has seen so far: with that a call that it makes begins.
+    #[must_use]
+    pub fn seen_by(&self, invocation: InvocationId) -> Token {
+        self.0.coherence.seen_by(invocation)
+    }
+
+    /// A running invocation has heard of what another had seen at its end: of one that it called.
+    pub fn told_of(&self, invocation: InvocationId, token: &Token) {
+        let mut invocations = self.0.coherence.invocations.lock();
+        for (shard, version) in token.iter() {
+            invocations.gate.has_read(invocation, shard, &Stamp { version, others: None });
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the store tells this node of others: that they read what is only announced, that they write, that they wrote.
+
+use std::time::Duration;
+
+use nigh_terms::{BucketName, Namespace, Version};
+
+use super::{Inner, ObjectMemory};
+use crate::store::swift::shadow::SwiftTimestamp;
+use crate::write_back::Pushed;
+use crate::{ETag, ObjectError, ObjectId};
+
+/// The longest that an outside write may be told to last.
+const LEASE_MAX: Duration = Duration::from_secs(3600);
+
+impl Inner {
+    /// True if somebody else is writing `object` now: it is neither kept nor acknowledged before the store has it.
+    pub(super) fn is_written_outside(&self, object: &ObjectId) -> bool {
+        self.outside.lock().hold(object, self.clock.monotonic())
+    }
+}
+
+impl ObjectMemory {
+    /// Whose bucket the one is that the store calls `name`, in `account` where the store has such.
+    #[must_use]
+    pub fn bucket_named(&self, account: Option<&str>, name: &str) -> Vec<(Namespace, BucketName)> {
+        self.0.back.store().bucket_named(account, name)
+    }
+
+    /// A reader of the store waits for `version` of `object`, which this node has announced: pushes it now.
+    ///
+    /// # Errors
+    /// `SlowDown` if that takes longer than a write may wait; the store's.
+    pub async fn push_now(&self, object: &ObjectId, version: Version) -> Result<Pushed, ObjectError> {
+        // A write on its way may have its placeholder there already.
+        drop(self.0.order.turn(object).await?);
+        self.0.back.push_now(object, version).await
+    }
+
+    /// Somebody else is about to write `object`. When this returns the store has all that was acknowledged of it here,
+    /// no placeholder is on its way, and until `outside_write_ended`, or for `lease`, no copy of it is kept or served and
+    /// writes go through. Gives what in the store's own order the outside write must be above, if that is known.
+    ///
+    /// # Errors
+    /// `SlowDown` if too much waits; the write must not be made then.
+    pub async fn outside_write_begins(
+        &self,
+        object: &ObjectId,
+        token: &str,
+        lease: Duration,
+    ) -> Result<Option<SwiftTimestamp>, ObjectError> {
+        let inner = &self.0;
+        let _turn = inner.order.turn(object).await?;
+        inner.back.flush(object).await?;
+        let now = inner.clock.monotonic();
+        let begun = inner.outside.lock().begin(object, token, now.after(lease.min(LEASE_MAX)), now);
+        begun.map_err(|_| ObjectError::SlowDown("too many writes of others are under way"))?;
+        inner.written_by_others(object);
+        Ok(inner.back.newest_there(object))
+    }
+
+    /// An outside write has ended: `applied` says whether it is there, if that is known. If it is not, the object is held
+    /// for the rest of the lease.
+    pub async fn outside_write_ended(&self, object: &ObjectId, token: &str, applied: Option<bool>) {
+        let inner = &self.0;
+        if applied != Some(false) {
+            inner.back.superseded(object).await;
+        }
+        // Also of a write that a life before this one was told of.
+        inner.written_by_others(object);
+        if applied.is_some() {
+            inner.outside.lock().end(object, token);
+        }
+    }
+
+    /// The store tells that `object` was written or deleted, by whomever. A copy with the entity tag that the store has
+    /// now, if that is told, is this node's own and stays; so does that of a write under way. True if something was
+    /// dropped.
+    pub fn changed_outside(&self, object: &ObjectId, now: Option<&ETag>) -> bool {
+        let inner = &self.0;
+        let mut writing = inner.writing.lock();
+        if let Some(noticed) = writing.get_mut(object) {
+            noticed.note(now);
+        }
+        let kept = inner.shelf().peek(object).map(|kept| kept.meta.unpack().etag.clone());
+        if kept.is_some() && kept.as_ref() == now {
+            return false;
+        }
+        inner.written_by_others(object);
+        kept.is_some()
+    }
+
+    /// Nothing waits, and this node ends: the store need not tell it of others any more.
+    pub async fn let_go_of_store(&self) {
+        self.0.back.store().let_go().await;
+    }
+}

@@ -1,0 +1,176 @@
+//! Objects that somebody else is writing now, as the store tells this node: from its begin to its end, or for as long as
+//! its lease lasts.
+//!
+//! Meanwhile no copy of such an object is kept, readers go to the store, and writes of this node go through to it
+//! (`integrations/swift/README.md`). It decides which objects these are; it never asks a store or a clock.
+
+use std::collections::HashMap;
+
+use nigh_terms::Monotonic;
+
+use crate::{ETag, ObjectId};
+
+/// Writes of others under way that are told apart. One more is refused, and then not made.
+const TOKENS_MAX: usize = 10_000;
+
+/// The limit of writes under way is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+/// What others are writing.
+#[derive(Debug, Default)]
+pub(crate) struct OutsideWrites {
+    /// For each object the tokens of its writes, and when their leases end.
+    under_way: HashMap<ObjectId, HashMap<String, Monotonic>>,
+    tokens: usize,
+}
+
+impl OutsideWrites {
+    /// A write of `object` begins; it is over at `until`. Told again, it is the same write.
+    pub(crate) fn begin(
+        &mut self,
+        object: &ObjectId,
+        token: &str,
+        until: Monotonic,
+        now: Monotonic,
+    ) -> Result<(), TooMany> {
+        if self.tokens >= TOKENS_MAX {
+            self.forget_ended(now);
+        }
+        if self.tokens >= TOKENS_MAX {
+            return Err(TooMany);
+        }
+        let tokens = self.under_way.entry(object.clone()).or_default();
+        if tokens.insert(token.to_owned(), until).is_none() {
+            self.tokens += 1;
+        }
+        Ok(())
+    }
+
+    /// A write has ended.
+    pub(crate) fn end(&mut self, object: &ObjectId, token: &str) {
+        let Some(tokens) = self.under_way.get_mut(object) else { return };
+        if tokens.remove(token).is_some() {
+            self.tokens -= 1;
+        }
+        if tokens.is_empty() {
+            self.under_way.remove(object);
+        }
+    }
+
+    /// True if somebody else is writing `object` now.
+    pub(crate) fn hold(&mut self, object: &ObjectId, now: Monotonic) -> bool {
+        let Some(tokens) = self.under_way.get_mut(object) else { return false };
+        let before = tokens.len();
+        tokens.retain(|_, until| now < *until);
+        self.tokens -= before - tokens.len();
+        let held = !tokens.is_empty();
+        if !held {
+            self.under_way.remove(object);
+        }
+        held
+    }
+
+    fn forget_ended(&mut self, now: Monotonic) {
+        self.under_way.retain(|_, tokens| {
+            tokens.retain(|_, until| now < *until);
+            !tokens.is_empty()
+        });
+        self.tokens = self.under_way.values().map(HashMap::len).sum();
+    }
+}
+
+/// What the store tells of an object while this node writes it: it may be of this write, or of one after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Noticed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That it holds bytes with this entity tag.
+    Holds(ETag),
+    /// Several things, or that it holds something else.
+    Others,
+}
+
+impl Noticed {
+    /// The store tells that it holds `now`, or does not say what.
+    pub(crate) fn note(&mut self, now: Option<&ETag>) {
+        *self = match (&*self, now) {
+            (Self::Nothing, Some(now)) => Self::Holds(now.clone()),
+            (Self::Holds(before), Some(now)) if before == now => Self::Holds(now.clone()),
+            _ => Self::Others,
+        };
+    }
+
+    /// Whether it may all be of the write that `etag` is of.
+    pub(crate) fn is_of(&self, etag: &ETag) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Holds(held) => held == etag,
+            Self::Others => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nigh_terms::{BucketName, Namespace, ObjectKey};
+
+    use super::*;
+
+    fn object(key: usize) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(&key.to_string()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn an_object_is_held_until_all_its_writes_have_ended_or_their_leases_have() {
+        let (mut writes, now) = (OutsideWrites::default(), Monotonic(5));
+        let later = now.after(Duration::from_secs(300));
+        writes.begin(&object(1), "a", later, now).unwrap();
+        writes.begin(&object(1), "b", later, now).unwrap();
+        writes.begin(&object(1), "b", later, now).unwrap();
+        writes.begin(&object(2), "c", later, now).unwrap();
+        assert!(writes.hold(&object(1), now) && !writes.hold(&object(3), now));
+        writes.end(&object(1), "a");
+        writes.end(&object(1), "nobody's");
+        assert!(writes.hold(&object(1), now));
+        writes.end(&object(1), "b");
+        assert!(!writes.hold(&object(1), now));
+        assert!(writes.hold(&object(2), now) && !writes.hold(&object(2), later));
+        assert_eq!((writes.tokens, writes.under_way.len()), (0, 0));
+    }
+
+    #[test]
+    fn writes_beyond_the_limit_are_refused_until_others_have_ended() {
+        let (mut writes, now) = (OutsideWrites::default(), Monotonic(5));
+        let later = now.after(Duration::from_secs(300));
+        for key in 0..TOKENS_MAX {
+            writes.begin(&object(key), "t", later, now).unwrap();
+        }
+        assert_eq!(writes.begin(&object(TOKENS_MAX), "t", later, now), Err(TooMany));
+        assert!(!writes.hold(&object(TOKENS_MAX), now) && writes.hold(&object(0), now));
+        writes.begin(&object(TOKENS_MAX), "t", later.after(Duration::from_secs(1)), later).unwrap();
+        assert_eq!(writes.tokens, 1);
+    }
+
+    #[test]
+    fn notices_are_of_a_write_if_they_all_tell_of_its_bytes() {
+        let tag = |text: &str| ETag(text.to_owned());
+        let mut noticed = Noticed::default();
+        assert!(noticed.is_of(&tag("a")));
+        noticed.note(Some(&tag("a")));
+        noticed.note(Some(&tag("a")));
+        assert!(noticed.is_of(&tag("a")) && !noticed.is_of(&tag("b")));
+        noticed.note(Some(&tag("b")));
+        assert!(!noticed.is_of(&tag("a")) && !noticed.is_of(&tag("b")));
+        let mut deleted = Noticed::default();
+        deleted.note(None);
+        assert!(!deleted.is_of(&tag("a")));
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked of the store about buckets, and what its answers tell of them: the shell around `buckets`.
+
+use nigh_terms::{BucketName, Namespace};
+
+use super::WriteBack;
+use super::buckets::Inside;
+use super::dirty::Becomes;
+use super::policy::WriteMode;
+use crate::{BucketInfo, ObjectError, ObjectId};
+
+impl WriteBack {
+    /// Makes a bucket.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou`, or the store's.
+    pub(crate) async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        let since = self.buckets.moment();
+        let made = self.store.create_bucket(namespace, bucket).await;
+        if matches!(made, Ok(()) | Err(ObjectError::BucketAlreadyOwnedByYou(_))) {
+            self.buckets.heard(since, namespace, bucket);
+        }
+        made
+    }
+
+    /// What is known of a bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub(crate) async fn head_bucket(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+    ) -> Result<BucketInfo, ObjectError> {
+        let since = self.buckets.moment();
+        let info = self.store.head_bucket(namespace, bucket).await?;
+        self.buckets.heard(since, namespace, bucket);
+        Ok(info)
+    }
+
+    /// The namespace's buckets.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError> {
+        let since = self.buckets.moment();
+        let listed = self.store.list_buckets(namespace).await?;
+        listed.iter().for_each(|info| self.buckets.heard(since, namespace, &info.name));
+        Ok(listed)
+    }
+
+    /// Removes an empty bucket.
+    ///
+    /// # Errors
+    /// `BucketNotEmpty`, also for what only waits; the store's.
+    pub(crate) async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        // Nobody writes into it from here on; who comes later finds that it is gone.
+        let _alone = self.buckets.alone(namespace, bucket).await;
+        loop {
+            let first = {
+                let dirty = self.dirty.lock();
+                let mut keys = dirty.keys(namespace, bucket, "", None);
+                keys.next().map(|(key, newest)| (key.clone(), newest.clone()))
+            };
+            let Some((key, newest)) = first else { break };
+            let is_nothing = match newest.becomes {
+                Becomes::Gone => true,
+                Becomes::Put(_) => false,
+                // An acknowledged write that is damaged is its writer's to give up; an ephemeral one never lasts.
+                Becomes::Lost => newest.mode == WriteMode::Ephemeral,
+            };
+            if !is_nothing {
+                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
+            }
+            let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
+            self.flush(&object).await?;
+            // Only what cannot come back may be forgotten with its bucket.
+            let settled = self.dirty.lock().drop_newest(&object, newest.version);
+            self.let_go(&object, settled).await;
+            self.unmark(&object).await;
+        }
+        self.store.delete_bucket(namespace, bucket).await?;
+        self.buckets.removed(namespace, bucket);
+        if let Some(policies) = &self.policies
+            && policies.of(namespace, bucket).is_some()
+        {
+            policies.set(namespace, bucket, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The right to write into the bucket of `object`, if the store has that.
+    pub(super) async fn enter(&self, object: &ObjectId) -> Result<Inside, ObjectError> {
+        let ObjectId { namespace, bucket, .. } = object;
+        let inside = self.buckets.enter(namespace, bucket).await;
+        if !self.buckets.is_there(namespace, bucket) {
+            self.store.head_bucket(namespace, bucket).await?;
+            self.buckets.found(namespace, bucket);
+        }
+        Ok(inside)
+    }
+
+    /// Refuses a bucket that is not there, as far as is known: a write looks again when it is its turn.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, or the store's.
+    pub(crate) async fn find_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        if !self.buckets.is_there(namespace, bucket) {
+            let _inside = self.buckets.enter(namespace, bucket).await;
+            self.store.head_bucket(namespace, bucket).await?;
+            self.buckets.found(namespace, bucket);
+        }
+        Ok(())
+    }
+}

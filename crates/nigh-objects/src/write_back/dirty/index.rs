@@ -1,0 +1,113 @@
+//! The indexes over what waits: by the moment it is due, by age, and the sums of it all.
+
+use std::time::Duration;
+
+use nigh_terms::Monotonic;
+
+use super::Dirty;
+use super::entry::Entry;
+use crate::ObjectId;
+
+/// What all of it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirtyUsage {
+    /// Objects and deletions that the store does not have.
+    pub objects: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of the bytes the store is to get.
+    pub waiting_bytes: u64,
+    /// How many of the objects are ephemeral.
+    pub ephemeral: usize,
+    /// How many of these are lost: their memory was needed, and who reads them is told.
+    pub lost: usize,
+    /// How many objects and deletions the store has already, and are kept until no earlier push can land over them.
+    pub watched: usize,
+    /// How many have failed to be pushed and wait for the next try.
+    pub failing: usize,
+    /// How long the oldest waits to be pushed.
+    pub oldest: Duration,
+    /// Writes kept under another key since the start, because somebody else had written theirs.
+    pub conflicts: u64,
+    /// Objects and deletions whose bucket the store does not have any more.
+    pub homeless: usize,
+}
+
+impl DirtyUsage {
+    /// Objects and deletions that the store does not have and is to get.
+    #[must_use]
+    pub const fn waiting(&self) -> usize {
+        self.objects - self.ephemeral - self.watched
+    }
+}
+
+impl Dirty {
+    /// How much of the room is taken: from 0 to 1.
+    pub(crate) fn fullness(&self) -> f64 {
+        let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
+        of(self.bytes as f64, self.limits.bytes as f64).max(of(self.objects as f64, self.limits.objects as f64))
+    }
+
+    /// What all of it is at `now`.
+    pub(crate) fn usage(&self, now: Monotonic) -> DirtyUsage {
+        DirtyUsage {
+            objects: self.objects,
+            bytes: self.bytes,
+            waiting_bytes: self.waiting_bytes,
+            ephemeral: self.ephemeral,
+            lost: self.lost,
+            watched: self.watched,
+            failing: self.failing,
+            oldest: self.ages.first().map_or(Duration::ZERO, |(since, _)| now.since(*since)),
+            conflicts: 0,
+            homeless: 0,
+        }
+    }
+
+    /// Takes an entry out of every index; `put_back` counts it again.
+    pub(super) fn take(&mut self, object: &ObjectId) -> Option<Entry> {
+        let bucket = (object.namespace.clone(), object.bucket.clone());
+        let entries = self.buckets.get_mut(&bucket)?;
+        let entry = entries.remove(&object.key)?;
+        if entries.is_empty() {
+            self.buckets.remove(&bucket);
+        }
+        self.objects -= 1;
+        self.bytes -= entry.newest.becomes.bytes();
+        let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+        queue.remove(&(entry.due, object.clone()));
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral -= usize::from(ephemeral);
+        self.lost -= usize::from(lost);
+        if entry.is_watched() {
+            self.watched -= 1;
+        } else if !ephemeral {
+            self.ages.remove(&(entry.since, object.clone()));
+            self.waiting_bytes -= entry.newest.becomes.bytes();
+        }
+        self.failing -= usize::from(entry.failures > 0);
+        Some(entry)
+    }
+
+    /// Counts it everywhere.
+    pub(super) fn put_back(&mut self, object: &ObjectId, entry: Entry) {
+        self.objects += 1;
+        self.bytes += entry.newest.becomes.bytes();
+        if entry.is_queued() {
+            let queue = if entry.may_hurry() { &mut self.fresh } else { &mut self.later };
+            queue.insert((entry.due, object.clone()));
+        }
+        let (ephemeral, lost) = entry.ephemeral_and_lost();
+        self.ephemeral += usize::from(ephemeral);
+        self.lost += usize::from(lost);
+        if entry.is_watched() {
+            self.watched += 1;
+        } else if !ephemeral {
+            self.ages.insert((entry.since, object.clone()));
+            self.waiting_bytes += entry.newest.becomes.bytes();
+        }
+        self.failing += usize::from(entry.failures > 0);
+        let bucket = (object.namespace.clone(), object.bucket.clone());
+        self.buckets.entry(bucket).or_default().insert(object.key.clone(), entry);
+    }
+}

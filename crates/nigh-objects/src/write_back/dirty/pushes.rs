@@ -1,0 +1,170 @@
+//! Which object is pushed next and when, and what follows from how its push ended.
+
+use nigh_terms::{Monotonic, Version};
+
+use super::state::{Base, Becomes, Unpushed};
+use super::{Dirty, Settled};
+use crate::ObjectId;
+use crate::write_back::policy::WriteMode;
+
+/// A push to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Push {
+    pub(crate) object: ObjectId,
+    pub(crate) version: Version,
+    pub(crate) mode: WriteMode,
+    pub(crate) becomes: Becomes,
+    pub(crate) base: Base,
+    /// What pushes of this object without an answer may have left in the store, or may yet.
+    pub(crate) attempts: Vec<Base>,
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Make this push, and say how it ended.
+    Push(Box<Push>),
+    /// Nothing is due before this.
+    At(Monotonic),
+    /// Nothing waits.
+    Idle,
+}
+
+impl Dirty {
+    /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
+    pub(crate) fn want(&mut self, object: &ObjectId) -> Option<Version> {
+        let mut entry = self.take(object)?;
+        if entry.may_hurry() {
+            entry.due = Monotonic(0);
+        }
+        let version = (entry.newest.mode != WriteMode::Ephemeral).then_some(entry.newest.version);
+        self.put_back(object, entry);
+        version
+    }
+
+    /// Makes everything due that was acknowledged until `now` and has not failed.
+    pub(crate) fn want_all(&mut self, now: Monotonic) {
+        // Nothing of it is due later than this.
+        self.wanted_until = now.after(self.limits.delay);
+    }
+
+    /// All that is to be pushed.
+    pub(crate) fn waiting(&self) -> Vec<(ObjectId, Version)> {
+        let waits = |object: &ObjectId| {
+            let newest = &self.entry(object)?.newest;
+            (!matches!(newest.becomes, Becomes::Lost)).then(|| (object.clone(), newest.version))
+        };
+        self.ages.iter().filter_map(|(_, object)| waits(object)).collect()
+    }
+
+    /// What to push now. In a `hurry`, when room is short, what is not due goes too.
+    pub(crate) fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
+        let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
+        let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
+        let later = self.later.first().filter(is_due);
+        let fresh = self.fresh.first().filter(is_wanted);
+        let Some((_, object)) = later.into_iter().chain(fresh).min().cloned() else {
+            let dues = self.later.first().into_iter().chain(self.fresh.first());
+            return dues.map(|(due, _)| *due).min().map_or(Next::Idle, Next::At);
+        };
+        let Some(mut entry) = self.take(&object) else { return Next::Idle };
+        let Unpushed { version, mode, becomes } = entry.newest.clone();
+        (entry.pushing, entry.leaves) = (Some(version), becomes.leaves());
+        let (base, attempts) = (entry.base.clone(), entry.attempts.clone());
+        self.put_back(&object, entry);
+        Next::Push(Box::new(Push { object, version, mode, becomes, base, attempts }))
+    }
+
+    /// A push has ended, and the store holds what was pushed. If an earlier one may still land over it, the object
+    /// waits on, and is looked after when that can no longer happen.
+    pub(crate) fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> Settled {
+        let Some(mut entry) = self.take(object) else { return Vec::new() };
+        if entry.pushing.take_if(|pushing| *pushing == version).is_none() {
+            self.put_back(object, entry);
+            return Vec::new();
+        }
+        (entry.base, entry.pushed, entry.failures) = (stored, Some(version), 0);
+        if now >= entry.doubt {
+            entry.attempts.clear();
+        }
+        let is_newest = entry.newest.version == version;
+        if is_newest && entry.attempts.is_empty() {
+            return vec![version];
+        }
+        if is_newest {
+            entry.due = entry.doubt;
+        } else {
+            // The newer one was acknowledged while this was on its way.
+            (entry.since, entry.due) = (now, now.after(self.limits.delay));
+        }
+        self.put_back(object, entry);
+        if is_newest { Vec::new() } else { vec![version] }
+    }
+
+    /// A push has failed. `attempted` is what it may have left in the store all the same, or may yet; `base` what the
+    /// store was seen to hold, if it was asked.
+    pub(crate) fn failed(
+        &mut self,
+        object: &ObjectId,
+        version: Version,
+        attempted: Option<Base>,
+        base: Option<Base>,
+        now: Monotonic,
+    ) -> Settled {
+        let Some(mut entry) = self.take(object) else { return Vec::new() };
+        let mut settled = Vec::new();
+        if entry.pushing.take_if(|pushing| *pushing == version).is_some() {
+            if entry.newest.version != version {
+                settled.push(version);
+            }
+            entry.failures = entry.failures.saturating_add(1);
+            let doubled = self.limits.back_off.saturating_mul(1 << (entry.failures - 1).min(16));
+            entry.due = now.after(doubled.min(self.limits.back_off_max));
+            if let Some(attempted) = attempted {
+                entry.doubt = now.after(self.limits.lands_within);
+                entry.has_attempted(attempted);
+            }
+            if let Some(base) = base {
+                entry.base = base;
+            }
+        }
+        self.put_back(object, entry);
+        settled
+    }
+
+    /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
+    /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
+    pub(crate) fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
+        let Some(mut entry) = self.take(object) else { return Vec::new() };
+        let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
+        if entry.newest.version == version {
+            return vec![version];
+        }
+        if was_pushing {
+            (entry.since, entry.due, entry.failures) = (now, now.after(self.limits.delay), 0);
+        }
+        self.put_back(object, entry);
+        was_pushing.then_some(version).into_iter().collect()
+    }
+
+    /// `version` of `object` is not to be pushed any more, if it is still the newest.
+    pub(crate) fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
+        let Some(entry) = self.take(object) else { return Vec::new() };
+        if entry.newest.version != version {
+            self.put_back(object, entry);
+            return Vec::new();
+        }
+        let newest = (entry.newest.mode != WriteMode::Ephemeral).then_some(version);
+        newest.into_iter().chain(entry.pushing.filter(|pushing| *pushing != version)).collect()
+    }
+
+    /// Whether no push of `object` is under way.
+    pub(crate) fn is_idle(&self, object: &ObjectId) -> bool {
+        self.entry(object).is_none_or(|entry| entry.pushing.is_none())
+    }
+
+    /// Whether the store has had `version` of `object`, or does not need it any more.
+    pub(crate) fn has_had(&self, object: &ObjectId, version: Version) -> bool {
+        self.entry(object).is_none_or(|entry| entry.pushed.is_some_and(|pushed| pushed >= version))
+    }
+}

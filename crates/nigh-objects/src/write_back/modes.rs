@@ -1,0 +1,68 @@
+//! How writes are kept, bucket by bucket: the shell around `policy`.
+
+use std::sync::Arc;
+
+use nigh_terms::{BucketName, Namespace};
+
+use super::WriteBack;
+use super::policy::{Access, BucketPolicy, WriteMode};
+use crate::{ObjectError, ObjectId, Tags};
+
+impl WriteBack {
+    fn policy(&self, object: &ObjectId) -> Option<Arc<BucketPolicy>> {
+        self.policies.as_ref()?.of(&object.namespace, &object.bucket)
+    }
+
+    fn default_mode(&self, namespace: &Namespace) -> WriteMode {
+        self.settings.modes.get(namespace).copied().unwrap_or(self.settings.mode)
+    }
+
+    /// How a write of `object` is kept.
+    pub(crate) fn mode(&self, object: &ObjectId, tags: &Tags) -> WriteMode {
+        let default = self.default_mode(&object.namespace);
+        self.policy(object).map_or(default, |policy| policy.mode_of(object.key.as_str(), tags, default))
+    }
+
+    /// Whether the mode of writes of `object` depends on its tags.
+    pub(crate) fn asks_tags(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.rules.iter().any(|rule| rule.tag.is_some()))
+    }
+
+    pub(super) fn is_shared(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.access == Access::Shared)
+    }
+
+    /// Whether the store is to be asked before a copy of `object` serves.
+    pub(crate) fn revalidates(&self, object: &ObjectId) -> bool {
+        self.policy(object).is_some_and(|policy| policy.revalidate) && self.dirty.lock().get(object).is_none()
+    }
+
+    /// A bucket's policy.
+    pub(crate) fn bucket_policy(&self, namespace: &Namespace, bucket: &BucketName) -> BucketPolicy {
+        let policy = self.policies.as_ref().and_then(|policies| policies.of(namespace, bucket));
+        policy.map(|policy| BucketPolicy::clone(&policy)).unwrap_or_default()
+    }
+
+    /// Replaces a bucket's policy; the default one removes it. Writes acknowledged before stay as they are.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that contradicts itself or that the store cannot keep.
+    pub(crate) async fn set_bucket_policy(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        policy: BucketPolicy,
+    ) -> Result<(), ObjectError> {
+        let policies = self.policies.as_ref();
+        let policies =
+            policies.ok_or_else(|| ObjectError::InvalidRequest("policies of buckets are not kept here".to_owned()))?;
+        let mut abilities = self.store.abilities(namespace);
+        if policy.access == Access::Shared && abilities.conditions {
+            abilities.conditions = self.store.keeps_conditions(namespace, bucket).await?;
+        }
+        policy
+            .check(self.default_mode(namespace), abilities)
+            .map_err(|error| ObjectError::InvalidArgument(error.to_string()))?;
+        policies.set(namespace, bucket, (policy != BucketPolicy::default()).then_some(policy)).await
+    }
+}

@@ -1,0 +1,169 @@
+//! What readers see: what waits here over what the store has.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use nigh_engine::LedgerError;
+use nigh_terms::{BucketName, Namespace};
+
+use super::dirty::{Becomes, Unpushed};
+use super::merged_page::{Merged, Side, merge};
+use super::policy::WriteMode;
+use super::{WriteBack, unkept};
+use crate::memory::SHARD;
+use crate::store::check_pin;
+use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
+
+/// How often a read begins anew because what it read was pushed, and let go, under it.
+const READ_ATTEMPTS: usize = 4;
+
+impl WriteBack {
+    /// What waits of an object: what is known of it and how it was acknowledged; `None` if nothing waits.
+    pub(super) fn waiting_put(&self, object: &ObjectId) -> Result<Option<(Arc<ObjectMeta>, WriteMode)>, ObjectError> {
+        match self.dirty.lock().get(object) {
+            None => Ok(None),
+            Some(Unpushed { becomes: Becomes::Gone, .. }) => Err(ObjectError::NoSuchKey(object.key.clone())),
+            Some(Unpushed { mode: WriteMode::Ephemeral, .. }) => Err(ObjectError::EphemeralLost(object.key.clone())),
+            Some(Unpushed { becomes: Becomes::Lost, .. }) => Err(ObjectError::Damaged(object.key.clone())),
+            Some(Unpushed { becomes: Becomes::Put(meta), mode, .. }) => Ok(Some((Arc::clone(meta), *mode))),
+        }
+    }
+
+    /// The bytes of a write that waits; `None` if it waits no longer: the store has it or a newer one.
+    pub(super) async fn read_waiting(
+        &self,
+        object: &ObjectId,
+        meta: &ObjectMeta,
+    ) -> Result<Option<Bytes>, ObjectError> {
+        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut read = 0;
+        while read < meta.size {
+            let piece = match self.ledger.read(SHARD, meta.version, read).await {
+                Err(LedgerError::Unknown(_)) => return Ok(None),
+                other => other?,
+            };
+            if piece.is_empty() {
+                let reason = format!("its body in the journal ends at {read} of {} bytes", meta.size);
+                return Err(unkept(object, &reason));
+            }
+            read += piece.len() as u64;
+            pieces.push(piece);
+        }
+        let mut pieces = pieces.into_iter();
+        Ok(Some(match (pieces.next(), pieces.next()) {
+            (None, _) => Bytes::new(),
+            (Some(one), None) => one,
+            (Some(first), Some(second)) => {
+                let mut whole = Vec::with_capacity(meta.size as usize);
+                [first, second].into_iter().chain(pieces).for_each(|piece| whole.extend_from_slice(&piece));
+                whole.into()
+            }
+        }))
+    }
+
+    /// What is known of the object as it is now.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, `EphemeralLost`, or the store's.
+    pub(crate) async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
+        if let Some((meta, _)) = self.held(object) {
+            return Ok(ObjectMeta::clone(&meta));
+        }
+        for _ in 0..READ_ATTEMPTS {
+            self.certain(object).await?;
+            if let Some((meta, _)) = self.waiting_put(object)? {
+                return Ok(ObjectMeta::clone(&meta));
+            }
+            match self.store.head(object).await {
+                Err(_) if self.met_a_placeholder(object).await => {}
+                other => return other,
+            }
+        }
+        Err(ObjectError::SlowDown("the object changes faster than it can be read"))
+    }
+
+    /// The object's bytes in `range`, all of one version; if `pinned` names another, `PreconditionFailed`.
+    ///
+    /// # Errors
+    /// `NoSuchKey`, `EphemeralLost`, the ledger's, or the store's.
+    pub(crate) async fn get(
+        &self,
+        object: &ObjectId,
+        range: Option<Range<u64>>,
+        pinned: Option<&ETag>,
+    ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        if let Some((meta, segment)) = self.held(object) {
+            check_pin(&meta, pinned)?;
+            let bytes = segment.slice(range.unwrap_or(0..meta.size)).into_bytes();
+            return Ok((ObjectMeta::clone(&meta), futures::stream::iter([Ok(bytes)]).boxed()));
+        }
+        for _ in 0..READ_ATTEMPTS {
+            self.certain(object).await?;
+            let Some((meta, _)) = self.waiting_put(object)? else {
+                match self.store.get(object, range.clone(), pinned).await {
+                    Err(_) if self.met_a_placeholder(object).await => continue,
+                    other => return other,
+                }
+            };
+            check_pin(&meta, pinned)?;
+            if let Some(bytes) = self.read_waiting(object, &meta).await? {
+                let within = |at: u64| usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len()));
+                let wanted = range.map_or(0..bytes.len(), |range| within(range.start)..within(range.end));
+                let bytes = bytes.slice(wanted);
+                return Ok((ObjectMeta::clone(&meta), futures::stream::iter([Ok(bytes)]).boxed()));
+            }
+        }
+        Err(ObjectError::SlowDown("the object changes faster than it can be read"))
+    }
+
+    /// Up to `limit` objects whose key begins with `prefix` and sorts behind `after`, in the order of the keys' bytes;
+    /// what waits among them.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn list(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, ObjectError> {
+        let (mut listed, mut after) = (Vec::new(), after.map(str::to_owned));
+        loop {
+            let waiting = self.waiting(namespace, bucket, prefix, after.as_deref(), limit);
+            let since = self.buckets.moment();
+            let entries = self.store.list(namespace, bucket, prefix, after.as_deref(), limit).await?;
+            self.buckets.heard(since, namespace, bucket);
+            let more = entries.len() >= limit;
+            let Merged { listed: part, next } = merge(Side { entries, more }, waiting);
+            listed.extend(part);
+            let Some(next) = next.filter(|_| listed.len() < limit) else { break };
+            after = Some(next.as_str().to_owned());
+        }
+        listed.truncate(limit);
+        Ok(listed)
+    }
+
+    fn waiting(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Side<(nigh_terms::ObjectKey, Option<Listed>)> {
+        let dirty = self.dirty.lock();
+        let mut keys = dirty.keys(namespace, bucket, prefix, after);
+        let shown = |becomes: &Becomes, key: &nigh_terms::ObjectKey| match becomes {
+            Becomes::Gone | Becomes::Lost => None,
+            Becomes::Put(meta) => {
+                Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
+            }
+        };
+        let entries = keys.by_ref().take(limit).map(|(key, waits)| (key.clone(), shown(&waits.becomes, key))).collect();
+        Side { entries, more: keys.next().is_some() }
+    }
+}

@@ -1,0 +1,43 @@
+//! Room among what may wait: promised to a write before it is made, and free again if it is not.
+
+use super::WriteBack;
+use super::dirty::Dirty;
+use crate::{ObjectError, ObjectId};
+
+/// Room that a write was promised; free again when dropped.
+pub(super) struct Room<'a> {
+    back: &'a WriteBack,
+    bytes: Option<u64>,
+}
+
+impl Room<'_> {
+    /// The write comes now, under the same lock.
+    pub(super) fn taken(mut self, dirty: &mut Dirty) {
+        if let Some(bytes) = self.bytes.take() {
+            dirty.release(bytes);
+        }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.back.dirty.lock().release(bytes);
+            // Others may wait for it.
+            self.back.pushes.send_modify(|pushes| *pushes += 1);
+        }
+    }
+}
+
+impl WriteBack {
+    /// Waits until a write of `bytes` may wait too: it has that room then.
+    pub(super) async fn wait_for_room(&self, object: &ObjectId, bytes: u64) -> Result<Room<'_>, ObjectError> {
+        let promised = || self.dirty.lock().promise(object, bytes);
+        if !promised() {
+            self.dirty.lock().want_all(self.clock.monotonic());
+            self.work.notify_one();
+            self.until(self.settings.wait, promised, "the store has not taken what was written before").await?;
+        }
+        Ok(Room { back: self, bytes: Some(bytes) })
+    }
+}

@@ -1,0 +1,390 @@
+//! Mode `shadow`: a write is acknowledged when the journal has it and the store shows that it is coming.
+//!
+//! The journal comes first: a placeholder never stands without the payload behind it. What a write that was not
+//! acknowledged left behind, because the store did not answer or the node was killed in between, is *unannounced*: it is
+//! in the journal and its placeholder may or may not stand. Until a push has settled that, nobody reads the object here;
+//! the push then makes the write happen, or finds that others have written since, and keeps it apart.
+//! Follows `integrations/swift/README.md` and OFC, section 6.2.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use nigh_engine::{Body as LedgerBody, Change, RequestId};
+use nigh_terms::Version;
+
+use super::dirty::{Base, Becomes, Below, Push};
+use super::persistor::{Copies, Outcome};
+use super::policy::WriteMode;
+use super::room::Room;
+use super::{Order, Placed, Write, WriteBack, about, unkept};
+use crate::memory::SHARD;
+use crate::store::Shadows;
+use crate::store::swift::shadow::{Found, ShadowError, SwiftTimestamp};
+use crate::{ObjectError, ObjectId, ObjectMeta};
+
+/// How far the clocks of this node and of the store may be apart.
+const CLOCKS_APART_S: u64 = 60;
+
+/// Which life of this node wrote what is unannounced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// This one: it was not acknowledged.
+    This,
+    /// An earlier one: it may have been.
+    Earlier,
+}
+
+/// Objects of which the newest waiting version may have no placeholder.
+pub(super) type Unannounced = HashMap<ObjectId, (Version, Life)>;
+
+/// Requests that were refused and are remembered.
+const REFUSED_MAX: usize = 10_000;
+
+/// Requests that were refused after the journal had them: the journal takes a repetition for the write that was not
+/// made, so it goes there under another name.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    names: HashMap<RequestId, RequestId>,
+    order: VecDeque<RequestId>,
+}
+
+impl Refused {
+    /// `request` was refused: the next time it is called `name`.
+    fn rename(&mut self, request: RequestId, name: RequestId) {
+        if self.names.insert(request, name).is_none() {
+            self.order.push_back(request);
+        }
+        if self.order.len() > REFUSED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.names.remove(&oldest);
+        }
+    }
+
+    fn name(&self, request: RequestId) -> RequestId {
+        self.names.get(&request).copied().unwrap_or(request)
+    }
+}
+
+/// What became of a version that the store's readers ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// The store has it.
+    Pushed,
+    /// It has a newer one.
+    Superseded,
+    /// This node does not have it, and the store waits for it.
+    Unknown,
+}
+
+/// A placeholder on its way: it may stand before this node knows. Readers who meet it wait for the end.
+struct Announcing<'a> {
+    back: &'a WriteBack,
+    object: &'a ObjectId,
+}
+
+impl<'a> Announcing<'a> {
+    fn begin(back: &'a WriteBack, object: &'a ObjectId) -> Self {
+        back.announcing.lock().insert(object.clone());
+        Self { back, object }
+    }
+}
+
+impl Drop for Announcing<'_> {
+    fn drop(&mut self) {
+        self.back.announcing.lock().remove(self.object);
+        self.back.pushes.send_modify(|ended| *ended += 1);
+    }
+}
+
+/// A shadow on its way to the journal.
+struct Appending<'a> {
+    object: &'a ObjectId,
+    meta: ObjectMeta,
+    request: Option<RequestId>,
+    change: Change,
+    body: LedgerBody,
+    order: &'a dyn Order,
+}
+
+/// What to do with a version whose placeholder does not stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It never stood: place it and push.
+    Place,
+    /// Others have written after it, or may have: keep it apart.
+    Apart,
+}
+
+/// A placeholder of `version`, written to the journal at `written_s`, does not stand; Swift has what is `found`. Pure.
+fn verdict(life: Life, version: Version, written_s: u64, found: &Found) -> Verdict {
+    let older_of_ours = found.version().is_some_and(|there| there < version);
+    // By the store's own time of what is there: had the placeholder stood, what replaced it would be younger.
+    let before = found.seconds().is_some_and(|seconds| seconds.saturating_add(CLOCKS_APART_S) < written_s);
+    if life == Life::This || older_of_ours || before { Verdict::Place } else { Verdict::Apart }
+}
+
+impl WriteBack {
+    pub(super) async fn put_shadow(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
+        let Some(shadows) = self.store.shadows(&write.object.namespace) else {
+            let why = "the mode shadow needs a store that shows what is coming; set another mode for the bucket";
+            return Err(ObjectError::InvalidRequest(why.to_owned()));
+        };
+        let waits = self.dirty.lock().get(write.object).map(|newest| newest.mode);
+        if !shadows.fits(write.object, &write.meta) {
+            return self.put_through(Write { mode: WriteMode::Through, ..write }).await;
+        }
+        // A push of what was no shadow could come to stand over the placeholder.
+        if waits.is_some_and(|mode| mode != WriteMode::Shadow) {
+            self.flush(write.object).await?;
+        }
+        let Write { object, meta, payload, staged, mode, request, order, .. } = write;
+        let room = self.wait_for_room(object, meta.size).await?;
+        let about = about::encode(mode, Some(&meta), &Below::default()).map_err(|reason| unkept(object, &reason))?;
+        let body = match staged {
+            Some(staged) => LedgerBody::Staged(staged),
+            None => self.journal_body(&payload, &meta).await?,
+        };
+        self.mark_landed(object).await;
+        let appending = Appending { object, meta, request, change: Change::Put { about }, body, order };
+        self.append_shadow(shadows, appending, room).await
+    }
+
+    async fn append_shadow(
+        &self,
+        shadows: &dyn Shadows,
+        appending: Appending<'_>,
+        room: Room<'_>,
+    ) -> Result<Placed, ObjectError> {
+        let Appending { object, meta, request, change, body, order } = appending;
+        let waits = self.dirty.lock().get(object).map(|newest| newest.version);
+        let name = request.map(|request| self.refused.lock().name(request));
+        let appended = self.append(order, object, name, change, body).await?;
+        let version = appended.version;
+        let meta = Arc::new(ObjectMeta { version, ..meta });
+        let is_unannounced = self.unannounced.lock().get(object).is_some_and(|(waiting, _)| *waiting == version);
+        if appended.repeated && !is_unannounced {
+            self.check_happened(shadows, object, version).await?;
+            self.note(request, object, WriteMode::Shadow, version, Becomes::Put(Arc::clone(&meta)), true);
+            return Ok(Placed { meta, repeated: true });
+        }
+        let _announcing = Announcing::begin(self, object);
+        let placed = tokio::time::timeout(self.settings.wait, shadows.place(object, &meta)).await;
+        let error = match placed {
+            Ok(Ok(())) => {
+                self.announced(object, version);
+                self.note(request, object, WriteMode::Shadow, version, Becomes::Put(Arc::clone(&meta)), true);
+                if !appended.repeated {
+                    self.wrote_shadow(object, &meta, room).await;
+                    order.placed(version, false);
+                }
+                return Ok(Placed { meta, repeated: appended.repeated });
+            }
+            // To let a record go is to let go the older ones of its object, which may wait.
+            Ok(Err(error)) if appended.repeated || waits.is_some() || may_stand(&error) => refused(error),
+            Ok(Err(error)) => {
+                // Nothing stands, and nothing waits for it.
+                if let Some(request) = request {
+                    self.refused.lock().rename(request, RequestId(uuid::Uuid::new_v4().as_u128()));
+                }
+                order.passed(version);
+                self.let_go(object, vec![version]).await;
+                self.settle(object).await?;
+                return Err(refused(error));
+            }
+            Err(_) => ObjectError::SlowDown("the store has not taken the placeholder of the write yet"),
+        };
+        if !appended.repeated {
+            // Before it can be pushed; the persistor makes it happen.
+            self.unannounced.lock().insert(object.clone(), (version, Life::This));
+            self.wrote_shadow(object, &meta, room).await;
+            order.placed_unseen(version);
+        }
+        Err(error)
+    }
+
+    async fn wrote_shadow(&self, object: &ObjectId, meta: &Arc<ObjectMeta>, room: Room<'_>) {
+        let becomes = Becomes::Put(Arc::clone(meta));
+        self.wrote(object, meta.version, WriteMode::Shadow, becomes, Below::default(), room).await;
+        self.unmark(object).await;
+    }
+
+    /// Of a request that an earlier life has in the journal: that it was not refused then.
+    async fn check_happened(
+        &self,
+        shadows: &dyn Shadows,
+        object: &ObjectId,
+        version: Version,
+    ) -> Result<(), ObjectError> {
+        let waits = self.dirty.lock().get(object).is_some_and(|newest| newest.version >= version);
+        if waits || version.epoch == self.ledger.epoch(SHARD) {
+            return Ok(());
+        }
+        let there = shadows.standing(object).await?;
+        let has_had = [there.shadow, there.payload].into_iter().flatten().any(|there| there >= version);
+        if has_had { Ok(()) } else { Err(ObjectError::ConditionalRequestConflict) }
+    }
+
+    /// Waits until it is known whether what waits of `object` has happened.
+    ///
+    /// # Errors
+    /// `SlowDown` if that takes longer than a write may wait.
+    pub(super) async fn certain(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        let version = self.unannounced.lock().get(object).map(|(version, _)| *version);
+        match version {
+            Some(version) => self.flushed(object, version).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A reader did not get `object` from the store. True if that may be for a placeholder that was on its way, and is
+    /// not any more: it is to look again.
+    pub(super) async fn met_a_placeholder(&self, object: &ObjectId) -> bool {
+        if self.is_announcing(object) {
+            let ended = || !self.is_announcing(object);
+            return self.until(self.settings.wait, ended, "its placeholder is on its way").await.is_ok();
+        }
+        self.dirty.lock().get(object).is_some()
+    }
+
+    fn is_announcing(&self, object: &ObjectId) -> bool {
+        self.announcing.lock().contains(object)
+    }
+
+    /// Pushes a shadow.
+    pub(super) async fn push_shadow(&self, push: &Push, meta: &ObjectMeta, copies: &dyn Copies) -> Outcome {
+        let object = &push.object;
+        let Some(shadows) = self.store.shadows(&object.namespace) else {
+            let reason = "the store of this object showed what was coming and does not any more: set it up as it was";
+            return Outcome::refused(unkept(object, reason));
+        };
+        let payload = match self.payload(object, meta, copies).await {
+            Ok(Some(payload)) => payload,
+            Ok(None) => return Outcome::Stored(Base::Unknown),
+            Err(error) => return Outcome::refused(error),
+        };
+        let mut outcome = shadows.push(object, &payload, meta).await;
+        // The placeholder of a newer one may stand already, and is known when its answer has come.
+        if matches!(outcome, Err(ShadowError::Outside(_) | ShadowError::Newer(_))) && self.is_announcing(object) {
+            return Outcome::refused(ObjectError::SlowDown("a newer write of the object is being announced"));
+        }
+        let is_newest = self.dirty.lock().get(object).is_some_and(|newest| newest.version == push.version);
+        let life =
+            self.unannounced.lock().get(object).filter(|(version, _)| *version == push.version).map(|(_, life)| *life);
+        if let (Err(ShadowError::Outside(found)), Some(life), true) = (&outcome, life, is_newest)
+            && verdict(life, push.version, meta.modified.millis() / 1000, found) == Verdict::Place
+        {
+            outcome = match shadows.place(object, meta).await {
+                Ok(()) => shadows.push(object, &payload, meta).await,
+                Err(error) => Err(error),
+            };
+        }
+        match outcome {
+            Ok(()) => Outcome::Stored(push.becomes.leaves()),
+            // The newer one is on its way, and is over this one in the store.
+            Err(ShadowError::Outside(_) | ShadowError::Newer(_) | ShadowError::Raced(_)) if !is_newest => {
+                Outcome::Stored(Base::Unknown)
+            }
+            Err(ShadowError::Outside(_) | ShadowError::Newer(_)) => Outcome::Conflict,
+            Err(error) => Outcome::refused(refused(error)),
+        }
+    }
+
+    /// Has `version` of `object` in the store.
+    ///
+    /// # Errors
+    /// `SlowDown` if that takes longer than a write may wait; the store's.
+    pub(crate) async fn push_now(&self, object: &ObjectId, version: Version) -> Result<Pushed, ObjectError> {
+        let waits = self.dirty.lock().get(object).map(|newest| (newest.version, newest.becomes.clone()));
+        let newest = match waits {
+            Some((newest, Becomes::Put(_) | Becomes::Gone)) if newest >= version => Some(newest),
+            _ => None,
+        };
+        if let Some(newest) = newest {
+            self.flush(object).await?;
+            return Ok(if newest == version { Pushed::Pushed } else { Pushed::Superseded });
+        }
+        let Some(shadows) = self.store.shadows(&object.namespace) else { return Ok(Pushed::Unknown) };
+        let there = shadows.standing(object).await?;
+        Ok(if there.shadow == Some(version) { Pushed::Unknown } else { Pushed::Superseded })
+    }
+
+    /// Where in the store's own order an outside write must be above, if that is known.
+    pub(crate) fn newest_there(&self, object: &ObjectId) -> Option<SwiftTimestamp> {
+        self.store.shadows(&object.namespace)?.newest()
+    }
+
+    /// Others have written `object`: what was pushed of it and is only looked after is not to be pushed again.
+    pub(crate) async fn superseded(&self, object: &ObjectId) {
+        let settled = {
+            let mut dirty = self.dirty.lock();
+            let newest = dirty.get(object).map(|newest| newest.version);
+            let stored = newest.filter(|newest| dirty.has_had(object, *newest));
+            stored.map(|newest| dirty.drop_newest(object, newest)).unwrap_or_default()
+        };
+        self.let_go(object, settled).await;
+    }
+
+    /// What is known of `version` of `object` in the store is certain.
+    pub(super) fn announced(&self, object: &ObjectId, version: Version) {
+        let mut unannounced = self.unannounced.lock();
+        if unannounced.get(object).is_some_and(|(waiting, _)| *waiting <= version) {
+            unannounced.remove(object);
+        }
+    }
+}
+
+/// Whether a placeholder may stand, or come to, though there was this error.
+const fn may_stand(error: &ShadowError) -> bool {
+    matches!(error, ShadowError::Store(_) | ShadowError::Raced(_) | ShadowError::Outside(_))
+}
+
+/// Why a shadow was not made or pushed, to who wrote it.
+fn refused(error: ShadowError) -> ObjectError {
+    match error {
+        ShadowError::Store(error) | ShadowError::NotSent(error) => error,
+        ShadowError::Raced(_) => ObjectError::SlowDown("others write the object faster than this node can"),
+        error => ObjectError::Store { store: "swift", operation: "shadow", reason: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Sequence};
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_placeholder_is_placed_unless_others_may_have_replaced_it() {
+        let version = Version { epoch: Epoch(2), sequence: Sequence(5) };
+        let found = |exists, version: &str, seconds: &str| {
+            let text = serde_json::json!({"reason": "", "exists": exists, "timestamp": format!("{seconds}.00000"),
+                "version": if version.is_empty() { serde_json::Value::Null } else { version.into() }});
+            serde_json::from_value::<Found>(text).unwrap()
+        };
+        for (life, found, expected) in [
+            (Life::Earlier, found(true, "", "2000"), Verdict::Apart),
+            (Life::Earlier, found(false, "", "1990"), Verdict::Apart),
+            (Life::Earlier, found(true, "", "1900"), Verdict::Place),
+            (Life::Earlier, found(false, "", "0"), Verdict::Place),
+            (Life::Earlier, found(true, "2.4", "2000"), Verdict::Place),
+            (Life::Earlier, found(true, "2.6", "2000"), Verdict::Apart),
+            (Life::This, found(true, "", "2000"), Verdict::Place),
+        ] {
+            assert_eq!(verdict(life, version, 2000, &found), expected, "{life:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_request_has_another_name_as_long_as_it_is_remembered() {
+        let mut refused = Refused::default();
+        refused.rename(RequestId(1), RequestId(7));
+        refused.rename(RequestId(1), RequestId(8));
+        assert_eq!((refused.name(RequestId(1)), refused.name(RequestId(2))), (RequestId(8), RequestId(2)));
+        for request in 0..REFUSED_MAX as u128 {
+            refused.rename(RequestId(100 + request), RequestId(0));
+        }
+        assert_eq!(refused.name(RequestId(1)), RequestId(1));
+        assert_eq!((refused.names.len(), refused.order.len()), (REFUSED_MAX, REFUSED_MAX));
+    }
+}
