@@ -26,6 +26,8 @@ const FILES_TOLD_MAX: usize = 6;
 pub(crate) trait Side {
     /// Its mount.
     fn fs(&self) -> &dyn ResctrlFs;
+    /// Makes a group, once monitoring ids that were freed may be used again.
+    fn make_group(&self, path: &str) -> io::Result<()>;
     /// Mounts afresh: no group, every value at its default.
     fn remount(&self, options: MountOptions) -> io::Result<()>;
     /// Learns that thread `of` started thread `tid`.
@@ -134,7 +136,7 @@ fn step(command: &Command, threads: &mut Threads, sides: [&dyn Side; 2]) -> io::
     Ok(sides.map(|side| {
         let fs = side.fs();
         let answer = match command {
-            Command::Make(path) => told(fs.make_group(path).map(|()| String::new())),
+            Command::Make(path) => told(side.make_group(path).map(|()| String::new())),
             Command::Remove(path) => told(fs.remove_group(path).map(|()| String::new())),
             Command::Rename(from, to) => told(fs.rename_group(from, to).map(|()| String::new())),
             Command::Write { path, text } => told(fs.write(path, &threads.fill_in(text)).map(|()| String::new())),

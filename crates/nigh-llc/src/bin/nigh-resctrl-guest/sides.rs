@@ -2,6 +2,7 @@
 
 use std::io;
 
+use nigh_llc::resctrl::conformance;
 use nigh_llc::resctrl::emulator::{Emulator, Fault, MachineConfig};
 use nigh_llc::resctrl::{KernelFs, MOUNTINFO, MountOptions, ResctrlFs};
 use rustix::io::Errno;
@@ -68,6 +69,10 @@ impl Side for Kernel {
         &self.fs
     }
 
+    fn make_group(&self, path: &str) -> io::Result<()> {
+        conformance::make_group(&self.fs, path, || Ok(()))
+    }
+
     fn remount(&self, options: MountOptions) -> io::Result<()> {
         remount(options)
     }
@@ -98,6 +103,10 @@ impl Emulated {
 impl Side for Emulated {
     fn fs(&self) -> &dyn ResctrlFs {
         &self.emulator
+    }
+
+    fn make_group(&self, path: &str) -> io::Result<()> {
+        self.emulator.make_group(path)
     }
 
     fn remount(&self, options: MountOptions) -> io::Result<()> {

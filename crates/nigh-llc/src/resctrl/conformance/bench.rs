@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::super::fs::ResctrlFs;
 use super::super::task_view::{TaskView, Tid};
+use super::limbo::{self, LIMBO_WAIT_MAX, is_limbo};
 
 /// The group every case finds made.
 pub(super) const GROUP: &str = "nigh-conformance-a";
@@ -15,16 +15,6 @@ pub(super) const GROUP: &str = "nigh-conformance-a";
 pub(super) const OTHER: &str = "nigh-conformance-b";
 /// What all names of these groups begin with.
 pub(super) const PREFIX: &str = "nigh-conformance-";
-
-/// Longest wait for a monitoring id to leave limbo.
-const LIMBO_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Time between two looks.
-const LIMBO_STEP: Duration = Duration::from_millis(100);
-
-/// Whether an error says that monitoring ids are in limbo.
-fn is_limbo(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
-}
 
 /// Why a case ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,7 +163,7 @@ impl<'a> Bench<'a> {
         };
         clear()?;
         Ok(match op {
-            Op::Make(path) => self.make(path, clear),
+            Op::Make(path) => limbo::make_group(self.fs, path, clear),
             Op::Remove(path) => self.fs.remove_group(path),
             Op::Write(path, text) => self.fs.write(path, text),
             Op::Rename(from, to) => self.fs.rename_group(from, to),
@@ -200,25 +190,9 @@ impl<'a> Bench<'a> {
         if got == wanted { Ok(()) } else { Err(Stop::Failed(format!("{what}: got {got:?}, expected {wanted:?}"))) }
     }
 
-    /// Makes a group; where freed monitoring ids are still in limbo, waits for the kernel's worker, which looks once a
-    /// second, and runs `between` before every further try.
-    fn make(&self, path: &str, between: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let mut waited = Duration::ZERO;
-        loop {
-            match self.fs.make_group(path) {
-                Err(error) if is_limbo(&error) && waited < LIMBO_WAIT_MAX => {
-                    std::thread::sleep(LIMBO_STEP);
-                    waited += LIMBO_STEP;
-                    between()?;
-                }
-                other => return other,
-            }
-        }
-    }
-
     /// Makes the group that every case finds.
     pub(super) fn set_up(&self) -> Result<(), Stop> {
-        match self.make(GROUP, || Ok(())) {
+        match limbo::make_group(self.fs, GROUP, || Ok(())) {
             Err(error) if is_limbo(&error) => {
                 Err(Stop::NotApplicable(format!("monitoring ids stay in limbo for more than {LIMBO_WAIT_MAX:?}")))
             }

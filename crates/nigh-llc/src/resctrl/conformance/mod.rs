@@ -11,6 +11,7 @@
 mod bench;
 mod file_cases;
 mod group_cases;
+mod limbo;
 mod mask_cases;
 mod task_cases;
 
@@ -18,6 +19,7 @@ use std::io;
 
 use self::bench::Bench;
 pub use self::bench::Stop;
+pub use self::limbo::make_group;
 use super::fs::ResctrlFs;
 use super::task_view::{TaskView, Tid};
 
