@@ -50,5 +50,5 @@ fuzz:            ## Run each fuzz target for a minute (needs a nightly toolchain
 install: deps    ## Install nigh and its programs beside each other in ~/.cargo/bin
 	@cargo build --release --bins
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
-		target/release/nigh-http-adapter \
+		target/release/nigh-http-adapter target/release/nigh-features \
 		target/release/nigh-resctrl-guest

@@ -13,6 +13,8 @@ holds the rules:
 - a variable differs that the interpreter, the dynamic linker, the C library or a module read when it began;
 - the function brings a module or a library under a name that is loaded here already, or was looked for in vain.
 
+Between two invocations it gives memory back (`giving_back`), so that what one needed does not stay with the next.
+
 What stays different: `/proc/self/cmdline` and `/proc/self/environ` are those of the start, processor time and the
 garbage collector count the imports, and modules that the function would import itself may be in `sys.modules` before.
 
@@ -21,6 +23,7 @@ It is told a length, then that many bytes: the number of words in the command (u
 `NAME=VALUE`, each ended by a zero byte. It says `B` when it begins to be that, and closes the descriptor.
 """
 
+import functools
 import gc
 import importlib
 import importlib.machinery
@@ -31,8 +34,20 @@ import sys
 import time
 import types
 
+try:
+    import ctypes
+except ImportError:
+    # A Python without it: what is free stays with the process.
+    ctypes = None
+
 # What each function's process runs.
 _CLIENT = "awslambdaric"
+# An invocation that took less and kept less leaves nothing that would be worth a look.
+_GIVES_BACK_AFTER_S = 0.020
+_GIVES_BACK_BYTES = 8 << 20
+# It takes one part in so many of the time at most: the next invocation may be waiting.
+_GIVES_BACK_ONE_IN = 50
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _TASK_ROOT = "/var/task"
 # The command and environment of a process; the kernel takes 2 MiB.
 _MESSAGE_BYTES_MAX = 4 << 20
@@ -234,7 +249,77 @@ class Stem:
         importlib.invalidate_caches()
         sys.modules["__main__"] = types.ModuleType("__main__")
         sys.modules["__main__"].__dict__.update(__builtins__=__builtins__, __annotations__={})
+        giving_back()
         runpy._run_module_as_main(_CLIENT)
+
+
+class GivingBack:
+    """Gives memory back to the kernel between an answer and the next invocation, where there may be something.
+
+    The answer is with the client then: it waits for nothing of this. Who has the garbage collector off, or watches it, is
+    left alone. What finalizers raise is shown as ever, and ends nothing.
+    """
+
+    def __init__(self, trim=None, clock=time.monotonic, resident=None):
+        self._trim = trim or _malloc_trim()
+        self._clock = clock
+        self._resident = resident or _resident_bytes
+        self._began = None
+        self._rests_until = None
+
+    def begins(self):
+        """An invocation begins."""
+        self._began = self._clock(), self._resident()
+
+    def ends(self):
+        """It was answered; memory is given back if that may be worth it."""
+        began, self._began = self._began, None
+        if began is None:
+            return
+        since, resident = began
+        now = self._clock()
+        if now - since <= _GIVES_BACK_AFTER_S and self._resident() - resident <= _GIVES_BACK_BYTES:
+            return
+        if self._rests_until is not None and now < self._rests_until:
+            return
+        if gc.isenabled() and not gc.callbacks and not gc.get_debug():
+            gc.collect()
+        self._trim(0)
+        done = self._clock()
+        self._rests_until = done + (done - now) * _GIVES_BACK_ONE_IN
+
+    def around(self, wait):
+        """The same `wait` for the next invocation, which begins when it returns."""
+
+        @functools.wraps(wait)
+        def wait_next_invocation(*arguments, **named):
+            self.ends()
+            invocation = wait(*arguments, **named)
+            self.begins()
+            return invocation
+
+        return wait_next_invocation
+
+
+def giving_back():
+    """Has the vendor's client give memory back whenever it comes to wait; nothing where that cannot be done."""
+    try:
+        client = sys.modules[_CLIENT + ".lambda_runtime_client"].LambdaRuntimeClient
+        client.wait_next_invocation = GivingBack().around(client.wait_next_invocation)
+    except (AttributeError, KeyError, OSError):
+        # Another client, or another C library: what is free stays with the process.
+        return
+
+
+def _malloc_trim():
+    trim = ctypes.CDLL(None).malloc_trim
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    return trim
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * _PAGE
 
 
 def own_path(environment: dict[str, str]) -> list[str]:

@@ -1,10 +1,12 @@
 """The rules by which a waiting Python may become a function's process, or must be started afresh."""
 
+import gc
 import os
 import socket
 import sys
 import tempfile
 import unittest
+import weakref
 from pathlib import Path
 
 import nigh_stem
@@ -202,6 +204,107 @@ class Message(unittest.TestCase):
             self.receive((1 << 30).to_bytes(4, "little"))
         with self.assertRaises(EOFError):
             self.receive((100).to_bytes(4, "little") + b"short")
+
+
+class Giving(unittest.TestCase):
+    """What was needed once does not stay."""
+
+    def setUp(self):
+        self.now, self.resident, self.trims = 0.0, 0, 0
+
+    def trim(self, _):
+        self.trims += 1
+
+    def giving(self):
+        return nigh_stem.GivingBack(trim=self.trim, clock=lambda: self.now, resident=lambda: self.resident)
+
+    def invocation(self, giving, seconds, grown):
+        giving.begins()
+        self.now += seconds
+        self.resident += grown
+        giving.ends()
+
+    def test_a_short_invocation_that_kept_little_costs_nothing(self):
+        giving = self.giving()
+        self.invocation(giving, 0.001, 1 << 20)
+        giving.ends()
+        self.assertEqual(self.trims, 0)
+
+    def test_a_long_one_and_one_that_kept_much_give_memory_back(self):
+        giving = self.giving()
+        self.invocation(giving, 0.1, 0)
+        self.invocation(giving, 0.001, 9 << 20)
+        self.assertEqual(self.trims, 2)
+
+    def test_it_is_given_back_before_the_next_is_waited_for_and_the_wait_is_as_it_was(self):
+        giving, order = self.giving(), []
+        giving._trim = lambda _: order.append("trim")
+
+        def wait(client, *, patience):
+            """As it was."""
+            order.append("wait")
+            self.now += 1
+            return client, patience
+
+        waiting = giving.around(wait)
+        self.assertEqual((waiting.__doc__, waiting("one", patience=2)), ("As it was.", ("one", 2)))
+        self.now += 1
+        waiting("one", patience=2)
+        self.assertEqual(order, ["wait", "trim", "wait"])
+
+    def test_who_watches_the_collector_or_has_it_off_is_left_alone(self):
+        giving, collected = self.giving(), []
+
+        def watch(phase, _):
+            collected.append(phase)
+
+        gc.callbacks.append(watch)
+        self.addCleanup(gc.callbacks.remove, watch)
+        self.invocation(giving, 0.1, 0)
+        self.assertEqual((collected, self.trims), ([], 1))
+        gc.callbacks.remove(watch)
+        self.addCleanup(gc.callbacks.append, watch)
+
+        class Cycle:
+            def __init__(self):
+                self.itself = self
+
+        gc.disable()
+        self.addCleanup(gc.enable)
+        kept = weakref.ref(Cycle())
+        self.invocation(giving, 0.1, 0)
+        self.assertIsNotNone(kept())
+        gc.enable()
+        self.invocation(giving, 0.1, 0)
+        self.assertIsNone(kept())
+
+    def test_what_takes_long_is_done_seldom(self):
+        giving = self.giving()
+
+        def slow(_):
+            self.trims += 1
+            self.now += 1
+
+        giving._trim = slow
+        for _ in range(150):
+            self.invocation(giving, 0.5, 0)
+        self.assertEqual(self.trims, 2)
+
+    def test_what_a_large_invocation_took_is_not_resident_afterwards(self):
+        giving = nigh_stem.GivingBack()
+        giving.begins()
+        before = nigh_stem._resident_bytes()
+        # Below glibc's threshold for a mapping of their own, and in cycles: neither goes by itself.
+        kept = [[bytearray(60_000)] for _ in range(1000)]
+        for one in kept:
+            one.append(one)
+        during = nigh_stem._resident_bytes()
+        hole = bytearray(1000)
+        del kept, one
+        giving.ends()
+        after = nigh_stem._resident_bytes()
+        self.assertGreater(during - before, 50 << 20)
+        self.assertLess(after - before, 16 << 20, len(hole))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ pub trait Registry: Send + Sync {
     async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError>;
     /// All documents whose key begins with `prefix`, in the order of their keys.
     async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError>;
+    /// The keys of all documents that begin with `prefix`, in their order.
+    async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError>;
     /// Writes `value` if the document is at `expected` (`None`: if there is none), else `Conflict`.
     async fn put(
         &self,
@@ -58,6 +60,9 @@ pub trait Registry: Send + Sync {
     ) -> Result<Revision, RegistryError>;
     /// Removes the document if it is at `expected`, else `Conflict`.
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError>;
+    /// Writes or removes these documents whatever they are at, all of them or none. For what only one writer has and can
+    /// be made anew: many at a time cost what one does.
+    async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError>;
 }
 
 /// Key: table, NUL, key. Value: revision (8 bytes, little-endian), then the document.
@@ -141,6 +146,54 @@ fn compare_and_set(
     Ok(revision)
 }
 
+/// Does all of `changes` in one durable transaction.
+fn apply_all(
+    database: &redb::Database,
+    table: &str,
+    changes: &[(String, Option<Vec<u8>>)],
+) -> Result<(), RegistryError> {
+    let write = database.begin_write().map_err(storage)?;
+    {
+        let mut documents = write.open_table(DOCUMENTS).map_err(storage)?;
+        for (key, value) in changes {
+            let place = path(table, key);
+            let found = documents.get(place.as_str()).map_err(storage)?.map(|stored| decode(stored.value()));
+            let next = Revision(found.transpose()?.map_or(1, |found| found.revision.0 + 1));
+            match value {
+                Some(value) => documents.insert(place.as_str(), encode(next, value).as_slice()).map_err(storage)?,
+                None => documents.remove(place.as_str()).map_err(storage)?,
+            };
+        }
+    }
+    write.commit().map_err(storage)
+}
+
+/// The documents whose key begins with `prefix`, in the order of their keys, as `read` takes them.
+fn listed<T>(
+    database: &redb::Database,
+    table: &str,
+    prefix: &str,
+    read: impl Fn(&[u8]) -> Result<T, RegistryError>,
+) -> Result<Vec<(String, T)>, RegistryError> {
+    let transaction = database.begin_read().map_err(storage)?;
+    let documents = match transaction.open_table(DOCUMENTS) {
+        Ok(documents) => documents,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(other) => return Err(storage(other)),
+    };
+    let first = path(table, prefix);
+    let mut found = Vec::new();
+    for entry in documents.range(first.as_str()..).map_err(storage)? {
+        let (place, stored) = entry.map_err(storage)?;
+        if !place.value().starts_with(&first) {
+            break;
+        }
+        let key = place.value()[table.len() + 1..].to_owned();
+        found.push((key, read(stored.value())?));
+    }
+    Ok(found)
+}
+
 #[async_trait]
 impl Registry for LocalRegistry {
     async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError> {
@@ -159,26 +212,13 @@ impl Registry for LocalRegistry {
 
     async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
-        self.blocking(move |database| {
-            let read = database.begin_read().map_err(storage)?;
-            let documents = match read.open_table(DOCUMENTS) {
-                Ok(documents) => documents,
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(other) => return Err(storage(other)),
-            };
-            let first = path(&table, &prefix);
-            let mut found = Vec::new();
-            for entry in documents.range(first.as_str()..).map_err(storage)? {
-                let (place, stored) = entry.map_err(storage)?;
-                if !place.value().starts_with(&first) {
-                    break;
-                }
-                let key = place.value()[table.len() + 1..].to_owned();
-                found.push((key, decode(stored.value())?));
-            }
-            Ok(found)
-        })
-        .await
+        self.blocking(move |database| listed(database, &table, &prefix, decode)).await
+    }
+
+    async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError> {
+        let (table, prefix) = (table.to_owned(), prefix.to_owned());
+        let listed = self.blocking(move |database| listed(database, &table, &prefix, |_| Ok(()))).await?;
+        Ok(listed.into_iter().map(|(key, ())| key).collect())
     }
 
     async fn put(
@@ -195,6 +235,11 @@ impl Registry for LocalRegistry {
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
         self.blocking(move |database| compare_and_set(database, &table, &key, Some(expected), None).map(drop)).await
+    }
+
+    async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
+        let table = table.to_owned();
+        self.blocking(move |database| apply_all(database, &table, &changes)).await
     }
 }
 
@@ -223,10 +268,18 @@ mod tests {
         let keys = |found: Vec<(String, Revised)>| found.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
         assert_eq!(keys(registry.list("t", "a").await.unwrap()), ["a", "ab"]);
         assert_eq!(keys(registry.list("t", "").await.unwrap()), ["a", "ab", "b"]);
+        assert_eq!(registry.keys("t", "a").await.unwrap(), ["a", "ab"]);
 
         registry.delete("t", "a", second).await.unwrap();
         assert_eq!(registry.get("t", "a").await.unwrap(), None);
         registry.put("t", "a", b"again".to_vec(), None).await.unwrap();
+
+        let all = vec![("x".to_owned(), Some(b"1".to_vec())), ("ab".to_owned(), None), ("none".to_owned(), None)];
+        registry.apply("t", all).await.unwrap();
+        registry.apply("t", vec![("x".to_owned(), Some(b"2".to_vec()))]).await.unwrap();
+        assert_eq!(keys(registry.list("t", "").await.unwrap()), ["a", "b", "x"]);
+        let twice = registry.get("t", "x").await.unwrap().unwrap();
+        assert_eq!((twice.value, twice.revision), (b"2".to_vec(), Revision(2)));
     }
 
     #[tokio::test]

@@ -95,6 +95,12 @@ pub struct MemoryUse {
     pub grown: u32,
     /// It came to all that was booked: its peak is the least that it needs.
     pub reached_booked: bool,
+    /// Microseconds that it took to set its limit before it ran.
+    #[serde(default)]
+    pub step_us: u64,
+    /// Microseconds that it waited beside that until the cache had given way.
+    #[serde(default)]
+    pub waited_us: u64,
 }
 
 /// One invocation's record.

@@ -14,6 +14,7 @@ use crate::function::{Function, Runtime};
 use crate::function_network::FunctionNetwork;
 use crate::invocation::InvokeError;
 use crate::live_sandbox::LiveSandbox;
+use crate::node_memory::{NodeMemory, StemShare};
 use crate::prewarm::STEM_MEMORY;
 use crate::sandbox::Stem;
 use crate::sandbox_pool::{Admission, Answer, PoolUse, SandboxPool, Ticket};
@@ -27,11 +28,24 @@ pub(crate) struct Sandboxes {
     queue_wait: std::time::Duration,
     /// Told at each cold start, and when one has come.
     stems_changed: Arc<Notify>,
+    memory: NodeMemory,
+}
+
+/// A stem with its share of the node's memory.
+pub(crate) struct HeldStem {
+    pub(crate) stem: Stem,
+    pub(crate) memory: StemShare,
+}
+
+impl HeldStem {
+    fn has_ended(&self) -> bool {
+        self.stem.has_ended()
+    }
 }
 
 struct Books {
     pool: SandboxPool<Arc<LiveSandbox>>,
-    stems: StemStock<Stem>,
+    stems: StemStock<HeldStem>,
     waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, Arc<Function>)>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
 }
@@ -71,12 +85,12 @@ impl Drop for RunGuard {
 pub(crate) struct Room {
     sandboxes: Arc<Sandboxes>,
     booked: Option<ByteSize>,
-    stem: Option<Stem>,
+    stem: Option<HeldStem>,
 }
 
 impl Room {
     /// The stem that can become the new sandbox, if there was one.
-    pub(crate) const fn take_stem(&mut self) -> Option<Stem> {
+    pub(crate) const fn take_stem(&mut self) -> Option<HeldStem> {
         self.stem.take()
     }
 
@@ -101,11 +115,14 @@ impl Drop for Room {
 pub(crate) struct StemRoom {
     sandboxes: Arc<Sandboxes>,
     is_booked: bool,
+    /// Of the node's memory, until there is a stem that has it.
+    memory: Option<StemShare>,
 }
 
 impl StemRoom {
     /// The stem that it was for, if it could be made. It comes back if it is not wanted any more.
     pub(crate) fn filled(mut self, coming: &Coming, stem: Option<Stem>) -> Option<SpareStem> {
+        let stem = stem.and_then(|stem| Some(HeldStem { stem, memory: self.memory.take()? }));
         let has_come = stem.is_some();
         let unwanted = self.sandboxes.books.lock().stems.came(coming, stem);
         // One that waits keeps the room until it is taken.
@@ -125,14 +142,15 @@ impl Drop for StemRoom {
 
 /// A stem that is to be ended.
 pub(crate) struct SpareStem {
-    stem: Stem,
+    stem: HeldStem,
     _room: StemRoom,
 }
 
 impl SpareStem {
     /// Ends it; when this returns nothing is left of it and its room is free.
     pub(crate) async fn end(self) {
-        self.stem.end().await;
+        let HeldStem { stem, memory: _held } = self.stem;
+        stem.end().await;
     }
 }
 
@@ -200,10 +218,11 @@ impl Sandboxes {
         freeze_grace: std::time::Duration,
         queue_wait: std::time::Duration,
         stems_max: usize,
+        memory: NodeMemory,
     ) -> Self {
         let stems = StemStock::new(stems_max);
         let books = Mutex::new(Books { pool, stems, waiting: HashMap::new(), alive: HashMap::new() });
-        Self { books, clock, freeze_grace, queue_wait, stems_changed: Arc::default() }
+        Self { books, clock, freeze_grace, queue_wait, stems_changed: Arc::default(), memory }
     }
 
     /// See `Invoke::set_reserved`.
@@ -299,11 +318,11 @@ impl Sandboxes {
     }
 
     /// A stem for a cold start that is booked, if it may have one, and those that are in its way.
-    fn stem_for(self: &Arc<Self>, runtime: Option<&Runtime>) -> (Option<Stem>, Vec<SpareStem>) {
+    fn stem_for(self: &Arc<Self>, runtime: Option<&Runtime>) -> (Option<HeldStem>, Vec<SpareStem>) {
         let now = self.clock.monotonic();
         let (stem, in_the_way) = {
             let mut books = self.books.lock();
-            let mut in_the_way = books.stems.take_those(Stem::has_ended);
+            let mut in_the_way = books.stems.take_those(HeldStem::has_ended);
             let stem = runtime.and_then(|runtime| books.stems.take(runtime, now));
             if stem.is_some() {
                 books.pool.release_stem(STEM_MEMORY);
@@ -316,12 +335,12 @@ impl Sandboxes {
         (stem, self.spare(in_the_way))
     }
 
-    fn spare(self: &Arc<Self>, stems: Vec<Stem>) -> Vec<SpareStem> {
+    fn spare(self: &Arc<Self>, stems: Vec<HeldStem>) -> Vec<SpareStem> {
         stems.into_iter().map(|stem| SpareStem { stem, _room: self.stem_room() }).collect()
     }
 
     fn stem_room(self: &Arc<Self>) -> StemRoom {
-        StemRoom { sandboxes: Arc::clone(self), is_booked: true }
+        StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: None }
     }
 
     /// Notified when there may be one to make: a cold start, or one that has come and leaves its place among those made.
@@ -334,7 +353,7 @@ impl Sandboxes {
         let now = self.clock.monotonic();
         let (missing, surplus) = {
             let mut books = self.books.lock();
-            let mut ended = books.stems.take_those(Stem::has_ended);
+            let mut ended = books.stems.take_those(HeldStem::has_ended);
             let (missing, surplus) = books.stems.plan(usable, now);
             ended.extend(surplus);
             (missing, ended)
@@ -348,7 +367,12 @@ impl Sandboxes {
         if books.stems.coming() >= at_once || !books.pool.book_stem(STEM_MEMORY) {
             return None;
         }
-        Some((self.stem_room(), books.stems.comes(runtime.clone())))
+        let Some(memory) = self.memory.hold_stem() else {
+            books.pool.release_stem(STEM_MEMORY);
+            return None;
+        };
+        let room = StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: Some(memory) };
+        Some((room, books.stems.comes(runtime.clone())))
     }
 
     /// The stems of the runtimes in `usable`.
@@ -364,6 +388,12 @@ impl Sandboxes {
     pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>) -> Option<Lease> {
         let taken = self.books.lock().pool.take(live);
         taken.then(|| self.lease(Arc::clone(live)))
+    }
+
+    /// The same, by its name.
+    pub(crate) fn take_idle_named(self: &Arc<Self>, id: SandboxId) -> Option<Lease> {
+        let live = self.books.lock().alive.get(&id).cloned()?;
+        self.take_idle(&live)
     }
 
     /// Takes out the idle ones that have lived long enough, or of whose function `is_stale` says that it has changed.

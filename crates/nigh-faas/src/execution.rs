@@ -9,9 +9,9 @@ use nigh_engine::AccessKeys;
 use nigh_terms::{ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
-use crate::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse};
+use crate::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome};
 use crate::activation_log::ActivationLog;
-use crate::admission::{Lease, Room, Sandboxes};
+use crate::admission::{HeldStem, Lease, Room, Sandboxes};
 use crate::booked_memory::BookedMemory;
 use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
@@ -20,14 +20,16 @@ use crate::function_caching;
 use crate::gate::{Entered, InvocationGate};
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
+use crate::idempotence::runs_again;
 use crate::invocation::{InvokeError, Invoked};
 use crate::invoker_settings::InvokerSettings;
 use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
 use crate::log_capture::{CapturedLog, LogCapture, Report};
+use crate::node_memory::NodeMemory;
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
-use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Stem, Steps};
+use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Steps};
 use crate::verdict::{Verdict, timeout_message};
 
 /// What invocations run on.
@@ -43,6 +45,7 @@ pub(crate) struct Executor {
     pub(crate) hooks: Vec<Arc<dyn InvocationHook>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) sandboxes: Arc<Sandboxes>,
+    pub(crate) memory: NodeMemory,
 }
 
 /// An invocation on its way.
@@ -60,6 +63,8 @@ pub(crate) struct Call {
     pub(crate) wait: Duration,
     /// Why this sandbox.
     pub(crate) placement: String,
+    /// What is to be said of runs before this one. If there was one, this one gets all that it booked.
+    pub(crate) earlier: Vec<String>,
 }
 
 /// How the making of a sandbox went.
@@ -79,6 +84,8 @@ pub(crate) enum Attempt {
     Done(Box<Invoked>),
     /// The sandbox ended before it took the input: nothing has run.
     NotTaken,
+    /// It failed, perhaps for want of memory that it had booked, and may run again: what is to be said of that.
+    Again(String),
 }
 
 /// What was measured while it ran.
@@ -86,6 +93,7 @@ struct Measured {
     duration: Duration,
     granted: ByteSize,
     peak: Option<ByteSize>,
+    memory: MemoryUse,
     calls: DataCalls,
     /// What it had seen.
     token: Token,
@@ -131,6 +139,7 @@ impl Executor {
         let verdict = match end {
             Ok(Ok(Initialised::Ready)) => {
                 metrics::histogram!("nigh_init_seconds").record(init.took.as_secs_f64());
+                live.memory.was_made(init.took);
                 return Ok(Ok((lease, init)));
             }
             Ok(Ok(Initialised::Failed { payload, error_type })) => Verdict::of_init_error(payload, error_type),
@@ -140,8 +149,9 @@ impl Executor {
         };
         let measured = Measured {
             duration: Duration::ZERO,
-            granted: call.function.memory,
+            granted: live.memory.first().memory,
             peak: live.sandbox.memory().peak().ok(),
+            memory: MemoryUse { grown: live.memory.end_run().grown, ..MemoryUse::default() },
             calls: DataCalls::default(),
             token,
             notes: Vec::new(),
@@ -157,9 +167,10 @@ impl Executor {
         &self,
         function: &Arc<Function>,
         init_id: InvocationId,
-        stem: Option<Stem>,
+        stem: Option<HeldStem>,
     ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
         let id = SandboxId::random();
+        let memory = self.memory.admit(id, function.memory).await?;
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
         self.keys.set_benefits(&key_id, says_benefits(function));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
@@ -181,23 +192,25 @@ impl Executor {
             code: self.functions.code_folder(function).await,
             layers: self.functions.layers_folder(function).await.map_err(internal)?,
             runtime_folders: command.folders,
-            grant: Grant::full(function.memory),
+            grant: memory.first(),
             tmp: function.ephemeral_storage,
             pids_max: self.settings.pids_max,
             network,
             log: Arc::clone(&log) as Arc<dyn LogSink>,
         };
         let started = match stem {
-            Some(stem) => self.engine.start_from(stem, spec).await,
+            // The stem's own memory is free from when it is the sandbox's.
+            Some(HeldStem { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
             None => self.engine.start(spec).await,
         };
         let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
         runtime.serve(runtime_listener, until.clone());
-        let booked = Arc::new(BookedMemory::new(&sandbox, Grant::full(function.memory)));
-        let pays = Arc::clone(&booked) as Arc<dyn HeldMemory>;
+        let booked = Arc::new(BookedMemory::new(&sandbox, memory.first()));
+        memory.attach(&sandbox, Arc::clone(&booked));
+        let pays = booked as Arc<dyn HeldMemory>;
         self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), pays, until.clone());
         let parts =
-            SandboxParts { function: Arc::clone(function), function_arn, sandbox, runtime, log, key, until, booked };
+            SandboxParts { function: Arc::clone(function), function_arn, sandbox, runtime, log, key, until, memory };
         Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
     }
 
@@ -225,20 +238,19 @@ impl Executor {
         };
         let memory = live.sandbox.memory();
         let mut run = Run {
-            invocation: call.id,
-            function: &call.function,
-            payload: &call.payload,
-            sandbox: live.id,
             tasks: live.sandbox.tasks(),
-            grant: Grant::full(call.function.memory),
+            start: init.map_or(SandboxStart::Warm, |init| init.steps.start),
+            used_before: init.is_none().then(|| memory.used().ok()).flatten(),
             benefits: says_benefits(&call.function),
+            ..Run::new(call.id, &call.function, &call.payload, live.id)
         };
         let notes = self
             .hooks
             .iter()
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
-        let mut notes: Vec<String> = notes.collect();
-        let granted = live.booked.grant(run.grant);
+        let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).collect();
+        let booked = call.function.memory;
+        let begun = live.memory.begin_run(if call.earlier.is_empty() { run.grant } else { Grant::full(booked) }).await;
         self.keys.set_benefits(live.key.id(), run.benefits);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
@@ -274,6 +286,28 @@ impl Executor {
         };
         live.key.act_for(None);
         let peak = memory.peak().ok();
+        let held = live.memory.end_run();
+        let is_killed = verdict.as_ref().is_some_and(|verdict| verdict.outcome == Outcome::OutOfMemory);
+        // What it is killed for may be several pages at once.
+        let lacks = if is_killed { ByteSize::mib(1) } else { ByteSize::ZERO };
+        let memory_use = MemoryUse {
+            page_cache: memory.page_cache().ok(),
+            grown: held.grown,
+            reached_booked: peak.is_some_and(|peak| peak + lacks >= booked) || (is_killed && !held.came_short),
+            step_us: begun.step.as_micros() as u64,
+            waited_us: begun.waited.as_micros() as u64,
+        };
+        if is_killed {
+            self.memory.killed();
+            let advice = if memory_use.reached_booked {
+                format!("memory: it needed more than the {booked} that it booked; book {} or more", booked + booked)
+            } else {
+                "memory: the kernel ended it for want of memory, though it had not come to all that it booked"
+                    .to_owned()
+            };
+            live.log.say(&advice);
+            notes.push(advice);
+        }
         if lives && let Some(killed) = live.new_oom_kills() {
             notes.push(format!("memory: the kernel ended {killed} processes of the handler for want of it"));
         }
@@ -282,7 +316,27 @@ impl Executor {
         let (token, note) = live.settle(entered).await;
         notes.extend(note);
         let duration = ended.since(began);
-        let measured = |calls| Measured { duration, granted, peak, calls, token, notes };
+        if let Some(failed) = &verdict
+            && call.earlier.is_empty()
+            && runs_again(&call.function.environment, &failed.outcome, held.came_short && !memory_use.reached_booked)
+        {
+            drop(self.accountant.finish(call.id));
+            live.log.finish(call.id, &Report { duration, booked, peak, init: None });
+            self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
+            self.memory.retried();
+            if lives {
+                lease.give_back().await;
+            } else {
+                lease.end().await;
+            }
+            let granted = begun.granted;
+            return Ok(Attempt::Again(format!(
+                "memory: a first run came to its limit, {granted} of {booked} granted, and failed; the function says that \
+                 it is idempotent, and was run again with all that it booked"
+            )));
+        }
+        let granted = begun.granted;
+        let measured = |calls| Measured { duration, granted, peak, memory: memory_use, calls, token, notes };
         if lives {
             let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
             let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
@@ -307,7 +361,7 @@ impl Executor {
         verdict: Verdict,
         is_recorded: bool,
     ) -> Invoked {
-        let Measured { duration, granted, peak, calls, token, notes } = measured;
+        let Measured { duration, granted, peak, memory, calls, token, notes } = measured;
         let report = Report { duration, booked: call.function.memory, peak, init: init.map(|init| init.took) };
         let log = live.log.finish(call.id, &report);
         let Verdict { outcome, payload, function_error } = verdict;
@@ -335,10 +389,7 @@ impl Executor {
             booked: call.function.memory,
             granted,
             peak_memory: peak,
-            memory: MemoryUse {
-                reached_booked: peak.is_some_and(|peak| peak >= call.function.memory),
-                ..MemoryUse::default()
-            },
+            memory,
             outcome,
             notes,
             placement: call.placement.clone(),

@@ -1,4 +1,5 @@
-//! Whether a function gains from the object cache: what it says of itself. Pure.
+//! Whether a function gains from the object cache: what it says of itself. Where it says nothing it does, until
+//! `memory_sizing` has learned for which invocations. Pure.
 //!
 //! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that gains nothing
 //! is not brought into the cache for it; what is there serves it as everybody. Nothing else depends on it: neither what
@@ -10,7 +11,7 @@ use thiserror::Error;
 
 /// The variable by which a function says it.
 pub const CACHE_VARIABLE: &str = "NIGH_CACHE";
-/// Its word for a gain, which is the same as no variable.
+/// Its word for a gain.
 pub const BENEFIT: &str = "benefit";
 /// Its word for none.
 pub const NONE: &str = "none";
@@ -20,14 +21,23 @@ pub const NONE: &str = "none";
 #[error("{CACHE_VARIABLE} is {0:?}; it can be \"{BENEFIT}\" or \"{NONE}\"")]
 pub struct UnknownCaching(String);
 
-/// Whether a function with this environment gains from the cache.
+/// Whether a function with this environment gains from the cache; it does where it says nothing.
 ///
 /// # Errors
 /// If it says a word that is none.
 pub fn benefits(environment: &BTreeMap<String, String>) -> Result<bool, UnknownCaching> {
+    said(environment).map(|said| said.unwrap_or(true))
+}
+
+/// What a function with this environment says of it itself.
+///
+/// # Errors
+/// If it says a word that is none.
+pub fn said(environment: &BTreeMap<String, String>) -> Result<Option<bool>, UnknownCaching> {
     match environment.get(CACHE_VARIABLE).map(String::as_str) {
-        None | Some(BENEFIT) => Ok(true),
-        Some(NONE) => Ok(false),
+        None => Ok(None),
+        Some(BENEFIT) => Ok(Some(true)),
+        Some(NONE) => Ok(Some(false)),
         Some(other) => Err(UnknownCaching(other.to_owned())),
     }
 }

@@ -52,15 +52,16 @@ pub type OnPressure = Box<dyn Fn(ByteSize) + Send + Sync>;
 
 /// The memory of a running sandbox. Each call is one read or write of an open cgroup file.
 pub trait SandboxMemory: Send + Sync {
-    /// What it may use from now on. One that comes to it loses a process on cgroup v1. On v2 it is held back by the kernel,
-    /// for up to two seconds at a time, until it is given more (what it waits for then ends first) or comes to what it
-    /// booked, where it loses a process; it can be ended at any time.
+    /// What it may use from now on. On cgroup v1 one that comes to it loses a process, unless somebody hears of it
+    /// (`on_pressure`) and it is below the ceiling: then its page faults wait until it is given more, and what it asks of the
+    /// kernel fails where that has to touch memory of it. On v2 it is held back by the kernel, for up to two seconds at a
+    /// time, until it is given more (what it waits for then ends first) or comes to the ceiling, where it loses a process.
+    /// It can be ended at any time.
     ///
     /// # Errors
     /// `CannotShrink` leaves the limit as it was.
     fn set_limit(&self, limit: ByteSize) -> Result<(), SandboxMemoryError>;
-    /// What it may come to at most, where that is another figure than its limit: on cgroup v2, where it loses a process.
-    /// Not to be below the limit.
+    /// What it may come to at most: there it loses a process. Not to be below the limit.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -88,6 +89,32 @@ pub trait SandboxMemory: Send + Sync {
     /// # Errors
     /// If there is no control or the file cannot be read.
     fn oom_kills(&self) -> Result<u64, SandboxMemoryError>;
+    /// What of that the kernel takes back by itself when memory is short: pages of files.
+    ///
+    /// # Errors
+    /// If there is no control or the file cannot be read.
+    fn page_cache(&self) -> Result<ByteSize, SandboxMemoryError> {
+        Err(SandboxMemoryError::NotControlled("pages of files are not told apart"))
+    }
+    /// How often it has come to its limit with a system call that may have failed for it; never, where none does (v2).
+    ///
+    /// # Errors
+    /// If there is no control or the file cannot be read.
+    fn limit_hits(&self) -> Result<u64, SandboxMemoryError> {
+        Ok(0)
+    }
+    /// True where a system call fails that needs memory beyond the limit (cgroup v1).
+    fn fails_at_limit(&self) -> bool {
+        false
+    }
+    /// Takes back what the kernel can of a sandbox that stands still: pages of files, and others where there is swap. What
+    /// was swapped comes back when it is used. It blocks.
+    ///
+    /// # Errors
+    /// If the kernel has no such means, or refuses.
+    fn reclaim(&self) -> Result<(), SandboxMemoryError> {
+        Err(SandboxMemoryError::NotControlled("nothing can be taken back"))
+    }
     /// Calls `notice` when the sandbox comes to its limit. One at a time; a second replaces the first.
     ///
     /// # Errors

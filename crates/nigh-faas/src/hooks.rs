@@ -3,12 +3,16 @@
 //! Hooks run in order before, in reverse after. Every invocation has one `after_run`, whatever its end; a `before_run`
 //! whose sandbox ended before it took the input has `not_run` instead, and another follows.
 
+use std::cell::OnceCell;
+
 use nigh_llc::resctrl::Members;
-use nigh_terms::{InvocationId, SandboxId};
+use nigh_terms::{ByteSize, InvocationId, SandboxId};
 
 use crate::activation::Activation;
 use crate::function::Function;
 use crate::grant::Grant;
+use crate::payload_walk::PayloadWalk;
+use crate::sandbox::SandboxStart;
 
 /// An invocation that is about to run.
 #[derive(Debug)]
@@ -23,10 +27,40 @@ pub struct Run<'a> {
     pub sandbox: SandboxId,
     /// Its tasks, where its engine knows them.
     pub tasks: Option<Members>,
+    /// What it was when it was wanted.
+    pub start: SandboxStart,
+    /// What it uses now, if it has run before and that can be measured.
+    pub used_before: Option<ByteSize>,
+    /// What the input says, once somebody has asked.
+    pub walk: OnceCell<PayloadWalk>,
     /// The memory it will have; a hook may lower or raise it within what is booked.
     pub grant: Grant,
     /// Whether what it reads is brought into the cache for it: what its function says, until a hook says otherwise.
     pub benefits: bool,
+}
+
+impl<'a> Run<'a> {
+    /// A run in a new sandbox of which nothing else is known: with all that is booked, cached for.
+    #[must_use]
+    pub const fn new(invocation: InvocationId, function: &'a Function, payload: &'a [u8], sandbox: SandboxId) -> Self {
+        Self {
+            invocation,
+            function,
+            payload,
+            sandbox,
+            tasks: None,
+            start: SandboxStart::Cold,
+            used_before: None,
+            walk: OnceCell::new(),
+            grant: Grant::full(function.memory),
+            benefits: true,
+        }
+    }
+
+    /// What the input says: it is walked through once, whoever asks.
+    pub fn walk(&self) -> &PayloadWalk {
+        self.walk.get_or_init(|| PayloadWalk::of(self.payload))
+    }
 }
 
 /// A station in the invocation's path. It must take microseconds: it is on the path.

@@ -23,6 +23,7 @@ use crate::gate::InvocationGate;
 use crate::hooks::InvocationHook;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 pub use crate::invoker_settings::InvokerSettings;
+use crate::node_memory::NodeMemory;
 use crate::phase_accountant::PhaseAccountant;
 use crate::prewarm::PrewarmSettings;
 pub use crate::prewarmer::RuntimeStems;
@@ -63,6 +64,8 @@ pub struct InvokerParts {
     pub hooks: Vec<Arc<dyn InvocationHook>>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// What sandboxes are granted.
+    pub memory: NodeMemory,
     /// This node.
     pub node: NodeId,
     /// Its life.
@@ -88,7 +91,8 @@ impl Invoker {
         let clock = Arc::clone(&parts.clock);
         let prewarm = settings.prewarm.clone().filter(|_| parts.engine.makes_stems().is_ok());
         let stems_max = prewarm.as_ref().map_or(0, PrewarmSettings::most);
-        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait, stems_max);
+        let memory = parts.memory.clone();
+        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait, stems_max, memory);
         let sandboxes = Arc::new(sandboxes);
         let prewarmer = prewarm.map(|prewarm| {
             Prewarmer::new(PrewarmerParts {
@@ -113,9 +117,11 @@ impl Invoker {
             hooks: parts.hooks,
             clock: parts.clock,
             sandboxes,
+            memory: parts.memory,
         };
         let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer });
         reap(&inner);
+        end_for_growth(&inner);
         if let Some(prewarmer) = &inner.prewarmer {
             prewarmer.keep_going(&inner.tasks);
         }
@@ -184,6 +190,21 @@ fn reap(inner: &Arc<Inner>) {
     });
 }
 
+/// Ends the idle sandboxes whose memory others need, until the invoker or the node's memory is gone.
+fn end_for_growth(inner: &Arc<Inner>) {
+    let Some(mut to_end) = inner.executor.memory.take_ends() else { return };
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        while let Some(id) = to_end.recv().await {
+            let Some(inner) = inner.upgrade() else { return };
+            // One that has an invocation by now is not idle any more.
+            if let Some(idle) = inner.executor.sandboxes.take_idle_named(id) {
+                idle.end().await;
+            }
+        }
+    });
+}
+
 impl Inner {
     async fn reap(&self) {
         let mut current: Vec<Arc<Function>> = Vec::new();
@@ -212,6 +233,7 @@ impl Inner {
             start: self.executor.clock.wall(),
             wait: Duration::ZERO,
             placement: String::new(),
+            earlier: Vec::new(),
         };
         for _ in 0..ATTEMPTS_MAX {
             let Admitted { place, evicted, in_the_way, run: _run, waited_for } =
@@ -234,8 +256,10 @@ impl Inner {
                 lease.end().await;
                 continue;
             }
-            if let Attempt::Done(invoked) = self.executor.execute(&call, lease, init.as_ref()).await? {
-                return Ok(*invoked);
+            match self.executor.execute(&call, lease, init.as_ref()).await? {
+                Attempt::Done(invoked) => return Ok(*invoked),
+                Attempt::NotTaken => {}
+                Attempt::Again(why) => call.earlier.push(why),
             }
         }
         Err(InvokeError::Internal(format!("{ATTEMPTS_MAX} sandboxes ended before they took the input")))

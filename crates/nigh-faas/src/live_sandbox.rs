@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::booked_memory::BookedMemory;
 use crate::function::Function;
 use crate::gate::Entered;
 use crate::log_capture::LogCapture;
+use crate::node_memory::MemoryShare;
 use crate::runtime_api::RuntimeApi;
 use crate::sandbox::{Sandbox, SandboxEnd, SandboxError};
 
@@ -80,7 +80,8 @@ pub(crate) struct LiveSandbox {
     rest: Mutex<Rest>,
     /// Held while its state changes: whether it is frozen, or may be.
     frozen: tokio::sync::Mutex<bool>,
-    pub(crate) booked: Arc<BookedMemory>,
+    /// Its share of the node's memory.
+    pub(crate) memory: Arc<MemoryShare>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
     oom_kills: Mutex<u64>,
 }
@@ -100,7 +101,7 @@ pub(crate) struct SandboxParts {
     pub(crate) log: Arc<LogCapture>,
     pub(crate) key: Arc<SandboxKey>,
     pub(crate) until: CancellationToken,
-    pub(crate) booked: Arc<BookedMemory>,
+    pub(crate) memory: MemoryShare,
 }
 
 impl LiveSandbox {
@@ -117,7 +118,7 @@ impl LiveSandbox {
             until: parts.until,
             rest: Mutex::new(rest),
             frozen: tokio::sync::Mutex::new(false),
-            booked: parts.booked,
+            memory: Arc::new(parts.memory),
             oom_kills: Mutex::new(0),
         }
     }
@@ -169,7 +170,10 @@ impl LiveSandbox {
             return;
         }
         match self.sandbox.freeze().await {
-            Ok(()) => *frozen = true,
+            Ok(()) => {
+                *frozen = true;
+                self.give_memory_back().await;
+            }
             Err(SandboxError::Ended(_)) => {}
             Err(error) => {
                 // Some of it may stand still, or come to: it is woken as if all did.
@@ -177,6 +181,17 @@ impl LiveSandbox {
                 self.rest.lock().can_freeze = false;
                 tracing::warn!(%error, sandbox = %self.id, "an idle sandbox cannot be frozen; its data calls are refused");
             }
+        }
+    }
+
+    /// It stands still, and keeps the memory that it uses.
+    async fn give_memory_back(&self) {
+        if !self.memory.reclaims() {
+            return self.memory.rest();
+        }
+        let memory = Arc::clone(&self.memory);
+        if let Err(error) = tokio::task::spawn_blocking(move || memory.rest()).await {
+            tracing::error!(%error, "the memory of an idle sandbox was not taken back");
         }
     }
 
@@ -206,6 +221,7 @@ impl LiveSandbox {
         self.runtime.end(SandboxEnd::Destroyed);
         self.until.cancel();
         self.sandbox.destroy().await;
+        self.memory.release();
     }
 }
 
@@ -218,7 +234,8 @@ mod tests {
 
     use super::*;
     use crate::function::Runtime;
-    use crate::grant::{Grant, OnPressure, SandboxMemory, SandboxMemoryError};
+    use crate::grant::{OnPressure, SandboxMemory, SandboxMemoryError};
+    use crate::node_memory::NodeMemory;
 
     /// A sandbox that cannot be frozen for sure, and counts how often it is thawed.
     struct Stubborn {
@@ -297,10 +314,11 @@ mod tests {
             revision_id: String::new(),
         };
         let sandbox: Arc<dyn Sandbox> = Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory });
+        let memory = NodeMemory::off().admit(id, ByteSize::mib(128)).await.unwrap();
         let live = LiveSandbox::new(SandboxParts {
             function: Arc::new(function),
             function_arn: HeaderValue::from_static("arn"),
-            booked: Arc::new(BookedMemory::new(&sandbox, Grant::full(ByteSize::mib(128)))),
+            memory,
             sandbox,
             runtime: RuntimeApi::new(Arc::new(SystemClock::new()), Box::new(|| {})).0,
             log: Arc::new(LogCapture::new(ByteSize::kib(1))),

@@ -1,14 +1,18 @@
 //! The sizes of the objects that went by: a feature of inputs, at hand without asking a store.
 //!
-//! An observer of the object memory. What it forgets for want of room, or never saw, has no size; then there is no
-//! prediction from it.
+//! An observer of the object memory; where nothing else looks into objects, it is all that is known of them. What it
+//! forgets for want of room, or never saw, has no size; then there is no prediction from it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
+use nigh_learn::FeatureRow;
 use nigh_objects::{ObjectEvent, ObjectObserver, Served};
 use nigh_terms::{BucketName, ByteSize, Namespace, ObjectKey};
 use parking_lot::Mutex;
+
+use crate::object_features::{INPUT_SIZE, ObjectFeatures};
 
 /// Objects remembered: 16 bytes each, and the table's slack.
 const OBJECTS_MAX: usize = 1 << 18;
@@ -40,6 +44,15 @@ impl ObjectSizes {
         let name = self.hasher.hash_one((namespace, bucket, key));
         let generations = self.generations.lock();
         generations.young.get(&name).or_else(|| generations.old.get(&name)).copied().map(ByteSize)
+    }
+}
+
+impl ObjectFeatures for ObjectSizes {
+    fn of(&self, namespace: &Namespace, bucket: &BucketName, key: &ObjectKey) -> Option<Arc<FeatureRow>> {
+        let size = self.of(namespace, bucket, key)?;
+        let mut row = FeatureRow::default();
+        row.set_number(INPUT_SIZE, size.bytes() as f64).ok()?;
+        Some(Arc::new(row))
     }
 }
 

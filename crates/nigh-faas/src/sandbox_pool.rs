@@ -89,6 +89,8 @@ pub struct PoolUse {
     pub idle: usize,
     /// What all of them book.
     pub booked: ByteSize,
+    /// What those book that are idle.
+    pub idle_booked: ByteSize,
     /// Stems, from the promise of their room until they are gone or a function's.
     pub stems: usize,
     /// What these book beside the sandboxes.
@@ -126,6 +128,7 @@ impl<S: PartialEq> SandboxPool<S> {
             sandboxes: self.sandboxes,
             idle: self.idle.len(),
             booked: self.booked,
+            idle_booked: self.idle.booked(),
             stems: self.stems,
             prewarmed: self.prewarmed,
             running: self.running.all(),

@@ -31,6 +31,20 @@ class _Body:
         finally:
             _ruler.extract_ns += time.perf_counter_ns() - began
 
+    def iter_chunks(self, chunk_size=1024):
+        while chunk := self.read(chunk_size):
+            yield chunk
+
+    def iter_lines(self, chunk_size=1024, keepends=False):
+        pending = b""
+        for chunk in self.iter_chunks(chunk_size):
+            lines = (pending + chunk).splitlines(True)
+            for line in lines[:-1]:
+                yield line.splitlines(keepends)[0]
+            pending = lines[-1]
+        if pending:
+            yield pending.splitlines(keepends)[0]
+
 
 class _Client:
     def __init__(self, client):

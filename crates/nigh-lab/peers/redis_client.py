@@ -27,7 +27,8 @@ class _Client:
         return {"Body": io.BytesIO(value)}
 
     def put_object(self, Bucket, Key, Body, ContentType):
-        self._redis.set(f"{Bucket}/{Key}", Body)
+        # boto3 takes files, too.
+        self._redis.set(f"{Bucket}/{Key}", Body.read() if hasattr(Body, "read") else Body)
 
 
 def client(service):

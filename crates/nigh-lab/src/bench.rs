@@ -2,13 +2,15 @@
 
 mod coldstart;
 mod functions;
+mod grant;
 mod invoke;
 mod journal;
 mod llc;
 mod llc_binding;
-mod made_up;
+pub(crate) mod made_up;
 mod memory;
 mod objects;
+mod predict;
 mod s3;
 mod shrink;
 
@@ -45,8 +47,12 @@ enum What {
     Objects(objects::ObjectsLength),
     /// Memory that the cache gives back: the decision, and the whole against closing files in memory
     Shrink(shrink::ShrinkLength),
+    /// A sandbox's memory: writing its limit, the step before a run, the wait of one that comes to its limit
+    Grant(grant::GrantLength),
     /// What a cached object takes beside its bytes, among a million
     Memory(memory::MemoryLength),
+    /// Foretelling an invocation: the model alone, with features from its payload, a fit of 500 rows
+    Predict(predict::PredictLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -154,9 +160,17 @@ impl BenchArgs {
                 let report = shrink::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
             }
+            What::Grant(length) => {
+                let report = grant::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || grant::text(&report), json);
+            }
             What::Memory(length) => {
                 let report = memory::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || memory::text(&report), json);
+            }
+            What::Predict(length) => {
+                let report = predict::run(&length, machine)?;
+                return crate::experiment::llc::print_report(&report, || predict::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

@@ -2,7 +2,7 @@
 
 mod all;
 mod crash;
-mod demo;
+pub(crate) mod demo;
 mod demo_page;
 mod demo_report;
 mod demo_side;
@@ -12,11 +12,15 @@ mod learn;
 mod lies;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
+mod mixed_load;
 mod outside;
 mod phase_log;
-mod sample_function;
+pub(crate) mod sample_function;
+mod shrink_impact;
 mod single;
 mod stacked_bars;
+
+pub(crate) use demo::{bar, stop_on_interrupt};
 
 use std::path::PathBuf;
 
@@ -51,6 +55,10 @@ enum What {
     Learn(learn::LearnArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
     Single(single::SingleArgs),
+    /// The mixed load of several tenants: Nigh, Nigh with all off, Redis and Swift (OFC section 7.2.2)
+    Macro(mixed_load::MacroArgs),
+    /// What a function pays when its sandbox grows and the cache must give way (OFC figure 8)
+    ShrinkImpact(shrink_impact::ShrinkImpactArgs),
     /// Functions together on one cache: no partitioning, CASY, Nigh, the best in hindsight; simulated (CASY figure 6)
     LlcScenarios(llc::ScenariosArgs),
     /// CASY's four functions alone and together, simulated (CASY figure 1)
@@ -87,6 +95,8 @@ impl ExperimentArgs {
             What::Eviction(eviction) => eviction.run(machine, json),
             What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
+            What::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,
+            What::ShrinkImpact(impact) => Box::pin(impact.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),
             What::LlcContention(contention) => contention.run(machine, json),
             What::LlcWays(ways) => ways.run(machine, json),

@@ -38,6 +38,14 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 256 << 10] })
     }
 
+    /// Waits so long for a reply, instead of a minute.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn wait_for(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(patience))
+    }
+
     /// Sends `request` as it is and reads the whole reply. Returns its body's length.
     ///
     /// # Errors

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
+use nigh_node::Activation;
 use nigh_node::status::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +20,8 @@ use crate::node_under_test::NodeUnderTest;
 use crate::sign::Signer;
 
 const FUNCTIONS: &str = "/2015-03-31/functions";
+/// Records that the admin API gives in one answer.
+const PAGE: usize = 1000;
 
 /// A function to be deployed.
 #[derive(Debug)]
@@ -78,7 +82,7 @@ impl LambdaClient {
     /// # Errors
     /// If it does not listen.
     pub fn connect(node: &NodeUnderTest) -> Result<Self, LabError> {
-        Self::signing_by(node, node.signer("lambda"))
+        Self::to(node.lambda()?, node.signer("lambda"))
     }
 
     /// Connects to the door of `node` as the tenant whose namespace this is.
@@ -86,13 +90,25 @@ impl LambdaClient {
     /// # Errors
     /// If it does not listen, or has no key of that tenant.
     pub fn connect_as(node: &NodeUnderTest, namespace: &str) -> Result<Self, LabError> {
-        Self::signing_by(node, node.signer_of(namespace, "lambda")?)
+        Self::to(node.lambda()?, node.signer_of(namespace, "lambda")?)
     }
 
-    fn signing_by(node: &NodeUnderTest, signer: Signer) -> Result<Self, LabError> {
-        let address = node.lambda()?;
+    /// Connects to the door at `address`, for which `signer` signs.
+    ///
+    /// # Errors
+    /// If it does not listen.
+    pub fn to(address: SocketAddr, signer: Signer) -> Result<Self, LabError> {
         let connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
         Ok(Self { address, signer, runtime: runtime_name()?, connection })
+    }
+
+    /// Waits so long for each answer.
+    ///
+    /// # Errors
+    /// If the connection refuses that.
+    pub fn waiting(self, patience: Duration) -> Result<Self, LabError> {
+        self.connection.wait_for(patience).map_err(|error| LabError::Node(error.to_string()))?;
+        Ok(self)
     }
 
     /// Creates a function.
@@ -122,6 +138,28 @@ impl LambdaClient {
         .to_string();
         let headers = [("content-type", "application/json")];
         self.signer.signed(Method::POST, self.address, FUNCTIONS, &headers, body.as_bytes()).await
+    }
+
+    /// Connects anew: a door closes what idles, and a connection that broke is not used again.
+    pub(crate) fn reconnect(&mut self) -> Result<(), LabError> {
+        self.connection = Connection::open(self.address).map_err(|error| LabError::Node(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Has a function book so much from now on.
+    pub(crate) async fn set_memory(&mut self, function: &str, memory_mb: u64) -> Result<(), LabError> {
+        let path = format!("{FUNCTIONS}/{function}/configuration");
+        let body = json!({ "MemorySize": memory_mb }).to_string();
+        let headers = [("content-type", "application/json")];
+        let request = self.signer.signed(Method::PUT, self.address, &path, &headers, body.as_bytes()).await?;
+        self.send(function, &request).map(drop)
+    }
+
+    /// Removes a function.
+    pub(crate) async fn remove(&mut self, function: &str) -> Result<(), LabError> {
+        let path = format!("{FUNCTIONS}/{function}");
+        let request = self.signer.signed(Method::DELETE, self.address, &path, &[], b"").await?;
+        self.send(function, &request).map(drop)
     }
 
     /// The names of all functions, page by page.
@@ -172,12 +210,17 @@ impl LambdaClient {
 
 /// `python3.x` of the Python that `make deps` has set up.
 pub(crate) fn runtime_name() -> Result<String, LabError> {
+    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    if let Some(name) = NAME.get() {
+        return Ok(name.clone());
+    }
     let python = crate::node_under_test::python()?;
     let output = std::process::Command::new(&python)
         .args(["-c", "import sys; print(f'python3.{sys.version_info.minor}')"])
         .output()
         .map_err(|error| LabError::file(&python, &error))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(NAME.get_or_init(|| name).clone())
 }
 
 /// The folder's files as an archive, by Python's own zipfile.
@@ -205,6 +248,40 @@ pub async fn activations(node: &NodeUnderTest, limit: usize) -> Result<Vec<Value
     from_admin_api(node, &format!("/activations?limit={limit}"))
 }
 
+/// The newest records of the node whose admin socket is `admin`, as far back as `wanted` says of one that it is of
+/// interest, at most `limit`.
+pub(crate) fn activations_while(
+    admin: &Path,
+    limit: usize,
+    wanted: impl Fn(&Activation) -> bool,
+) -> Result<Vec<Activation>, LabError> {
+    let mut all: Vec<Activation> = Vec::new();
+    loop {
+        let before = all.last().map_or_else(String::new, |last| format!("&before={}", last.id));
+        let page: Vec<Activation> = from_admin_socket(admin, &format!("/activations?limit={PAGE}{before}"))?;
+        let last_page = page.len() < PAGE;
+        let known = all.len();
+        all.extend(page.into_iter().take_while(&wanted));
+        if last_page || all.len() - known < PAGE || all.len() >= limit {
+            all.truncate(limit);
+            return Ok(all);
+        }
+    }
+}
+
+/// What the node whose admin socket is `admin` answers to `GET target`, field by field, whatever its version has.
+pub(crate) fn admin_document(admin: &Path, target: &str) -> Result<Value, LabError> {
+    from_admin_socket(admin, target)
+}
+
+/// The record of one invocation.
+///
+/// # Errors
+/// If the node does not answer, or has none of it.
+pub async fn activation(node: &NodeUnderTest, id: &str) -> Result<Activation, LabError> {
+    from_admin_api(node, &format!("/activations/{id}"))
+}
+
 /// What a node says of itself.
 ///
 /// # Errors
@@ -214,7 +291,11 @@ pub async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
 }
 
 fn from_admin_api<T: DeserializeOwned>(node: &NodeUnderTest, target: &str) -> Result<T, LabError> {
-    let body = ask_admin(node, target)?;
+    from_admin_socket(&node.endpoints.admin_socket, target)
+}
+
+fn from_admin_socket<T: DeserializeOwned>(admin: &Path, target: &str) -> Result<T, LabError> {
+    let body = ask_admin(admin, target)?;
     serde_json::from_slice(&body).map_err(|error| LabError::Node(format!("admin API: {error}")))
 }
 
@@ -233,7 +314,7 @@ impl Reads {
     /// # Errors
     /// If the node does not answer.
     pub fn of(node: &NodeUnderTest) -> Result<Self, LabError> {
-        Ok(Self::in_metrics(&String::from_utf8_lossy(&ask_admin(node, "/metrics")?)))
+        Ok(Self::in_metrics(&String::from_utf8_lossy(&ask_admin(&node.endpoints.admin_socket, "/metrics")?)))
     }
 
     fn in_metrics(text: &str) -> Self {
@@ -252,11 +333,10 @@ impl Reads {
 }
 
 /// The body of what a node's admin API answers to `GET target`.
-fn ask_admin(node: &NodeUnderTest, target: &str) -> Result<Vec<u8>, LabError> {
+fn ask_admin(admin: &Path, target: &str) -> Result<Vec<u8>, LabError> {
     use std::io::{Read, Write};
     let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("admin API: {error}"));
-    let mut socket =
-        std::os::unix::net::UnixStream::connect(&node.endpoints.admin_socket).map_err(|error| failed(&error))?;
+    let mut socket = std::os::unix::net::UnixStream::connect(admin).map_err(|error| failed(&error))?;
     write!(socket, "GET {target} HTTP/1.0\r\nhost: nigh\r\n\r\n").map_err(|error| failed(&error))?;
     let mut reply = Vec::new();
     socket.read_to_end(&mut reply).map_err(|error| failed(&error))?;

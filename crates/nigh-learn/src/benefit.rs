@@ -49,6 +49,21 @@ impl PhaseTimes {
     }
 }
 
+/// What a store takes for a request, by its bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StoreLine {
+    fixed_us: f64,
+    us_a_byte: f64,
+}
+
+impl StoreLine {
+    /// Microseconds of a request of `bytes`.
+    #[must_use]
+    pub fn of(self, bytes: u64) -> f64 {
+        self.fixed_us + self.us_a_byte * bytes as f64
+    }
+}
+
 /// How long a store takes by size, from requests that it answered: a line that a few slow answers do not move.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StoreTimes {
@@ -72,10 +87,16 @@ impl StoreTimes {
         }
     }
 
-    /// What a request of `bytes` takes, by Tukey's resistant line: the slope between the medians of the smallest and
-    /// the largest third, through the median of the rest. None before there are enough requests.
+    /// What a request of `bytes` takes. None before there are enough requests.
     #[must_use]
     pub fn estimate_us(&self, bytes: u64) -> Option<f64> {
+        self.line().map(|line| line.of(bytes))
+    }
+
+    /// Tukey's resistant line: the slope between the medians of the smallest and the largest third, through the median
+    /// of the rest. None before there are enough requests.
+    #[must_use]
+    pub fn line(&self) -> Option<StoreLine> {
         if self.seen.len() < STORE_TIMES_MIN {
             return None;
         }
@@ -92,7 +113,7 @@ impl StoreTimes {
         let ((few, short), (many, long)) = (middle(small), middle(large));
         let slope = if many > few { ((long - short) / (many - few)).max(0.0) } else { 0.0 };
         let fixed = median(by_size.iter().map(|(bytes, us)| us - slope * *bytes as f64).collect()).max(0.0);
-        Some(fixed + slope * bytes as f64)
+        Some(StoreLine { fixed_us: fixed, us_a_byte: slope })
     }
 }
 
@@ -118,6 +139,11 @@ impl Benefit {
     #[must_use]
     pub fn predict(&self, features: &Encoded) -> bool {
         self.0.class(features) == 1
+    }
+
+    /// True if what was read from a store can be walked.
+    pub(crate) fn is_sound(&self, columns: usize) -> bool {
+        self.0.is_sound(columns)
     }
 
     /// True if the invocation of this number is cached to find out whether caching has come to pay.

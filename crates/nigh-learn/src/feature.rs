@@ -5,6 +5,7 @@
 //! one does. What is refused is refused by name: a caller that must go on leaves the feature out and predicts without
 //! it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,6 +19,15 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const WORD_BYTES_MAX: usize = 64;
 /// The largest number in either direction: products of four of them are still finite.
 pub const NUMBER_MAX: f64 = 1e18;
+
+/// The feature that tells cold starts from warm ones.
+pub(crate) const START_FEATURE: &str = "start";
+/// What a warm sandbox uses before it runs.
+pub(crate) const USED_BEFORE_FEATURE: &str = "used_before_bytes";
+/// What is of the sandbox and not of the input: equal inputs are equal whatever ran before.
+const OF_SANDBOX: [&str; 2] = [START_FEATURE, USED_BEFORE_FEATURE];
+/// What a feature takes beside its name and its word.
+const FEATURE_BYTES: usize = 64;
 
 /// One feature's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,12 +118,27 @@ impl FeatureRow {
 
     /// Sets a word; one longer than [`WORD_BYTES_MAX`] is kept as its hash.
     pub fn set_word(&mut self, name: &str, value: &str) -> Result<(), FeatureError> {
-        let kept = if value.len() > WORD_BYTES_MAX {
-            format!("#{:016x}", hash_bytes(value.as_bytes()))
-        } else {
-            value.to_owned()
+        self.set(FeatureName::new(name)?, FeatureValue::Word(kept_word(value).into()))
+    }
+
+    /// Sets what another row has; what is there by that name already stays.
+    pub fn set_from(&mut self, name: &FeatureName, value: &FeatureValue) -> Result<(), FeatureError> {
+        if self.get(name.as_str()).is_none() { self.set(name.clone(), value.clone()) } else { Ok(()) }
+    }
+
+    /// Takes features out.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&str) -> bool) {
+        self.0.retain(|(name, _)| keeps(name.as_str()));
+    }
+
+    /// What it takes in memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |(name, value): &(FeatureName, FeatureValue)| match value {
+            FeatureValue::Number(_) => FEATURE_BYTES + name.0.len(),
+            FeatureValue::Word(word) => FEATURE_BYTES + name.0.len() + word.len(),
         };
-        self.set(FeatureName::new(name)?, FeatureValue::Word(kept.into()))
+        self.0.iter().map(of).sum()
     }
 
     /// Sets a truth value, a word of two.
@@ -154,11 +179,11 @@ impl FeatureRow {
         self.0.is_empty()
     }
 
-    /// A number that equal rows share; two rows that differ share it once in 2^64.
+    /// A number that rows of equal inputs share, whatever their sandboxes; two that differ share it once in 2^64.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Fnv::default();
-        for (name, value) in &self.0 {
+        for (name, value) in self.0.iter().filter(|(name, _)| !OF_SANDBOX.contains(&name.as_str())) {
             hash.write(name.as_str().as_bytes());
             match value {
                 // Both zeros are one number.
@@ -182,6 +207,16 @@ impl<'de> Deserialize<'de> for FeatureRow {
             set.map_err(serde::de::Error::custom)?;
         }
         Ok(row)
+    }
+}
+
+/// A word as rows keep it: itself, or its hash if it is long.
+#[must_use]
+pub fn kept_word(word: &str) -> Cow<'_, str> {
+    if word.len() > WORD_BYTES_MAX {
+        Cow::Owned(format!("#{:016x}", hash_bytes(word.as_bytes())))
+    } else {
+        Cow::Borrowed(word)
     }
 }
 
@@ -212,7 +247,10 @@ pub fn hash_bytes(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nigh_terms::ByteSize;
+
     use super::*;
+    use crate::training_set::Start;
 
     #[test]
     fn what_is_no_number_and_what_is_too_large_is_refused_by_name() {
@@ -262,6 +300,19 @@ mod tests {
         assert_eq!(row(0.0, "png").fingerprint(), row(-0.0, "png").fingerprint());
         assert_ne!(row(1.0, "png").fingerprint(), row(2.0, "png").fingerprint());
         assert_ne!(row(1.0, "png").fingerprint(), row(1.0, "gif").fingerprint());
+    }
+
+    #[test]
+    fn equal_inputs_are_equal_whatever_their_sandboxes() {
+        let row = |used: u64, start: Start| {
+            let mut row = FeatureRow::default();
+            row.set_number("in_width", 7.0).unwrap();
+            row.set_used_before(ByteSize(used)).unwrap();
+            row.set_start(start).unwrap();
+            row
+        };
+        assert_ne!(row(1, Start::Warm), row(2, Start::Warm));
+        assert_eq!(row(1, Start::Warm).fingerprint(), row(2, Start::Cold).fingerprint());
     }
 
     #[test]

@@ -2,63 +2,26 @@
 //!
 //! An invocation asks [`need`](FunctionModel::need); its end is told by [`ended`](FunctionModel::ended). Fitting again
 //! is a step of its own ([`refitted`](FunctionModel::refitted)) that leaves this value as it is, so that a caller does
-//! it off the path and puts the new value in the old one's place at once. It is stored as a document with a number
-//! (docs/formats.md).
+//! it off the path and puts the new value in the old one's place at once. Who has many functions keeps their
+//! [`Predictor`]s at hand and this in a store, where both come together again ([`resumed`](FunctionModel::resumed)). It
+//! is stored as a document with a number (docs/formats.md).
+
+use std::sync::Arc;
 
 use nigh_terms::ByteSize;
 use thiserror::Error;
 
 use crate::feature::FeatureRow;
-use crate::interval::{Interval, clamp_grant};
-use crate::maturity::{Maturity, MaturityChange, Nearness};
-use crate::model::{FittedModel, Learner, PeakModel};
+use crate::interval::Interval;
+use crate::maturity::Maturity;
+use crate::model::{FittedModel, Learner};
 use crate::peak_floors::PeakFloors;
+use crate::predictor::{Fitted, Learned, Need, Predictor};
 use crate::schema::Schema;
-use crate::training_set::{Kept, TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
+use crate::training_set::{TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
 
 /// Bytes of a stored document at most.
 pub const STORED_MAX: usize = 4 << 20;
-/// Rows that must have come since the last fit for the next one, while the model is not mature.
-const REFIT_ROWS_LEARNING: usize = 5;
-/// And once it is.
-const REFIT_ROWS_MATURE: usize = 20;
-
-/// What an invocation is granted, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// The model is not mature: all that is booked.
-    Booked(ByteSize),
-    /// What was learned, between the runtime's floor and what is booked.
-    Learned(ByteSize),
-    /// More than is booked would be needed, as far as is known: all that is booked, and this as advice.
-    Beyond {
-        /// What is granted.
-        booked: ByteSize,
-        /// What would be needed.
-        needed: ByteSize,
-    },
-}
-
-impl Need {
-    /// The grant.
-    #[must_use]
-    pub const fn grant(self) -> ByteSize {
-        match self {
-            Self::Booked(grant) | Self::Learned(grant) | Self::Beyond { booked: grant, .. } => grant,
-        }
-    }
-}
-
-/// What came of an invocation's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Learned {
-    /// Whether its row was kept.
-    pub kept: Kept,
-    /// Whether the model may be believed now or no longer.
-    pub maturity: MaturityChange,
-    /// It is time to fit again.
-    pub refit: bool,
-}
 
 /// Why a stored model is not taken; it is learned anew.
 #[derive(Debug, Error)]
@@ -73,7 +36,7 @@ pub enum ModelError {
     #[error("the stored model cannot be read: {0}")]
     Broken(#[from] serde_json::Error),
     /// Of another form.
-    #[error("the stored model has format {format}, this build reads 1; the function is learned anew")]
+    #[error("the stored model has format {format}, this build reads 1 and 2; the function is learned anew")]
     OtherFormat {
         /// Its number.
         format: u32,
@@ -90,27 +53,44 @@ pub enum ModelError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionModel {
     learner: Learner,
-    interval: Interval,
     set: TrainingSet,
-    fitted: Option<(Schema, FittedModel)>,
-    maturity: Maturity,
-    floors: PeakFloors,
-    /// Rows kept since it was fitted.
-    fresh: usize,
+    predictor: Predictor,
 }
 
 impl FunctionModel {
     /// Nothing learned yet of `version`. Errors are counted by `interval`.
     pub fn new(version: impl Into<String>, learner: Learner, interval: Interval) -> Result<Self, TrainingSetError> {
         let set = TrainingSet::new(version)?;
-        let (maturity, floors) = (Maturity::default(), PeakFloors::default());
-        Ok(Self { learner, interval, set, fitted: None, maturity, floors, fresh: 0 })
+        let predictor = Predictor::new(set.version(), interval);
+        Ok(Self { learner, set, predictor })
+    }
+
+    /// What the rows of `set` teach, as if they had come one after the other: so it is known whether the model may be
+    /// believed.
+    pub fn replayed(set: &TrainingSet, learner: Learner, interval: Interval) -> Result<Self, TrainingSetError> {
+        let mut model = Self::new(set.version(), learner, interval)?;
+        for row in set.rows() {
+            if model.ended(set.version(), row.clone())?.refit {
+                model = model.refitted();
+            }
+        }
+        let offered = model.predictor.offered.max(set.offered());
+        model.set = set.clone();
+        model.set.take(Vec::new(), offered);
+        (model.predictor.offered, model.predictor.rows) = (offered, set.rows().len());
+        Ok(model.refitted())
     }
 
     /// The version of the code.
     #[must_use]
     pub fn version(&self) -> &str {
         self.set.version()
+    }
+
+    /// How it is fitted.
+    #[must_use]
+    pub const fn learner(&self) -> Learner {
+        self.learner
     }
 
     /// The rows.
@@ -122,70 +102,86 @@ impl FunctionModel {
     /// Whether it may be believed.
     #[must_use]
     pub const fn maturity(&self) -> &Maturity {
-        &self.maturity
+        &self.predictor.maturity
+    }
+
+    /// The part that stands in an invocation's path, without the rows.
+    #[must_use]
+    pub fn predictor(&self) -> Predictor {
+        self.predictor.lean()
     }
 
     /// What the model says, mature or not; none before the first fit.
     #[must_use]
     pub fn predict(&self, features: &FeatureRow) -> Option<ByteSize> {
-        let (schema, model) = self.fitted.as_ref()?;
-        Some(self.floors.at_least(features, model.predict(&schema.encode(features))))
+        self.predictor.predict(features)
     }
 
     /// What an invocation of `version` is granted. `features` hold how the sandbox begins.
     #[must_use]
     pub fn need(&self, version: &str, features: &FeatureRow, runtime_floor: ByteSize, booked: ByteSize) -> Need {
-        if version != self.version() || !self.maturity.is_mature() {
-            return Need::Booked(booked);
-        }
-        match self.predict(features) {
-            None => Need::Booked(booked),
-            Some(needed) if needed > booked => Need::Beyond { booked, needed },
-            Some(needed) => Need::Learned(clamp_grant(needed, runtime_floor, booked)),
-        }
+        self.predictor.foresee(version, features, runtime_floor, booked).need
     }
 
     /// An invocation of `version` ended: it is judged, then learned.
     pub fn ended(&mut self, version: &str, row: TrainingRow) -> Result<Learned, TrainingSetError> {
-        let said = self.predict(&row.features);
-        let chosen_by = said.filter(|_| self.maturity.is_mature());
-        let (features, peak) = (row.features.clone(), row.peak);
-        let kept = self.set.offer(version, row, chosen_by, self.interval)?;
-        let mut maturity = MaturityChange::None;
-        if let Some(said) = said {
-            maturity = self.maturity.judge(Nearness::of(said, peak, self.interval));
-            if said < peak {
-                self.floors.missed(&features, peak);
-            }
-        }
-        self.fresh += usize::from(kept != Kept::No);
-        let enough = if self.maturity.is_mature() { REFIT_ROWS_MATURE } else { REFIT_ROWS_LEARNING };
-        Ok(Learned { kept, maturity, refit: self.fresh >= enough || maturity == MaturityChange::Unmatured })
+        let (learned, row) = self.predictor.ended(version, row)?;
+        self.set.take(row.into_iter().collect(), self.predictor.offered);
+        self.predictor.rows = self.set.rows().len();
+        Ok(learned)
     }
 
     /// The same, fitted to all rows.
     #[must_use]
     pub fn refitted(&self) -> Self {
-        let (schema, samples) = self.set.samples();
-        let fitted = (!samples.is_empty()).then(|| {
-            let model = self.learner.fit(&schema, &samples);
-            (schema, model)
-        });
-        Self { fitted, fresh: 0, ..self.clone() }
+        let fitted = Fitted::to(&self.set, self.learner).map(Arc::new);
+        let predictor = Predictor { fitted, fresh: 0, ..self.predictor.clone() };
+        Self { predictor, ..self.clone() }
     }
 
-    /// The document that it is stored as.
+    /// The same rows, to be fitted by `learner` from now on; by another than before what was learned of the model's
+    /// worth is gone, and the rows are gone through again.
+    pub fn with_learner(self, learner: Learner) -> Result<Self, TrainingSetError> {
+        if learner == self.learner {
+            return Ok(self);
+        }
+        Self::replayed(&self.set, learner, self.predictor.interval)
+    }
+
+    /// The same after what `predictor`, which was taken from it, has seen since: its judgement, and the rows that it gave
+    /// back. The model is as it was until it is [`refitted`](Self::refitted).
+    #[must_use]
+    pub fn resumed(mut self, predictor: &Predictor, rows: Vec<TrainingRow>) -> Self {
+        if predictor.version != self.version() {
+            return self;
+        }
+        self.set.take(rows, predictor.offered);
+        let fitted = self.predictor.fitted.take();
+        self.predictor = Predictor { fitted, rows: self.set.rows().len(), ..predictor.clone() };
+        self
+    }
+
+    /// The document that it is stored as; of a set that would be too large the newer rows.
     pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
-        Ok(serde_json::to_vec(&v1::Stored {
-            format: v1::FORMAT,
-            learner: self.learner,
-            interval: self.interval,
-            set: self.set.clone(),
-            fitted: self.fitted.clone(),
-            maturity: self.maturity.clone(),
-            floors: self.floors.clone(),
-            fresh: self.fresh,
-        })?)
+        let mut set = self.set.clone();
+        loop {
+            let stored = serde_json::to_vec(&v2::Stored {
+                format: v2::FORMAT,
+                learner: self.learner,
+                interval: self.predictor.interval,
+                set: set.clone(),
+                fitted: self.predictor.fitted.as_deref().cloned(),
+                maturity: self.predictor.maturity.clone(),
+                floors: self.predictor.floors.clone(),
+                fresh: self.predictor.fresh,
+            })?;
+            if stored.len() <= STORED_MAX {
+                return Ok(stored);
+            }
+            if !set.halve() {
+                return Err(ModelError::TooLarge { bytes: stored.len() });
+            }
+        }
     }
 
     /// A stored one.
@@ -193,35 +189,75 @@ impl FunctionModel {
         if stored.len() > STORED_MAX {
             return Err(ModelError::TooLarge { bytes: stored.len() });
         }
-        let v1::Header { format } = serde_json::from_slice(stored)?;
-        if format != v1::FORMAT {
-            return Err(ModelError::OtherFormat { format });
-        }
-        let v1::Stored { learner, interval, set, fitted, maturity, floors, fresh, .. } =
-            serde_json::from_slice(stored)?;
+        let Header { format } = serde_json::from_slice(stored)?;
+        let v2::Stored { learner, interval, set, fitted, maturity, floors, fresh, .. } = match format {
+            v1::FORMAT => serde_json::from_slice::<v1::Stored>(stored)?.into(),
+            v2::FORMAT => serde_json::from_slice(stored)?,
+            format => return Err(ModelError::OtherFormat { format }),
+        };
         let sound = |part: &'static str, is: bool| if is { Ok(()) } else { Err(ModelError::Unsound { part }) };
         sound("number of rows", set.rows().len() <= TRAINING_ROWS_MAX)?;
         sound("version", TrainingSet::new(set.version()).is_ok())?;
         sound("maturity", maturity.is_sound())?;
-        if let Some((schema, model)) = &fitted {
+        if let Some(Fitted { schema, model, benefit }) = &fitted {
+            let columns = schema.columns.len();
             sound("columns", schema.is_sound())?;
-            sound("model", model.is_sound(schema.columns.len()))?;
+            sound("model", model.is_sound(columns))?;
+            sound("benefit", benefit.as_ref().is_none_or(|benefit| benefit.is_sound(columns)))?;
         }
-        Ok(Self { learner, interval, set, fitted, maturity, floors, fresh })
+        let predictor = Predictor {
+            version: set.version().to_owned(),
+            interval,
+            fitted: fitted.map(Arc::new),
+            maturity,
+            floors,
+            rows: set.rows().len(),
+            offered: set.offered(),
+            fresh,
+        };
+        Ok(Self { learner, set, predictor })
     }
 }
 
-mod v1 {
-    use serde::{Deserialize, Serialize};
+#[derive(serde::Deserialize)]
+struct Header {
+    format: u32,
+}
 
-    use super::{FittedModel, Interval, Learner, Maturity, PeakFloors, Schema, TrainingSet};
+/// Before there were times: a model of memory alone.
+mod v1 {
+    use serde::Deserialize;
+
+    use super::{Fitted, FittedModel, Interval, Learner, Maturity, PeakFloors, Schema, TrainingSet, v2};
 
     pub(super) const FORMAT: u32 = 1;
 
     #[derive(Deserialize)]
-    pub(super) struct Header {
-        pub(super) format: u32,
+    pub(super) struct Stored {
+        learner: Learner,
+        interval: Interval,
+        set: TrainingSet,
+        fitted: Option<(Schema, FittedModel)>,
+        maturity: Maturity,
+        floors: PeakFloors,
+        fresh: usize,
     }
+
+    impl From<Stored> for v2::Stored {
+        fn from(old: Stored) -> Self {
+            let Stored { learner, interval, set, fitted, maturity, floors, fresh } = old;
+            let fitted = fitted.map(|(schema, model)| Fitted { schema, model, benefit: None });
+            Self { format: v2::FORMAT, learner, interval, set, fitted, maturity, floors, fresh }
+        }
+    }
+}
+
+mod v2 {
+    use serde::{Deserialize, Serialize};
+
+    use super::{Fitted, Interval, Learner, Maturity, PeakFloors, TrainingSet};
+
+    pub(super) const FORMAT: u32 = 2;
 
     #[derive(Serialize, Deserialize)]
     pub(super) struct Stored {
@@ -229,7 +265,7 @@ mod v1 {
         pub(super) learner: Learner,
         pub(super) interval: Interval,
         pub(super) set: TrainingSet,
-        pub(super) fitted: Option<(Schema, FittedModel)>,
+        pub(super) fitted: Option<Fitted>,
         pub(super) maturity: Maturity,
         pub(super) floors: PeakFloors,
         pub(super) fresh: usize,
@@ -239,7 +275,9 @@ mod v1 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::training_set::Start;
+    use crate::benefit::PhaseTimes;
+    use crate::maturity::MaturityChange;
+    use crate::training_set::{Kept, Start};
 
     const BOOKED: ByteSize = ByteSize(2_000_000_000);
     const FLOOR: ByteSize = ByteSize(5_000_000);
@@ -308,8 +346,8 @@ mod tests {
             let stored = model.encode().unwrap();
             assert_eq!(FunctionModel::decode(&stored).unwrap(), model);
             let text = String::from_utf8(stored).unwrap();
-            let other = text.replacen("\"format\":1", "\"format\":2", 1);
-            assert!(matches!(FunctionModel::decode(other.as_bytes()), Err(ModelError::OtherFormat { format: 2 })));
+            let other = text.replacen("\"format\":2", "\"format\":3", 1);
+            assert!(matches!(FunctionModel::decode(other.as_bytes()), Err(ModelError::OtherFormat { format: 3 })));
             let half = &text.as_bytes()[..text.len() / 2];
             assert!(matches!(FunctionModel::decode(half), Err(ModelError::Broken(_))));
         }
@@ -320,6 +358,75 @@ mod tests {
         let endless = text.replace("\"below\":1,", "\"below\":0,");
         assert_ne!(endless, text);
         assert!(matches!(FunctionModel::decode(endless.as_bytes()), Err(ModelError::Unsound { part: "model" })));
+    }
+
+    #[test]
+    fn what_stands_in_the_path_has_no_rows_and_comes_together_with_them_again() {
+        let whole = run(new(Learner::default()), 0..60);
+        let mut predictor = whole.predictor();
+        assert_eq!(predictor.predict(&features(77)), whole.predict(&features(77)));
+        let (mut kept, mut missed) = (Vec::new(), 0);
+        let mut beside = whole.clone();
+        for at in 60..90 {
+            let high = ByteSize(peak(at).0 * if at % 10 == 0 { 3 } else { 1 });
+            let row = TrainingRow::new(features(at), high, Start::Warm).unwrap();
+            let (learned, row) = predictor.ended("1", row.clone()).unwrap();
+            missed += usize::from(learned.missed && high > peak(at));
+            kept.extend(row);
+            beside.ended("1", TrainingRow::new(features(at), high, Start::Warm).unwrap()).unwrap();
+        }
+        assert_eq!(missed, 3);
+        assert_eq!(whole.resumed(&predictor, kept), beside);
+        let newer = beside.refitted();
+        predictor.take_model_of(&newer.predictor(), 0);
+        assert_eq!(predictor.predict(&features(77)), newer.predict(&features(77)));
+        assert!(newer.predictor().bytes() < 32 << 10, "{}", newer.predictor().bytes());
+    }
+
+    #[test]
+    fn rows_that_are_gone_through_again_teach_what_they_taught() {
+        let model = run(new(Learner::default()), 0..60);
+        let again = FunctionModel::replayed(model.training_set(), Learner::default(), Interval::OFC).unwrap();
+        assert!(again.maturity().is_mature());
+        assert_eq!(again.maturity().matured_at(), model.maturity().matured_at());
+        let other = again.with_learner("j48-next".parse().unwrap()).unwrap();
+        assert_eq!((other.learner().to_string().as_str(), other.training_set().rows().len()), ("j48-next", 60));
+        assert!(other.predict(&features(77)).is_some());
+    }
+
+    #[test]
+    fn whether_caching_pays_is_told_once_the_model_is_mature_and_times_are_known() {
+        let mut model = new(Learner::default());
+        let said = |model: &FunctionModel, at| model.predictor().foresee("1", &features(at), FLOOR, BOOKED).benefits;
+        for at in 0..60 {
+            let mut row = TrainingRow::new(features(at), peak(at), Start::Warm).unwrap();
+            // Small pictures are mostly fetched, large ones mostly worked on.
+            let transform_us = (peak(at).0 / 1000) as f64;
+            row.times = Some(PhaseTimes { extract_us: 7000.0, transform_us, load_us: 7000.0 });
+            assert_eq!(said(&model, at).filter(|_| at < 20), None);
+            if model.ended("1", row).unwrap().refit {
+                model = model.refitted();
+            }
+        }
+        let right = (100..200).filter(|at| said(&model, *at) == Some(peak(*at).0 < 14_000_000)).count();
+        assert!(right > 70, "{right}");
+        assert_eq!(FunctionModel::decode(&model.encode().unwrap()).unwrap(), model);
+    }
+
+    #[test]
+    fn a_set_too_large_to_be_stored_is_stored_by_its_newer_rows() {
+        let mut model = new(Learner::default());
+        for at in 0..TRAINING_ROWS_MAX as u64 {
+            let mut row = features(at);
+            for word in 0..26 {
+                let name = format!("arg_{word:02}{}", "n".repeat(58));
+                row.set_word(&name, &format!("{at:04}{}", "\"".repeat(60))).unwrap();
+            }
+            model.ended("1", TrainingRow::new(row, peak(at), Start::Warm).unwrap()).unwrap();
+        }
+        let stored = FunctionModel::decode(&model.encode().unwrap()).unwrap();
+        let (all, kept) = (model.training_set().rows(), stored.training_set().rows());
+        assert!(kept.len() < all.len() && kept.len() > 100 && kept.last() == all.last(), "{}", kept.len());
     }
 
     #[test]

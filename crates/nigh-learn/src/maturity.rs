@@ -132,6 +132,12 @@ impl Maturity {
         self.mature
     }
 
+    /// Rows that were judged in all.
+    #[must_use]
+    pub const fn judged(&self) -> u64 {
+        self.judged
+    }
+
     /// The row at which it matured first.
     #[must_use]
     pub const fn matured_at(&self) -> Option<u64> {

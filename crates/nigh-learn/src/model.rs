@@ -91,6 +91,14 @@ impl PeakModel for FittedModel {
 }
 
 impl FittedModel {
+    /// The same without what only fitting and another margin need: it predicts as before.
+    pub(crate) fn lean(self) -> Self {
+        match self {
+            Self::J48(model) => Self::J48(model),
+            Self::LinTree(model) => Self::LinTree(model.lean()),
+        }
+    }
+
     pub(crate) fn is_sound(&self, columns: usize) -> bool {
         match self {
             Self::J48(model) => model.is_sound(columns),

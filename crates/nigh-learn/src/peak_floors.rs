@@ -53,6 +53,20 @@ impl PeakFloors {
     }
 }
 
+impl PeakFloors {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
 impl From<Vec<(u64, ByteSize)>> for PeakFloors {
     fn from(stored: Vec<(u64, ByteSize)>) -> Self {
         let mut floors = Self::default();

@@ -1,16 +1,20 @@
 //! A training set as CSV: one row an invocation, words in quotes, numbers without, nothing where a feature is missing.
 //!
-//! The first columns are the set's own (`peak_bytes`, `touched_limit`, `page_cache_bytes`, `missed`, `input`), the
-//! others the features by their names. The version is not in it: who imports rows says of which code they are.
+//! The first columns are the set's own (`peak_bytes`, `touched_limit`, `page_cache_bytes`, `missed`, `input`, and where it
+//! is known `extract_us`, `transform_us`, `load_us`: what the invocation spent as if the store had served it), the others
+//! the features by their names. The version is not in it: who imports rows says of which code they are.
 
 use nigh_terms::ByteSize;
 use thiserror::Error;
 
+use crate::benefit::PhaseTimes;
 use crate::csv_table::{CsvError, CsvField, CsvTable, quoted};
-use crate::feature::{FeatureError, FeatureName, FeatureRow, FeatureValue};
+use crate::feature::{FeatureError, FeatureName, FeatureRow, FeatureValue, NUMBER_MAX};
 use crate::training_set::{TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
 
 const OWN: [&str; 5] = ["peak_bytes", "touched_limit", "page_cache_bytes", "missed", "input"];
+/// Own columns that are there where a row has times.
+const TIMES: [&str; 3] = ["extract_us", "transform_us", "load_us"];
 
 /// Why a text is no training set.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -66,15 +70,27 @@ impl TrainingSet {
             self.rows().iter().flat_map(|row| row.features.iter().map(|(name, _)| name)).collect();
         names.sort();
         names.dedup();
+        let timed = self.rows().iter().any(|row| row.times.is_some());
         let mut text = OWN.join(",");
+        if timed {
+            text.push(',');
+            text += &TIMES.join(",");
+        }
         for name in &names {
             text.push(',');
             text.push_str(name.as_str());
         }
         text.push('\n');
         for row in self.rows() {
-            let TrainingRow { peak, touched_limit, page_cache, missed, input, features } = row;
+            let TrainingRow { peak, touched_limit, page_cache, missed, input, features, times } = row;
             text += &format!("{},{touched_limit},{},{missed},{input}", peak.bytes(), page_cache.bytes());
+            match times {
+                _ if !timed => {}
+                Some(times) => {
+                    text += &format!(",{},{},{}", times.extract_us, times.transform_us, times.load_us);
+                }
+                None => text += ",,,",
+            }
             for name in &names {
                 text.push(',');
                 match features.get(name.as_str()) {
@@ -95,12 +111,13 @@ impl TrainingSet {
         for (place, column) in own.iter_mut().zip(OWN) {
             *place = table.column(column).ok_or(TrainingCsvError::Missing { column })?;
         }
+        let of_times = TIMES.map(|column| table.column(column));
         let mut set = Self::new(version)?;
         for (at, fields) in table.rows.iter().enumerate() {
             let row = at + 1;
             let mut features = FeatureRow::default();
             for (place, (name, field)) in table.header.iter().zip(fields).enumerate() {
-                if !own.contains(&place) {
+                if !own.contains(&place) && !of_times.contains(&Some(place)) {
                     feature_of(&mut features, name, field)
                         .map_err(|reason| TrainingCsvError::Feature { row, reason })?;
                 }
@@ -110,8 +127,25 @@ impl TrainingSet {
                 |which: usize| TrainingCsvError::Field { row, column: OWN[which], text: text(which).to_owned() };
             let number = |which: usize| text(which).parse::<u64>().map_err(|_| wrong(which));
             let truth = |which: usize| text(which).parse::<bool>().map_err(|_| wrong(which));
+            let mut spent = [None; TIMES.len()];
+            for ((into, place), column) in spent.iter_mut().zip(of_times).zip(TIMES) {
+                let text = place.map_or("", |place| fields[place].text.as_str());
+                let wrong = || TrainingCsvError::Field { row, column, text: text.to_owned() };
+                *into = match text.parse::<f64>() {
+                    _ if text.is_empty() => None,
+                    Ok(us) if (0.0..=NUMBER_MAX).contains(&us) => Some(us),
+                    _ => return Err(wrong()),
+                };
+            }
+            let times = match spent {
+                [Some(extract_us), Some(transform_us), Some(load_us)] => {
+                    Some(PhaseTimes { extract_us, transform_us, load_us })
+                }
+                _ => None,
+            };
             set.keep(TrainingRow {
                 features,
+                times,
                 peak: ByteSize(number(0)?),
                 touched_limit: truth(1)?,
                 page_cache: ByteSize(number(2)?),
@@ -145,6 +179,7 @@ mod tests {
                 }
                 let mut row = TrainingRow::new(features, ByteSize(peak.into()), Start::Cold).unwrap();
                 (row.missed, row.page_cache) = (truth, ByteSize(7));
+                row.times = truth.then(|| PhaseTimes { extract_us: number.abs(), transform_us: 1.5, load_us: 0.0 });
                 set.keep(row);
             }
             let read = TrainingSet::from_csv("1", &set.to_csv()).unwrap();

@@ -9,7 +9,8 @@ use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::feature::{FeatureError, FeatureRow, hash_bytes};
+use crate::benefit::PhaseTimes;
+use crate::feature::{FeatureError, FeatureRow, START_FEATURE, USED_BEFORE_FEATURE, hash_bytes};
 use crate::interval::Interval;
 use crate::sample::Sample;
 use crate::schema::Schema;
@@ -26,8 +27,6 @@ const MISS_WEIGHT: f64 = 2.0;
 const FAR_OVER_INTERVALS: u64 = 6;
 /// One in so many of the rows that were predicted well is kept.
 const GOOD_ONE_IN: u64 = 10;
-/// The feature that tells cold starts from warm ones.
-pub(crate) const START_FEATURE: &str = "start";
 
 /// How the sandbox began its invocation: a cold one has the runtime's start in its peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +52,7 @@ impl Start {
 pub struct TrainingRow {
     /// What was known before it ran, how it started among it.
     pub features: FeatureRow,
-    /// The most memory it needed, page cache not counted.
+    /// The most memory it needed; of page cache what is worth its room is in it, the rest is not.
     pub peak: ByteSize,
     /// It touched its limit: it may have needed more.
     pub touched_limit: bool,
@@ -63,6 +62,9 @@ pub struct TrainingRow {
     pub missed: bool,
     /// Invocations on one input share it.
     pub input: u64,
+    /// What it spent, as if the store had served it; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<PhaseTimes>,
 }
 
 impl TrainingRow {
@@ -70,7 +72,14 @@ impl TrainingRow {
     pub fn new(mut features: FeatureRow, peak: ByteSize, start: Start) -> Result<Self, FeatureError> {
         features.set_start(start)?;
         let input = features.fingerprint();
-        Ok(Self { features, peak, touched_limit: false, page_cache: ByteSize::ZERO, missed: false, input })
+        let (page_cache, times) = (ByteSize::ZERO, None);
+        Ok(Self { features, peak, touched_limit: false, page_cache, missed: false, input, times })
+    }
+
+    /// What it takes in memory, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.features.bytes()
     }
 }
 
@@ -78,6 +87,11 @@ impl FeatureRow {
     /// Sets how the sandbox begins.
     pub fn set_start(&mut self, start: Start) -> Result<(), FeatureError> {
         self.set_word(START_FEATURE, start.word())
+    }
+
+    /// Sets what a warm sandbox uses before it runs.
+    pub fn set_used_before(&mut self, used: ByteSize) -> Result<(), FeatureError> {
+        self.set_number(USED_BEFORE_FEATURE, used.bytes() as f64)
     }
 }
 
@@ -111,8 +125,39 @@ pub enum Kept {
     FarOver,
     /// One of the good ones.
     Good,
+    /// Its memory was foretold, whether caching pays was not.
+    Benefit,
     /// Not kept: the model knows it.
     No,
+}
+
+impl Kept {
+    /// What becomes of a row of which a mature model said `predicted`, beside `rows` that are kept of `offered`.
+    pub(crate) fn choose(
+        row: &TrainingRow,
+        predicted: Option<ByteSize>,
+        interval: Interval,
+        rows: usize,
+        offered: u64,
+    ) -> Self {
+        let Some(predicted) = predicted else { return Self::Learning };
+        let few = rows < CHOSEN_FROM;
+        let (said, was) = (interval.index(predicted), interval.index(row.peak));
+        // A draw that needs no source of chance: by what the row is and how many came before it.
+        let drawn = row.features.fingerprint()
+            ^ offered.to_le_bytes().iter().fold(0, |hash, byte| hash * 31 + u64::from(*byte));
+        if said < was || row.touched_limit {
+            Self::Miss
+        } else if few {
+            Self::Learning
+        } else if said - was > FAR_OVER_INTERVALS {
+            Self::FarOver
+        } else if hash_bytes(&drawn.to_le_bytes()).is_multiple_of(GOOD_ONE_IN) {
+            Self::Good
+        } else {
+            Self::No
+        }
+    }
 }
 
 /// The rows of one version of a function's code.
@@ -160,7 +205,7 @@ impl TrainingSet {
             return Err(TrainingSetError::OtherVersion { known: self.version.clone(), given: version.to_owned() });
         }
         self.offered += 1;
-        let kept = self.choice(&row, predicted, interval);
+        let kept = Kept::choose(&row, predicted, interval, self.rows.len(), self.offered);
         row.missed |= kept == Kept::Miss;
         if kept != Kept::No {
             self.keep(row);
@@ -168,24 +213,23 @@ impl TrainingSet {
         Ok(kept)
     }
 
-    fn choice(&self, row: &TrainingRow, predicted: Option<ByteSize>, interval: Interval) -> Kept {
-        let Some(predicted) = predicted else { return Kept::Learning };
-        let few = self.rows.len() < CHOSEN_FROM;
-        let (said, was) = (interval.index(predicted), interval.index(row.peak));
-        // A draw that needs no source of chance: by what the row is and how many came before it.
-        let drawn = row.features.fingerprint()
-            ^ self.offered.to_le_bytes().iter().fold(0, |hash, byte| hash * 31 + u64::from(*byte));
-        if said < was || row.touched_limit {
-            Kept::Miss
-        } else if few {
-            Kept::Learning
-        } else if said - was > FAR_OVER_INTERVALS {
-            Kept::FarOver
-        } else if hash_bytes(&drawn.to_le_bytes()).is_multiple_of(GOOD_ONE_IN) {
-            Kept::Good
-        } else {
-            Kept::No
+    /// Rows that were offered so far, kept or not.
+    #[must_use]
+    pub const fn offered(&self) -> u64 {
+        self.offered
+    }
+
+    /// Takes rows that were chosen elsewhere, of `offered` in all.
+    pub(crate) fn take(&mut self, rows: Vec<TrainingRow>, offered: u64) {
+        self.offered = offered;
+        for row in rows {
+            self.keep(row);
         }
+    }
+
+    /// Gives up the older half of the rows; false if there is none left to give up.
+    pub(crate) fn halve(&mut self) -> bool {
+        self.rows.drain(..self.rows.len().div_ceil(2)).count() > 0
     }
 
     pub(crate) fn keep(&mut self, row: TrainingRow) {

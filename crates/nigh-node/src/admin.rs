@@ -7,6 +7,11 @@
 //! | `GET /llc` | `LlcStatus` |
 //! | `POST /llc/profile` of `ProfileRequest` | lines of `ProfileReport` as it goes on |
 //! | `POST /llc/model` of `ModelRows` | 204; the function has the model that these rows give |
+//! | `GET /learn?namespace&limit` | `[LearnedStatus]`: what is learned of its functions' memory |
+//! | `GET /learn/{namespace}/{function}` | `LearnedStatus` |
+//! | `GET /learn/{namespace}/{function}/rows` | its rows as CSV |
+//! | `POST /learn/{namespace}/{function}/rows` of `ImportedRows` | 204; they are learned in the place of its own |
+//! | `POST /learn/{namespace}/{function}/forget` | 204; nothing is known of it |
 //! | `GET /config` | `[Shown]` |
 //! | `GET /activations?namespace&function&errors&limit&before` | `[Activation]`, newest first |
 //! | `GET /activations/{id}` | `Activation` |
@@ -21,6 +26,7 @@
 //! | `POST /buckets/{namespace}/{bucket}/policy` of `BucketPolicy` | 204; the bucket's writes are kept so from now on |
 //! | `GET /buckets/{namespace}/unpushed?bucket&prefix&limit` | `[UnpushedRow]`: what the store does not have |
 //! | `POST /buckets/{namespace}/unpushed/drop` of `UnpushedName` | 204; that write is given up |
+//! | `GET /features/{namespace}?bucket&key&look` | `ShownFeatures`; with `look=true` it is looked at if nothing is known |
 //! | `POST /shutdown` | 202 and `Draining`: what the node awaits before it ends; it answers here until then |
 
 use std::collections::VecDeque;
@@ -29,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -41,8 +47,10 @@ use nigh_faas::activation::Activation;
 use nigh_faas::activation_log::{ActivationLog, ActivationQuery};
 use nigh_faas::event_invoker::{EventError, EventInvoker, RetryError};
 use nigh_faas::event_queue::QueueFull;
+use nigh_faas::memory_sizing::MemorySizingError;
+use nigh_faas::object_features::recorder::FeatureRecorder;
 use nigh_objects::{BucketPolicy, ObjectError, ObjectId, ObjectMemory};
-use nigh_terms::{BucketName, FunctionName, InvocationId, Namespace, Principal, Timestamp};
+use nigh_terms::{BucketName, FunctionName, InvocationId, Namespace, ObjectKey, Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream, unix};
 use tokio::sync::broadcast::error::RecvError;
@@ -52,6 +60,8 @@ use tokio_util::sync::CancellationToken;
 use crate::backup::source::{BackupScope, BackupSource};
 use crate::config::Shown;
 use crate::explain::{explain, outcome_words};
+use crate::features;
+use crate::learning::{ImportedRows, LISTED_MAX, Learning, LearningError};
 use crate::llc::LlcStatus;
 use crate::piped_body;
 use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, ProfilingError};
@@ -62,6 +72,8 @@ use crate::unpushed::{UnpushedName, UnpushedRow};
 const RECORDS_MAX: usize = 1000;
 /// How long a backup of objects waits until the store has what was written before.
 const FLUSH_BEFORE_BACKUP: Duration = Duration::from_secs(120);
+/// Bytes of a training set that is taken in.
+const ROWS_BYTES_MAX: usize = 16 << 20;
 /// Records of one answer, if nothing is asked.
 const RECORDS: usize = 20;
 
@@ -79,6 +91,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ProfileReport, ProfilingError>> + Send;
     /// Makes a function's model of profiled rows.
     fn learn(&self, rows: ModelRows) -> impl Future<Output = Result<(), ProfilingError>> + Send;
+    /// What is learned of functions' memory.
+    fn learning(&self) -> &Learning;
     /// All meters as Prometheus text.
     fn metrics(&self) -> String;
     /// The settings.
@@ -91,6 +105,8 @@ pub(crate) trait Shows: Send + Sync + 'static {
     fn backup(&self) -> (&BackupSource, Timestamp);
     /// The object memory.
     fn memory(&self) -> &ObjectMemory;
+    /// Who looks at objects' headers; none where nobody does.
+    fn features(&self) -> Option<&FeatureRecorder>;
     /// Has the node drain and end; what it will await.
     fn shut_down(&self) -> Draining;
     /// Cancelled when the node has drained, and this API shall end.
@@ -166,6 +182,7 @@ enum Refusal {
     Events(EventError),
     EventsFull(QueueFull),
     Objects(ObjectError),
+    Learning(LearningError),
 }
 
 impl IntoResponse for Refusal {
@@ -185,6 +202,17 @@ impl IntoResponse for Refusal {
                 };
                 (status, error.to_string())
             }
+            Self::Learning(error) => {
+                let status = match &error {
+                    LearningError::NoFunction(_) | LearningError::Sizing(MemorySizingError::Nothing(_)) => {
+                        StatusCode::NOT_FOUND
+                    }
+                    LearningError::Off => StatusCode::CONFLICT,
+                    LearningError::Sizing(MemorySizingError::Csv(_)) => StatusCode::BAD_REQUEST,
+                    LearningError::Sizing(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                (status, error.to_string())
+            }
             Self::EventsFull(error) => (StatusCode::TOO_MANY_REQUESTS, error.to_string()),
             Self::Json(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         };
@@ -200,6 +228,13 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/llc", get(async |State(node): State<Arc<N>>| json(&node.llc())))
         .route("/llc/profile", post(profile::<N>))
         .route("/llc/model", post(model::<N>))
+        .route("/learn", get(learned::<N>))
+        .route("/learn/{namespace}/{function}", get(learned_of::<N>))
+        .route(
+            "/learn/{namespace}/{function}/rows",
+            get(learned_rows::<N>).post(learn_rows::<N>).layer(DefaultBodyLimit::max(ROWS_BYTES_MAX)),
+        )
+        .route("/learn/{namespace}/{function}/forget", post(forget_learned::<N>))
         .route("/metrics", get(async |State(node): State<Arc<N>>| node.metrics()))
         .route("/config", get(async |State(node): State<Arc<N>>| json(&node.config())))
         .route("/activations", get(activations::<N>))
@@ -213,6 +248,7 @@ pub(crate) async fn serve<N: Shows>(node: Arc<N>, listener: UnixListener) {
         .route("/buckets/{namespace}/{bucket}/policy", get(policy::<N>).post(set_policy::<N>))
         .route("/buckets/{namespace}/unpushed", get(unpushed::<N>))
         .route("/buckets/{namespace}/unpushed/drop", post(drop_unpushed::<N>))
+        .route("/features/{namespace}", get(features::<N>))
         .route("/backup", get(backup::<N>))
         .route("/shutdown", post(shutdown::<N>))
         .with_state(node);
@@ -416,6 +452,23 @@ async fn unpushed<N: Shows>(
     json(&found.into_iter().map(UnpushedRow::from).collect::<Vec<_>>())
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedFeatures {
+    bucket: BucketName,
+    key: ObjectKey,
+    #[serde(default)]
+    look: bool,
+}
+
+async fn features<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path(namespace): Path<Namespace>,
+    Query(AskedFeatures { bucket, key, look }): Query<AskedFeatures>,
+) -> Result<Response, Refusal> {
+    json(&features::shown(node.features(), ObjectId { namespace, bucket, key }, look).await)
+}
+
 async fn drop_unpushed<N: Shows>(
     State(node): State<Arc<N>>,
     Path(namespace): Path<Namespace>,
@@ -427,6 +480,53 @@ async fn drop_unpushed<N: Shows>(
     } else {
         Err(Refusal::Objects(ObjectError::ConditionalRequestConflict))
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskedLearned {
+    namespace: Namespace,
+    limit: Option<usize>,
+}
+
+async fn learned<N: Shows>(State(node): State<Arc<N>>, Query(asked): Query<AskedLearned>) -> Result<Response, Refusal> {
+    let found = node.learning().list(&asked.namespace, asked.limit.unwrap_or(LISTED_MAX)).await;
+    json(&found.map_err(Refusal::Learning)?)
+}
+
+/// A function as its namespace's own clients name it.
+type OfFunction = Path<(Namespace, FunctionName)>;
+
+async fn learned_of<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, function)): OfFunction,
+) -> Result<Response, Refusal> {
+    json(&node.learning().show(&namespace, &function).await.map_err(Refusal::Learning)?)
+}
+
+async fn learned_rows<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, function)): OfFunction,
+) -> Result<Response, Refusal> {
+    let csv = node.learning().export(&namespace, &function).await.map_err(Refusal::Learning)?;
+    Ok(([(header::CONTENT_TYPE, "text/csv")], csv).into_response())
+}
+
+async fn learn_rows<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, function)): OfFunction,
+    Json(rows): Json<ImportedRows>,
+) -> Result<Response, Refusal> {
+    node.learning().import(&namespace, &function, rows).await.map_err(Refusal::Learning)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn forget_learned<N: Shows>(
+    State(node): State<Arc<N>>,
+    Path((namespace, function)): OfFunction,
+) -> Result<Response, Refusal> {
+    node.learning().forget(&namespace, &function).await.map_err(Refusal::Learning)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn model<N: Shows>(State(node): State<Arc<N>>, Json(rows): Json<ModelRows>) -> Response {

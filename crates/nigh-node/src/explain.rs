@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use nigh_faas::activation::{Activation, DataCallRecord, Outcome, Phases};
 use nigh_faas::cache_ways::NOT_BOUND_HERE;
+use nigh_faas::cost::Cost;
 use serde::{Deserialize, Serialize};
 
 /// What an interval of time was spent on.
@@ -66,6 +67,8 @@ pub struct Explanation {
     pub hit_percent: Option<f64>,
     /// The percentage of the booked memory that was used at most, where it can be measured.
     pub memory_percent: Option<f64>,
+    /// What it costs its owner, and what it used.
+    pub cost: Cost,
 }
 
 /// Lays `activation` out.
@@ -102,6 +105,7 @@ pub fn explain(activation: Activation) -> Explanation {
         shares: shares(&activation.phases),
         hit_percent,
         memory_percent,
+        cost: Cost::of(&activation),
         activation,
     }
 }

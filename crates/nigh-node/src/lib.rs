@@ -11,8 +11,10 @@ pub mod credentials;
 mod data_door;
 pub mod endpoints;
 pub mod explain;
+pub mod features;
 mod http_adapter;
 pub mod instance;
+pub mod learning;
 pub mod llc;
 pub mod machine;
 pub mod node;
@@ -31,5 +33,6 @@ pub mod unpushed;
 mod writes;
 
 pub use nigh_faas::activation::{Activation, Outcome};
+pub use nigh_faas::cost::{Cost, gb_seconds};
 pub use nigh_faas::event_invoker::{EventListing, ListedEvent, ShownEvent};
 pub use nigh_faas::sandbox::SandboxStart;

@@ -29,6 +29,12 @@ use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
 use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_faas::memory_budget::BudgetLimits;
+use nigh_faas::memory_slack::SlackBounds;
+use nigh_faas::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
+use nigh_faas::object_features::LookedAtOrSized;
+use nigh_faas::object_features::recorder::FeatureRecorder;
+use nigh_faas::object_features::trigger_features::TriggerFeatures;
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::prewarm::PrewarmSettings;
@@ -54,7 +60,9 @@ use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, S
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
+use crate::features;
 use crate::http_adapter;
+use crate::learning::Learning;
 use crate::llc::{Llc, LlcError, LlcStatus};
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets, SecretFileError};
@@ -126,12 +134,16 @@ struct Running {
     journal: Arc<Journal>,
     /// None where it is off.
     fast_path: Option<FastPath>,
+    /// None where headers of objects are not looked at.
+    features: Option<FeatureRecorder>,
     functions: FunctionStore,
     backup: BackupSource,
     engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
     events: EventInvoker,
+    node_memory: NodeMemory,
     llc: Arc<Llc>,
+    learning: Learning,
     profiling: Arc<Profiling>,
     /// Somebody asked for the end through the admin API.
     asked_to_stop: CancellationToken,
@@ -214,15 +226,21 @@ impl Node {
         )
         .await?;
         levels.push(llc.level.clone());
+        let parser_user = settings.functions.uid_base.saturating_add(UIDS);
+        let (features, level) = features::open(&settings.memory, Arc::clone(&registry), parser_user).await?;
+        levels.push(level);
         // The incarnation grows at every start, as a new home's epoch must.
         let epoch = Epoch(membership.incarnation().0);
         let (write_parts, journal, level) = writes::open(&settings, Arc::clone(&registry), epoch).await?;
         levels.push(level);
+        let mut observers =
+            vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, Arc::clone(&sizes) as Arc<dyn ObjectObserver>];
+        observers.extend(features.clone().map(|features| Arc::new(features) as Arc<dyn ObjectObserver>));
         let memory = ObjectMemory::open(
             Arc::clone(&store),
             write_parts,
             Arc::clone(&clock) as Arc<dyn Clock>,
-            vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, sizes],
+            observers,
             paths.spool(),
             MemoryLimits {
                 cache: settings.cache.bytes,
@@ -231,6 +249,9 @@ impl Node {
             },
         )
         .await?;
+        let node_memory = node_memory(&settings, &memory, Arc::clone(&clock) as Arc<dyn Clock>)
+            .map_err(|source| NodeError::Io { what: "starting the threads of the node's memory", source })?;
+        levels.push(memory_level(&settings, &node_memory));
         let functions = FunctionStore::open(
             Arc::clone(&registry),
             &paths.functions(),
@@ -238,6 +259,14 @@ impl Node {
             FunctionLimits::default(),
         )
         .await?;
+        let learning = Learning::open(
+            &settings.memory,
+            Arc::clone(&registry),
+            functions.clone(),
+            Arc::new(LookedAtOrSized { looked_at: features.clone(), sizes }),
+            Arc::clone(&clock) as Arc<dyn Clock>,
+        );
+        levels.push(learning.level());
 
         let backup = BackupSource::new(local, paths.clone(), &settings, Some(functions.clone()));
         let retention = Retention { records_max: settings.activations.records_max };
@@ -279,6 +308,7 @@ impl Node {
             functions: functions.clone(),
             invoker: InvokerSettings { prewarm: None, ..invoker_settings.clone() },
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            memory: node_memory.clone(),
             node: membership.node().clone(),
             incarnation: membership.incarnation(),
             object_max: settings.s3.object_max,
@@ -294,8 +324,9 @@ impl Node {
                 gate: Arc::new(memory.clone()),
                 accountant,
                 activations: activations.clone(),
-                hooks: hooks(&llc),
+                hooks: hooks(&learning, &llc),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                memory: node_memory.clone(),
                 node: membership.node().clone(),
                 incarnation: membership.incarnation(),
             },
@@ -304,10 +335,14 @@ impl Node {
         for (namespace, function, reserved) in functions.reserves() {
             invoker.set_reserved(&namespace, &function, Some(reserved));
         }
+        let invoke = Arc::clone(&invoker) as Arc<dyn Invoke>;
         let events = EventInvoker::open(
             EventParts {
                 functions: functions.clone(),
-                invoke: Arc::clone(&invoker) as Arc<dyn Invoke>,
+                invoke: match &features {
+                    Some(features) => Arc::new(TriggerFeatures::new(features.clone(), invoke)) as Arc<dyn Invoke>,
+                    None => invoke,
+                },
                 outbox,
                 records: Arc::new(memory.clone()),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -357,12 +392,15 @@ impl Node {
             memory,
             journal,
             fast_path: fast_path.clone(),
+            features: features.clone(),
             functions,
             backup,
             engine,
             invoker,
             events,
+            node_memory,
             llc: Arc::new(llc),
+            learning,
             profiling: Arc::new(profiling),
             asked_to_stop: CancellationToken::new(),
             draining: OnceLock::new(),
@@ -382,6 +420,9 @@ impl Node {
         // Readers of the store wait for what is pushed last, too.
         if let Some(listener) = listeners.outside {
             tasks.spawn(Arc::new(outside).serve(listener, running.stop.clone()));
+        }
+        if let Some(features) = features {
+            tasks.spawn(features.run(running.memory.clone(), running.stop.clone()));
         }
         // It pushes on while what ran finishes.
         tasks.spawn(running.memory.clone().persist(running.stop.clone()));
@@ -444,6 +485,7 @@ impl Node {
             tracing::warn!("requests still ran after the time to drain; their connections are cut");
         }
         self.running.llc.close();
+        self.running.learning.close(drain).await;
         self.running.records.flush().await;
         let endpoints = &self.running.endpoints;
         for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
@@ -547,6 +589,10 @@ impl admin::Shows for Running {
         self.llc.profile(&self.profiling, &request, tell).await
     }
 
+    fn learning(&self) -> &Learning {
+        &self.learning
+    }
+
     async fn learn(&self, rows: ModelRows) -> Result<(), ProfilingError> {
         self.llc.learn(&self.profiling, rows).await
     }
@@ -578,17 +624,20 @@ impl admin::Shows for Running {
             },
             writes: writes::status(self.memory.dirty(), self.journal.usage()),
             fast_path: self.fast_path.as_ref().map(|fast_path| fast_path_status(fast_path.usage())),
+            features: self.features.as_ref().map(FeatureRecorder::status),
             sandboxes: SandboxStatus {
                 alive: pool.sandboxes,
                 idle: pool.idle,
                 max: self.settings.functions.sandboxes_max,
                 booked: pool.booked,
+                idle_booked: pool.idle_booked,
                 prewarmed: pool.stems,
                 prewarmed_booked: pool.prewarmed,
                 memory: self.settings.functions.memory,
                 running: pool.running,
                 waiting: pool.waiting,
             },
+            memory: self.node_memory.status(),
             stems: self.invoker.stems(),
             resident: ByteSize(ProcessUse::now().resident_bytes),
             records_dropped: self.records.dropped(),
@@ -624,6 +673,10 @@ impl admin::Shows for Running {
 
     fn memory(&self) -> &ObjectMemory {
         &self.memory
+    }
+
+    fn features(&self) -> Option<&FeatureRecorder> {
+        self.features.as_ref()
     }
 
     fn shut_down(&self) -> Draining {
@@ -829,6 +882,37 @@ fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSet
     }
 }
 
+/// The memory that sandboxes and the cache share; off, where the settings say so.
+fn node_memory(settings: &Settings, cache: &ObjectMemory, clock: Arc<dyn Clock>) -> std::io::Result<NodeMemory> {
+    let memory = &settings.memory;
+    if memory.grants == Switch::Off {
+        return Ok(NodeMemory::off());
+    }
+    let slack = SlackBounds { first: memory.slack, min: memory.slack_min, max: memory.slack_max };
+    let limits = BudgetLimits { bookable: settings.functions.memory, cache_own: settings.cache.bytes, slack };
+    let shared = NodeMemorySettings { limits, park: memory.park == Switch::On, idle: memory.idle };
+    NodeMemory::open(shared, Arc::new(cache.clone()) as Arc<dyn CacheMemory>, clock)
+}
+
+/// Whether sandboxes and the cache share their memory, and how strictly.
+fn memory_level(settings: &Settings, memory: &NodeMemory) -> Level {
+    let (booked, own) = (settings.functions.memory, settings.cache.bytes);
+    let detail = match settings.memory.grants {
+        Switch::Off => format!("memory.grants is off: {booked} for sandboxes, {own} for the cache, and neither lends"),
+        Switch::On => {
+            let held = if memory.parks() {
+                "held to their grants"
+            } else if settings.memory.park == Switch::Off {
+                "held to what they booked on cgroup v1, as memory.park is off"
+            } else {
+                "held to what they booked on cgroup v1: no thread may run before others (CAP_SYS_NICE)"
+            };
+            format!("{booked} that sandboxes may book and {own} are shared with the cache; sandboxes are {held}")
+        }
+    };
+    Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }
+}
+
 fn queue_limits(settings: &Settings) -> QueueLimits {
     let events = &settings.events;
     QueueLimits {
@@ -842,6 +926,7 @@ fn queue_limits(settings: &Settings) -> QueueLimits {
 }
 
 /// The stations in an invocation's path.
-fn hooks(llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
-    std::iter::once(Arc::new(InvocationMeter) as Arc<dyn InvocationHook>).chain(llc.hooks()).collect()
+fn hooks(learning: &Learning, llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
+    let meter = Arc::new(InvocationMeter) as Arc<dyn InvocationHook>;
+    std::iter::once(meter).chain(learning.hook()).chain(llc.hooks()).collect()
 }

@@ -18,9 +18,12 @@ use nigh_faas::cache_ways::{
 use nigh_faas::function::{Function, FunctionSource};
 use nigh_faas::function_network::FunctionNetwork;
 use nigh_faas::function_store::FunctionStore;
+use nigh_faas::idempotence::{self, IDEMPOTENT_VARIABLE};
 use nigh_faas::invoker::InvokerSettings;
 use nigh_faas::invoker::{Invoker, InvokerParts};
-use nigh_faas::named_objects::{input_paths, named_objects};
+use nigh_faas::named_objects::input_paths;
+use nigh_faas::node_memory::NodeMemory;
+use nigh_faas::payload_walk::PayloadWalk;
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::sandbox::SandboxEngine;
 use nigh_llc::{
@@ -42,8 +45,6 @@ use crate::data_door::SandboxDataDoor;
 const SCRATCH_MAX: ByteSize = ByteSize::gib(4);
 /// How long running invocations of a profile may take to end when it is over.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
-/// An environment variable by which a function's owner says that a second run does harm.
-const IDEMPOTENT: &str = "NIGH_IDEMPOTENT";
 /// Data calls kept of a run.
 const DATA_CALLS_MAX: usize = 1000;
 
@@ -129,8 +130,8 @@ pub enum ProfilingError {
     #[error("there is no function {0}")]
     NoFunction(FunctionName),
     #[error(
-        "{0} is marked not idempotent ({IDEMPOTENT}=false), or has a way out to the network and is not marked \
-         idempotent ({IDEMPOTENT}=true): each run may do something outside; --force runs it anyway"
+        "{0} is marked not idempotent ({IDEMPOTENT_VARIABLE}=false), or has a way out to the network and is not marked \
+         idempotent ({IDEMPOTENT_VARIABLE}=true): each run may do something outside; --force runs it anyway"
     )]
     NotIdempotent(FunctionName),
     #[error("something runs, or another profile: the cache must be idle; try again when it is")]
@@ -163,6 +164,7 @@ pub(crate) struct ProfilingParts {
     pub(crate) functions: FunctionStore,
     pub(crate) invoker: InvokerSettings,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) memory: NodeMemory,
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) object_max: ByteSize,
@@ -193,11 +195,8 @@ struct Bench {
 
 /// Whether a run more harms nobody, as the owner says; what a function does by a way out to the network no store undoes.
 fn may_run_again(environment: &BTreeMap<String, String>) -> bool {
-    match environment.get(IDEMPOTENT).map(String::as_str) {
-        Some("false") => false,
-        Some("true") => true,
-        _ => FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None),
-    }
+    let says = idempotence::says(environment).ok().flatten();
+    says.unwrap_or_else(|| FunctionNetwork::asked(environment) == Ok(FunctionNetwork::None))
 }
 
 impl Profiling {
@@ -280,7 +279,7 @@ impl Profiling {
         runs: &ProfileRuns<'_>,
         payload: &Bytes,
     ) -> Result<(ProfileInput, BTreeSet<String>), ProfilingError> {
-        let named = named_objects(payload);
+        let named = PayloadWalk::of(payload).objects;
         let names: Vec<_> = named.iter().map(|object| format!("{}/{}", object.bucket, object.key)).collect();
         let name = names.join(" ");
         let record: Activation = runs
@@ -346,6 +345,7 @@ impl Profiling {
                 activations: ActivationLog::new(records),
                 hooks: vec![Arc::clone(&station) as Arc<dyn nigh_faas::hooks::InvocationHook>],
                 clock: Arc::clone(&parts.clock),
+                memory: parts.memory.clone(),
                 node: parts.node.clone(),
                 incarnation: parts.incarnation,
             },
@@ -419,9 +419,11 @@ mod tests {
             may_run_again(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
         };
         let network = (NETWORK_VARIABLE, "outbound");
-        assert!(runs(&[]) && runs(&[(IDEMPOTENT, "true")]) && !runs(&[(IDEMPOTENT, "false")]));
+        assert!(runs(&[]) && runs(&[(IDEMPOTENT_VARIABLE, "true")]) && !runs(&[(IDEMPOTENT_VARIABLE, "false")]));
         assert!(
-            !runs(&[network]) && runs(&[network, (IDEMPOTENT, "true")]) && !runs(&[network, (IDEMPOTENT, "false")])
+            !runs(&[network])
+                && runs(&[network, (IDEMPOTENT_VARIABLE, "true")])
+                && !runs(&[network, (IDEMPOTENT_VARIABLE, "false")])
         );
         assert!(runs(&[(NETWORK_VARIABLE, "none")]));
     }

@@ -1,6 +1,8 @@
 //! What a node says of itself, as the admin API gives it and `nigh status` shows it.
 
 use nigh_faas::invoker::RuntimeStems;
+pub use nigh_faas::node_memory::MemoryStatus;
+use nigh_faas::object_features::recorder::FeaturesStatus;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +51,9 @@ pub struct SandboxStatus {
     pub max: usize,
     /// What they book together.
     pub booked: ByteSize,
+    /// What those book that are idle.
+    #[serde(default)]
+    pub idle_booked: ByteSize,
     /// What they may book together.
     pub memory: ByteSize,
     /// Beside them, those in which a runtime waits for a function.
@@ -175,8 +180,14 @@ pub struct Status {
     /// Objects without HTTP; none where that is off.
     #[serde(default)]
     pub fast_path: Option<FastPathStatus>,
+    /// What is known of objects beside their sizes; none where their headers are not looked at.
+    #[serde(default)]
+    pub features: Option<FeaturesStatus>,
     /// The sandboxes.
     pub sandboxes: SandboxStatus,
+    /// How sandboxes and the cache share the memory; none where each has its own.
+    #[serde(default)]
+    pub memory: Option<MemoryStatus>,
     /// The waiting runtimes; none where sandboxes are not prewarmed.
     #[serde(default)]
     pub stems: Vec<RuntimeStems>,

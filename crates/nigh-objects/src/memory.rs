@@ -530,6 +530,18 @@ impl ObjectMemory {
         self.0.head(who, bucket, key, request).await
     }
 
+    /// What is in memory of an object, and its bytes if they are, for whoever looks at it beside its readers: nobody is
+    /// told, nothing is counted, and no copy becomes more recent by it.
+    #[must_use]
+    pub fn peek(&self, object: &ObjectId) -> Option<(Arc<ObjectMeta>, Option<Segment>)> {
+        let (meta, segment) = {
+            let shelf = self.0.shelf();
+            let kept = shelf.peek(object)?;
+            (kept.meta.clone(), kept.segment.clone())
+        };
+        Some((meta.unpack(), segment))
+    }
+
     /// Writes an object. When it returns the write is durable.
     ///
     /// # Errors

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use nigh_node::explain::{outcome_words, shares};
-use nigh_node::{Activation, Outcome, SandboxStart};
+use nigh_node::{Activation, Cost, Outcome, SandboxStart};
 use nigh_terms::{FunctionName, Timestamp};
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use crate::context::{Globals, invocation};
 use crate::error::CliError;
@@ -20,7 +21,7 @@ const OUTCOME_MAX: usize = 60;
 Example:
   nigh activations --function blur --errors --limit 5
 
-E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
+GB-S is what is billed, and of it what was used at the peak. E, T and L are the shares of the handler's time spent reading inputs, computing, and writing outputs.
 `nigh explain ID` shows one of them in full.")]
 pub(crate) struct ActivationsArgs {
     /// Only of this function
@@ -50,12 +51,15 @@ pub(crate) async fn run(args: ActivationsArgs, globals: &Globals) -> Result<(), 
     let admin = globals.admin()?;
     if globals.json {
         let mut found: Vec<Value> = admin.get(&path).await?;
-        found.iter_mut().for_each(date_start);
+        for record in &mut found {
+            add_cost(record);
+            date_start(record);
+        }
         return output::json(&found);
     }
     let found: Vec<Activation> = admin.get(&path).await?;
     let mut table = output::table(&[
-        "ID", "FUNCTION", "START", "WHERE", "WAIT", "INIT", "DURATION", "E/T/L %", "HITS", "PEAK", "OUTCOME",
+        "ID", "FUNCTION", "START", "WHERE", "WAIT", "INIT", "DURATION", "E/T/L %", "HITS", "PEAK", "GB-S", "OUTCOME",
     ]);
     for one in &found {
         table.add_row(row(one));
@@ -72,7 +76,21 @@ pub(crate) fn date_start(record: &mut Value) {
     }
 }
 
-fn row(one: &Activation) -> [String; 11] {
+/// Adds what the recorded invocation cost; a record of another version is left as it is.
+fn add_cost(record: &mut Value) {
+    if let Ok(one) = Activation::deserialize(&*record) {
+        let Cost { billed_gb_s, used_gb_s } = Cost::of(&one);
+        record["cost"] = json!({ "billed_gb_s": billed_gb_s, "used_gb_s": used_gb_s });
+    }
+}
+
+/// What is billed, and of it what was used.
+fn gigabyte_seconds(cost: &Cost) -> String {
+    let used = cost.used_percent().map_or_else(String::new, |percent| format!(" {percent:.0} %"));
+    format!("{:.4}{used}", cost.billed_gb_s)
+}
+
+fn row(one: &Activation) -> [String; 12] {
     let shares = shares(&one.phases);
     let colour = if one.outcome == Outcome::Answered { Colour::Green } else { Colour::Red };
     let outcome = outcome_words(&one.outcome).replace('\n', " ");
@@ -94,15 +112,24 @@ fn row(one: &Activation) -> [String; 11] {
         format!("{:.0}/{:.0}/{:.0}", shares.extract, shares.transform, shares.load),
         format!("{}/{}", one.hits, one.hits + one.misses),
         one.peak_memory.map_or_else(|| "-".to_owned(), |peak| peak.to_string()),
+        gigabyte_seconds(&Cost::of(one)),
         coloured(colour, &outcome),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn a_cost_is_told_with_the_share_of_it_that_was_used_where_that_is_known() {
+        let cost = Cost { billed_gb_s: 0.25, used_gb_s: Some(0.1) };
+        assert_eq!(gigabyte_seconds(&cost), "0.2500 40 %");
+        assert_eq!(gigabyte_seconds(&Cost { used_gb_s: None, ..cost }), "0.2500");
+        let mut strange = json!({ "id": 1 });
+        add_cost(&mut strange);
+        assert_eq!(strange, json!({ "id": 1 }));
+    }
 
     #[test]
     fn a_records_start_is_a_date() {

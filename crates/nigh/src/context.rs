@@ -36,10 +36,10 @@ pub(crate) struct Globals {
 }
 
 /// A door, and how to sign for it.
-struct Reached {
-    url: String,
-    region: String,
-    credentials: Credentials,
+pub(crate) struct Reached {
+    pub(crate) url: String,
+    pub(crate) region: String,
+    pub(crate) credentials: Credentials,
 }
 
 impl Globals {
@@ -57,7 +57,7 @@ impl Globals {
     }
 
     /// The door to talk to: the one named, else the running node's. A named one need not be of a node that runs here.
-    async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
+    pub(crate) async fn reach(&self, door: impl FnOnce(Endpoints) -> String) -> Result<Reached, CliError> {
         let settings = self.configuration(Vec::new())?.settings;
         let paths = StatePaths::new(&settings.state);
         let (url, region, namespace) = match &self.endpoint {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use nigh_node::client::{CodeUpload, FunctionChange, NETWORK_VARIABLE, NONE, OUTBOUND};
+use nigh_node::client::{CodeUpload, FunctionChange, IDEMPOTENT_VARIABLE, NETWORK_VARIABLE, NONE, OUTBOUND};
 use nigh_node::config::Span;
 use nigh_terms::{BucketName, ByteSize, FunctionName, ParseByteSizeError};
 use serde_json::Value;
@@ -56,6 +56,9 @@ pub(crate) struct DeployArgs {
     /// Whether it may connect to others (sets NIGH_NETWORK in its environment, where all else stays)
     #[arg(long, value_name = "outbound|none", value_parser = [OUTBOUND, NONE])]
     network: Option<String>,
+    /// Whether a run more does no harm (sets NIGH_IDEMPOTENT in its environment, where all else stays)
+    #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
+    idempotent: Option<bool>,
     /// What it is for
     #[arg(long)]
     description: Option<String>,
@@ -109,6 +112,8 @@ impl DeployArgs {
                 Err(CliError::Usage("--timeout: whole seconds, please".to_owned()))
             }
         });
+        let network = self.network.iter().map(|word| (NETWORK_VARIABLE.to_owned(), word.clone()));
+        let idempotent = self.idempotent.iter().map(|word| (IDEMPOTENT_VARIABLE.to_owned(), word.to_string()));
         Ok(FunctionChange {
             runtime: self.runtime.clone(),
             handler,
@@ -116,7 +121,7 @@ impl DeployArgs {
             timeout_s: timeout_s.transpose()?,
             ephemeral_mib: self.tmp.map(ByteSize::mib_ceil),
             environment: environment(&self.environment)?,
-            variables: self.network.iter().map(|word| (NETWORK_VARIABLE.to_owned(), word.clone())).collect(),
+            variables: network.chain(idempotent).collect(),
             description: self.description.clone(),
             layers: (!self.layers.is_empty()).then(|| self.layers.clone()),
         })
@@ -240,6 +245,15 @@ mod tests {
         assert_eq!(change.variables, [(NETWORK_VARIABLE.to_owned(), "outbound".to_owned())].into());
         assert_eq!(change.environment, None);
         assert!(Deploy::try_parse_from(["deploy", "f", "--network", "all"]).is_err());
+    }
+
+    #[test]
+    fn a_function_is_said_to_be_idempotent_or_not() {
+        for word in ["true", "false"] {
+            let change = change(&["--idempotent", word]).unwrap();
+            assert_eq!(change.variables, [(IDEMPOTENT_VARIABLE.to_owned(), word.to_owned())].into());
+        }
+        assert!(Deploy::try_parse_from(["deploy", "f", "--idempotent", "perhaps"]).is_err());
     }
 
     #[test]

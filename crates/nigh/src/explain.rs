@@ -2,7 +2,7 @@
 
 use clap::Args;
 use nigh_node::explain::{Explanation, Shares, Step, StepKind, note_words, outcome_words};
-use nigh_node::{Activation, SandboxStart};
+use nigh_node::{Activation, Cost, SandboxStart};
 use serde_json::Value;
 
 use crate::activations::date_start;
@@ -85,6 +85,10 @@ fn render(explained: &Explanation) -> String {
         }
         _ => format!("  memory: {} booked, {} granted; the peak is not measured here", one.booked, one.granted),
     });
+    if one.memory.grown > 0 {
+        lines.push(format!("  memory: grown {} times while it ran", one.memory.grown));
+    }
+    lines.push(cost_words(&explained.cost));
     if !one.placement.is_empty() {
         lines.push(format!("  placed: {}", one.placement));
     }
@@ -93,6 +97,15 @@ fn render(explained: &Explanation) -> String {
         lines.push(format!("  log: `nigh logs {} --id {}` has {} bytes of it", one.function, one.id, one.log.len()));
     }
     lines.join("\n")
+}
+
+/// What was billed, and what was used of it.
+fn cost_words(cost: &Cost) -> String {
+    let billed = format!("  cost: {:.4} GB-s billed", cost.billed_gb_s);
+    match (cost.used_gb_s, cost.used_percent()) {
+        (Some(used), Some(percent)) => format!("{billed}, {used:.4} GB-s used at its peak, {percent:.0} % of it"),
+        _ => billed,
+    }
 }
 
 /// The step's place on a line that stands for the whole time; at least one column wide.
@@ -181,6 +194,13 @@ mod tests {
             assert!(text.contains(word), "{text}");
         }
         assert!(!text.contains("writing") && !text.contains("miss: "), "{text}");
+    }
+
+    #[test]
+    fn what_is_billed_is_told_with_what_was_used_of_it() {
+        let cost = Cost { billed_gb_s: 0.5, used_gb_s: Some(0.125) };
+        assert_eq!(cost_words(&cost), "  cost: 0.5000 GB-s billed, 0.1250 GB-s used at its peak, 25 % of it");
+        assert_eq!(cost_words(&Cost { used_gb_s: None, ..cost }), "  cost: 0.5000 GB-s billed");
     }
 
     #[test]

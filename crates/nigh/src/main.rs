@@ -14,7 +14,10 @@ mod explain;
 mod functions;
 mod invoke;
 mod journal;
+mod learn;
 mod llc;
+#[cfg(feature = "lab")]
+mod load;
 mod logs;
 mod metrics;
 mod object_address;
@@ -91,6 +94,9 @@ enum Command {
     /// Show the settings, each with its origin
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Memory: what is learned of each function's need
+    #[command(subcommand)]
+    Learn(learn::LearnCommand),
     /// Last-level cache ways: what each function needs and gets
     #[command(subcommand)]
     Llc(llc::LlcCommand),
@@ -103,6 +109,9 @@ enum Command {
     Journal(journal::JournalCommand),
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
+    /// Play the load of some tenants on a node, and tell how it fared
+    #[cfg(feature = "lab")]
+    Load(nigh_lab::LoadArgs),
     /// Measure against the peers on this machine
     #[cfg(feature = "lab")]
     Bench(nigh_lab::BenchArgs),
@@ -112,6 +121,9 @@ enum Command {
     /// Run an experiment and print its table
     #[cfg(feature = "lab")]
     Experiment(nigh_lab::ExperimentArgs),
+    /// Measure what functions need, run by run
+    #[cfg(feature = "lab")]
+    Profile(nigh_lab::ProfileArgs),
 }
 
 fn main() -> ExitCode {
@@ -180,16 +192,21 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Status => status::run(&globals).await?,
         Command::Metrics => metrics::run(&globals).await?,
         Command::Objects(command) => objects::run(command, &globals).await?,
+        Command::Learn(command) => learn::run(command, &globals).await?,
         Command::Config(command) => config::run(command, &globals).await?,
         Command::Backup(args) => backup::backup(args, &globals).await?,
         Command::Restore(args) => backup::run_restore(args, &globals)?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,
+        #[cfg(feature = "lab")]
+        Command::Load(args) => load::run(args, &globals).await?,
         #[cfg(feature = "lab")]
         Command::Bench(args) => Box::pin(args.run(globals.json)).await?,
         #[cfg(feature = "lab")]
         Command::Check(args) => tokio::task::block_in_place(|| args.run(globals.json))?,
         #[cfg(feature = "lab")]
         Command::Experiment(args) => Box::pin(args.run(globals.json)).await?,
+        #[cfg(feature = "lab")]
+        Command::Profile(args) => Box::pin(args.run(globals.json)).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

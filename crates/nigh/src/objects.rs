@@ -1,5 +1,6 @@
 //! `nigh objects`: buckets and objects through the S3 door, streamed in bounded memory.
 
+mod features;
 mod policy;
 mod unpushed;
 
@@ -71,6 +72,8 @@ pub(crate) enum ObjectsCommand {
     },
     /// Show or change how a bucket's writes are kept
     Policy(policy::PolicyArgs),
+    /// Show what is known of an object's data
+    Features(features::FeaturesArgs),
     /// Show what the store does not have yet, or give it up
     Unpushed(unpushed::UnpushedArgs),
 }
@@ -100,6 +103,7 @@ pub(crate) async fn run(command: ObjectsCommand, globals: &Globals) -> Result<()
             done(globals.json, "removed", &format!("nigh://{bucket}"))
         }
         ObjectsCommand::Policy(args) => policy::run(args, globals).await,
+        ObjectsCommand::Features(args) => features::run(args, globals).await,
         ObjectsCommand::Unpushed(args) => unpushed::run(args, globals).await,
     }
 }

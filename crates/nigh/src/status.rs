@@ -1,6 +1,7 @@
 //! `nigh status`.
 
-use nigh_node::status::{FastPathStatus, Status, WritesStatus};
+use nigh_node::features::FeaturesStatus;
+use nigh_node::status::{FastPathStatus, MemoryStatus, Status, WritesStatus};
 
 use crate::context::Globals;
 use crate::error::CliError;
@@ -35,6 +36,27 @@ fn unpushed(writes: &WritesStatus) -> String {
     said + &format!("; {} of {} in the journal", writes.journal, writes.journal_max)
 }
 
+/// How sandboxes and the cache share the node's memory.
+fn shared(memory: &MemoryStatus) -> String {
+    let MemoryStatus { booked, cache_own, granted, cache, cache_takes, slack, room, grown, yielded, .. } = *memory;
+    let mut said = format!(
+        "{granted} granted, {cache_takes} of {cache} cached, {room} free ({slack} wanted) of {}; {grown} times grown, \
+         {yielded} given back by the cache",
+        booked + cache_own
+    );
+    for (count, what) in [
+        (memory.refused, "limits that the kernel did not lower"),
+        (memory.idle_ended, "idle sandboxes ended for others"),
+        (memory.retried, "invocations run again"),
+        (memory.killed, "ended for want of memory"),
+    ] {
+        if count > 0 {
+            said += &coloured(Colour::Yellow, &format!("; {count} {what}"));
+        }
+    }
+    said
+}
+
 /// What clients of the fast path hold, and how they were answered.
 fn held(fast: &FastPathStatus) -> String {
     let FastPathStatus { connections, holders, held, held_segments, over, segments, inline, copies, for_http } = *fast;
@@ -43,6 +65,19 @@ fn held(fast: &FastPathStatus) -> String {
         "{held} in {held_segments} segments by {holders} holders{over}, {connections} connections; answers: {segments} \
          segments, {inline} small, {copies} by copy, {for_http} left to HTTP"
     )
+}
+
+/// Of how many objects more than the size is known, and of how many it is not.
+fn looked_at(features: &FeaturesStatus) -> String {
+    let FeaturesStatus { objects, bytes, looked, failed, dropped, waiting, processes } = *features;
+    let mut said =
+        format!("of {objects} objects in {bytes}; {looked} looked at, {waiting} wait, {processes} processes");
+    for (count, what) in [(failed, "failed"), (dropped, "given up as too many waited")] {
+        if count > 0 {
+            said += &coloured(Colour::Yellow, &format!(", {count} {what}"));
+        }
+    }
+    said
 }
 
 /// Shows the running node.
@@ -84,11 +119,17 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     if let Some(fast) = &status.fast_path {
         row("held", held(fast));
     }
+    if let Some(features) = &status.features {
+        row("known", looked_at(features));
+    }
     let pool = &status.sandboxes;
     row(
         "sandboxes",
         format!("{} of {}, {} idle, {} of {} booked", pool.alive, pool.max, pool.idle, pool.booked, pool.memory),
     );
+    if let Some(memory) = &status.memory {
+        row("memory", shared(memory));
+    }
     for stems in &status.stems {
         let trouble =
             stems.trouble.as_ref().map_or_else(String::new, |why| coloured(Colour::Yellow, &format!("; {why}")));

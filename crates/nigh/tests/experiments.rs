@@ -59,6 +59,106 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
 }
 
 #[test]
+fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
+    let test = "the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails";
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("macro.html");
+    let output = experiment(&["macro", "--quick", "--json", "--html", page.to_str().unwrap()]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") || complaint.contains("is not installed") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    let report = json(&output);
+    assert!(output.status.success(), "{complaint}");
+    assert_eq!((&report["failed"], &report["oom_kills"]), (&Value::from(0), &Value::from(0)), "{report:#}");
+    assert!(report["hit_ratio"].as_f64().unwrap() > 0.3, "{report:#}");
+    assert!(report["cache_bytes"].as_array().unwrap().len() > 4, "{report:#}");
+    assert!(report["idle_gb_s"].as_f64().unwrap() > 0.0, "{report:#}");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let seconds = |side: &str| row["sides"][side]["data_s"].as_f64().unwrap_or_else(|| panic!("{side} of {row:#}"));
+        assert!(row["compared"].as_u64().unwrap() > 2, "{row:#}");
+        assert!(["nigh", "nigh_off", "swift"].map(seconds).iter().all(|seconds| *seconds > 0.0), "{row:#}");
+        assert!(row["improvement_vs_swift"].is_f64(), "{row:#}");
+        assert!(row["billed_gb_s"].as_f64() > Some(0.0), "{row:#}");
+    }
+    assert_eq!(std::fs::read_to_string(&page).unwrap().matches("<svg").count(), 3);
+    assert!(!page.with_extension("state").exists(), "nothing is left to go on with");
+}
+
+#[test]
+fn a_function_that_grows_while_the_cache_gives_way_answers_every_time() {
+    let test = "a_function_that_grows_while_the_cache_gives_way_answers_every_time";
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let output = experiment(&["shrink-impact", "--quick", "--json"]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") || complaint.contains("ImageMagick") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    let report = json(&output);
+    assert_eq!(report["failed"], 0, "{report:#} {complaint}");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 4, "{report:#}");
+    for row in rows {
+        let of = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert_eq!(of("runs"), 3.0, "{row:#}");
+        assert!(of("to_mb") >= 84.0 && of("run_ms") > 0.0, "{row:#}");
+        assert_eq!(of("limit_us") > 0.0, row["scenario"] != "base", "{row:#}");
+    }
+}
+
+#[test]
+fn the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on() {
+    let test = "the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on";
+    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
+    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    let folder = tempfile::tempdir().unwrap();
+    let profile = |rows: &str| {
+        let asked = ["profile", "memory", "--functions", "thumbnail,wordcount", "--rows", rows, "--json", "--out"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nigh"));
+        command.args(asked).arg(folder.path()).current_dir(project()).output().unwrap()
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(format!("{name}.csv"))).unwrap();
+    let first = profile("2");
+    let complaint = String::from_utf8_lossy(&first.stderr).into_owned();
+    if complaint.contains("is missing") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    assert_eq!(json(&first)["failures"], Value::Array(Vec::new()), "{complaint}");
+    let before = read("wordcount");
+    let cut = before[..before.len() - 20].rfind('\n').unwrap() + 15;
+    std::fs::write(folder.path().join("wordcount.csv"), &before[..cut]).unwrap();
+
+    let report = json(&profile("3"));
+    let recorded: Vec<_> = report["functions"].as_array().unwrap().iter().map(|one| &one["recorded"]).collect();
+    assert_eq!(recorded, [1, 2], "{report:#}");
+    for name in ["thumbnail", "wordcount"] {
+        let text = read(name);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let column = |wanted: &str| rows[0].iter().position(|column| *column == wanted).unwrap();
+        let of = |wanted: &str| rows[1..].iter().map(|row| row[column(wanted)]).collect::<Vec<_>>();
+        assert_eq!((of("seq"), of("start")), (vec!["0", "1", "2"], vec!["cold", "warm", "warm"]), "{text}");
+        let used: Vec<u64> = of("used_before_bytes")[1..].iter().map(|bytes| bytes.parse().unwrap()).collect();
+        let peaks: Vec<u64> = of("peak_cgroup_bytes").iter().map(|bytes| bytes.parse().unwrap()).collect();
+        assert!(peaks[1..].iter().zip(&used).all(|(peak, used)| peak >= used && *used > 10_000_000), "{text}");
+    }
+    // The same seed, the same invocations: what was cut off came again.
+    let known = |text: &str| text.lines().nth(2).unwrap().split(',').take(5).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(known(&read("wordcount")), known(&before));
+    let other = Command::new(env!("CARGO_BIN_EXE_nigh"))
+        .args(["profile", "memory", "--seed", "2", "--out"])
+        .arg(folder.path())
+        .current_dir(project())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&other.stderr).contains("seed 1"), "rows of two seeds are not mixed");
+}
+
+#[test]
 fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
     let test = "many_functions_are_created_listed_read_again_and_the_last_one_answers";
     let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];

@@ -250,7 +250,6 @@ mod tests {
     use crate::cache_ways::{ClosBinder, WayAllocation, cache_shape};
     use crate::cgroup::cpuset::tests::fake_cpusets;
     use crate::function::tests::function;
-    use crate::grant::Grant;
 
     /// The emulator's tasks, found by the name of a cgroup: `/sandboxes/<pid>`.
     struct Named(Emulator);
@@ -307,15 +306,8 @@ mod tests {
         fn begin(&self, pid: u32, clos: ClosId) -> (InvocationId, String) {
             ClosBinder::bind(&*self.classes, &Self::tasks(pid), clos).unwrap();
             let (invocation, deployed) = (InvocationId::now(), function("f"));
-            let mut run = Run {
-                invocation,
-                function: &deployed,
-                payload: b"{}",
-                sandbox: SandboxId::random(),
-                tasks: Some(Self::tasks(pid)),
-                grant: Grant::full(deployed.memory),
-                benefits: true,
-            };
+            let run = Run::new(invocation, &deployed, b"{}", SandboxId::random());
+            let mut run = Run { tasks: Some(Self::tasks(pid)), ..run };
             (invocation, CoreStation(Arc::clone(&self.classes)).before_run(&mut run).unwrap())
         }
 

@@ -38,9 +38,7 @@ pub use use_sampling::UseStation;
 pub use wanted_profiles::WantedProfile;
 
 use crate::activation::Activation;
-use crate::function::Function;
 use crate::hooks::{InvocationHook, Run};
-use crate::named_objects::named_objects;
 use crate::object_sizes::ObjectSizes;
 use books::{Books, Classes, InCourse, Kind};
 use wanted_profiles::WantedProfiles;
@@ -217,20 +215,19 @@ impl CacheWays {
     }
 
     /// The bytes of the data that an input names, as far as they are known.
-    fn data_size(&self, function: &Function, payload: &[u8], inputs: &BTreeSet<String>) -> Option<ByteSize> {
-        let named = named_objects(payload);
+    fn data_size(&self, run: &Run<'_>, inputs: &BTreeSet<String>) -> Option<ByteSize> {
         let is_input = |path: &String| inputs.is_empty() || inputs.contains(path);
-        let known = named
-            .iter()
-            .filter(|object| is_input(&object.path))
-            .filter_map(|object| self.parts.sizes.of(&function.namespace, &object.bucket, &object.key));
+        let named = run.walk().objects.iter().filter(|object| is_input(&object.path));
+        let namespace = &run.function.namespace;
+        let known = named.filter_map(|object| self.parts.sizes.of(namespace, &object.bucket, &object.key));
         known.reduce(|sum, size| ByteSize(sum.0.saturating_add(size.0)))
     }
 
-    fn predict(&self, function: &Function, payload: &[u8]) -> Result<(ByteSize, Prediction), &'static str> {
+    fn predict(&self, run: &Run<'_>) -> Result<(ByteSize, Prediction), &'static str> {
+        let (function, payload) = (run.function, run.payload);
         let model = self.parts.models.find(function);
         let inputs = model.as_ref().map_or(&NO_PATHS, |model| &model.inputs);
-        let size = self.data_size(function, payload, inputs);
+        let size = self.data_size(run, inputs);
         let Some(model) = &model else {
             if let Some(size) = size {
                 self.books.lock().wanted.add(function, size, payload);
@@ -363,7 +360,7 @@ impl InvocationHook for CacheWays {
     }
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
-        let prediction = self.predict(run.function, run.payload);
+        let prediction = self.predict(run);
         let placed = self.place(prediction.as_ref().ok(), run)?;
         let binding = self.bind(run, placed.clos);
         if let Binding::Failed(reason) = &binding {

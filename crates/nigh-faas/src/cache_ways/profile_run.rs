@@ -225,7 +225,6 @@ mod tests {
     use crate::activation_log::tests::activation;
     use crate::cache_ways::ResctrlClasses;
     use crate::function::tests::function;
-    use crate::grant::Grant;
     use crate::invocation::Invoked;
 
     /// The function needs four ways; with fewer it takes half as long again.
@@ -299,15 +298,8 @@ mod tests {
         async fn invoke(&self, _: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
             let id = InvocationId::now();
             let deployed = function("f");
-            self.station.before_run(&mut Run {
-                invocation: id,
-                function: &deployed,
-                payload: &request.payload,
-                sandbox: SandboxId::random(),
-                tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
-                grant: Grant::full(deployed.memory),
-                benefits: true,
-            });
+            let run = Run::new(id, &deployed, &request.payload, SandboxId::random());
+            self.station.before_run(&mut Run { tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))), ..run });
             if let Some(counters) = &self.machine.counters {
                 counters.run();
             }

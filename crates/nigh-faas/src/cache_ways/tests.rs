@@ -13,8 +13,8 @@ use nigh_objects::{ObjectEvent, ObjectObserver, Served};
 use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
 
 use super::*;
+use crate::function::Function;
 use crate::function::tests::function;
-use crate::grant::Grant;
 
 const PAYLOAD: &[u8] = br#"{"input":{"bucket":"photos","key":"in"},"output":{"bucket":"photos","key":"out"}}"#;
 
@@ -106,15 +106,8 @@ async fn bench(inputs: &[&str]) -> Bench {
 impl Bench {
     fn run(&self, function: &Function, payload: &[u8], sandbox: SandboxId) -> (InvocationId, String) {
         let invocation = InvocationId::now();
-        let mut run = Run {
-            invocation,
-            function,
-            payload,
-            sandbox,
-            tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))),
-            grant: Grant::full(function.memory),
-            benefits: true,
-        };
+        let run = Run::new(invocation, function, payload, sandbox);
+        let mut run = Run { tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))), ..run };
         (invocation, self.station.before_run(&mut run).unwrap())
     }
 }
@@ -278,15 +271,9 @@ impl Shared {
         self.emulator.inject(Fault::Spawn { pid, uid: 7 });
         let invocation = InvocationId::now();
         let started = self.emulator.started(Tid(pid)).unwrap();
-        let mut run = Run {
-            invocation,
-            function: &function(name),
-            payload: PAYLOAD,
-            sandbox: SandboxId::random(),
-            tasks: Some(Members::Tree(ProcessRef { pid: Tid(pid), started })),
-            grant: Grant::full(ByteSize::mib(128)),
-            benefits: true,
-        };
+        let deployed = function(name);
+        let run = Run::new(invocation, &deployed, PAYLOAD, SandboxId::random());
+        let mut run = Run { tasks: Some(Members::Tree(ProcessRef { pid: Tid(pid), started })), ..run };
         let note = self.station.before_run(&mut run).unwrap();
         assert!(!note.contains("not bound"), "{note}");
         invocation
@@ -366,15 +353,8 @@ async fn what_nobody_profiled_stays_in_the_default_class_and_a_profile_holds_the
     [first].into_iter().chain(others).for_each(|invocation| shared.station.not_run(invocation));
     assert!(shared.station.suspend());
     let loads = shared.station.loads();
-    let mut run = Run {
-        invocation: InvocationId::now(),
-        function: &function("stream"),
-        payload: PAYLOAD,
-        sandbox: SandboxId::random(),
-        tasks: None,
-        grant: Grant::full(ByteSize::mib(128)),
-        benefits: true,
-    };
+    let deployed = function("stream");
+    let mut run = Run::new(InvocationId::now(), &deployed, PAYLOAD, SandboxId::random());
     shared.station.before_run(&mut run).unwrap();
     assert_eq!(shared.station.refit().unwrap(), None);
     assert_eq!(shared.station.loads().layout(), loads.layout());

@@ -135,7 +135,6 @@ mod tests {
     use crate::cache_ways::cache_use::{NoFigure, UseFigure};
     use crate::cache_ways::{ClosBinder, WayAllocation, cache_shape};
     use crate::function::tests::function;
-    use crate::grant::Grant;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -163,15 +162,8 @@ mod tests {
             let started = self.emulator.started(Tid(pid)).unwrap();
             let tasks = Members::Tree(ProcessRef { pid: Tid(pid), started });
             let deployed = function("f");
-            UseStation(Arc::clone(&self.classes)).before_run(&mut Run {
-                invocation: InvocationId::now(),
-                function: &deployed,
-                payload: b"{}",
-                sandbox: SandboxId::random(),
-                tasks: Some(tasks.clone()),
-                grant: Grant::full(deployed.memory),
-                benefits: true,
-            });
+            let run = Run::new(InvocationId::now(), &deployed, b"{}", SandboxId::random());
+            UseStation(Arc::clone(&self.classes)).before_run(&mut Run { tasks: Some(tasks.clone()), ..run });
             tasks
         }
 

@@ -4,7 +4,7 @@
 //! `memory.max`, where it kills. A limit that the kernel cannot reach by taking pages back is put back as it was.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nigh_terms::ByteSize;
@@ -22,6 +22,11 @@ const SWAP_MAX: &str = "memory.swap.max";
 const CURRENT: &str = "memory.current";
 const MEMORY_EVENTS: &str = "memory.events";
 const OOM_KILLS: &str = "oom_kill";
+const STAT: &str = "memory.stat";
+/// Pages of files, by the kernel's two lists.
+const FILE_PAGES: [&str; 2] = ["inactive_file", "active_file"];
+/// Since Linux 5.19.
+const RECLAIM: &str = "memory.reclaim";
 const FREEZE: &str = "cgroup.freeze";
 const GROUP_EVENTS: &str = "cgroup.events";
 const KILL: &str = "cgroup.kill";
@@ -40,6 +45,8 @@ pub struct Memory {
     /// Absent before Linux 5.19.
     peak: Option<PeakMeter>,
     events: ControlFile,
+    stat: ControlFile,
+    group: PathBuf,
     /// What `memory.high` holds; the lock makes a lowering and its taking back one step.
     grant: Mutex<ByteSize>,
     pressure: PressureWatch,
@@ -59,6 +66,8 @@ impl Memory {
             current: ControlFile::readable(group, CURRENT)?,
             peak: PeakMeter::open(group),
             events: ControlFile::readable(group, MEMORY_EVENTS)?,
+            stat: ControlFile::readable(group, STAT)?,
+            group: group.to_owned(),
             grant: Mutex::new(ByteSize(u64::MAX)),
             pressure: PressureWatch::default(),
         })
@@ -113,6 +122,30 @@ impl SandboxMemory for Memory {
 
     fn oom_kills(&self) -> Result<u64, SandboxMemoryError> {
         self.events.named_number(OOM_KILLS).map_err(|source| failed(&self.events, source))
+    }
+
+    fn page_cache(&self) -> Result<ByteSize, SandboxMemoryError> {
+        let text = self.stat.text().map_err(|source| failed(&self.stat, source))?;
+        Ok(FILE_PAGES.iter().filter_map(|name| named_number(&text, name)).map(ByteSize).sum())
+    }
+
+    fn reclaim(&self) -> Result<(), SandboxMemoryError> {
+        let used = self.used()?;
+        let write = |name, value: &str| {
+            write_once(&self.group, name, value)
+                .map_err(|source| SandboxMemoryError::Io { path: self.group.join(name), source })
+        };
+        // Absent where the kernel has no swap, as at the beginning.
+        let may_swap = write(SWAP_MAX, "max").is_ok();
+        let outcome = match write(RECLAIM, &used.bytes().to_string()) {
+            // It took back less than all.
+            Err(SandboxMemoryError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            outcome => outcome,
+        };
+        if may_swap {
+            write(SWAP_MAX, "0")?;
+        }
+        outcome
     }
 
     fn on_pressure(&self, notice: OnPressure) -> Result<(), SandboxMemoryError> {
@@ -180,8 +213,11 @@ mod tests {
     fn fake_group(current: ByteSize) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let events = "low 0\nhigh 4\nmax 1\noom 1\noom_kill 3\n";
+        let stat = "anon 1\nfile 9000\ninactive_file 4000\nactive_file 904\n";
         let current = current.bytes().to_string();
-        for (name, text) in [(HIGH, "max"), (MAX, "max"), (CURRENT, current.as_str()), (MEMORY_EVENTS, events)] {
+        for (name, text) in
+            [(HIGH, "max"), (MAX, "max"), (CURRENT, current.as_str()), (MEMORY_EVENTS, events), (STAT, stat)]
+        {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         folder
@@ -200,7 +236,7 @@ mod tests {
         let max = std::fs::read_to_string(folder.path().join(MAX)).unwrap();
         assert_eq!(max, ByteSize::mib(128).bytes().to_string());
         assert_eq!(high_of(&folder), ByteSize::mib(64).bytes().to_string());
-        assert_eq!(memory.oom_kills().unwrap(), 3);
+        assert_eq!((memory.oom_kills().unwrap(), memory.page_cache().unwrap()), (3, ByteSize(4904)));
     }
 
     #[test]

@@ -168,6 +168,9 @@ impl Registry for Gated {
     async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
         self.0.list(table, prefix).await
     }
+    async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError> {
+        self.0.keys(table, prefix).await
+    }
     async fn put(
         &self,
         table: &str,
@@ -180,6 +183,9 @@ impl Registry for Gated {
     }
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError> {
         self.0.delete(table, key, expected).await
+    }
+    async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
+        self.0.apply(table, changes).await
     }
 }
 

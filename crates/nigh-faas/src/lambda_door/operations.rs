@@ -22,7 +22,9 @@ use crate::code_archive::{Archive, ArchiveLimits};
 use crate::function_arn::{LATEST, function_arn, parse_function_reference};
 use crate::function_caching;
 use crate::function_store::{Deployed, FunctionStoreError};
+use crate::idempotence;
 use crate::invocation::InvokeRequest;
+use crate::memory_sizing::InputRules;
 
 /// What the door answers.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -232,6 +234,8 @@ impl LambdaDoor {
     ) -> Result<(), LambdaError> {
         let Some(environment) = environment else { return Ok(()) };
         function_caching::benefits(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
+        idempotence::says(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
+        InputRules::declared(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
         let checked = self.settings.network.check(&who.namespace, environment);
         checked.map(drop).map_err(|refusal| LambdaError::invalid_parameter(refusal.to_string()))
     }

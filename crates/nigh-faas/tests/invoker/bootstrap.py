@@ -2,6 +2,7 @@
 """A function that speaks the Runtime API itself and does what its input says, well or badly."""
 import http.client
 import json
+import mmap
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import time
 PREFIX = "/2018-06-01/runtime/"
 API = os.environ["AWS_LAMBDA_RUNTIME_API"]
 hoard = []
+runs = []
 
 
 def ask(connection, method, path, body=None, headers={}):
@@ -86,6 +88,33 @@ def handle(event, request_id, headers):
     if what == "hoard":
         hoard.append(bytearray(os.urandom(1 << 20) * event["mib"]))
         return len(hoard)
+    if what == "use":
+        area = bytearray(event["mib"] << 20)
+        for at in range(0, len(area), 4096):
+            area[at] = 1
+        return len(area)
+    if what == "read at once":
+        # Into fresh memory, by one system call: the kernel touches it first.
+        area = bytearray(event["mib"] << 20)
+        with open("/dev/zero", "rb", buffering=0) as zeros:
+            return zeros.readinto(area) >> 20
+    if what == "comes to its limit and fails at first":
+        runs.append(request_id)
+        file = os.open("/var/task/large", os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        while os.read(file, 1 << 20):
+            pass
+        os.close(file)
+        if len(runs) == 1:
+            raise ValueError("as one that got no memory")
+        return len(runs)
+    if what == "map":
+        # A word that says more than any feature keeps.
+        mib = event["mib"] + int(event.get("note", "0").split()[-1])
+        with mmap.mmap(-1, mib << 20) as memory:
+            for at in range(mib):
+                memory[at << 20 : at + 1 << 20] = b"x" * (1 << 20)
+        return mib
     if what == "child hoards":
         program = f"len(__import__('os').urandom(1 << 20) * {event['mib']})"
         return subprocess.run([sys.executable, "-c", program]).returncode

@@ -5,7 +5,9 @@
 mod date_jumps;
 mod gate;
 mod lifecycle;
+mod memory;
 mod node;
 mod outcomes;
 mod prewarm;
 mod python;
+mod sizing;

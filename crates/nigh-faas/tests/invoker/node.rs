@@ -18,13 +18,15 @@ use nigh_faas::function::{Function, FunctionSource, Runtime};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
+use nigh_faas::node_memory::{NodeMemory, NodeMemorySettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::runtime_command::RuntimeSettings;
 use nigh_faas::sandbox::SandboxError;
 use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_objects::store::directory::DirectoryStore;
 use nigh_objects::{
-    Attributes, DataCall, MemoryLimits, ObjectMemory, ObjectObserver, PutRequest, Served, Tags, WriteConditions, Writes,
+    Attributes, DataCall, GetRequest, Got, MemoryLimits, ObjectMemory, ObjectObserver, PutRequest, Served, Tags,
+    WriteConditions, Writes,
 };
 use nigh_terms::{
     AccessKeyId, BucketName, ByteSize, Clock, Epoch, FunctionName, Incarnation, InvocationId, Namespace, NodeId,
@@ -105,17 +107,23 @@ impl LineDoor {
 
 /// Writes an object.
 async fn put(objects: &ObjectMemory, who: &Principal) {
+    put_bytes(objects, who, "key", Bytes::from_static(b"x")).await;
+}
+
+/// Writes these bytes.
+async fn put_bytes(objects: &ObjectMemory, who: &Principal, key: &str, bytes: Bytes) {
+    let length = bytes.len() as u64;
     let request = PutRequest {
         attributes: Attributes::default(),
         tags: Tags::new(),
         conditions: WriteConditions::default(),
-        body: futures::stream::iter([Ok(Bytes::from_static(b"x"))]).boxed(),
-        length: Some(1),
+        body: futures::stream::iter([Ok(bytes)]).boxed(),
+        length: Some(length),
         md5: None,
         checksum: None,
         request: None,
     };
-    let (bucket, key) = (BucketName::new(BUCKET).unwrap(), ObjectKey::new("key").unwrap());
+    let (bucket, key) = (BucketName::new(BUCKET).unwrap(), ObjectKey::new(key).unwrap());
     objects.put(who, &bucket, &key, request).await.unwrap();
 }
 
@@ -146,6 +154,7 @@ pub(crate) struct Node {
     pub(crate) activations: ActivationLog,
     pub(crate) tenant: Namespace,
     pub(crate) objects: ObjectMemory,
+    pub(crate) memory: NodeMemory,
     functions: Arc<Functions>,
     _folder: tempfile::TempDir,
 }
@@ -199,12 +208,31 @@ impl Node {
         Self::with_clock(choice, settings, hooks, Arc::new(SystemClock::new())).await
     }
 
+    /// A node that shares out its memory.
+    pub(crate) async fn with_memory(
+        memory: NodeMemorySettings,
+        settings: InvokerSettings,
+        hooks: Vec<Arc<dyn InvocationHook>>,
+    ) -> Self {
+        Self::make(EngineChoice::Process, settings, hooks, Arc::new(SystemClock::new()), Some(memory)).await.unwrap()
+    }
+
     /// The same, with a clock of the test's own.
     pub(crate) async fn with_clock(
         choice: EngineChoice,
         settings: InvokerSettings,
         hooks: Vec<Arc<dyn InvocationHook>>,
         clock: Arc<dyn Clock>,
+    ) -> Result<Self, SandboxError> {
+        Self::make(choice, settings, hooks, clock, None).await
+    }
+
+    async fn make(
+        choice: EngineChoice,
+        settings: InvokerSettings,
+        hooks: Vec<Arc<dyn InvocationHook>>,
+        clock: Arc<dyn Clock>,
+        memory: Option<NodeMemorySettings>,
     ) -> Result<Self, SandboxError> {
         let folder = tempfile::tempdir().unwrap();
         let instance = format!("test-invoker-{}-{}", std::process::id(), NODES.fetch_add(1, Ordering::Relaxed));
@@ -218,7 +246,9 @@ impl Node {
         let accountant = Arc::new(PhaseAccountant::new(8));
         let observers: Arc<[Arc<dyn ObjectObserver>]> = Arc::new([Arc::clone(&accountant) as Arc<dyn ObjectObserver>]);
         let objects = DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock)).unwrap();
-        let limits = MemoryLimits { cache: ByteSize::ZERO, cached_object: ByteSize::ZERO, object: ByteSize::mib(1) };
+        let cache = memory.map_or(ByteSize::ZERO, |memory| memory.limits.cache_own);
+        let cached_object = cache.min(ByteSize::mib(4));
+        let limits = MemoryLimits { cache, cached_object, object: ByteSize::mib(4) };
         let (writes, spool) = (Writes::through(Epoch(1)), folder.path().join("spool"));
         let objects =
             ObjectMemory::open(Arc::new(objects), writes, Arc::clone(&clock), Vec::new(), spool, limits).await;
@@ -226,6 +256,10 @@ impl Node {
         let bucket = BucketName::new(BUCKET).unwrap();
         objects.create_bucket(&Principal::outside(tenant.clone()), &bucket).await.unwrap();
         let door = LineDoor { keys: keys.clone(), objects: objects.clone(), observers, clock: Arc::clone(&clock) };
+        let memory = match memory {
+            Some(memory) => NodeMemory::open(memory, Arc::new(objects.clone()), Arc::clone(&clock)).unwrap(),
+            None => NodeMemory::off(),
+        };
         let parts = InvokerParts {
             functions: Arc::clone(&functions) as Arc<dyn FunctionSource>,
             engine: Arc::new(engine),
@@ -236,11 +270,12 @@ impl Node {
             activations: activations.clone(),
             hooks,
             clock,
+            memory: memory.clone(),
             node: NodeId("node".to_owned()),
             incarnation: Incarnation(1),
         };
         let invoker = Arc::new(Invoker::new(parts, settings));
-        Ok(Self { invoker, activations, tenant, objects, functions, _folder: folder })
+        Ok(Self { invoker, activations, tenant, objects, memory, functions, _folder: folder })
     }
 
     /// Deploys the bootstrap as `name`, of which `change` makes what the test needs.
@@ -280,6 +315,19 @@ impl Node {
         self.functions.table.lock().insert((self.tenant.clone(), name), Arc::new(function));
     }
 
+    /// A function as it is deployed.
+    pub(crate) fn function(&self, name: &str) -> Arc<Function> {
+        let name = FunctionName::new(name).unwrap();
+        Arc::clone(&self.functions.table.lock()[&(self.tenant.clone(), name)])
+    }
+
+    /// Has the disk take the code deployed under this hash.
+    pub(crate) fn sync_code(&self, sha256: &str) {
+        for file in std::fs::read_dir(self.functions.folder.join(sha256)).unwrap() {
+            std::fs::File::open(file.unwrap().path()).unwrap().sync_all().unwrap();
+        }
+    }
+
     pub(crate) async fn try_invoke(&self, name: &str, payload: serde_json::Value) -> Result<Invoked, InvokeError> {
         let request = InvokeRequest {
             function: FunctionName::new(name).unwrap(),
@@ -304,6 +352,21 @@ impl Node {
     /// Writes an object for `who`.
     pub(crate) async fn put(&self, who: &Principal) {
         put(&self.objects, who).await;
+    }
+
+    /// Writes `count` objects of so many bytes, which the cache keeps as far as it may.
+    pub(crate) async fn fill_cache(&self, count: usize, bytes: usize) {
+        let who = Principal::outside(self.tenant.clone());
+        for number in 0..count {
+            put_bytes(&self.objects, &who, &format!("{number}"), Bytes::from(vec![number as u8; bytes])).await;
+        }
+    }
+
+    /// Reads an object that `fill_cache` wrote; its memory is held by what is returned.
+    pub(crate) async fn read(&self, number: usize) -> Got {
+        let who = Principal::outside(self.tenant.clone());
+        let (bucket, key) = (BucketName::new(BUCKET).unwrap(), ObjectKey::new(&number.to_string()).unwrap());
+        self.objects.get(&who, &bucket, &key, GetRequest::default()).await.unwrap()
     }
 
     pub(crate) async fn record(&self, id: InvocationId) -> Activation {

@@ -21,7 +21,7 @@ use crate::LabError;
 /// Reads at a time.
 const READERS: usize = 16;
 
-pub(super) fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
+pub(crate) fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
     LabError::Request { what: what.to_owned(), reason: reason.to_string() }
 }
 
@@ -117,18 +117,18 @@ impl Store for MadeUp {
     }
 }
 
-pub(super) fn key(number: u64) -> Result<ObjectKey, LabError> {
+pub(crate) fn key(number: u64) -> Result<ObjectKey, LabError> {
     ObjectKey::new(&format!("thumbnails/{number:010}.jpg")).map_err(|error| failed("a name", &error))
 }
 
 /// A memory of this process with room for `cache` bytes of objects of `length` bytes each; none is in it.
-pub(super) struct Filled {
-    pub(super) memory: ObjectMemory,
+pub(crate) struct Filled {
+    pub(crate) memory: ObjectMemory,
     _folder: tempfile::TempDir,
 }
 
 impl Filled {
-    pub(super) async fn begin(length: u64, cache: ByteSize) -> Result<Self, LabError> {
+    pub(crate) async fn begin(length: u64, cache: ByteSize) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().map_err(|error| LabError::file("a folder", &error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let limits = MemoryLimits { cache, cached_object: ByteSize::mib(16), object: ByteSize::mib(16) };
@@ -138,7 +138,7 @@ impl Filled {
     }
 
     /// Reads the objects of these numbers, which are kept then.
-    pub(super) async fn read(&self, numbers: Range<u64>) -> Result<(), LabError> {
+    pub(crate) async fn read(&self, numbers: Range<u64>) -> Result<(), LabError> {
         let memory = &self.memory;
         let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
         let (who, bucket) =

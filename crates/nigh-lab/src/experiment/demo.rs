@@ -313,7 +313,8 @@ async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) 
     sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
 }
 
-pub(super) fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
+/// A flag that Ctrl-C sets.
+pub(crate) fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
     let stop = std::sync::Arc::new(AtomicBool::new(false));
     let flag = std::sync::Arc::clone(&stop);
     tokio::spawn(async move {
@@ -324,11 +325,11 @@ pub(super) fn stop_on_interrupt() -> std::sync::Arc<AtomicBool> {
     stop
 }
 
-pub(super) fn spinner() -> ProgressStyle {
+pub(crate) fn spinner() -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-pub(super) fn bar() -> ProgressStyle {
+pub(crate) fn bar() -> ProgressStyle {
     ProgressStyle::with_template("[{elapsed}] {bar:30} {pos}/{len} {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }

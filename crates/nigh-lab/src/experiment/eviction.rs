@@ -19,6 +19,7 @@ use self::replay::{Replayed, replay};
 use self::requests::Requests;
 use crate::LabError;
 use crate::machine::Machine;
+use crate::recorded_invocations;
 
 /// Cache sizes, in percent of the bytes of all objects that are read.
 const SIZES_PERCENT: [u64; 4] = [1, 5, 10, 25];
@@ -27,7 +28,7 @@ const SIZES_PERCENT: [u64; 4] = [1, 5, 10, 25];
 #[derive(Clone, Debug, Args)]
 pub(super) struct EvictionArgs {
     /// Invocations by the minute, a line a function
-    #[arg(long, value_name = "FILE", default_value = "data/azure-functions-2019/200_minutes.csv.gz")]
+    #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
     trace: PathBuf,
     /// Seeds of the made-up requests; each gives a day of its own, and the means are told
     #[arg(long, default_value_t = 3)]
@@ -96,7 +97,7 @@ fn name_of(policy: &str, outputs: &str) -> String {
 
 impl EvictionArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let days = requests::read_trace(&self.trace)?;
+        let days = recorded_invocations::read_trace(&self.trace)?;
         let seeds = self.seeds.clamp(1, 100);
         let all: Vec<Requests> = (0..seeds).map(|seed| Requests::make(&days, seed)).collect();
         let mut rows = Vec::new();
@@ -188,8 +189,8 @@ mod tests {
 
     #[test]
     fn the_cache_s_own_policy_saves_more_than_the_last_use_and_the_papers_rule_on_the_recorded_day() {
-        let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/azure-functions-2019/200_minutes.csv.gz");
-        let days = requests::read_trace(&trace).unwrap();
+        let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(recorded_invocations::STORED);
+        let days = recorded_invocations::read_trace(&trace).unwrap();
         assert_eq!(days.len(), 200);
         let requests = Requests::make(&days, 1);
         let budget = requests.read_bytes / 20;

@@ -271,7 +271,7 @@ impl Stage {
                     scope.spawn(move || self.lie(function, &|round| event(round * LIAR_CLIENTS + client), over, handle))
                 })
                 .collect();
-            let watch = scope.spawn(|| self.watch(&over, handle));
+            let watch = scope.spawn(|| self.watch(&over));
             let calls = self.honest_for(length, handle);
             over.store(true, Ordering::Release);
             let panicked = |_| LabError::Node("a thread of the experiment ended early".to_owned());
@@ -356,15 +356,27 @@ enum Harm {
 
 impl Stage {
     /// Looks at the node until `over`: how often it had given more memory than it has.
-    fn watch(&self, over: &AtomicBool, handle: &Handle) -> Result<usize, LabError> {
+    fn watch(&self, over: &AtomicBool) -> Result<usize, LabError> {
         let mut exceeded = 0;
         while !over.load(Ordering::Acquire) {
-            let cache = handle.block_on(platform::status(&self.node))?.cache;
-            exceeded += usize::from(cache.kept > cache.budget);
+            let status = platform::admin_document(&self.node.endpoints.admin_socket, "/status")?;
+            exceeded += usize::from(gives_too_much(&status));
             std::thread::sleep(LOOK);
         }
         Ok(exceeded)
     }
+}
+
+/// True if the node's status shows more given than there is: copies beyond the cache's budget; or, where the node lends
+/// what sandboxes do not use, grants and what the cache takes of it beyond what is booked and the cache's own.
+fn gives_too_much(status: &Value) -> bool {
+    let of = |section: &str, field: &str| status[section][field].as_u64();
+    let cache = of("cache", "kept").zip(of("cache", "budget")).is_some_and(|(kept, budget)| kept > budget);
+    let given = of("memory", "granted").zip(of("memory", "cache_takes"));
+    let lent = given
+        .zip(of("memory", "booked"))
+        .is_some_and(|((granted, cache_takes), booked)| granted + cache_takes > booked + (CACHE_MB << 20));
+    cache || lent
 }
 
 impl LiarsFate {
@@ -463,6 +475,20 @@ mod tests {
         assert_eq!((seen.invocations, seen.failed, seen.wrong, seen.late), (4, 1, 0, 1));
         assert_eq!(seen.first.as_deref(), Some("took 2000 ms"));
         assert_eq!(Seen::of(&calls, f64::INFINITY).late, 0);
+    }
+
+    #[test]
+    fn a_node_gives_too_much_by_its_cache_or_by_what_it_lends() {
+        let status = |kept: u64, granted: u64, cache_takes: u64| {
+            json!({
+                "cache": { "kept": kept, "budget": 10 },
+                "memory": { "granted": granted << 20, "cache_takes": cache_takes << 20, "booked": 512 << 20, "cache_own": 64 << 20 },
+            })
+        };
+        assert!(!gives_too_much(&status(10, 500, 76)));
+        assert!(gives_too_much(&status(11, 500, 76)));
+        assert!(gives_too_much(&status(10, 501, 76)));
+        assert!(!gives_too_much(&json!({ "cache": { "kept": 1, "budget": 10 }, "memory": null })));
     }
 
     #[test]

@@ -7,20 +7,24 @@ use serde::Deserialize;
 
 use crate::LabError;
 
+/// The handler of a folder that `SampleFunction::measured` makes.
+pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
+const MEASURED: &str = include_str!("../../peers/measured.py");
+
 /// One sample function.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct SampleFunction {
-    pub(super) name: String,
-    pub(super) handler: String,
-    pub(super) memory_mb: u64,
-    pub(super) timeout_s: u64,
+pub(crate) struct SampleFunction {
+    pub(crate) name: String,
+    pub(crate) handler: String,
+    pub(crate) memory_mb: u64,
+    pub(crate) timeout_s: u64,
     input: Input,
-    pub(super) output: Output,
+    pub(crate) output: Output,
     #[serde(default)]
-    pub(super) arguments: toml::Table,
-    pub(super) demo: Demo,
+    pub(crate) arguments: toml::Table,
+    pub(crate) demo: Demo,
     #[serde(skip)]
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// What inputs it takes: a folder of the inputs' folder, and how their names may end.
@@ -31,19 +35,19 @@ struct Input {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Output {
-    pub(super) suffix: String,
+pub(crate) struct Output {
+    pub(crate) suffix: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Demo {
+pub(crate) struct Demo {
     /// Paths below the inputs' folder, small to large; none: it is not part of the demonstration's mixture.
-    pub(super) inputs: Vec<String>,
+    pub(crate) inputs: Vec<String>,
 }
 
 impl SampleFunction {
     /// All functions below `folder`, by name.
-    pub(super) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
+    pub(crate) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
         let missing = |_| LabError::Missing {
             missing: folder.display().to_string(),
             hint: "run this in the project's folder, where the sample functions are",
@@ -60,7 +64,12 @@ impl SampleFunction {
     }
 
     /// All inputs in `folder` that it takes, as paths below it, small to large.
-    pub(super) fn sweep(&self, folder: &Path) -> Result<Vec<String>, LabError> {
+    pub(crate) fn sweep(&self, folder: &Path) -> Result<Vec<String>, LabError> {
+        self.sweep_to(folder, u64::MAX)
+    }
+
+    /// Those of at most `bytes_max` bytes.
+    pub(crate) fn sweep_to(&self, folder: &Path, bytes_max: u64) -> Result<Vec<String>, LabError> {
         let kind = folder.join(&self.input.kind);
         let missing = |_| LabError::Missing {
             missing: kind.display().to_string(),
@@ -74,17 +83,18 @@ impl SampleFunction {
                 found.push((bytes, format!("{}/{name}", self.input.kind)));
             }
         }
+        found.retain(|(bytes, _)| *bytes <= bytes_max);
         found.sort();
         Ok(found.into_iter().map(|(_, path)| path).collect())
     }
 
     /// The event for one input; the output's key is its own.
-    pub(super) fn event(&self, bucket: &str, input: &str) -> Vec<u8> {
+    pub(crate) fn event(&self, bucket: &str, input: &str) -> Vec<u8> {
         self.event_of(bucket, input, &format!("out/{}/{input}", self.name))
     }
 
     /// The event for one input, the output's key but for its suffix given.
-    pub(super) fn event_of(&self, bucket: &str, input: &str, output: &str) -> Vec<u8> {
+    pub(crate) fn event_of(&self, bucket: &str, input: &str, output: &str) -> Vec<u8> {
         let mut event = serde_json::json!({
             "input": {"bucket": bucket, "key": input},
             "output": {"bucket": bucket, "key": format!("{output}{}", self.output.suffix)},
@@ -95,8 +105,22 @@ impl SampleFunction {
         event.to_string().into_bytes()
     }
 
+    /// Writes the code to `folder`, with the measure around it and, where the function is to use another client than
+    /// boto3, that in its place.
+    pub(crate) fn measured(&self, folder: &Path, client: Option<&str>) -> Result<(), LabError> {
+        std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+        let own = self.folder.join("app.py");
+        let own = std::fs::read_to_string(&own).map_err(|error| LabError::file(&own, &error))?;
+        let files = [("app.py", Some(own.as_str())), ("measured.py", Some(MEASURED)), ("boto3.py", client)];
+        for (name, text) in files {
+            let Some(text) = text else { continue };
+            std::fs::write(folder.join(name), text).map_err(|error| LabError::file(folder.join(name), &error))?;
+        }
+        Ok(())
+    }
+
     /// Copies the code, with the instrument beside it, to `target`.
-    pub(super) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
+    pub(crate) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
         let package = target.join("nigh_phases");
         std::fs::create_dir_all(&package).map_err(|error| LabError::file(&package, &error))?;
         let sources = [(self.folder.as_path(), target), (instrument, package.as_path())];

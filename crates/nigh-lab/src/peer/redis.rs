@@ -97,6 +97,13 @@ impl Redis {
         if &answer == b"+OK\r\n+OK\r\n" { Ok(()) } else { Err(failed(String::from_utf8_lossy(&answer).into_owned())) }
     }
 
+    /// The environment in which the functions' client of it (`peers/redis_client.py`) finds it.
+    #[must_use]
+    pub fn environment(&self) -> [(String, String); 2] {
+        [("PORT", self.port.to_string()), ("PASSWORD", self.password.reveal().to_owned())]
+            .map(|(name, value)| (format!("NIGH_LAB_REDIS_{name}"), value))
+    }
+
     /// What a client has to say first.
     #[must_use]
     pub const fn password(&self) -> &SecretKey {

@@ -75,6 +75,13 @@ impl LinTree {
         self
     }
 
+    /// The same model with its margin as it is, for good: without the residuals.
+    #[must_use]
+    pub(crate) fn lean(mut self) -> Self {
+        self.residuals = Vec::new();
+        self
+    }
+
     /// The residual that a share of rows does not exceed, one standard error of that rank higher: with few rows a
     /// quantile is itself a guess, and the error that costs less is upward.
     fn margin_of(&self, share: f64) -> f64 {

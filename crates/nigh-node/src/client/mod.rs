@@ -17,6 +17,7 @@ pub use admin::{AdminClient, Lines, Pieces};
 pub use fetch::fetch;
 pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
 pub use nigh_faas::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
+pub use nigh_faas::idempotence::IDEMPOTENT_VARIABLE;
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
 
 /// How long a connection may take to be made.

@@ -29,20 +29,25 @@ const ALIKE: f64 = 0.8;
 /// Never shown: the node's, and those of namespaces.
 const SECRET: &str = "store.secret_key";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 5] = [
+const ABSENT: [(&str, &str); 6] = [
     ("llc.insensitive_ways", "3 of 11"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
+    ("memory.features_program", "nigh-features beside nigh"),
     ("store.shadow_node", "the node's name"),
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 7] = [
+const SIZES: [&str; 11] = [
     "cache.bytes",
     "cache.held_max",
     "cache.object_max",
     "events.queue_bytes",
     "functions.memory",
+    "memory.features_memory",
+    "memory.slack",
+    "memory.slack_max",
+    "memory.slack_min",
     "s3.object_max",
     "writes.journal_max",
 ];

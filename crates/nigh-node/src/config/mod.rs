@@ -5,6 +5,7 @@
 //! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, spans of time `600 s`.
 
 mod layers;
+mod memory;
 mod places;
 mod span;
 mod store;
@@ -19,6 +20,7 @@ use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
 pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
+pub use memory::{MemoryLearner, MemorySettings, Sizing};
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
 
@@ -58,6 +60,8 @@ pub struct Settings {
     pub namespaces: BTreeMap<Namespace, NamespaceSettings>,
     /// Functions and their sandboxes.
     pub functions: FunctionSettings,
+    /// The node's memory: shared, and sized to what invocations need.
+    pub memory: MemorySettings,
     /// Asynchronous invocations.
     pub events: EventSettings,
     /// The last-level cache.
@@ -466,6 +470,7 @@ impl Settings {
                 network_resolvers: Resolvers::default(),
                 network_tool: None,
             },
+            memory: MemorySettings::default(),
             events: EventSettings {
                 queue_max: 10_000,
                 queue_bytes: ByteSize::mib(256),
@@ -511,6 +516,9 @@ impl Settings {
         };
         if let Some(module) = functions.prewarm_imports.0.iter().find(|module| !is_name(module)) {
             return broken("functions.prewarm_imports", format!("{module:?} is no name of a module"));
+        }
+        if self.memory.slack_min > self.memory.slack_max {
+            return broken("memory.slack_min", format!("{} is more than memory.slack_max", self.memory.slack_min));
         }
         if self.s3.connections_max == 0 {
             return broken("s3.connections_max", "at least one connection is needed".to_owned());

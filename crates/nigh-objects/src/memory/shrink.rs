@@ -31,6 +31,21 @@ pub struct Shrunk {
 }
 
 impl ObjectMemory {
+    /// What all segments take now, those included that only readers hold still. Costs two loads.
+    #[must_use]
+    pub fn living(&self) -> ByteSize {
+        ByteSize(self.0.account.living().bytes)
+    }
+
+    /// Lowers the budget to `budget` and frees what segments take beyond it, or as much of it as nobody holds, before this
+    /// returns. What is held beyond it goes when it is let go, and nothing comes in its place.
+    pub fn give_way(&self, budget: ByteSize) -> Shrunk {
+        // In bits, so that nobody waits long for the cache; what came in meanwhile goes with the budget.
+        let shrunk = self.shrink(self.living().saturating_sub(budget));
+        self.set_cache_budget(budget);
+        shrunk
+    }
+
     /// Frees `bytes` of what segments take, or as much of it as nobody holds, before this returns. The budget stays: to
     /// keep the memory from being taken again, lower it first (`set_cache_budget`).
     pub fn shrink(&self, bytes: ByteSize) -> Shrunk {

@@ -164,8 +164,8 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
     const EACH: u64 = 8 << 20;
     const BOOKED: u64 = 128 << 20;
     let Some(python) = python(test) else { return };
-    // The cap is above all that is booked.
-    let flags = ["--set", "cache.held_max=1 GiB", "--set", "functions.prewarm=off"];
+    // The cap is above all that is booked; without grants an idle sandbox keeps the limit that it booked.
+    let flags = ["--set", "cache.held_max=1 GiB", "--set", "functions.prewarm=off", "--set", "memory.grants=off"];
     let node = Node::start_with(&python, &flags);
     node.ok(["objects", "mb", "nigh://data"]);
     let bytes = node.state.join("bytes");

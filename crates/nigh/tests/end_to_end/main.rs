@@ -12,6 +12,10 @@ mod events;
 mod fast_path;
 mod functions;
 mod isolation;
+mod learning;
+#[cfg(feature = "lab")]
+mod load;
+mod object_features;
 mod platform;
 mod sdks;
 mod segments;

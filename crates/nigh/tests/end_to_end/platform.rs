@@ -52,12 +52,12 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
     has_all.then_some(python)
 }
 
-/// `nigh-sandbox` and `nigh-http-adapter` stand beside `nigh`; `cargo test -p nigh` alone leaves them out, or as they
-/// were.
+/// `nigh-sandbox`, `nigh-http-adapter` and `nigh-features` stand beside `nigh`; `cargo test -p nigh` alone leaves them
+/// out, or as they were.
 pub(crate) fn sandbox_program() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox", "--bin", "nigh-http-adapter"];
+        let build = ["build", "--quiet", "-p", "nigh-faas", "--bins"];
         assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
     });
 }

@@ -34,6 +34,27 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("demo.html"),
     },
     Experiment {
+        name: "macro",
+        about: "The mixed load of several tenants (OFC section 7.2.2: figures 9 and 10, table 2)",
+        command: &["experiment", "macro"],
+        quick: &["--quick"],
+        page: Some("macro.html"),
+    },
+    Experiment {
+        name: "shrink-impact",
+        about: "What a function pays when its sandbox grows and the cache gives way (OFC figure 8)",
+        command: &["experiment", "shrink-impact"],
+        quick: &["--quick"],
+        page: None,
+    },
+    Experiment {
+        name: "lies",
+        about: "Functions that lie about what they need: what another tenant notices of each",
+        command: &["experiment", "lies"],
+        quick: &["--seconds", "1"],
+        page: None,
+    },
+    Experiment {
         name: "escape",
         about: "Escape attempts of a hostile function, under each engine",
         command: &["experiment", "escape"],
@@ -111,11 +132,25 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-grant",
+        about: "A sandbox's memory: its limit, the step before a run, and the wait at the limit",
+        command: &["bench", "grant"],
+        quick: &["--steps", "5", "--rounds", "1"],
+        page: None,
+    },
+    Experiment {
         name: "eviction",
         about: "Which copies the cache gives up, on a day of invocations (OFC section 6.3)",
         command: &["experiment", "eviction"],
         quick: &["--seeds", "1"],
         page: None,
+    },
+    Experiment {
+        name: "learn",
+        about: "Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)",
+        command: &["experiment", "learn"],
+        quick: &["--quick"],
+        page: Some("learn.html"),
     },
     Experiment {
         name: "bench-llc",

@@ -256,6 +256,10 @@ impl Lives {
         let mut cache = toml::Table::new();
         cache.insert("bytes".to_owned(), CACHE.into());
         settings.insert("cache".to_owned(), cache.into());
+        // The cache is to stay that small.
+        let mut memory = toml::Table::new();
+        memory.insert("grants".to_owned(), "off".into());
+        settings.insert("memory".to_owned(), memory.into());
         configure(&self.folder, &settings)?;
         let began = Instant::now();
         self.node = Some(NodeUnderTest::start_again(&self.folder)?);

@@ -5,24 +5,15 @@
 //! are those measured on public serverless workflows (medical records, sentiment, finance, video), drawn between their
 //! deciles and cut at what a cache takes: no public data set has sizes of objects and these invocations together.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::path::Path;
-
-use flate2::read::GzDecoder;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
-
-use crate::LabError;
 
 /// What is told of it in the report.
 pub(super) const ABOUT: &str = "made up: 1 to 1000 inputs a function (log-uniform), read by Zipf 0.9; one output an \
                                 invocation, of 30 % of functions read once or twice within a minute; sizes between \
                                 measured deciles of public workflows, at most 10 MiB";
 
-/// Bytes of a trace that are read.
-const TRACE_MAX: u64 = 256 << 20;
 /// Deciles of the sizes of 66 objects that public workflows read and write, bytes.
 const SIZE_DECILES: [f64; 11] = [
     21.0,
@@ -63,19 +54,6 @@ pub(super) struct Requests {
     pub(super) all: Vec<Request>,
     /// The bytes of all objects that are read, each once.
     pub(super) read_bytes: u64,
-}
-
-/// Invocations in each minute, by function.
-pub(super) fn read_trace(path: &Path) -> Result<Vec<Vec<u32>>, LabError> {
-    let failed = |error: &std::io::Error| LabError::file(path, error);
-    let file = File::open(path).map_err(|error| failed(&error))?;
-    let mut text = String::new();
-    GzDecoder::new(file).take(TRACE_MAX).read_to_string(&mut text).map_err(|error| failed(&error))?;
-    let line = |line: &str| line.split(',').skip(1).map(|count| count.trim().parse::<u32>()).collect::<Result<_, _>>();
-    text.lines().map(line).collect::<Result<_, _>>().map_err(|error: std::num::ParseIntError| LabError::File {
-        path: path.to_owned(),
-        reason: format!("a count is no number: {error}"),
-    })
 }
 
 fn size(random: &mut StdRng) -> u64 {

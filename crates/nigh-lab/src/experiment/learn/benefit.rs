@@ -1,12 +1,13 @@
 //! The caching benefit, as far as a data set of memory allows: labels by processor time and a stated store.
 //!
 //! What the function itself takes is its processor time less the least of all its runs, which is its start. Reading and writing
-//! take what the stated store takes for as many bytes. Single runs and not medians of several: cases near the line are set apart.
+//! take what the stated store takes for as many bytes. A model learns from single runs, as the platform does; it is judged on
+//! the medians of five runs or more where a function has any, else on single runs. Cases near the line are set apart.
 
 use nigh_learn::{BENEFIT_SHARE, Benefit, PhaseTimes};
 use serde::Serialize;
 
-use super::data_set::FunctionRows;
+use super::data_set::{FunctionRows, Invocation, Work};
 
 /// The stated store, Swift on this kind of machine: a request, and bytes a microsecond.
 const REQUEST_US: f64 = 7_000.0;
@@ -20,6 +21,8 @@ const FOLDS: usize = 10;
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct BenefitScore {
     pub(super) functions: usize,
+    /// Functions judged by medians of repeated runs.
+    pub(super) repeated: usize,
     pub(super) cases: usize,
     /// Percent of the cases told to profit that do.
     pub(super) precision: f64,
@@ -35,18 +38,21 @@ pub(super) struct BenefitScore {
 /// Judges the benefit's model in folds by input; none where nothing of the work was measured.
 pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
     let (mut told_right, mut told, mut profit, mut doubt, mut doubt_right, mut counted) = (0, 0, 0, 0, 0, 0);
-    let mut cases = 0;
+    let (mut cases, mut repeated) = (0, 0);
     for function in functions {
-        let Some(times) = times(function) else { continue };
+        let Some((times, judged)) = times(function) else { continue };
         counted += 1;
+        let has_median = |row: &Invocation| row.work.is_some_and(|work| work.median_s.is_some());
+        repeated += usize::from(function.rows.iter().any(has_median));
         for split in function.folds(FOLDS) {
             let (schema, samples) = function.samples(&split.train);
             let of_train: Vec<PhaseTimes> = split.train.iter().map(|row| times[*row]).collect();
             let model = Benefit::fit(&schema, &samples, &of_train);
             for row in split.test {
+                let Some(judged) = judged[row] else { continue };
                 let said = model.predict(&schema.encode(&function.rows[row].features));
-                let is = times[row].benefits();
-                if (times[row].data_share() - BENEFIT_SHARE).abs() <= DOUBT {
+                let is = judged.benefits();
+                if (judged.data_share() - BENEFIT_SHARE).abs() <= DOUBT {
                     doubt += 1;
                     doubt_right += usize::from(said == is);
                     continue;
@@ -61,6 +67,7 @@ pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
     let percent = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
     (cases > 0).then(|| BenefitScore {
         functions: counted,
+        repeated,
         cases,
         precision: percent(told_right, told),
         recall: percent(told_right, profit),
@@ -70,16 +77,23 @@ pub(super) fn judge(functions: &[FunctionRows]) -> Option<BenefitScore> {
     })
 }
 
-fn times(function: &FunctionRows) -> Option<Vec<PhaseTimes>> {
-    let work: Option<Vec<(f64, f64)>> = function.rows.iter().map(|row| row.work).collect();
+/// What each invocation spent in its own run, and what it is judged by, if it is.
+fn times(function: &FunctionRows) -> Option<(Vec<PhaseTimes>, Vec<Option<PhaseTimes>>)> {
+    let work: Option<Vec<Work>> = function.rows.iter().map(|row| row.work).collect();
     let work = work?;
-    let start = work.iter().map(|(cpu, _)| *cpu).fold(f64::INFINITY, f64::min);
-    let times = |((cpu, out), row): (&(f64, f64), &super::data_set::Invocation)| PhaseTimes {
-        extract_us: REQUEST_US + row.input_bytes / BYTES_A_US,
-        transform_us: (cpu - start) * 1e6,
-        load_us: WRITE_REQUEST_US + out / BYTES_A_US,
+    let start_s = work.iter().map(|work| work.cpu_s).fold(f64::INFINITY, f64::min);
+    let times = |at: usize, cpu_s: f64| PhaseTimes {
+        extract_us: REQUEST_US + function.rows[at].input_bytes / BYTES_A_US,
+        transform_us: (cpu_s - start_s).max(0.0) * 1e6,
+        load_us: WRITE_REQUEST_US + work[at].output_bytes / BYTES_A_US,
     };
-    Some(work.iter().zip(&function.rows).map(times).collect())
+    let has_medians = work.iter().any(|work| work.median_s.is_some());
+    let of_run = work.iter().enumerate().map(|(at, work)| times(at, work.cpu_s)).collect();
+    let judged = work.iter().enumerate().map(|(at, work)| {
+        let cpu_s = if has_medians { work.median_s } else { Some(work.cpu_s) };
+        cpu_s.map(|cpu_s| times(at, cpu_s))
+    });
+    Some((of_run, judged.collect()))
 }
 
 /// The stated store, in words.
@@ -96,6 +110,19 @@ pub(super) fn store() -> String {
 mod tests {
     use super::*;
     use crate::experiment::learn::data_set;
+
+    #[test]
+    fn medians_of_repeated_runs_are_what_a_model_is_judged_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = "input_id,input_size,peak_cgroup_bytes,cpu_s,output_size,repeats,cpu_median_s\n".to_owned();
+        for at in 0..60_u32 {
+            let (repeats, median) = if at % 3 == 0 { (5, "0.5") } else { (0, "") };
+            text += &format!("i{at},{at},100,{},10,{repeats},{median}\n", 0.4 + f64::from(at) / 1e3);
+        }
+        std::fs::write(folder.path().join("f.csv"), text).unwrap();
+        let score = judge(&data_set::read(folder.path()).unwrap()).unwrap();
+        assert_eq!((score.repeated, score.cases + score.in_doubt), (1, 20), "{score:?}");
+    }
 
     #[test]
     fn what_profits_by_its_size_is_told() {

@@ -1,7 +1,8 @@
 //! A data set of real invocations: one CSV a function, one row an invocation (data/function-memory's form).
 //!
-//! `input_size`, `in_*` and `arg_*` are features, `peak_cgroup_bytes` is what is to be foretold, `input_id` names the input; what
-//! else is measured after the run and never a feature. `cpu_s` and `output_size` serve the caching benefit.
+//! `input_size`, `in_*`, `arg_*`, `start` and `used_before_bytes` are known before the run and are features, `peak_cgroup_bytes`
+//! is what is to be foretold, `input_id` names the input; what else is measured after the run and never a feature. `cpu_s` and
+//! `output_size` serve the caching benefit, with `repeats` and `cpu_median_s` where runs were repeated for it.
 
 use std::fs;
 use std::path::Path;
@@ -14,6 +15,17 @@ use crate::LabError;
 /// Rows of a function at most.
 const ROWS_MAX: usize = 100_000;
 const PEAK: &str = "peak_cgroup_bytes";
+/// Runs of one invocation whose median counts as quiet.
+const REPEATS_MIN: f64 = 5.0;
+
+/// What an invocation computed and wrote.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) cpu_s: f64,
+    pub(super) output_bytes: f64,
+    /// The median processor time of five further runs or more.
+    pub(super) median_s: Option<f64>,
+}
 
 /// One invocation.
 #[derive(Debug, Clone)]
@@ -23,8 +35,8 @@ pub(super) struct Invocation {
     /// Invocations on one input share it.
     pub(super) input: u64,
     pub(super) input_bytes: f64,
-    /// Processor time and bytes written, where they were measured.
-    pub(super) work: Option<(f64, f64)>,
+    /// Where it was measured.
+    pub(super) work: Option<Work>,
 }
 
 /// The invocations of one function.
@@ -63,8 +75,13 @@ fn read_function(path: &Path) -> Result<FunctionRows, LabError> {
     let table = CsvTable::read(&text, ROWS_MAX).map_err(|error| wrong(&error))?;
     let column = |name: &str| table.column(name).ok_or_else(|| wrong(&format!("there is no column {name}")));
     let (peak, input, size) = (column(PEAK)?, column("input_id")?, column("input_size")?);
-    let work = table.column("cpu_s").zip(table.column("output_size"));
-    let is_feature = |name: &str| name == "input_size" || name.starts_with("in_") || name.starts_with("arg_");
+    let worked = table.column("cpu_s").zip(table.column("output_size"));
+    let repeated = table.column("repeats").zip(table.column("cpu_median_s"));
+    let is_feature = |name: &str| {
+        matches!(name, "input_size" | "start" | "used_before_bytes")
+            || name.starts_with("in_")
+            || name.starts_with("arg_")
+    };
     let number = |text: &str| text.parse::<f64>().map_err(|error| wrong(&format!("{text:?}: {error}")));
     let mut rows = Vec::with_capacity(table.rows.len());
     for fields in &table.rows {
@@ -73,12 +90,20 @@ fn read_function(path: &Path) -> Result<FunctionRows, LabError> {
             feature_of(&mut features, name, field).map_err(|error| wrong(&error))?;
         }
         let measured = |column: usize| number(&fields[column].text);
+        let median = |(repeats, median): (usize, usize)| {
+            let enough = !fields[repeats].text.is_empty() && measured(repeats)? >= REPEATS_MIN;
+            enough.then(|| measured(median)).transpose()
+        };
+        let work = |(cpu, out): (usize, usize)| {
+            let median_s = repeated.map(median).transpose()?.flatten();
+            Ok::<_, LabError>(Work { cpu_s: measured(cpu)?, output_bytes: measured(out)?, median_s })
+        };
         rows.push(Invocation {
             features,
             peak: ByteSize(number(&fields[peak].text)? as u64),
             input: hash_bytes(fields[input].text.as_bytes()),
             input_bytes: number(&fields[size].text)?,
-            work: work.map(|(cpu, out)| Ok::<_, LabError>((measured(cpu)?, measured(out)?))).transpose()?,
+            work: worked.map(work).transpose()?,
         });
     }
     let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -179,6 +204,41 @@ pub(super) mod tests {
         let names: Vec<&str> = row.features.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["arg_mode", "in_height", "in_width", "input_size"]);
         assert!(row.work.is_some());
+    }
+
+    #[test]
+    fn how_a_sandbox_begins_is_a_feature_and_medians_of_few_runs_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "input_id,input_size,start,used_before_bytes,peak_cgroup_bytes,page_cache_bytes,cpu_s,output_size,repeats,\
+                    cpu_median_s\na,1,cold,,100,5,0.5,9,5,0.4\nb,2,warm,70,200,5,0.5,9,2,0.4\nc,2,warm,70,200,5,0.5,9,0,\n";
+        fs::write(folder.path().join("f.csv"), text).unwrap();
+        let rows = read(folder.path()).unwrap().remove(0).rows;
+        let names = |row: &Invocation| row.features.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(&rows[0]), ["input_size", "start"], "a new sandbox has used nothing");
+        assert_eq!(names(&rows[1]), ["input_size", "start", "used_before_bytes"]);
+        let medians: Vec<Option<f64>> = rows.iter().map(|row| row.work.unwrap().median_s).collect();
+        assert_eq!(medians, [Some(0.4), None, None]);
+    }
+
+    #[test]
+    fn the_projects_own_rows_are_read_whole() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/function-memory");
+        let functions = read(&folder).unwrap();
+        assert!(functions.len() >= 19);
+        let peaks = || functions.iter().flat_map(|function| &function.rows).map(|row| row.peak);
+        assert!(peaks().max().unwrap().bytes() >= 10 * peaks().min().unwrap().bytes());
+        for FunctionRows { name, rows } in &functions {
+            assert!(rows.len() >= 140, "{name} has {} rows", rows.len());
+            let is = |row: &&Invocation, word: &str| {
+                row.features.get("start") == Some(&nigh_learn::FeatureValue::Word(word.into()))
+            };
+            let cold = rows.iter().filter(|row| is(row, "cold")).count();
+            let warm = rows.iter().filter(|row| is(row, "warm")).count();
+            assert!(cold >= 14 && cold + warm == rows.len(), "{name}: {cold} cold, {warm} warm");
+            assert!(rows.iter().all(|row| row.peak.bytes() > 10_000_000 && row.work.is_some()), "{name}");
+            let medians = rows.iter().filter(|row| row.work.is_some_and(|work| work.median_s.is_some())).count();
+            assert!(medians >= 12, "{name}: {medians} medians");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod benefit;
 mod contenders;
 mod curve;
 mod data_set;
+mod figures;
 mod page;
 mod score;
 mod speed;
@@ -25,6 +26,7 @@ use serde::Serialize;
 use self::contenders::Granted;
 use self::curve::{Curve, Point};
 use self::data_set::{FunctionRows, Split};
+use self::figures::{ErrorCount, Maturation, MemoryPoint, OverPrediction, SizeSpread};
 use self::score::Score;
 use self::verdict::Verdict;
 use self::weka::{Asked, Timed, Weka};
@@ -89,22 +91,6 @@ struct FunctionAbout {
     peaks_mb: [f64; 4],
 }
 
-/// Predictions that missed by so many intervals of 16 MB; below 0 they were too low (figure 5).
-#[derive(Debug, Clone, Serialize)]
-struct ErrorCount {
-    model: String,
-    intervals: i64,
-    predictions: usize,
-}
-
-/// An invocation of figure 2: memory by input size and argument.
-#[derive(Debug, Clone, Serialize)]
-struct MemoryPoint {
-    input_bytes: f64,
-    argument: f64,
-    peak_mb: f64,
-}
-
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
@@ -120,7 +106,10 @@ struct Report {
     /// WEKA's own times, by function (figure 6).
     weka_times: Vec<Timed>,
     figure_2: Vec<MemoryPoint>,
+    size_spreads: Vec<SizeSpread>,
     figure_5: Vec<ErrorCount>,
+    over_predictions: Vec<OverPrediction>,
+    maturation: Vec<Maturation>,
     benefit: Option<benefit::BenefitScore>,
     benefit_store: String,
 }
@@ -140,7 +129,7 @@ impl LearnArgs {
         let progress = ProgressBar::new(functions.len() as u64 * 2 + 3);
         let widths = widths(self.quick);
         let shuffles = if self.quick { 1 } else { SHUFFLES };
-        let speed = speed::measure(&functions);
+        let speed = speed::measure(&functions, &widths[..widths.len().min(WEKA_WIDTHS)]);
         progress.inc(1);
 
         let folds: Vec<Vec<Split>> = functions.iter().map(|function| function.folds(FOLDS)).collect();
@@ -200,6 +189,7 @@ impl LearnArgs {
         let curve = curve::points(&curves, &curve::SIZES);
         let mean = mean(&scores, &curve);
         let verdicts = verdict::verdicts(&mean, &curve, functions.len(), &speed, benefit.as_ref());
+        let figure_5 = figures::figure_5(&granted);
         Ok(Report {
             machine,
             functions: functions.iter().map(about).collect(),
@@ -209,8 +199,11 @@ impl LearnArgs {
             verdicts,
             speed,
             weka_times,
-            figure_2: figure_2(&functions),
-            figure_5: figure_5(&granted),
+            figure_2: figures::figure_2(&functions),
+            size_spreads: figures::size_spreads(&functions),
+            over_predictions: figures::over_predictions(&figure_5),
+            figure_5,
+            maturation: figures::maturation(&scores, functions.len()),
             benefit,
             benefit_store: benefit::store(),
             scores,
@@ -291,42 +284,6 @@ fn about(function: &FunctionRows) -> FunctionAbout {
     }
 }
 
-/// The paper's figure 2: a function that blurs, its memory by input size and by argument.
-fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
-    let blur = functions.iter().find(|function| function.name.contains("blur"));
-    let Some(function) = blur.or(functions.first()) else { return Vec::new() };
-    let number = |row: &data_set::Invocation| {
-        row.features.iter().find_map(|(name, value)| match value {
-            nigh_learn::FeatureValue::Number(number) if name.as_str().starts_with("arg_") => Some(*number),
-            _ => None,
-        })
-    };
-    let point = |row: &data_set::Invocation| MemoryPoint {
-        input_bytes: row.input_bytes,
-        argument: number(row).unwrap_or(0.0),
-        peak_mb: row.peak.bytes() as f64 / 1e6,
-    };
-    function.rows.iter().map(point).collect()
-}
-
-fn figure_5(granted: &[Granted]) -> Vec<ErrorCount> {
-    let interval = Interval::OFC;
-    let mut counts = std::collections::BTreeMap::<(String, i64), usize>::new();
-    for of_function in granted {
-        for ((model, width), outcomes) in of_function {
-            let shown = [contenders::J48_OURS, contenders::LINTREE_POINT, contenders::LINTREE, "weka-j48"];
-            if *width == interval.width().bytes() && shown.contains(&model.as_str()) {
-                for (said, was) in outcomes {
-                    let missed = interval.index(*said) as i64 - interval.index(*was) as i64;
-                    *counts.entry((model.clone(), missed)).or_default() += 1;
-                }
-            }
-        }
-    }
-    let count = |((model, intervals), predictions)| ErrorCount { model, intervals, predictions };
-    counts.into_iter().map(count).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,7 +313,9 @@ mod tests {
         assert!(page::page(&report).unwrap().contains("<svg"));
         assert!(page::text(&report).contains("lintree"));
         let json = serde_json::to_value(&report).unwrap();
-        for key in ["predict_p50_ns", "predict_p99_ns", "train500_ms", "mean", "scores", "curve", "verdicts"] {
+        let keys =
+            ["predict_p50_ns", "predict_p99_ns", "train500_ms", "mean", "scores", "curve", "verdicts", "maturation"];
+        for key in keys {
             assert!(json.get(key).is_some(), "{key}");
         }
     }

@@ -2,7 +2,8 @@
 
 use comfy_table::{Table, presets};
 
-use super::contenders::{J48_OURS, LINTREE, LINTREE_POINT};
+use super::contenders::{J48_OURS, J48_OURS_NEXT, LINTREE, LINTREE_POINT};
+use super::figures::{Maturation, MemoryPoint, SizeSpread};
 use super::verdict::Verdict;
 use super::{MeanScore, Report};
 use crate::LabError;
@@ -25,11 +26,19 @@ const PAPER: [(u64, &str, f64, f64); 12] = [
 ];
 /// OFC's figure 6 and section 7.1.2, in nanoseconds: median and 99th percentile of J48 at 16 MB.
 const PAPER_PREDICT_NS: [f64; 2] = [3190.0, 12_540.0];
+/// What OFC says of figure 5: over-predictions within three intervals, in percent, and the mean over-prediction in MB.
+const PAPER_OVER: [f64; 2] = [90.0, 26.8];
+/// OFC's section 7.1.3: rows at which half, three in four and 95 % of functions have matured; its first check is at 100.
+const PAPER_MATURATION: [usize; 3] = [100, 250, 450];
 /// Errors beyond so many intervals are drawn together.
 const ERROR_SHOWN: i64 = 6;
 
 const MEAN_HEAD: [&str; 8] =
     ["MB", "model", "exact %", "exact or over %", "over MB", "the paper's", "matures", "rows to mature"];
+const OVER_HEAD: [&str; 3] = ["predicted too much, 16 MB", "within three intervals %", "MB too much"];
+const MATURATION_HEAD: [&str; 5] =
+    ["matured", "half of the functions, rows", "three in four", "95 %", "functions by 25, 50, 100, 250 rows"];
+const SPREAD_HEAD: [&str; 3] = ["memory by input size", "most / least at about the same size", "correlation"];
 const VERDICT_HEAD: [&str; 4] = ["asked", "measured", "bound", "met"];
 
 fn mean_cells(report: &Report, mean: &MeanScore) -> Vec<String> {
@@ -58,6 +67,34 @@ fn verdict_cells(verdict: &Verdict) -> Vec<String> {
     ]
 }
 
+fn over_rows(report: &Report) -> Vec<Vec<String>> {
+    let row = |model: &str, [near, mean]: [f64; 2]| vec![model.to_owned(), format!("{near:.1}"), format!("{mean:.1}")];
+    let ours = report.over_predictions.iter().map(|over| row(&over.model, [over.near_percent, over.mean_mb]));
+    ours.chain([row("J48, the paper's", PAPER_OVER)]).collect()
+}
+
+fn maturation_rows(report: &Report) -> Vec<Vec<String>> {
+    let shown = [J48_OURS, J48_OURS_NEXT, "weka-j48", "weka-j48-next", LINTREE_POINT, LINTREE];
+    let rows = |rows: Option<usize>| rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string());
+    let row = |one: &Maturation| {
+        let at =
+            |size: usize| one.functions.iter().find(|(rows, _)| *rows == size).map_or(0, |(_, functions)| *functions);
+        let by_rows = [25, 50, 100, 250].map(|size| at(size).to_string()).join(", ");
+        let [half, most, nearly_all] = [one.median_rows, one.p75_rows, one.p95_rows].map(rows);
+        vec![one.model.clone(), half, most, nearly_all, format!("{by_rows} of {}", report.functions.len())]
+    };
+    let ours = report.maturation.iter().filter(|one| shown.contains(&one.model.as_str())).map(row);
+    let [half, most, nearly_all] = PAPER_MATURATION.map(|rows| rows.to_string());
+    let paper = vec!["J48, the paper's".to_owned(), half, most, nearly_all, "11 of 19 by 100".to_owned()];
+    ours.chain([paper]).collect()
+}
+
+fn spread_rows(report: &Report) -> Vec<Vec<String>> {
+    let row =
+        |one: &SizeSpread| vec![one.function.clone(), format!("{:.1}", one.spread), format!("{:.2}", one.correlation)];
+    report.size_spreads.iter().map(row).collect()
+}
+
 fn about(report: &Report) -> String {
     let rows: usize = report.functions.iter().map(|function| function.rows).sum();
     let speed = &report.speed;
@@ -75,8 +112,9 @@ fn about(report: &Report) -> String {
     );
     if let Some(benefit) = &report.benefit {
         text += &format!(
-            " Caching benefit by processor time of single runs and a store of {}: precision {:.1} %, recall {:.1} %, {:.0} % of {} \
-             cases profit; {} cases within 0.45 to 0.55 are apart, {:.0} % of them right.",
+            " Caching benefit by processor time ({}) and a store of {}: precision {:.1} %, recall {:.1} %, {:.0} % of {} cases \
+             profit; {} cases within 0.45 to 0.55 are apart, {:.0} % of them right.",
+            if benefit.repeated > 0 { "medians of five runs" } else { "single runs" },
             report.benefit_store,
             benefit.precision,
             benefit.recall,
@@ -103,7 +141,10 @@ pub(super) fn text(report: &Report) -> String {
     };
     let mean = table(&MEAN_HEAD, report.mean.iter().map(|mean| mean_cells(report, mean)).collect());
     let verdicts = table(&VERDICT_HEAD, report.verdicts.iter().map(verdict_cells).collect());
-    format!("{mean}\n{verdicts}\n{}\n", about(report))
+    let spreads = table(&SPREAD_HEAD, spread_rows(report));
+    let over = table(&OVER_HEAD, over_rows(report));
+    let maturation = table(&MATURATION_HEAD, maturation_rows(report));
+    format!("{mean}\n{verdicts}\n{spreads}\n{over}\n{maturation}\n{}\n", about(report))
 }
 
 pub(super) fn page(report: &Report) -> Result<String, LabError> {
@@ -111,37 +152,23 @@ pub(super) fn page(report: &Report) -> Result<String, LabError> {
     body += &chart::table(&VERDICT_HEAD, &report.verdicts.iter().map(verdict_cells).collect::<Vec<_>>());
     body += &chart::table(&MEAN_HEAD, &report.mean.iter().map(|mean| mean_cells(report, mean)).collect::<Vec<_>>());
     body += &figure_2(report)?;
+    body += &chart::table(&SPREAD_HEAD, &spread_rows(report));
     body += &figure_5(report)?;
+    body += &chart::table(&OVER_HEAD, &over_rows(report));
     body += &figure_6(report)?;
     body += &maturation(report)?;
+    body += &chart::table(&MATURATION_HEAD, &maturation_rows(report));
     let head = ["function", "rows", "inputs", "least MB", "median", "p95", "most", "j48", "lintree-point", "lintree"];
     body += &chart::table(&head, &function_rows(report));
     Ok(chart::page("What an invocation needs", &about(report), &body, &report.machine))
 }
 
-/// Memory by input size: the mean and the extremes of a tenth of the invocations each.
+/// Memory by input size and by argument, a point an invocation.
 fn figure_2(report: &Report) -> Result<String, LabError> {
-    let by = |name: &str, at: fn(&super::MemoryPoint) -> f64| -> Result<String, LabError> {
-        let mut points: Vec<_> = report.figure_2.iter().collect();
-        points.sort_by(|one, other| at(one).total_cmp(&at(other)));
-        let parts: Vec<_> = points.chunks(points.len().div_ceil(10).max(1)).collect();
-        let series = |label: &str, of: fn(&[f64]) -> f64| Series {
-            name: label.to_owned(),
-            values: parts
-                .iter()
-                .map(|part| {
-                    let peaks: Vec<f64> = part.iter().map(|point| point.peak_mb).collect();
-                    (at(part[part.len() / 2]), of(&peaks))
-                })
-                .collect(),
-        };
-        let all = [
-            series("least", |peaks| peaks.iter().copied().fold(f64::INFINITY, f64::min)),
-            series("mean", |peaks| peaks.iter().sum::<f64>() / peaks.len() as f64),
-            series("most", |peaks| peaks.iter().copied().fold(0.0, f64::max)),
-        ];
-        let svg = chart::lines(&all, name, "MB")?;
-        Ok(chart::figure(&format!("Memory of one function by {name}, tenths of its invocations (figure 2)"), &svg))
+    let by = |name: &str, at: fn(&MemoryPoint) -> f64| -> Result<String, LabError> {
+        let values = report.figure_2.iter().map(|point| (at(point), point.peak_mb)).collect();
+        let svg = chart::points(&Series { name: "invocations".to_owned(), values }, name, "MB")?;
+        Ok(chart::figure(&format!("Memory of one function by {name} (figure 2)"), &svg))
     };
     Ok(by("input, KB", |point| point.input_bytes / 1e3)? + &by("its argument", |point| point.argument)?)
 }
@@ -182,14 +209,18 @@ fn figure_6(report: &Report) -> Result<String, LabError> {
             "lintree with features",
             [speed.with_features_p50_ns / 1e3, speed.with_features_p99_ns / 1e3],
         ),
-        Series::of_groups("J48, the paper's", PAPER_PREDICT_NS.map(|ns| ns / 1e3)),
+        Series::of_groups("J48 at 16 MB, the paper's", PAPER_PREDICT_NS.map(|ns| ns / 1e3)),
     ];
+    series.extend(speed.j48.iter().map(|tree| {
+        let times = [tree.predict_p50_ns / 1e3, tree.predict_p99_ns / 1e3];
+        Series::of_groups(format!("j48 at {} MB", tree.interval_mb), times)
+    }));
     if report.weka_times.iter().any(|timed| timed.algorithm == "J48") {
         let times = [middle("J48", |timed| timed.predict_p50_ns), middle("J48", |timed| timed.predict_p99_ns)];
-        series.push(Series::of_groups("weka-j48", times));
+        series.push(Series::of_groups("weka-j48 at 16 MB", times));
     }
     let svg = chart::bars(&groups, &series, "us")?;
-    Ok(chart::figure("Time of a prediction at 16 MB (figure 6)", &svg))
+    Ok(chart::figure("Time of a prediction (figure 6)", &svg))
 }
 
 fn maturation(report: &Report) -> Result<String, LabError> {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use nigh_learn::{LinTree, PeakModel};
+use nigh_learn::{Interval, J48, LinTree, PeakModel};
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
@@ -30,10 +30,20 @@ pub(super) struct Speed {
     pub(super) train500_ms: f64,
     /// The slowest function's.
     pub(super) train500_ms_most: f64,
+    /// The paper's tree by width of interval (figure 6).
+    pub(super) j48: Vec<TreeSpeed>,
 }
 
-/// Times the default model on every function.
-pub(super) fn measure(functions: &[FunctionRows]) -> Speed {
+/// A prediction of the paper's tree, ours, all functions together.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct TreeSpeed {
+    pub(super) interval_mb: u64,
+    pub(super) predict_p50_ns: f64,
+    pub(super) predict_p99_ns: f64,
+}
+
+/// Times the default model on every function, and the paper's at these widths.
+pub(super) fn measure(functions: &[FunctionRows], widths: &[Interval]) -> Speed {
     let (mut model_ns, mut whole_ns, mut fits) = (Vec::new(), Vec::new(), Vec::new());
     for function in functions {
         let all: Vec<usize> = (0..function.rows.len()).collect();
@@ -66,6 +76,25 @@ pub(super) fn measure(functions: &[FunctionRows]) -> Speed {
         with_features_p99_ns: whole_ns.percentile(0.99),
         train500_ms: fits.median(),
         train500_ms_most: fits.percentile(1.0),
+        j48: widths.iter().map(|width| tree_speed(functions, *width)).collect(),
+    }
+}
+
+fn tree_speed(functions: &[FunctionRows], width: Interval) -> TreeSpeed {
+    let mut took_ns = Vec::new();
+    for function in functions {
+        let all: Vec<usize> = (0..function.rows.len()).collect();
+        let (schema, samples) = function.samples(&all);
+        let tree = J48::fit(&schema, &samples, width);
+        for at in 0..PREDICTIONS {
+            took_ns.push(nanoseconds(|| tree.predict(black_box(&samples[at % samples.len()].features))));
+        }
+    }
+    let took_ns = Measured::new(took_ns);
+    TreeSpeed {
+        interval_mb: width.width().bytes() / 1_000_000,
+        predict_p50_ns: took_ns.median(),
+        predict_p99_ns: took_ns.percentile(0.99),
     }
 }
 

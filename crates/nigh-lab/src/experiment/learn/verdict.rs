@@ -115,6 +115,7 @@ mod tests {
             with_features_p99_ns: 400.0,
             train500_ms: 4.0,
             train500_ms_most: 5.0,
+            j48: Vec::new(),
         };
         let lines = verdicts(&all, &[], 2, &speed, None);
         let find = |what: &str| lines.iter().find(|line| line.what.starts_with(what)).unwrap();

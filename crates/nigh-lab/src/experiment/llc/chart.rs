@@ -130,6 +130,31 @@ pub(crate) fn lines(series: &[Series], x_name: &str, y_name: &str) -> Result<Str
     Ok(svg)
 }
 
+/// A point a value, the first axis by powers of ten where all are above nothing.
+pub(crate) fn points(series: &Series, x_name: &str, y_name: &str) -> Result<String, LabError> {
+    let shown = || series.values.iter().filter(|(x, y)| x.is_finite() && y.is_finite());
+    let (left, right) = shown().fold((f64::MAX, f64::MIN), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
+    let by_powers = left > 0.0 && right > left;
+    let place = |x: f64| if by_powers { x.log10() } else { x };
+    let (left, right) = (place(left), place(right));
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(8)
+            .x_label_area_size(36)
+            .y_label_area_size(56)
+            .build_cartesian_2d(left..right.max(left + 0.1), 0.0..highest(std::slice::from_ref(series)) * 1.05)
+            .map_err(chart_error)?;
+        let label = |at: &f64| format!("{:.3}", if by_powers { 10_f64.powf(*at) } else { *at });
+        chart.configure_mesh().x_label_formatter(&label).x_desc(x_name).y_desc(y_name).draw().map_err(chart_error)?;
+        let dots = shown().map(|(x, y)| Circle::new((place(*x), *y), 2, color(3).filled()));
+        chart.draw_series(dots).map_err(chart_error)?;
+        root.present().map_err(chart_error)?;
+    }
+    Ok(svg)
+}
+
 /// A table of what a page shows, the head first.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let row = |cells: Vec<String>, tag: &str| {
@@ -181,6 +206,9 @@ mod tests {
         assert!(!bars.contains("NaN"), "what is no number is left out");
         let lines = lines(&series, "ways", "time").unwrap();
         assert!(lines.contains("ways"));
+        let dots =
+            points(&Series { name: "p".to_owned(), values: vec![(1.0, 2.0), (1000.0, 3.0)] }, "KB", "MB").unwrap();
+        assert_eq!(dots.matches("<circle").count(), 2);
         let table = table(&["what"], &[vec!["a<b".to_owned()]]);
         let page = page("t", "about", &(figure("f", &bars) + &table), &Machine::read("nigh".to_owned()));
         assert!(page.contains("<svg") && page.contains("a&lt;b"));

@@ -12,6 +12,8 @@ mod rounds;
 mod scenario;
 mod stage;
 
+pub(super) use self::stage::left_out;
+
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 //! processes, warm.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,8 +11,7 @@ use tempfile::TempDir;
 use super::scenario::Scenario;
 use crate::LabError;
 use crate::cpu_time;
-use crate::experiment::sample_function::SampleFunction;
-use crate::http_load::Connection;
+use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
 use crate::machine::Machine;
 use crate::node_under_test::{NodeUnderTest, settings, socket_address};
 use crate::peer::bare_runtime::BareRuntime;
@@ -22,34 +20,15 @@ use crate::peer::redis::Redis;
 use crate::peer::swift::Swift;
 use crate::peer::{Peer, PeerError};
 use crate::platform::{Deployment, LambdaClient, runtime_name};
-use crate::sign::Signer;
+use crate::s3_door::S3Door;
 
 const BUCKET: &str = "single-stage";
-/// Handler of the folder that `cast` makes.
-const HANDLER: &str = "measured.handler";
-const MEASURED: &str = include_str!("../../../peers/measured.py");
 /// The input of invocations that do not count.
 pub(super) const WARM_UP_SIZE: &str = "1k";
 /// Of Nigh's cache: the inputs and outputs of a whole run.
 const CACHE: &str = "1 GiB";
 /// What Nigh's sandboxes may book: the largest function, and its successor while it is still there.
 const FUNCTIONS: &str = "6 GiB";
-
-/// An S3 door that inputs are put through.
-struct Door {
-    signer: Signer,
-    address: SocketAddr,
-}
-
-impl Door {
-    /// A connection for each request: Swift closes some, and none of this is timed.
-    async fn send(&self, method: Method, path: &str, body: &[u8]) -> Result<(), LabError> {
-        let what = format!("{method} {path}");
-        let request = self.signer.signed(method, self.address, path, &[], body).await?;
-        let sent = Connection::open(self.address).and_then(|mut connection| connection.exchange(&request));
-        sent.map(drop).map_err(|error| LabError::Request { what, reason: error.to_string() })
-    }
-}
 
 /// The servers. What comes first is ended first.
 pub(super) struct Stage {
@@ -58,8 +37,8 @@ pub(super) struct Stage {
     redis: Option<Redis>,
     /// The Python clients of Redis and Swift, if they are installed.
     clients: Option<PathBuf>,
-    swift_door: Door,
-    nigh_door: Door,
+    swift_door: S3Door,
+    nigh_door: S3Door,
     python: PathBuf,
     inputs: PathBuf,
     processes: BTreeMap<Scenario, Vec<u32>>,
@@ -106,8 +85,8 @@ impl Stage {
             _ => (scenario, of_swift.clone()),
         });
         Ok(Self {
-            swift_door: Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? },
-            nigh_door: Door { signer: node.signer("s3"), address: node.s3()? },
+            swift_door: S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? },
+            nigh_door: S3Door { signer: node.signer("s3"), address: node.s3()? },
             node,
             swift,
             redis,
@@ -186,14 +165,14 @@ impl Stage {
                 let deployment = Deployment {
                     name: &function.name,
                     code: &code,
-                    handler: HANDLER,
+                    handler: MEASURED_HANDLER,
                     memory_mb: function.memory_mb,
                     timeout_s: function.timeout_s,
                     environment: BTreeMap::new(),
                 };
                 cast.lambda.deploy(&deployment).await?;
             } else {
-                let runtime = BareRuntime::start(&self.python, &code, HANDLER, &self.environment(scenario))?;
+                let runtime = BareRuntime::start(&self.python, &code, MEASURED_HANDLER, &self.environment(scenario))?;
                 cast.processes.insert(scenario, runtime);
             }
         }
@@ -203,14 +182,7 @@ impl Stage {
     /// The function's code for a scenario: its own, the measure, and what stands in for boto3.
     fn code(&self, function: &SampleFunction, scenario: Scenario) -> Result<PathBuf, LabError> {
         let folder = self.work.path().join("code").join(&function.name).join(scenario.name());
-        std::fs::create_dir_all(&folder).map_err(|error| LabError::file(&folder, &error))?;
-        let own = function.folder.join("app.py");
-        let own = std::fs::read_to_string(&own).map_err(|error| LabError::file(&own, &error))?;
-        let files = [("app.py", Some(own.as_str())), ("measured.py", Some(MEASURED)), ("boto3.py", scenario.client())];
-        for (name, text) in files {
-            let Some(text) = text else { continue };
-            std::fs::write(folder.join(name), text).map_err(|error| LabError::file(folder.join(name), &error))?;
-        }
+        function.measured(&folder, scenario.client())?;
         Ok(folder)
     }
 
@@ -227,7 +199,7 @@ impl Stage {
                 ];
                 variables.map(|(name, value)| (name.to_owned(), value)).into()
             }
-            Scenario::Redis => self.redis.iter().flat_map(redis_environment).collect(),
+            Scenario::Redis => self.redis.iter().flat_map(Redis::environment).collect(),
         };
         // The same search path for all, though two of them alone need it.
         environment.extend(self.clients.iter().map(|path| ("PYTHONPATH".to_owned(), path.display().to_string())));
@@ -235,13 +207,11 @@ impl Stage {
     }
 }
 
-fn redis_environment(redis: &Redis) -> [(String, String); 2] {
-    [("PORT", redis.port().to_string()), ("PASSWORD", redis.password().reveal().to_owned())]
-        .map(|(name, value)| (format!("NIGH_LAB_REDIS_{name}"), value))
-}
-
 /// What is not installed is told and left out.
-fn left_out<T>(part: Result<T, PeerError>, say: impl Fn(String)) -> Result<Option<T>, PeerError> {
+pub(in crate::experiment) fn left_out<T>(
+    part: Result<T, PeerError>,
+    say: impl Fn(String),
+) -> Result<Option<T>, PeerError> {
     match part {
         Err(missing @ PeerError::NotInstalled { .. }) => {
             say(format!("left out: {missing}"));

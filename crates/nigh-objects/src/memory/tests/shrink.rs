@@ -32,6 +32,21 @@ async fn what_is_given_back_is_free_when_the_call_returns_and_what_readers_hold_
 }
 
 #[tokio::test]
+async fn who_gives_way_has_freed_what_nobody_holds_and_keeps_to_the_lower_budget() {
+    let fixture = Fixture::new().await;
+    for name in ["a", "b", "c"] {
+        fixture.put(name, &vec![7; CACHED]).await;
+    }
+    let _held = fixture.get_with("a", GetRequest::default()).await.unwrap();
+    let each = ByteSize(fixture.memory.living().bytes() / 3);
+    let shrunk = fixture.memory.give_way(each);
+    assert_eq!((shrunk.copies, fixture.memory.living()), (2, each));
+    fixture.put("d", &vec![7; CACHED]).await;
+    let usage = fixture.memory.usage();
+    assert!(usage.budget == each && usage.kept <= each, "{usage:?}");
+}
+
+#[tokio::test]
 async fn small_objects_that_share_pages_are_given_back_until_the_pages_go() {
     let fixture = Fixture::new().await;
     for n in 0..100 {

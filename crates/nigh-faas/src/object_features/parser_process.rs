@@ -1,0 +1,198 @@
+//! One process that reads headers of one namespace's objects, and can do nothing else.
+//!
+//! The program `nigh-features` raises its own walls before it reads a byte of an object (its own head says which). What it
+//! costs is bounded from here, too: a look that takes too long ends with the process, and so does an answer that is none.
+//! A process whose standard input ends, ends: none outlives the node.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use nigh_learn::media::ObjectHead;
+use serde::Deserialize;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::frames::{ANSWER_MAX, FrameError, LENGTH_BYTES, Said, question, said_of};
+
+/// The program's name, beside Nigh's own.
+const PROGRAM: &str = "nigh-features";
+/// How long a process may take until its walls stand; the machine may be busy.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a look may take: a header takes a millisecond.
+const LOOK_PATIENCE: Duration = Duration::from_millis(500);
+/// Looks after which a process is replaced by a fresh one: its processor time is bounded for its whole life.
+const LOOKS_MAX: u32 = 1000;
+
+/// The program, and as whom it runs.
+#[derive(Clone, Debug)]
+pub struct ParserProgram {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The user that it becomes, where Nigh is root.
+    pub user: Option<u32>,
+}
+
+/// Why a process gives no answer.
+#[derive(Debug, Error)]
+pub enum ParserError {
+    /// It does not start.
+    #[error("{program}: {reason}; `make install` puts {PROGRAM} beside nigh, memory.features = \"off\" goes without")]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The system's reason, or its own.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("a look took longer than {LOOK_PATIENCE:?}")]
+    Slow,
+    /// It has ended, or its pipe is broken.
+    #[error("the process has ended: {0}")]
+    Ended(#[from] io::Error),
+    /// It said what is no answer.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The parser gave up.
+    #[error("the parser failed: {0}")]
+    Parser(String),
+}
+
+impl ParserError {
+    /// Whether the process can be asked again.
+    pub(super) const fn spares_the_process(&self) -> bool {
+        matches!(self, Self::Parser(_) | Self::Frame(FrameError::Large(_)))
+    }
+}
+
+/// What a process says of its walls (`nigh-features check`).
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Checked {
+    /// What it tried and could do.
+    open: Vec<String>,
+}
+
+/// A process that waits for questions. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct ParserProcess {
+    child: Child,
+    questions: ChildStdin,
+    answers: ChildStdout,
+    looks: u32,
+}
+
+impl ParserProgram {
+    /// The program beside the running one, or beside the folder that is in (where Cargo puts tests).
+    #[must_use]
+    pub fn beside_this_one() -> Option<PathBuf> {
+        let this = std::env::current_exe().ok()?;
+        this.ancestors().skip(1).take(2).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file())
+    }
+
+    fn command(&self, word: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .arg(word)
+            .args(self.user.map(|user| user.to_string()))
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    fn failed(&self, reason: impl ToString) -> ParserError {
+        ParserError::Start { program: self.path.clone(), reason: reason.to_string() }
+    }
+
+    /// Has the program raise its walls and try what it must not be able to do.
+    ///
+    /// # Errors
+    /// `Start` if it does not run here, cannot raise them, or something stays open.
+    pub async fn check(&self) -> Result<(), ParserError> {
+        let child = self.command("check").spawn().map_err(|error| self.failed(error))?;
+        let output = timeout(START_PATIENCE, child.wait_with_output()).await;
+        let output = output.map_err(|_| self.failed("it does not answer"))?.map_err(|error| self.failed(error))?;
+        let said: Checked = match serde_json::from_slice(&output.stdout) {
+            Ok(said) => said,
+            Err(_) => {
+                let words = String::from_utf8_lossy(&output.stdout).chars().take(300).collect::<String>();
+                return Err(self.failed(format!("{}: {words}", output.status)));
+            }
+        };
+        if said.open.is_empty() {
+            return Ok(());
+        }
+        Err(self.failed(format!("behind its walls it can still {}", said.open.join(", "))))
+    }
+
+    /// Starts a process; when this returns its walls stand.
+    ///
+    /// # Errors
+    /// `Start`, and why.
+    pub async fn start(&self) -> Result<ParserProcess, ParserError> {
+        let mut child = self.command("serve").spawn().map_err(|error| self.failed(error))?;
+        let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(self.failed("it has no pipes"));
+        };
+        let mut process = ParserProcess { child, questions, answers, looks: 0 };
+        match timeout(START_PATIENCE, process.hear()).await {
+            Ok(Ok(Said::Ready(true))) => Ok(process),
+            Ok(Ok(Said::Failed(reason))) => Err(self.failed(reason)),
+            Ok(Ok(other)) => Err(self.failed(format!("it begins with {other:?}"))),
+            Ok(Err(error)) => Err(self.failed(error)),
+            Err(_) => Err(self.failed("its walls do not stand in time")),
+        }
+    }
+}
+
+impl ParserProcess {
+    async fn hear(&mut self) -> Result<Said, ParserError> {
+        let mut length = [0; LENGTH_BYTES];
+        self.answers.read_exact(&mut length).await?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > ANSWER_MAX {
+            return Err(FrameError::Answer(format!("it has {length} bytes")).into());
+        }
+        let mut frame = vec![0; length];
+        self.answers.read_exact(&mut frame).await?;
+        Ok(said_of(&frame)?)
+    }
+
+    /// Its number, while it lives.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Whether it has looked at as much as a process may.
+    #[must_use]
+    pub const fn is_worn(&self) -> bool {
+        self.looks >= LOOKS_MAX
+    }
+
+    /// Has it look at an object. After an error that does not spare it, it is of no use any more.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn look(&mut self, object: &ObjectHead<'_>) -> Result<Said, ParserError> {
+        let frame = question(object)?;
+        self.looks += 1;
+        let asked = async {
+            self.questions.write_all(&frame).await?;
+            self.questions.flush().await?;
+            self.hear().await
+        };
+        match timeout(LOOK_PATIENCE, asked).await {
+            Ok(Ok(Said::Failed(reason))) => Err(ParserError::Parser(reason)),
+            Ok(said) => said,
+            Err(_) => Err(ParserError::Slow),
+        }
+    }
+}

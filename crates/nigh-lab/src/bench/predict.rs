@@ -1,0 +1,236 @@
+//! What foretelling an invocation takes: the model alone, with features from the payload, and a fit of 500 rows.
+//!
+//! The rows are made up after what image functions need: width, height, channels, format, arguments, how the sandbox begins.
+//! The clock's own reading is in every time and told apart; `nigh experiment learn` times the same on recorded invocations.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Instant;
+
+use clap::Args;
+use nigh_faas::payload_walk::PayloadWalk;
+use nigh_learn::{FeatureRow, FunctionModel, Interval, Learner, Sample, Schema, Start, TrainingRow};
+use nigh_terms::ByteSize;
+use serde::Serialize;
+
+use super::Asked;
+use crate::LabError;
+use crate::machine::Machine;
+use crate::stats::Sample as Measured;
+
+/// Rows that are fitted to, and predictions of a round.
+const ROWS: u64 = 500;
+const PREDICTIONS: usize = 20_000;
+/// What is booked, and no model foretells.
+const BOOKED: ByteSize = ByteSize::gib(2);
+const VERSION: &str = "1";
+
+/// What `nigh bench predict` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct PredictLength {
+    /// Rounds of each measurement; all of them together are told, of fits the median
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+}
+
+/// One learner's times.
+#[derive(Debug, Serialize)]
+struct LearnerTimes {
+    learner: String,
+    /// The model alone.
+    predict_p50_ns: f64,
+    predict_p99_ns: f64,
+    /// The payload walked through, the row put together, the model asked, its maturity and floors looked at.
+    with_features_p50_ns: f64,
+    with_features_p99_ns: f64,
+    /// A fit of 500 rows with its calibration, the median.
+    fit500_ms: f64,
+    /// What the model takes in memory, about.
+    model_bytes: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct PredictReport {
+    machine: Machine,
+    /// Reading the clock, which is in every time.
+    clock_ns: f64,
+    payload_bytes: usize,
+    learners: Vec<LearnerTimes>,
+    /// The figures that something is asked of, of the default learner.
+    summary: BTreeMap<&'static str, f64>,
+    asked: BTreeMap<&'static str, Asked>,
+}
+
+/// What an event of a function says.
+fn payload(at: u64) -> String {
+    format!(
+        "{{\"input\":{{\"bucket\":\"photos\",\"key\":\"in/{at}.png\"}},\"output\":{{\"bucket\":\"photos\",\
+         \"key\":\"out/{at}.png\"}},\"width\":{},\"sharpen\":{}}}",
+        100 + at * 31 % 900,
+        at.is_multiple_of(3),
+    )
+}
+
+/// What is known of its object.
+fn object(at: u64) -> Vec<(&'static str, f64)> {
+    let (width, height) = (100 + at * 7919 % 3000, 100 + at * 104_729 % 3000);
+    let size = width * height / 5 + at * 7 % 1000;
+    vec![("in_width", width as f64), ("in_height", height as f64), ("in_channels", 3.0), ("input_size", size as f64)]
+}
+
+/// The row of an invocation, from its payload on.
+fn features(walk: PayloadWalk, object: &[(&'static str, f64)], at: u64) -> FeatureRow {
+    let mut row = walk.arguments;
+    for (name, value) in object {
+        // The names are legal and the row has room.
+        let _ = row.set_number(name, *value);
+    }
+    let _ = row.set_word("in_format", ["png", "jpeg"][(at % 2) as usize]);
+    let _ = row.set_start(Start::Warm);
+    let _ = row.set_used_before(ByteSize::mib(30 + at % 5));
+    row
+}
+
+fn row_of(at: u64) -> FeatureRow {
+    features(PayloadWalk::of(payload(at).as_bytes()), &object(at), at)
+}
+
+/// Eight bytes a pixel in and out, and what nobody foretells.
+fn peak(at: u64) -> ByteSize {
+    let object = object(at);
+    let pixels = (object[0].1 * object[1].1) as u64;
+    let width = 100 + at * 31 % 900;
+    ByteSize(25_000_000 + 8 * pixels + 4 * width * width + at * 7919 % 1009 * 2_000)
+}
+
+pub(super) fn run(length: &PredictLength, machine: Machine) -> Result<PredictReport, LabError> {
+    let rounds = length.rounds.max(1);
+    let clock = Measured::new((0..PREDICTIONS).map(|_| nanoseconds(|| ())).collect()).median();
+    let learners = ["lintree", "j48", "j48-next"];
+    let learners = learners.into_iter().map(|name| times(name, rounds)).collect::<Result<Vec<_>, _>>()?;
+    let mut summary = BTreeMap::new();
+    if let Some(default) = learners.first() {
+        summary.extend([
+            ("predict_p99_ns", default.predict_p99_ns),
+            ("with_features_p50_ns", default.with_features_p50_ns),
+            ("fit500_ms", default.fit500_ms),
+        ]);
+    }
+    let asked = BTreeMap::from([
+        ("predict_p99_ns", Asked::AtMost(250.0)),
+        ("with_features_p50_ns", Asked::AtMost(1000.0)),
+        ("fit500_ms", Asked::AtMost(5.0)),
+    ]);
+    Ok(PredictReport { machine, clock_ns: clock, payload_bytes: payload(0).len(), learners, summary, asked })
+}
+
+fn times(name: &str, rounds: usize) -> Result<LearnerTimes, LabError> {
+    let failed = |error: &dyn std::fmt::Display| LabError::file(name, error);
+    let learner: Learner = name.parse().map_err(|error| failed(&error))?;
+    let mut model = FunctionModel::new(VERSION, learner, Interval::OFC).map_err(|error| failed(&error))?;
+    for at in 0..ROWS {
+        let row = TrainingRow::new(row_of(at), peak(at), Start::Warm).map_err(|error| failed(&error))?;
+        if model.ended(VERSION, row).map_err(|error| failed(&error))?.refit && at < 60 {
+            model = model.refitted();
+        }
+    }
+    let mut fits = Vec::new();
+    for _ in 0..rounds {
+        fits.push(nanoseconds(|| black_box(&model).refitted()) / 1e6);
+    }
+    let model = model.refitted();
+    let predictor = model.predictor();
+    let rows: Vec<FeatureRow> = (0..ROWS).map(row_of).collect();
+    let schema = Schema::learn(rows.iter());
+    let samples: Vec<Sample> = (0..ROWS)
+        .zip(&rows)
+        .map(|(at, row)| Sample {
+            features: schema.encode(row),
+            peak: peak(at),
+            bound: false,
+            weight: 1.0,
+            group: row.fingerprint(),
+        })
+        .collect();
+    let alone = learner.fit(&schema, &samples);
+    let (payloads, objects): (Vec<_>, Vec<_>) = (0..ROWS).map(|at| (payload(at), object(at))).unzip();
+    let (mut model_ns, mut whole_ns) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        for at in 0..PREDICTIONS {
+            let which = at % ROWS as usize;
+            let encoded = &samples[which].features;
+            model_ns.push(nanoseconds(|| nigh_learn::PeakModel::predict(&alone, black_box(encoded))));
+        }
+        for at in 0..PREDICTIONS {
+            let which = at % ROWS as usize;
+            let (payload, object) = (black_box(payloads[which].as_bytes()), black_box(&objects[which]));
+            whole_ns.push(nanoseconds(|| {
+                let row = features(PayloadWalk::of(payload), object, which as u64);
+                predictor.foresee(VERSION, &row, ByteSize::mib(16), BOOKED)
+            }));
+        }
+    }
+    let (model_ns, whole_ns) = (Measured::new(model_ns), Measured::new(whole_ns));
+    Ok(LearnerTimes {
+        learner: name.to_owned(),
+        predict_p50_ns: model_ns.median(),
+        predict_p99_ns: model_ns.percentile(0.99),
+        with_features_p50_ns: whole_ns.median(),
+        with_features_p99_ns: whole_ns.percentile(0.99),
+        fit500_ms: Measured::new(fits).median(),
+        model_bytes: predictor.bytes(),
+    })
+}
+
+/// How long `work` takes; what it made is dropped afterwards.
+fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
+    let begun = Instant::now();
+    let made = black_box(work());
+    let took = begun.elapsed().as_nanos() as f64;
+    drop(made);
+    took
+}
+
+/// The report for people.
+pub(super) fn text(report: &PredictReport) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "model",
+        "predict p50 ns",
+        "p99 ns",
+        "with features p50 ns",
+        "p99 ns",
+        "fit of 500 ms",
+        "model",
+    ]);
+    for one in &report.learners {
+        table.add_row([
+            one.learner.clone(),
+            format!("{:.0}", one.predict_p50_ns),
+            format!("{:.0}", one.predict_p99_ns),
+            format!("{:.0}", one.with_features_p50_ns),
+            format!("{:.0}", one.with_features_p99_ns),
+            format!("{:.2}", one.fit500_ms),
+            ByteSize(one.model_bytes as u64).to_string(),
+        ]);
+    }
+    let asked = report.asked.iter().map(|(name, asked)| {
+        let is = report.summary.get(name).copied().unwrap_or(f64::NAN);
+        format!("{name}: {is:.1}, asked {asked}")
+    });
+    let clock =
+        format!("{:.0} ns of each time are the clock's; payloads of {} B", report.clock_ns, report.payload_bytes);
+    std::iter::once(table.to_string()).chain([clock]).chain(asked).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_made_up_function_is_learned_and_timed() {
+        let times = times("lintree", 1).unwrap();
+        assert!(times.predict_p50_ns > 0.0 && times.with_features_p50_ns > times.predict_p50_ns, "{times:?}");
+        assert!(times.model_bytes > 1000 && times.model_bytes < 64 << 10, "{times:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What the paper's figures show, of this data: figure 2 (memory by input and by argument), figure 5 (how far predictions
+//! missed), and when functions mature (section 7.1.3). Pure.
+
+use std::collections::BTreeMap;
+
+use nigh_learn::{FeatureValue, Interval};
+use serde::Serialize;
+
+use super::FunctionScore;
+use super::contenders::{self, Granted};
+use super::curve;
+use super::data_set::{FunctionRows, Invocation};
+
+/// Over-predictions are called near up to so many intervals (the paper's word on figure 5).
+const NEAR_INTERVALS: i64 = 3;
+/// Parts of the invocations, by the size of their input, within which memory is compared.
+const PARTS: usize = 10;
+
+/// An invocation of figure 2: memory by input size and argument.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct MemoryPoint {
+    pub(super) input_bytes: f64,
+    pub(super) argument: f64,
+    pub(super) peak_mb: f64,
+}
+
+/// How little the size of its input says of a function's memory.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct SizeSpread {
+    pub(super) function: String,
+    /// The largest peak over the least among invocations of about the same input size: the median of ten parts.
+    pub(super) spread: f64,
+    /// Correlation of input size and peak.
+    pub(super) correlation: f64,
+}
+
+/// Predictions that missed by so many intervals of 16 MB; below 0 they were too low (figure 5).
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct ErrorCount {
+    pub(super) model: String,
+    pub(super) intervals: i64,
+    pub(super) predictions: usize,
+}
+
+/// Predictions that were too high, at 16 MB.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct OverPrediction {
+    pub(super) model: String,
+    /// Percent of them that are within three intervals.
+    pub(super) near_percent: f64,
+    /// Intervals too many, in million bytes: the mean over them alone, as the paper counts its waste.
+    pub(super) mean_mb: f64,
+}
+
+/// After how many rows functions mature; null where they do not within what was tried.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Maturation {
+    pub(super) model: String,
+    pub(super) median_rows: Option<usize>,
+    /// Three in four functions have matured.
+    pub(super) p75_rows: Option<usize>,
+    pub(super) p95_rows: Option<usize>,
+    /// Functions that have matured, by rows.
+    pub(super) functions: Vec<(usize, usize)>,
+}
+
+/// Models whose errors are shown.
+const SHOWN: [&str; 4] = [contenders::J48_OURS, contenders::LINTREE_POINT, contenders::LINTREE, "weka-j48"];
+
+/// The paper's function that blurs, or the first.
+pub(super) fn figure_2(functions: &[FunctionRows]) -> Vec<MemoryPoint> {
+    let blur = functions.iter().find(|function| function.name == "wand_blur");
+    let Some(function) = blur.or(functions.first()) else { return Vec::new() };
+    let number = |row: &Invocation| {
+        row.features.iter().find_map(|(name, value)| match value {
+            FeatureValue::Number(number) if name.as_str().starts_with("arg_") => Some(*number),
+            _ => None,
+        })
+    };
+    let point = |row: &Invocation| MemoryPoint {
+        input_bytes: row.input_bytes,
+        argument: number(row).unwrap_or(0.0),
+        peak_mb: row.peak.bytes() as f64 / 1e6,
+    };
+    function.rows.iter().map(point).collect()
+}
+
+/// The same of every function, in a number.
+pub(super) fn size_spreads(functions: &[FunctionRows]) -> Vec<SizeSpread> {
+    functions.iter().map(size_spread).collect()
+}
+
+fn size_spread(function: &FunctionRows) -> SizeSpread {
+    let mut points: Vec<(f64, f64)> =
+        function.rows.iter().map(|row| (row.input_bytes, row.peak.bytes() as f64)).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let ratio = |part: &[(f64, f64)]| {
+        let (least, most) =
+            part.iter().fold((f64::MAX, 0.0_f64), |(low, high), (_, peak)| (low.min(*peak), high.max(*peak)));
+        most / least
+    };
+    let parts = points.chunks(points.len().div_ceil(PARTS).max(1)).map(ratio).collect();
+    SizeSpread {
+        function: function.name.clone(),
+        spread: crate::stats::Sample::new(parts).median(),
+        correlation: correlation(&points),
+    }
+}
+
+/// Pearson's; 0 where one does not vary.
+fn correlation(points: &[(f64, f64)]) -> f64 {
+    let count = points.len().max(1) as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x_mean, y_mean) = (mean(|point| point.0), mean(|point| point.1));
+    let (mut both, mut x_square, mut y_square) = (0.0, 0.0, 0.0);
+    for (x, y) in points {
+        both += (x - x_mean) * (y - y_mean);
+        x_square += (x - x_mean).powi(2);
+        y_square += (y - y_mean).powi(2);
+    }
+    let spread = (x_square * y_square).sqrt();
+    if spread > 0.0 { both / spread } else { 0.0 }
+}
+
+pub(super) fn figure_5(granted: &[Granted]) -> Vec<ErrorCount> {
+    let interval = Interval::OFC;
+    let mut counts = BTreeMap::<(String, i64), usize>::new();
+    for of_function in granted {
+        for ((model, width), outcomes) in of_function {
+            if *width == interval.width().bytes() && SHOWN.contains(&model.as_str()) {
+                for (said, was) in outcomes {
+                    let missed = interval.index(*said) as i64 - interval.index(*was) as i64;
+                    *counts.entry((model.clone(), missed)).or_default() += 1;
+                }
+            }
+        }
+    }
+    let count = |((model, intervals), predictions)| ErrorCount { model, intervals, predictions };
+    counts.into_iter().map(count).collect()
+}
+
+/// What the paper says of figure 5, of these errors.
+pub(super) fn over_predictions(errors: &[ErrorCount]) -> Vec<OverPrediction> {
+    let width_mb = Interval::OFC.width().bytes() as f64 / 1e6;
+    let of_model = |model: &&str| {
+        let over = || errors.iter().filter(|error| error.model == **model && error.intervals > 0);
+        let all: usize = over().map(|error| error.predictions).sum();
+        let near: usize = over().filter(|error| error.intervals <= NEAR_INTERVALS).map(|error| error.predictions).sum();
+        let intervals: i64 = over().map(|error| error.intervals * error.predictions as i64).sum();
+        (all > 0).then(|| OverPrediction {
+            model: (*model).to_owned(),
+            near_percent: 100.0 * near as f64 / all as f64,
+            mean_mb: width_mb * intervals as f64 / all as f64,
+        })
+    };
+    SHOWN.iter().filter_map(of_model).collect()
+}
+
+/// When the functions of these scores mature, by model.
+pub(super) fn maturation(scores: &[FunctionScore], functions: usize) -> Vec<Maturation> {
+    let mut by_model = BTreeMap::<&str, Vec<usize>>::new();
+    for score in scores.iter().filter(|score| score.interval_mb == 16) {
+        by_model.entry(&score.model).or_default().extend(score.mature_at);
+    }
+    by_model.retain(|_, rows| !rows.is_empty());
+    let of_model = |(model, mut rows): (&str, Vec<usize>)| {
+        rows.sort_unstable();
+        let share = |percent: usize| rows.get((functions * percent).div_ceil(100).max(1) - 1).copied();
+        let until = |size: usize| (size, rows.iter().filter(|row| **row <= size).count());
+        Maturation {
+            model: model.to_owned(),
+            median_rows: share(50),
+            p75_rows: share(75),
+            p95_rows: share(95),
+            functions: curve::SIZES.iter().map(|size| until(*size)).collect(),
+        }
+    };
+    by_model.into_iter().map(of_model).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::score::Score;
+    use super::*;
+
+    #[test]
+    fn over_predictions_are_counted_alone_as_the_paper_does() {
+        let count = |intervals, predictions| ErrorCount { model: "j48".to_owned(), intervals, predictions };
+        let over = over_predictions(&[count(-5, 9), count(0, 80), count(1, 6), count(2, 2), count(10, 2)]);
+        assert_eq!(over.len(), 1, "no other model erred");
+        assert!((over[0].near_percent - 80.0).abs() < 1e-9, "{over:?}");
+        assert!((over[0].mean_mb - 16.0 * 30.0 / 10.0).abs() < 1e-9, "{over:?}");
+    }
+
+    #[test]
+    fn shares_of_functions_mature_at_rows_and_those_that_do_not_are_counted_too() {
+        let score = |function: &str, mature_at| FunctionScore {
+            function: function.to_owned(),
+            model: "lintree".to_owned(),
+            interval_mb: 16,
+            score: Score { exact: 90.0, exact_or_over: 95.0, over_mb: 8.0 },
+            mature_at,
+        };
+        let scores = [score("a", Some(25)), score("b", Some(50)), score("c", Some(250)), score("d", None)];
+        let all = maturation(&scores, 4);
+        assert_eq!((all[0].median_rows, all[0].p75_rows, all[0].p95_rows), (Some(50), Some(250), None));
+        assert_eq!(all[0].functions[..2], [(25, 1), (50, 2)]);
+    }
+
+    #[test]
+    fn a_line_correlates_wholly_and_what_does_not_vary_not_at_all() {
+        let line: Vec<(f64, f64)> = (0..9).map(|at| (f64::from(at), f64::from(3 * at + 1))).collect();
+        assert!((correlation(&line) - 1.0).abs() < 1e-9);
+        assert_eq!(correlation(&[(1.0, 5.0), (2.0, 5.0)]), 0.0);
+    }
+}

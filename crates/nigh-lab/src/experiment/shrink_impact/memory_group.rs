@@ -1,0 +1,154 @@
+//! A memory cgroup of the experiment's own: made, limited, read, and removed when it is dropped.
+//!
+//! Kernel documents: cgroup-v1/memory.rst, cgroup-v2.rst. On v1 the killer is held back: what comes to its limit waits until
+//! that is raised.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nigh_terms::ByteSize;
+
+use crate::LabError;
+
+/// Its processes may take so long to be gone when it is removed.
+const EMPTY_WITHIN: Duration = Duration::from_secs(5);
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct MemoryGroup {
+    folder: PathBuf,
+    /// Kept open: a change is one write.
+    limit: File,
+    version: Version,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where the memory controller is, as `/proc/mounts` says.
+fn controller(mounts: &str) -> Option<(PathBuf, Version)> {
+    let fields = || mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let one = fields().find(|mount| {
+        mount.get(2) == Some(&"cgroup") && mount.get(3).is_some_and(|options| options.split(',').any(|o| o == "memory"))
+    });
+    let found = |mount: Vec<&str>, version| mount.get(1).map(|place| (PathBuf::from(place), version));
+    match one {
+        Some(mount) => found(mount, Version::One),
+        None => fields().find(|mount| mount.get(2) == Some(&"cgroup2")).and_then(|mount| found(mount, Version::Two)),
+    }
+}
+
+impl MemoryGroup {
+    /// Makes one of this name.
+    ///
+    /// # Errors
+    /// If there is no controller, or this user may not make one.
+    pub(super) fn make(name: &str) -> Result<Self, LabError> {
+        let missing = |missing: String| LabError::Missing { missing, hint: "run this as root, with a memory cgroup" };
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let (root, version) = controller(&mounts).ok_or_else(|| missing("a memory cgroup".to_owned()))?;
+        let folder = root.join(name);
+        fs::create_dir(&folder).map_err(|error| missing(format!("{}: {error}; a cgroup", folder.display())))?;
+        let file = match version {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        };
+        let opened = File::options().read(true).write(true).open(folder.join(file));
+        let made = opened.and_then(|limit| {
+            if version == Version::One {
+                fs::write(folder.join("memory.oom_control"), "1")?;
+            }
+            Ok(limit)
+        });
+        match made {
+            Ok(limit) => Ok(Self { folder, limit, version }),
+            Err(error) => {
+                // It holds nothing yet.
+                let _ = fs::remove_dir(&folder);
+                Err(missing(format!("{file} of {}: {error}; it", folder.display())))
+            }
+        }
+    }
+
+    /// The file that takes a process's number.
+    pub(super) fn procs(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+
+    /// What its processes may use from now on: one write.
+    pub(super) fn set_limit(&self, bytes: ByteSize) -> io::Result<()> {
+        self.limit.write_all_at(bytes.bytes().to_string().as_bytes(), 0)
+    }
+
+    /// The most it has used since the last reset; only on v1 it can be reset.
+    pub(super) fn peak(&self) -> io::Result<ByteSize> {
+        let file = match self.version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        };
+        number(&self.folder.join(file))
+    }
+
+    /// Begins a new peak, where that can be.
+    pub(super) fn reset_peak(&self) -> io::Result<()> {
+        match self.version {
+            Version::One => fs::write(self.folder.join("memory.max_usage_in_bytes"), "0"),
+            Version::Two => Ok(()),
+        }
+    }
+
+    /// What is in use now.
+    pub(super) fn used(&self) -> io::Result<ByteSize> {
+        let file = match self.version {
+            Version::One => "memory.usage_in_bytes",
+            Version::Two => "memory.current",
+        };
+        number(&self.folder.join(file))
+    }
+}
+
+fn number(path: &Path) -> io::Result<ByteSize> {
+    let text = fs::read_to_string(path)?;
+    text.trim().parse().map(ByteSize).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // What waits at its limit cannot end.
+        let _ = self.limit.write_all_at(b"-1", 0).or_else(|_| self.limit.write_all_at(b"max", 0));
+        let begin = Instant::now();
+        while fs::remove_dir(&self.folder).is_err() && self.folder.exists() && begin.elapsed() < EMPTY_WITHIN {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Writes a program to `path` that goes into the group first and is `python` then.
+pub(super) fn python_inside(group: &MemoryGroup, python: &Path, path: &Path) -> Result<(), LabError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let procs = group.procs();
+    let text = format!("#!/bin/sh\necho $$ > '{}' || exit 1\nexec '{}' \"$@\"\n", procs.display(), python.display());
+    let file = File::options().write(true).create_new(true).mode(0o700).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| LabError::file(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_controller_is_found_on_either_version() {
+        let one = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
+                   cgroup /sys/fs/cgroup/memory cgroup rw,nosuid,memory 0 0\n";
+        assert_eq!(controller(one), Some((PathBuf::from("/sys/fs/cgroup/memory"), Version::One)));
+        let two = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        assert_eq!(controller(two), Some((PathBuf::from("/sys/fs/cgroup"), Version::Two)));
+        assert_eq!(controller("proc /proc proc rw 0 0\n"), None);
+    }
+}

@@ -1,0 +1,477 @@
+//! `nigh experiment shrink-impact`: OFC's figure 8. What a function pays when its sandbox grows and the cache must give way.
+//!
+//! `wand_sepia`, warm, has 64 MB and needs 84 to 152 MB for the inputs it gets. Before each run its limit is raised: with
+//! the memory there already (the base, which pays nothing), with the cache's unused part given up, and with cached objects
+//! evicted; and once more with a headroom before it and the rest while it runs, as a node does it. The cache is the node's own code (`ObjectMemory`) in
+//! this process, filled; the function is the real one in a cgroup of its own, and reads its input from a node's memory.
+//! Nothing migrates: Nigh's cache lets go of copies, which the store has.
+
+mod memory_group;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use http::Method;
+use indicatif::ProgressBar;
+use nigh_terms::ByteSize;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use serde::Serialize;
+
+use self::memory_group::{MemoryGroup, python_inside};
+use super::demo::bar;
+use super::llc;
+use super::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::LabError;
+use crate::bench::made_up::Filled;
+use crate::load::run::Answered;
+use crate::load::stage::read_input;
+use crate::machine::Machine;
+use crate::node_under_test::{NodeUnderTest, python, settings};
+use crate::peer::bare_runtime::BareRuntime;
+use crate::s3_door::S3Door;
+use crate::stats::Sample;
+
+const FUNCTION: &str = "wand_sepia";
+const BUCKET: &str = "shrink-impact";
+/// Of one picture, small to large: those that need what the paper's did.
+const SIZES: [&str; 6] = ["1k", "16k", "128k", "256k", "512k", "1024k"];
+/// What the warm sandbox has before (OpenWhisk's least, in the paper).
+const FROM: ByteSize = ByteSize::mib(64);
+/// What it is raised to: what the run needs, within the paper's bounds.
+const TO_LEAST: ByteSize = ByteSize::mib(84);
+/// What it gets before it begins, where the rest comes while it runs.
+const HEADROOM: ByteSize = ByteSize::mib(16);
+/// Needs are rounded up to so much.
+const STEP: u64 = 4 << 20;
+/// The cache, and its objects.
+const CACHE: ByteSize = ByteSize::mib(256);
+const OBJECT: u64 = 1 << 20;
+const OBJECTS: u64 = CACHE.bytes() / OBJECT;
+/// Times that the function runs before its runs count.
+const WARM_UPS: usize = 3;
+const SEED: u64 = 8;
+/// What growing may take of the function's time.
+const OVERHEAD_MAX: f64 = 0.02;
+/// What it took at most in OFC's paper.
+const OFC_OVERHEAD: f64 = 0.504;
+
+/// What `nigh experiment shrink-impact` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ShrinkImpactArgs {
+    /// Rounds of each size: every scenario once a round
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// Two sizes, three rounds
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Where the memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Scenario {
+    /// It is there: nothing is to be done. The paper's baseline.
+    Base,
+    /// The cache gives up what it does not use. The paper's first.
+    Unused,
+    /// The cache evicts as much as is needed. The paper's third; its second, migration, does not exist here.
+    Evicted,
+    /// The same while the function runs already; before, it gets a headroom of what the node keeps free. What a node does.
+    EvictedBeside,
+}
+
+impl Scenario {
+    const ALL: [Self; 4] = [Self::Base, Self::Unused, Self::Evicted, Self::EvictedBeside];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Base => "base",
+            Self::Unused => "unused",
+            Self::Evicted => "evicted",
+            Self::EvictedBeside => "evicted beside",
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown {
+    /// What the function waited for before it began.
+    before_us: f64,
+    /// Until the cache had given way.
+    scaling_us: f64,
+    /// The write of the limit.
+    limit_us: f64,
+    /// The handler.
+    run_ms: f64,
+}
+
+/// A size and a scenario: medians.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    input: &'static str,
+    scenario: Scenario,
+    runs: usize,
+    /// What the sandbox had, and was raised to.
+    from_mb: u64,
+    to_mb: u64,
+    scaling_us: f64,
+    scaling_p95_us: f64,
+    limit_us: f64,
+    run_ms: f64,
+    /// What the function waited for before it began, of the base's time.
+    overhead: f64,
+    /// What it waited for and the handler's own time, over the base's, less one: the median of the rounds' ratios, with the
+    /// 95 % interval of it. The machine's noise is in it.
+    slower: f64,
+    slower_low: f64,
+    slower_high: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    conditions: [&'static str; 4],
+    rounds: u16,
+    /// The most of any size, as a node does it: `evicted_beside`.
+    overhead: f64,
+    /// The most of any size, with all of it before the run: `evicted`.
+    overhead_before: f64,
+    overhead_asked: f64,
+    met: bool,
+    /// OFC's paper, for the smallest input.
+    ofc_overhead: f64,
+    /// Runs that did not answer.
+    failed: usize,
+    rows: Vec<Row>,
+}
+
+const CONDITIONS: [&str; 4] = [
+    "the handler's time is measured in its own process; growing ends before it begins, but for `evicted beside`, where it gets \
+     16 MB before and the rest while it runs",
+    "the function is a process in a cgroup of its own, under the vendor's runtime client; its input is in a node's memory",
+    "the cache that gives way is the node's code in this process: 256 MiB, of objects of 1 MiB, none of them held",
+    "a limit that the kernel does not lower to 64 MB counts as it is: `from_mb`",
+];
+
+impl ShrinkImpactArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let rounds = if self.quick { 3 } else { self.rounds };
+        let sizes = if self.quick { &SIZES[1..3] } else { &SIZES[..] };
+        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let mut stage = Stage::set(&project, sizes).await?;
+        let progress = ProgressBar::new((sizes.len() * usize::from(rounds)) as u64).with_style(bar());
+        let mut random = StdRng::seed_from_u64(SEED);
+        let (mut rows, mut failed) = (Vec::new(), 0);
+        for &size in sizes {
+            progress.set_message(size);
+            let need = stage.need(size).await?;
+            let mut from = ByteSize::ZERO;
+            let mut runs: Vec<(Scenario, Grown)> = Vec::new();
+            for _ in 0..rounds {
+                let mut order = Scenario::ALL;
+                order.shuffle(&mut random);
+                for scenario in order {
+                    let least = stage.back_to_least()?;
+                    from = from.max(least);
+                    stage.fill().await?;
+                    match stage.grow_and_run(scenario, size, least, need) {
+                        Ok(grown) => runs.push((scenario, grown)),
+                        Err(error) => {
+                            progress.println(error.to_string());
+                            failed += 1;
+                            stage.start_function()?;
+                            stage.need(size).await?;
+                        }
+                    }
+                }
+                progress.inc(1);
+            }
+            rows.extend(rows_of(size, from, need, &runs));
+        }
+        progress.finish_and_clear();
+        let most = |scenario: Scenario| {
+            rows.iter().filter(|row| row.scenario == scenario).map(|row| row.overhead).fold(0.0, f64::max)
+        };
+        let (overhead, overhead_before) = (most(Scenario::EvictedBeside), most(Scenario::Evicted));
+        let met = overhead <= OVERHEAD_MAX && failed == 0;
+        let (conditions, overhead_asked, ofc_overhead) = (CONDITIONS, OVERHEAD_MAX, OFC_OVERHEAD);
+        let report = Report {
+            machine,
+            conditions,
+            rounds,
+            overhead,
+            overhead_before,
+            overhead_asked,
+            met,
+            ofc_overhead,
+            failed,
+            rows,
+        };
+        llc::print_report(&report, || text(&report), json)
+    }
+}
+
+/// The rows of one size.
+fn rows_of(input: &'static str, from: ByteSize, to: ByteSize, runs: &[(Scenario, Grown)]) -> Vec<Row> {
+    let of = |scenario: Scenario, figure: fn(&Grown) -> f64| {
+        Sample::new(runs.iter().filter(|(which, _)| *which == scenario).map(|(_, grown)| figure(grown)).collect())
+    };
+    let base_ms = of(Scenario::Base, |grown| grown.run_ms).median();
+    let row = |scenario: Scenario| {
+        let before_us = of(scenario, |grown| grown.before_us);
+        // Each round has one run of each, so that they stand in the same order.
+        let each = |which: Scenario| runs.iter().filter(move |(one, _)| *one == which).map(|(_, grown)| *grown);
+        let whole = |grown: Grown| grown.before_us / 1e3 + grown.run_ms;
+        let ratios = each(scenario).zip(each(Scenario::Base)).map(|(one, base)| whole(one) / base.run_ms - 1.0);
+        let slower = Sample::new(ratios.collect()).median_estimate(SEED);
+        Row {
+            input,
+            scenario,
+            runs: before_us.len(),
+            from_mb: from.mib_ceil(),
+            to_mb: to.mib_ceil(),
+            scaling_us: of(scenario, |grown| grown.scaling_us).median(),
+            scaling_p95_us: of(scenario, |grown| grown.scaling_us).percentile(0.95),
+            limit_us: of(scenario, |grown| grown.limit_us).median(),
+            run_ms: of(scenario, |grown| grown.run_ms).median(),
+            overhead: before_us.median() / 1e3 / base_ms,
+            slower: slower.value,
+            slower_low: slower.low,
+            slower_high: slower.high,
+        }
+    };
+    Scenario::ALL.into_iter().map(row).collect()
+}
+
+/// The function, its memory, and the cache.
+struct Stage {
+    runtime: BareRuntime,
+    group: MemoryGroup,
+    function: SampleFunction,
+    /// All of it filled; and half.
+    full: Filled,
+    half: Filled,
+    node: NodeUnderTest,
+    /// The program that is Python in the group.
+    program: PathBuf,
+    code: PathBuf,
+    _work: tempfile::TempDir,
+}
+
+fn group_error(error: &std::io::Error) -> LabError {
+    LabError::Node(format!("the function's memory limit: {error}"))
+}
+
+impl Stage {
+    async fn set(project: &Path, sizes: &[&str]) -> Result<Self, LabError> {
+        let python = python()?;
+        let functions = SampleFunction::read_all(&project.join("functions"))?;
+        let function = functions.into_iter().find(|one| one.name == FUNCTION).ok_or_else(|| LabError::Missing {
+            missing: format!("the sample function {FUNCTION}"),
+            hint: "run this in the project's folder; each folder of functions/ is one",
+        })?;
+        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let group = MemoryGroup::make(&format!("nigh-shrink-impact-{}", std::process::id()))?;
+        let node = NodeUnderTest::start(work.path(), &settings(None, &python))?;
+        let door = S3Door { signer: node.signer("s3"), address: node.s3()? };
+        door.send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+        for size in sizes {
+            let body = read_input(&project.join(".deps/inputs/images"), &format!("hubble-{size}.jpg"))?;
+            door.send(Method::PUT, &format!("/{BUCKET}/{size}"), &body).await?;
+        }
+        let (program, code) = (work.path().join("python"), work.path().join("code"));
+        function.measured(&code, None)?;
+        python_inside(&group, &python, &program)?;
+        // Bodies on their way in may take a part of the budget only: filled first, it is lowered then.
+        let room = ByteSize(4 * CACHE.bytes());
+        let (full, half) = (Filled::begin(OBJECT, room).await?, Filled::begin(OBJECT, room).await?);
+        let runtime = start(&program, &code, &node)?;
+        Ok(Self { runtime, group, function, full, half, node, program, code, _work: work })
+    }
+
+    /// Starts the function anew, with all the memory it may want.
+    fn start_function(&mut self) -> Result<(), LabError> {
+        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        self.runtime = start(&self.program, &self.code, &self.node)?;
+        Ok(())
+    }
+
+    /// Runs the function on this size with as much memory as it wants; what it needs, rounded up.
+    async fn need(&mut self, size: &str) -> Result<ByteSize, LabError> {
+        self.group.set_limit(CACHE).map_err(|error| group_error(&error))?;
+        let mut most = ByteSize::ZERO;
+        for _ in 0..WARM_UPS {
+            self.group.reset_peak().map_err(|error| group_error(&error))?;
+            self.invoke(size)?;
+            most = self.group.peak().map_err(|error| group_error(&error))?;
+        }
+        Ok(ByteSize(most.bytes().next_multiple_of(STEP)).max(TO_LEAST))
+    }
+
+    /// Lowers the function's limit to 64 MB, or to the least that the kernel takes; what it is then.
+    fn back_to_least(&self) -> Result<ByteSize, LabError> {
+        let used = self.group.used().map_err(|error| group_error(&error))?;
+        let mut least = FROM;
+        // Each step is what could not be taken back; a whole megabyte at a time it ends above what is in use.
+        while let Err(error) = self.group.set_limit(least) {
+            if least > used {
+                return Err(group_error(&error));
+            }
+            least = ByteSize(least.bytes() + (1 << 20));
+        }
+        Ok(least)
+    }
+
+    /// Has the one cache all full, and the other half.
+    async fn fill(&self) -> Result<(), LabError> {
+        for (filled, objects) in [(&self.full, OBJECTS), (&self.half, OBJECTS / 2)] {
+            filled.memory.set_cache_budget(ByteSize(4 * CACHE.bytes()));
+            filled.read(0..objects).await?;
+            filled.memory.set_cache_budget(CACHE);
+        }
+        Ok(())
+    }
+
+    fn grow_and_run(
+        &mut self,
+        scenario: Scenario,
+        size: &str,
+        from: ByteSize,
+        to: ByteSize,
+    ) -> Result<Grown, LabError> {
+        let more = to.saturating_sub(from);
+        let timed = |work: &mut dyn FnMut() -> Result<(), LabError>| {
+            let begin = Instant::now();
+            work().map(|()| begin.elapsed())
+        };
+        let group = &self.group;
+        let (full, half) = (&self.full, &self.half);
+        let grow = || -> Result<(Duration, Duration), LabError> {
+            let cache = match scenario {
+                Scenario::Base => None,
+                Scenario::Unused => Some(&half.memory),
+                Scenario::Evicted | Scenario::EvictedBeside => Some(&full.memory),
+            };
+            let scaling = timed(&mut || {
+                let Some(memory) = cache else { return Ok(()) };
+                let left = CACHE.saturating_sub(more);
+                memory.set_cache_budget(left);
+                let beyond = memory.usage().living.saturating_sub(left);
+                if beyond > ByteSize::ZERO && memory.shrink(beyond).freed < beyond {
+                    return Err(LabError::Node(format!("the cache did not give {beyond} up")));
+                }
+                Ok(())
+            })?;
+            let limit = timed(&mut || group.set_limit(to).map_err(|error| group_error(&error)))?;
+            Ok((scaling, limit))
+        };
+        let event = self.function.event_of(BUCKET, size, "out/sepia");
+        let runtime = &mut self.runtime;
+        let mut headroom = Duration::ZERO;
+        let (grown, answered) = if scenario == Scenario::EvictedBeside {
+            let first = ByteSize(from.bytes() + HEADROOM.bytes()).min(to);
+            headroom = timed(&mut || group.set_limit(first).map_err(|error| group_error(&error)))?;
+            std::thread::scope(|scope| {
+                let beside = scope.spawn(grow);
+                let answered = invoke(runtime, &event, size);
+                let panicked = |_| Err(LabError::Node("growing ended early".to_owned()));
+                (beside.join().unwrap_or_else(panicked), answered)
+            })
+        } else {
+            (grow(), invoke(runtime, &event, size))
+        };
+        let ((scaling, limit), answered) = (grown?, answered?);
+        let us = |took: Duration| took.as_secs_f64() * 1e6;
+        let before = match scenario {
+            // It is there already: its write is nobody's wait.
+            Scenario::Base => return Ok(Grown { run_ms: answered.total_ms, ..Grown::default() }),
+            Scenario::Unused | Scenario::Evicted => scaling + limit,
+            Scenario::EvictedBeside => headroom,
+        };
+        let [before_us, scaling_us, limit_us] = [before, scaling, limit].map(us);
+        Ok(Grown { before_us, scaling_us, limit_us, run_ms: answered.total_ms })
+    }
+
+    fn invoke(&mut self, size: &str) -> Result<Answered, LabError> {
+        invoke(&mut self.runtime, &self.function.event_of(BUCKET, size, "out/sepia"), size)
+    }
+}
+
+fn start(program: &Path, code: &Path, node: &NodeUnderTest) -> Result<BareRuntime, LabError> {
+    Ok(BareRuntime::start(program, code, MEASURED_HANDLER, &node.s3_access().environment())?)
+}
+
+fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Answered, LabError> {
+    let failed = |reason: String| LabError::Function { function: FUNCTION.to_owned(), input: size.to_owned(), reason };
+    let answer = runtime.invoke(event).map_err(|error| failed(error.to_string()))?;
+    if !answer.succeeded {
+        return Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()));
+    }
+    Answered::read(&answer.payload).map_err(failed)
+}
+
+fn text(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header([
+        "input",
+        "scenario",
+        "runs",
+        "MB",
+        "scaling us",
+        "p95",
+        "limit us",
+        "handler ms",
+        "overhead",
+        "slower",
+    ]);
+    for row in &report.rows {
+        table.add_row([
+            row.input.to_owned(),
+            row.scenario.name().to_owned(),
+            row.runs.to_string(),
+            format!("{} to {}", row.from_mb, row.to_mb),
+            format!("{:.0}", row.scaling_us),
+            format!("{:.0}", row.scaling_p95_us),
+            format!("{:.1}", row.limit_us),
+            format!("{:.1}", row.run_ms),
+            format!("{:.2} %", row.overhead * 100.0),
+            format!("{:+.1} % ({:+.1} to {:+.1})", row.slower * 100.0, row.slower_low * 100.0, row.slower_high * 100.0),
+        ]);
+    }
+    let Report { overhead, overhead_before, overhead_asked, ofc_overhead, failed, met, machine, .. } = report;
+    format!(
+        "{table}\noverhead with copies evicted while it runs, most of a size: {:.2} %, asked <= {} %: {} (all before it: \
+         {:.2} %; OFC: up to {:.1} %)\nfailed: {failed}\n{machine}",
+        overhead * 100.0,
+        overhead_asked * 100.0,
+        if *met { "met" } else { "missed" },
+        overhead_before * 100.0,
+        ofc_overhead * 100.0,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overhead_is_what_is_waited_for_before_the_run_and_slower_is_the_whole() {
+        let grown = |before_us, run_ms| Grown { before_us, scaling_us: 190.0, limit_us: 10.0, run_ms };
+        let runs = [
+            (Scenario::Base, Grown { run_ms: 20.0, ..Grown::default() }),
+            (Scenario::Unused, grown(10.0, 20.0)),
+            (Scenario::Evicted, grown(200.0, 21.0)),
+            (Scenario::EvictedBeside, grown(10.0, 21.0)),
+        ];
+        let rows = rows_of("1k", FROM, TO_LEAST, &runs);
+        let near = |figure: f64, expected: f64| (figure - expected).abs() < 1e-9;
+        assert!(near(rows[0].overhead, 0.0) && near(rows[1].overhead, 0.0005) && near(rows[2].overhead, 0.01));
+        assert!(near(rows[2].slower, 0.06) && near(rows[3].slower, 0.0505) && near(rows[3].overhead, 0.0005));
+        assert_eq!((rows[2].from_mb, rows[2].to_mb), (64, 84));
+    }
+}

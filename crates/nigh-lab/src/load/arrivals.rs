@@ -1,0 +1,165 @@
+//! When each tenant invokes its function: periodically, by the exponential law, or as recorded invocations say. Pure.
+//!
+//! Arrivals are settled before the load begins and wait for nobody's answer. The exponential law has the interval as its
+//! mean (OFC: a minute). Recorded is the shape of a function of the Azure trace, a minute of which is a minute here, with
+//! as many invocations in all as the interval asks for.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use serde::{Deserialize, Serialize};
+
+/// A tenant's random numbers for its inputs begin elsewhere than those for its times.
+const TIMES: u64 = 0x7469_6d65;
+/// Of a recorded day.
+const MINUTE_S: f64 = 60.0;
+
+/// By what law a tenant's invocations arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ArrivalLaw {
+    /// At equal intervals, each tenant with a beginning of its own.
+    Periodic,
+    /// At intervals drawn from the exponential law.
+    Exponential,
+    /// In the minutes of a recorded function, drawn for each tenant.
+    Recorded,
+}
+
+/// One invocation to be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Arrival {
+    /// Its number in the whole load, in the order of time.
+    pub(crate) number: usize,
+    /// When it is due, in seconds from the beginning.
+    pub(crate) due_s: f64,
+    pub(crate) tenant: usize,
+    /// Which of the tenant's inputs.
+    pub(crate) input: usize,
+}
+
+/// What load is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) law: ArrivalLaw,
+    /// Between two invocations of a tenant, in the mean.
+    pub(crate) interval: Duration,
+    pub(crate) length: Duration,
+    pub(crate) seed: u64,
+    /// Invocations in each minute of recorded functions; only for that law.
+    pub(crate) recorded: &'a [Vec<u32>],
+}
+
+/// All arrivals in the order of time; `inputs` has the number of inputs of each tenant.
+pub(crate) fn schedule(inputs: &[usize], wanted: &Wanted<'_>) -> Vec<Arrival> {
+    let mut all = Vec::new();
+    for (tenant, &inputs) in inputs.iter().enumerate() {
+        let mut random = StdRng::seed_from_u64(wanted.seed.wrapping_add(tenant as u64) ^ TIMES);
+        let times = match wanted.law {
+            ArrivalLaw::Periodic => periodic(wanted, &mut random),
+            ArrivalLaw::Exponential => exponential(wanted, &mut random),
+            ArrivalLaw::Recorded => recorded(wanted, &mut random),
+        };
+        let mut random = StdRng::seed_from_u64(wanted.seed.wrapping_add(tenant as u64));
+        let arrival = |due_s| Arrival { number: 0, due_s, tenant, input: random.random_range(0..inputs.max(1)) };
+        all.extend(times.into_iter().map(arrival));
+    }
+    all.sort_by(|one, other| one.due_s.total_cmp(&other.due_s));
+    for (number, arrival) in all.iter_mut().enumerate() {
+        arrival.number = number;
+    }
+    all
+}
+
+fn periodic(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+    let interval = wanted.interval.as_secs_f64();
+    let first = random.random_range(0.0..1.0) * interval;
+    let times = (0_u32..).map(|number| first + f64::from(number) * interval);
+    times.take_while(|&due| due < wanted.length.as_secs_f64()).collect()
+}
+
+fn exponential(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+    let mut due = 0.0;
+    let mut next = || {
+        due -= wanted.interval.as_secs_f64() * (1.0 - random.random_range(0.0_f64..1.0)).ln();
+        due
+    };
+    std::iter::repeat_with(&mut next).take_while(|&due| due < wanted.length.as_secs_f64()).collect()
+}
+
+/// The counts of some minutes of a drawn function, scaled; what is no whole invocation is one by chance.
+fn recorded(wanted: &Wanted<'_>, random: &mut StdRng) -> Vec<f64> {
+    let length = wanted.length.as_secs_f64();
+    let minutes = (length / MINUTE_S).ceil() as usize;
+    let invoked: Vec<&Vec<u32>> = wanted.recorded.iter().filter(|day| day.iter().any(|&count| count > 0)).collect();
+    if invoked.is_empty() || minutes == 0 {
+        return Vec::new();
+    }
+    let day = invoked[random.random_range(0..invoked.len())];
+    let begin = random.random_range(0..=day.len().saturating_sub(minutes));
+    let total = |begin: usize| day.iter().skip(begin).take(minutes).map(|&count| f64::from(count)).sum::<f64>();
+    // A stretch without any is no load: then from the first minute that has some.
+    let begin = if total(begin) > 0.0 { begin } else { day.iter().position(|&count| count > 0).unwrap_or(0) };
+    let scale = length / wanted.interval.as_secs_f64() / total(begin);
+    let mut times = Vec::new();
+    for (minute, &count) in day.iter().skip(begin).take(minutes).enumerate() {
+        let expected = f64::from(count) * scale;
+        let count = expected.floor() as u64 + u64::from(random.random_bool(expected.fract()));
+        let from = minute as f64 * MINUTE_S;
+        times.extend((0..count).map(|_| random.random_range(from..(from + MINUTE_S).min(length))));
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(law: ArrivalLaw, recorded: &[Vec<u32>]) -> Wanted<'_> {
+        Wanted { law, interval: Duration::from_secs(2), length: Duration::from_secs(600), seed: 5, recorded }
+    }
+
+    #[test]
+    fn each_law_keeps_its_mean_and_its_length_and_is_in_the_order_of_time() {
+        let days = vec![vec![0; 1440], (0..1440).map(|minute| u32::from(minute % 3 == 0)).collect()];
+        for law in [ArrivalLaw::Periodic, ArrivalLaw::Exponential, ArrivalLaw::Recorded] {
+            let all = schedule(&[3; 20], &wanted(law, &days));
+            assert!((5_700..6_300).contains(&all.len()), "{law:?}: {}", all.len());
+            assert!(all.is_sorted_by(|one, other| one.due_s <= other.due_s));
+            assert!(all.iter().all(|one| (0.0..600.0).contains(&one.due_s) && one.input < 3));
+            assert!(all.iter().enumerate().all(|(at, one)| one.number == at));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_load_and_one_more_tenant_changes_nobody_else() {
+        let of = |tenants: usize, seed| {
+            let wanted = Wanted { seed, ..wanted(ArrivalLaw::Exponential, &[]) };
+            let all = schedule(&vec![4; tenants], &wanted);
+            all.iter().filter(|one| one.tenant < 2).map(|one| (one.due_s, one.tenant, one.input)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(2, 1), of(2, 1));
+        assert_eq!(of(2, 1), of(9, 1));
+        assert_ne!(of(2, 1), of(2, 2));
+    }
+
+    #[test]
+    fn recorded_invocations_come_in_the_minutes_in_which_they_came() {
+        let mut day = vec![0; 1440];
+        day[700] = 5;
+        let all = schedule(&[1], &wanted(ArrivalLaw::Recorded, &[day]));
+        assert!(!all.is_empty());
+        let minutes: std::collections::BTreeSet<u64> = all.iter().map(|one| (one.due_s / MINUTE_S) as u64).collect();
+        assert_eq!(minutes.len(), 1, "{minutes:?}");
+        assert!(schedule(&[1], &wanted(ArrivalLaw::Recorded, &[vec![0; 1440]])).is_empty());
+    }
+
+    #[test]
+    fn periodic_arrivals_of_a_tenant_are_equally_far_apart() {
+        let all = schedule(&[1], &wanted(ArrivalLaw::Periodic, &[]));
+        assert_eq!(all.len(), 300);
+        assert!(all.windows(2).all(|pair| (pair[1].due_s - pair[0].due_s - 2.0).abs() < 1e-9));
+    }
+}

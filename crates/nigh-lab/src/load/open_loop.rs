@@ -1,0 +1,129 @@
+//! Plays a schedule of arrivals in time, with a bounded number of clients.
+//!
+//! Arrivals wait for nobody's answer as long as a client is free; each free client has taken the next arrival and waits until
+//! it is due. When all are busy, the next is sent late, and its time counts from when it was due: a slow platform is not
+//! spared the load that it makes others wait for (coordinated omission).
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::arrivals::Arrival;
+use super::run::{Answered, Run};
+use crate::LabError;
+
+/// A waiting client looks so often whether the load was stopped.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One client of a platform.
+pub(crate) trait LoadClient {
+    /// Sends an invocation and waits for its end.
+    fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String>;
+}
+
+/// How a schedule is played.
+pub(crate) struct Pace<'a> {
+    /// Invocations under way at most.
+    pub(crate) clients: usize,
+    /// What is due then begins at once.
+    pub(crate) from_s: f64,
+    /// Set to end it: what is under way is awaited, and nothing more is sent.
+    pub(crate) stop: &'a AtomicBool,
+    /// Called at each end.
+    pub(crate) ended: &'a (dyn Fn(&Run) + Sync),
+}
+
+/// Plays `arrivals`, which are in the order of time; `client` makes each client. Returns the runs in the order of arrival.
+pub(crate) fn play<C: LoadClient>(
+    arrivals: &[Arrival],
+    pace: &Pace<'_>,
+    client: impl Fn() -> Result<C, LabError> + Sync,
+) -> Result<Vec<Run>, LabError> {
+    let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(arrivals.len())));
+    let begin = Instant::now();
+    let work = || -> Result<(), LabError> {
+        let mut client = client()?;
+        while let Some(arrival) = arrivals.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let due = begin + Duration::from_secs_f64((arrival.due_s - pace.from_s).max(0.0));
+            if !wait_until(due, pace.stop) {
+                break;
+            }
+            let sent = Instant::now();
+            let answered = client.invoke(arrival);
+            let ms = |since: Duration| since.as_secs_f64() * 1e3;
+            let (late_ms, response_ms) = (ms(sent.saturating_duration_since(due)), ms(due.elapsed()));
+            let run = Run { arrival: *arrival, late_ms, response_ms, answered };
+            (pace.ended)(&run);
+            runs.lock().push(run);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..pace.clients.max(1)).map(|_| scope.spawn(work)).collect();
+        let ended = |_| Err(LabError::Node("a client of the load ended early".to_owned()));
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(ended))
+    })?;
+    let mut runs = runs.into_inner();
+    runs.sort_by_key(|run| run.arrival.number);
+    Ok(runs)
+}
+
+/// False if the load is stopped before.
+fn wait_until(due: Instant, stop: &AtomicBool) -> bool {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Slow(Duration);
+
+    impl LoadClient for Slow {
+        fn invoke(&mut self, arrival: &Arrival) -> Result<Answered, String> {
+            std::thread::sleep(self.0);
+            if arrival.input == 9 { Err("nine".to_owned()) } else { Ok(Answered::default()) }
+        }
+    }
+
+    fn arrivals(count: usize, apart_s: f64) -> Vec<Arrival> {
+        let one = |number: usize| Arrival { number, due_s: 100.0 + number as f64 * apart_s, tenant: 0, input: number };
+        (0..count).map(one).collect()
+    }
+
+    fn played(clients: usize, stop: &AtomicBool) -> Vec<Run> {
+        let pace = Pace { clients, from_s: 100.0, stop, ended: &|_| () };
+        play(&arrivals(12, 0.02), &pace, || Ok(Slow(Duration::from_millis(60)))).unwrap()
+    }
+
+    #[test]
+    fn arrivals_wait_for_nobody_while_a_client_is_free_and_count_from_when_they_were_due() {
+        let never = AtomicBool::new(false);
+        let many = played(12, &never);
+        assert_eq!(many.len(), 12);
+        assert!(many.iter().enumerate().all(|(at, run)| run.arrival.number == at && run.response_ms >= 60.0));
+        assert_eq!(many.iter().filter(|run| run.answered.is_err()).count(), 1);
+        // With one client each waits for all before it.
+        let one = played(1, &never);
+        assert!(one[11].late_ms > 300.0 && one[11].response_ms > one[11].late_ms + 50.0, "{:?}", one[11]);
+        assert!(many[11].late_ms < one[11].late_ms);
+    }
+
+    #[test]
+    fn a_load_that_is_stopped_sends_nothing_more_and_keeps_what_has_ended() {
+        let stop = AtomicBool::new(false);
+        let pace = Pace { clients: 1, from_s: 100.0, stop: &stop, ended: &|_| stop.store(true, Ordering::Relaxed) };
+        let runs = play(&arrivals(12, 0.02), &pace, || Ok(Slow(Duration::ZERO))).unwrap();
+        assert_eq!(runs.len(), 1);
+    }
+}

@@ -1,0 +1,190 @@
+//! What load is asked for: a file's settings with the flags over them, checked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::arrivals::{ArrivalLaw, Wanted};
+use super::booking::BookingProfile;
+use crate::LabError;
+
+/// OFC's six functions on images, and one of each of its other kinds that has one stage here.
+pub(crate) const FUNCTIONS: [&str; 8] =
+    ["wand_blur", "wand_denoise", "wand_edge", "wand_resize", "wand_rotate", "wand_sepia", "thumbnail", "wordcount"];
+/// Invocations of one load.
+const ARRIVALS_MAX: f64 = 1e6;
+const TENANTS_MAX: usize = 1000;
+const CLIENTS_MAX: usize = 512;
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// A load, as its file has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LoadSettings {
+    pub(crate) tenants: usize,
+    /// Sample functions; tenants take them in turn.
+    pub(crate) functions: Vec<String>,
+    pub(crate) arrivals: ArrivalLaw,
+    /// Seconds between two invocations of a tenant, in the mean.
+    pub(crate) interval_s: f64,
+    pub(crate) seconds: f64,
+    pub(crate) booking: BookingProfile,
+    /// Inputs of each tenant.
+    pub(crate) inputs: usize,
+    /// Larger inputs are left out.
+    pub(crate) input_bytes_max: u64,
+    /// Invocations under way at most.
+    pub(crate) clients: usize,
+    pub(crate) seed: u64,
+}
+
+impl Default for LoadSettings {
+    fn default() -> Self {
+        Self {
+            tenants: 8,
+            functions: FUNCTIONS.map(str::to_owned).into(),
+            arrivals: ArrivalLaw::Exponential,
+            interval_s: 5.0,
+            seconds: 60.0,
+            booking: BookingProfile::Normal,
+            inputs: 4,
+            input_bytes_max: 600_000,
+            clients: 16,
+            seed: 1,
+        }
+    }
+}
+
+/// What of it flags may say.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LoadFlags {
+    /// How many tenants, each with a function and inputs of its own [default: 8]
+    #[arg(long, value_name = "N")]
+    tenants: Option<usize>,
+    /// Functions that tenants take in turn (folders of functions/) [default: eight of OFC's kinds]
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    functions: Vec<String>,
+    /// How invocations arrive [default: exponential]
+    #[arg(long, value_enum, value_name = "LAW")]
+    arrivals: Option<ArrivalLaw>,
+    /// Seconds between two invocations of a tenant, in the mean [default: 5]
+    #[arg(long, value_name = "S")]
+    interval: Option<f64>,
+    /// How long the load lasts [default: 60]
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// What tenants book: 2 GB, the most ever used, or 1.7 times that [default: normal]
+    #[arg(long, value_enum, value_name = "PROFILE")]
+    booking: Option<BookingProfile>,
+    /// Inputs of each tenant [default: 4]
+    #[arg(long, value_name = "N")]
+    inputs: Option<usize>,
+    /// Invocations under way at most; what is due then is sent late, and counted [default: 16]
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+    /// Decides inputs and times: the same seed, the same load [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+impl LoadSettings {
+    /// The settings of `file`, if there is one, with `flags` over them.
+    pub(crate) fn read(file: Option<&PathBuf>, flags: &LoadFlags) -> Result<Self, LabError> {
+        let mut settings = match file {
+            None => Self::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, &error))?;
+                toml::from_str(&text).map_err(|error| LabError::file(path, &error))?
+            }
+        };
+        settings.take(flags);
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn take(&mut self, flags: &LoadFlags) {
+        if !flags.functions.is_empty() {
+            self.functions.clone_from(&flags.functions);
+        }
+        let LoadFlags { tenants, arrivals, interval, seconds, booking, inputs, clients, seed, .. } = *flags;
+        self.tenants = tenants.unwrap_or(self.tenants);
+        self.arrivals = arrivals.unwrap_or(self.arrivals);
+        self.interval_s = interval.unwrap_or(self.interval_s);
+        self.seconds = seconds.unwrap_or(self.seconds);
+        self.booking = booking.unwrap_or(self.booking);
+        self.inputs = inputs.unwrap_or(self.inputs);
+        self.clients = clients.unwrap_or(self.clients);
+        self.seed = seed.unwrap_or(self.seed);
+    }
+
+    /// Refuses what has no end or no sense.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let refused = |what: &str, reason: String| Err(LabError::Request { what: what.to_owned(), reason });
+        if !(1..=TENANTS_MAX).contains(&self.tenants) {
+            return refused("tenants", format!("{} is not within 1 and {TENANTS_MAX}", self.tenants));
+        }
+        if !(1..=CLIENTS_MAX).contains(&self.clients) {
+            return refused("clients", format!("{} is not within 1 and {CLIENTS_MAX}", self.clients));
+        }
+        if self.functions.is_empty() || self.inputs == 0 {
+            return refused("functions", "a tenant needs one and at least one input of it".to_owned());
+        }
+        if !(self.seconds > 0.0 && self.seconds <= SECONDS_MAX) {
+            return refused("seconds", format!("{} is not within 0 and {SECONDS_MAX}", self.seconds));
+        }
+        let arrivals = self.tenants as f64 * self.seconds / self.interval_s;
+        if !(self.interval_s > 0.0 && arrivals <= ARRIVALS_MAX) {
+            return refused("interval", format!("{} s gives no load of at most a million", self.interval_s));
+        }
+        Ok(())
+    }
+
+    /// What the schedule is made of.
+    pub(crate) fn wanted<'a>(&self, recorded: &'a [Vec<u32>]) -> Wanted<'a> {
+        Wanted {
+            law: self.arrivals,
+            interval: Duration::from_secs_f64(self.interval_s),
+            length: Duration::from_secs_f64(self.seconds),
+            seed: self.seed,
+            recorded,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_go_over_the_file_and_what_neither_says_is_the_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("load.toml");
+        std::fs::write(&path, "tenants = 24\nbooking = \"naive\"\narrivals = \"recorded\"\nseed = 3\n").unwrap();
+        let flags = LoadFlags { tenants: Some(2), interval: Some(0.5), ..LoadFlags::default() };
+        let settings = LoadSettings::read(Some(&path), &flags).unwrap();
+        assert_eq!((settings.tenants, settings.seed, settings.interval_s), (2, 3, 0.5));
+        assert_eq!((settings.booking, settings.arrivals), (BookingProfile::Naive, ArrivalLaw::Recorded));
+        assert_eq!(settings.functions.len(), 8);
+        std::fs::write(&path, "tenant = 24\n").unwrap();
+        let error = LoadSettings::read(Some(&path), &flags).unwrap_err().to_string();
+        assert!(error.contains("tenant") && error.contains("load.toml"), "{error}");
+    }
+
+    #[test]
+    fn a_load_without_end_or_sense_is_refused() {
+        let refused = |change: fn(&mut LoadSettings)| {
+            let mut settings = LoadSettings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert!(LoadSettings::default().check().is_ok());
+        assert!(refused(|settings| settings.interval_s = 0.0).contains("interval"));
+        assert!(refused(|settings| settings.interval_s = f64::NAN).contains("interval"));
+        assert!(refused(|settings| settings.interval_s = 1e-6).contains("million"));
+        assert!(refused(|settings| settings.tenants = 0).contains("tenants"));
+        assert!(refused(|settings| settings.seconds = f64::INFINITY).contains("seconds"));
+        assert!(refused(|settings| settings.clients = 10_000).contains("clients"));
+    }
+}

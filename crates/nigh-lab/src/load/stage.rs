@@ -1,0 +1,172 @@
+//! What a load needs on a platform: inputs in a bucket, a function for each tenant, and what each is to book. It is removed
+//! when the load has ended, whatever way it did.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use http::Method;
+use nigh_terms::ByteSize;
+use tokio::runtime::Handle;
+
+use super::arrivals::Arrival;
+use super::booking::{BookingProfile, NAIVE_MB};
+use super::door_client::{Events, invoke};
+use super::tenants::{Offered, Tenant};
+use crate::LabError;
+use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::platform::{Deployment, LambdaClient};
+use crate::s3_door::S3Door;
+use crate::sign::Signer;
+
+/// The platform that gets the load: its doors, and who signs.
+#[derive(Clone, Debug)]
+pub struct Doors {
+    /// Where the Lambda door listens.
+    pub lambda: SocketAddr,
+    /// Signs for it.
+    pub lambda_signer: Signer,
+    /// Its S3 door.
+    pub s3: S3Door,
+    /// The node's admin socket, where it runs on this machine.
+    pub admin: Option<PathBuf>,
+}
+
+/// The sample functions of these names, each with its inputs of at most so many bytes.
+pub(crate) fn offered(
+    all: &[SampleFunction],
+    names: &[String],
+    inputs: &Path,
+    bytes_max: u64,
+) -> Result<Vec<(SampleFunction, Offered)>, LabError> {
+    let find = |name: &String| {
+        let function = all.iter().find(|function| function.name == *name).ok_or_else(|| LabError::Missing {
+            missing: format!("the sample function {name}"),
+            hint: "run this in the project's folder; each folder of functions/ is one",
+        })?;
+        let inputs = function.sweep_to(inputs, bytes_max)?;
+        if inputs.is_empty() {
+            let missing = format!("an input of {name} of at most {bytes_max} bytes");
+            return Err(LabError::Missing { missing, hint: "allow larger ones, or leave the function out" });
+        }
+        Ok((function.clone(), Offered { function: name.clone(), inputs }))
+    };
+    names.iter().map(find).collect()
+}
+
+/// An input's bytes.
+pub(crate) fn read_input(inputs: &Path, name: &str) -> Result<Vec<u8>, LabError> {
+    let path = inputs.join(name);
+    std::fs::read(&path).map_err(|_| LabError::Missing {
+        missing: path.display().to_string(),
+        hint: "run `make deps` in the project's folder first",
+    })
+}
+
+/// What is made on a platform for one load.
+pub(super) struct LoadStage<'a> {
+    pub(super) doors: &'a Doors,
+    pub(super) tenants: &'a [Tenant],
+    pub(super) functions: &'a [SampleFunction],
+    pub(super) bucket: &'a str,
+    pub(super) lambda: LambdaClient,
+}
+
+impl LoadStage<'_> {
+    /// Puts the inputs and deploys the functions, each with two gigabytes.
+    pub(super) async fn set(&mut self, inputs: &Path) -> Result<(), LabError> {
+        self.doors.s3.send(Method::PUT, &format!("/{}", self.bucket), b"").await?;
+        for tenant in self.tenants {
+            for (number, name) in tenant.inputs.iter().enumerate() {
+                let body = read_input(inputs, name)?;
+                let path = format!("/{}/{}", self.bucket, tenant.input_key(number));
+                self.doors.s3.send(Method::PUT, &path, &body).await?;
+            }
+        }
+        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        for tenant in self.tenants {
+            let Some(function) = self.functions.iter().find(|one| one.name == tenant.function) else { continue };
+            let code = work.path().join(&function.name);
+            function.measured(&code, None)?;
+            self.lambda.reconnect()?;
+            self.lambda.deploy(&deployment(&tenant.name, &code, function, NAIVE_MB)).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs each tenant's function once on each of its inputs, with two gigabytes, and has it book by `booking` what that
+    /// used at most. Returns what each books.
+    pub(super) fn book(
+        &mut self,
+        booking: BookingProfile,
+        handle: &Handle,
+        mut step: impl FnMut(&Tenant) -> bool,
+    ) -> Result<Vec<u64>, LabError> {
+        let events = Events { tenants: self.tenants, functions: self.functions, bucket: self.bucket, side: "load" };
+        let mut booked = Vec::new();
+        for (number, tenant) in self.tenants.iter().enumerate() {
+            if !step(tenant) {
+                break;
+            }
+            let mut most = ByteSize::ZERO;
+            for input in 0..tenant.inputs.len() {
+                let arrival = Arrival { number: 0, due_s: 0.0, tenant: number, input };
+                let (_, event) = events.of(&arrival).map_err(LabError::Node)?;
+                let answered = invoke(&mut self.lambda, &tenant.name, &event, handle)?;
+                most = most.max(answered.peak.unwrap_or(ByteSize::ZERO));
+            }
+            if most == ByteSize::ZERO && booking != BookingProfile::Naive {
+                return Err(LabError::Missing {
+                    missing: "what functions use (Max Memory Used)".to_owned(),
+                    hint: "this platform does not measure it; take --booking naive",
+                });
+            }
+            let memory_mb = booking.booked_mb(most);
+            self.lambda.reconnect()?;
+            handle.block_on(self.lambda.set_memory(&tenant.name, memory_mb))?;
+            booked.push(memory_mb);
+        }
+        Ok(booked)
+    }
+
+    /// Removes everything; what is not there any more is no error, and all else is tried before one is told.
+    pub(super) async fn remove(&mut self) -> Result<(), LabError> {
+        let mut first = Ok(());
+        let mut note = |result: Result<(), LabError>| {
+            let gone = |error: &LabError| error.to_string().contains(" 404 ");
+            if let Err(error) = result
+                && first.is_ok()
+                && !gone(&error)
+            {
+                first = Err(error);
+            }
+        };
+        for tenant in self.tenants {
+            let removed = match self.lambda.reconnect() {
+                Ok(()) => self.lambda.remove(&tenant.name).await,
+                Err(error) => Err(error),
+            };
+            note(removed);
+            let suffix = self.functions.iter().find(|one| one.name == tenant.function).map(|one| &one.output.suffix);
+            for input in 0..tenant.inputs.len() {
+                let output = format!("{}{}", tenant.output_key("load", input), suffix.map_or("", String::as_str));
+                for key in [tenant.input_key(input), output] {
+                    note(self.doors.s3.send(Method::DELETE, &format!("/{}/{key}", self.bucket), b"").await);
+                }
+            }
+        }
+        note(self.doors.s3.send(Method::DELETE, &format!("/{}", self.bucket), b"").await);
+        first
+    }
+}
+
+/// A tenant's function with the measure around it.
+pub(crate) fn deployment<'a>(
+    name: &'a str,
+    code: &'a Path,
+    function: &SampleFunction,
+    memory_mb: u64,
+) -> Deployment<'a> {
+    let (handler, timeout_s, environment) = (MEASURED_HANDLER, function.timeout_s, BTreeMap::new());
+    Deployment { name, code, handler, memory_mb, timeout_s, environment }
+}

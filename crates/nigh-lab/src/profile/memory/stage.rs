@@ -1,0 +1,230 @@
+//! What functions are profiled on: a node whose memory has room for one sandbox, the functions in it, and their inputs.
+//!
+//! Each function is deployed under two names. A session takes the other name than the one before it, so that its sandbox is
+//! new; the node ends the old one to make room.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use http::Method;
+use nigh_node::{Activation, Outcome};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::arguments::Profiled;
+use super::input_maker::InputMaker;
+use super::inputs::MadeUp;
+use super::plan::Planned;
+use super::recording::{Known, Measured};
+use super::sandbox_group::SandboxGroup;
+use crate::LabError;
+use crate::http_load::Connection;
+use crate::node_under_test::{self, NodeUnderTest};
+use crate::platform::{self, Deployment, LambdaClient};
+use crate::sign::Signer;
+
+/// What each function books: the memory of one whole processor on Lambda.
+pub(super) const BOOKED_MB: u64 = 1769;
+/// Room for one sandbox and not for two.
+const FUNCTIONS_MB: u64 = 2048;
+/// Objects are read from memory, as an invocation of a warm platform reads them.
+const CACHE_MB: u64 = 512;
+const TIMEOUT_S: u64 = 600;
+/// For an answer: a new sandbox and a whole run, on a machine that has little time for either.
+const PATIENCE: Duration = Duration::from_secs(3 * TIMEOUT_S);
+const BUCKET: &str = "memory";
+const INSTRUMENT: &str = include_str!("nigh_measured.py");
+const HANDLER: &str = "nigh_measured.handler";
+/// Runs of one row more for its processor time, where it takes less than this; what takes longer spends its time computing,
+/// whatever the median.
+const REPEATS: usize = 5;
+const REPEATED_MAX: Duration = Duration::from_millis(400);
+
+/// The node, its clients, and what it holds.
+pub(super) struct Stage {
+    lambda: LambdaClient,
+    signer: Signer,
+    s3: SocketAddr,
+    maker: InputMaker,
+    /// The inputs that are in the store.
+    known: BTreeMap<String, Known>,
+    /// What the current session runs in.
+    group: Option<SandboxGroup>,
+    // What is ended last.
+    node: NodeUnderTest,
+    _work: TempDir,
+}
+
+/// What the instrument says.
+#[derive(Deserialize)]
+struct Said {
+    cpu_s: f64,
+}
+
+/// One run.
+struct Ran {
+    activation: Activation,
+    cpu_s: f64,
+}
+
+impl Stage {
+    /// Starts a node and deploys the functions of the project's folder.
+    pub(super) async fn set(project: &Path, functions: &[&'static Profiled]) -> Result<Self, LabError> {
+        let python = node_under_test::python()?;
+        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let node = NodeUnderTest::start(work.path(), &settings(&python))?;
+        let mut lambda = LambdaClient::connect(&node)?.waiting(PATIENCE)?;
+        for function in functions {
+            let code = work.path().join("code").join(function.name);
+            std::fs::create_dir_all(&code).map_err(|error| LabError::file(&code, &error))?;
+            let source = project.join("functions").join(function.name).join("app.py");
+            std::fs::copy(&source, code.join("app.py")).map_err(|error| LabError::file(&source, &error))?;
+            let instrument = code.join("nigh_measured.py");
+            std::fs::write(&instrument, INSTRUMENT).map_err(|error| LabError::file(&instrument, &error))?;
+            for name in names(function) {
+                let deployment = Deployment {
+                    name: &name,
+                    code: &code,
+                    handler: HANDLER,
+                    memory_mb: BOOKED_MB,
+                    timeout_s: TIMEOUT_S,
+                    environment: BTreeMap::new(),
+                };
+                lambda.deploy(&deployment).await?;
+            }
+        }
+        let maker = InputMaker::start(&python, work.path())?;
+        let (signer, s3) = (node.signer("s3"), node.s3()?);
+        let known = BTreeMap::new();
+        let stage = Self { lambda, signer, s3, maker, known, group: None, node, _work: work };
+        stage.put("", b"").await?;
+        Ok(stage)
+    }
+
+    /// Puts an object into the bucket; the bucket itself, if it has no name.
+    async fn put(&self, key: &str, body: &[u8]) -> Result<(), LabError> {
+        let path = if key.is_empty() { format!("/{BUCKET}") } else { format!("/{BUCKET}/{key}") };
+        let request = self.signer.signed(Method::PUT, self.s3, &path, &[], body).await?;
+        // A connection for each: between two, minutes may pass.
+        let sent = Connection::open(self.s3).and_then(|mut connection| connection.exchange(&request));
+        sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
+    }
+
+    /// What is known of an input; it is made and stored if it is not there yet.
+    pub(super) async fn input(&mut self, input: &MadeUp) -> Result<Known, LabError> {
+        if let Some(known) = self.known.get(&input.id) {
+            return Ok(known.clone());
+        }
+        let made = self.maker.make(input)?;
+        self.put(&input.id, &made.bytes).await?;
+        let known = Known { size: made.bytes.len() as u64, features: made.features };
+        self.known.insert(input.id.clone(), known.clone());
+        Ok(known)
+    }
+
+    /// Begins a session: the next run of `function` in it is in a new sandbox.
+    pub(super) fn begin_session(&mut self) {
+        self.group = None;
+    }
+
+    /// Runs a row, whose input is there, in the session of this number; and again, if it is to be.
+    pub(super) async fn measure(
+        &mut self,
+        function: &Profiled,
+        session: u32,
+        planned: &Planned,
+    ) -> Result<Measured, LabError> {
+        let used_before = self.group.as_ref().map(SandboxGroup::used).transpose()?;
+        let Ran { activation, cpu_s } = self.run(function, session, planned).await?;
+        let failed = |reason: &str| failed(function, planned, reason);
+        let group = match self.group.take() {
+            Some(_) if activation.cold => return Err(failed("its sandbox had ended before the run")),
+            Some(group) => group,
+            None => {
+                let sandbox = activation.sandbox.ok_or_else(|| failed("it ran in no sandbox"))?;
+                SandboxGroup::find(&sandbox.to_string())?
+            }
+        };
+        let page_cache = group.page_cache()?;
+        self.group = Some(group);
+        let written = activation.data_calls.iter().filter(|call| call.served == "write");
+        let mut measured = Measured {
+            is_cold: activation.cold,
+            used_before,
+            peak: activation.peak_memory.ok_or_else(|| failed("its peak was not measured"))?.bytes(),
+            page_cache,
+            touched_limit: activation.memory.reached_booked,
+            cpu_s,
+            output_size: written.map(|call| call.bytes).sum(),
+            repeats: Vec::new(),
+        };
+        if planned.is_repeated && cpu_s < REPEATED_MAX.as_secs_f64() {
+            for _ in 0..REPEATS {
+                measured.repeats.push(self.run(function, session, planned).await?.cpu_s);
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Runs a row without keeping what was measured: a session that was cut off goes on in a sandbox that has run, and the
+    /// first sandbox of a function, which is charged for its libraries, is none that counts.
+    pub(super) async fn warm(&mut self, function: &Profiled, session: u32, planned: &Planned) -> Result<(), LabError> {
+        self.measure(function, session, &Planned { is_repeated: false, ..planned.clone() }).await.map(drop)
+    }
+
+    async fn run(&mut self, function: &Profiled, session: u32, planned: &Planned) -> Result<Ran, LabError> {
+        let name = &names(function)[session as usize % 2];
+        let mut event = serde_json::json!({
+            "input": {"bucket": BUCKET, "key": planned.input.id},
+            "output": {"bucket": BUCKET, "key": format!("out/{}", function.name)},
+        });
+        for (argument, value) in &planned.arguments {
+            event[*argument] = value.clone();
+        }
+        let request = self.lambda.invocation(name, event.to_string().as_bytes()).await?;
+        let answer = self.lambda.send(name, &request);
+        if answer.is_err() {
+            // A connection that broke is not used again.
+            self.lambda = LambdaClient::connect(&self.node)?.waiting(PATIENCE)?;
+        }
+        let answer = answer?;
+        let failed = |reason: &str| failed(function, planned, reason);
+        if answer.function_error.is_some() {
+            return Err(failed(&String::from_utf8_lossy(&answer.payload)));
+        }
+        let said: Said = serde_json::from_slice(&answer.payload).map_err(|error| failed(&error.to_string()))?;
+        let activation = platform::activation(&self.node, &answer.id).await?;
+        match activation.outcome {
+            Outcome::Answered => Ok(Ran { activation, cpu_s: said.cpu_s }),
+            outcome => Err(failed(&format!("{outcome:?}"))),
+        }
+    }
+}
+
+fn failed(function: &Profiled, planned: &Planned, reason: &str) -> LabError {
+    let input = format!("row {}, {}", planned.seq, planned.input.id);
+    LabError::Function { function: function.name.to_owned(), input, reason: reason.to_owned() }
+}
+
+/// The two names that a function is deployed under.
+fn names(function: &Profiled) -> [String; 2] {
+    [function.name.to_owned(), format!("{}-again", function.name)]
+}
+
+fn settings(python: &Path) -> toml::Table {
+    let mut settings = node_under_test::settings(None, python);
+    let mut set = |section: &str, name: &str, value: toml::Value| {
+        let section = settings.entry(section).or_insert_with(|| toml::Table::new().into());
+        if let Some(section) = section.as_table_mut() {
+            section.insert(name.to_owned(), value);
+        }
+    };
+    set("functions", "memory", format!("{FUNCTIONS_MB} MiB").into());
+    set("cache", "bytes", format!("{CACHE_MB} MiB").into());
+    // A sandbox is cold or warm here: one that has its imports behind it would be a third start.
+    set("functions", "prewarm", "off".into());
+    set("functions", "queue", format!("{TIMEOUT_S} s").into());
+    settings
+}

@@ -1,0 +1,34 @@
+//! `nigh profile`: what functions need, measured run by run on inputs that are made up.
+
+mod memory;
+
+use clap::{Args, Subcommand};
+
+use crate::LabError;
+use crate::machine::Machine;
+
+/// What `nigh profile` takes.
+#[derive(Clone, Debug, Args)]
+pub struct ProfileArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// The memory that each invocation of the sample functions needs, as rows to learn from (data/function-memory)
+    Memory(memory::MemoryArgs),
+}
+
+impl ProfileArgs {
+    /// Profiles and prints what was done.
+    ///
+    /// # Errors
+    /// If something it needs is missing or fails.
+    pub async fn run(self, json: bool) -> Result<(), LabError> {
+        let machine = Machine::of_this_command();
+        match self.what {
+            What::Memory(memory) => Box::pin(memory.run(machine, json)).await,
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What invocations are foretold by: a fitted model, whether it may be believed, and the floors of what it missed.
+//!
+//! It is the part of a [`FunctionModel`](crate::FunctionModel) that stands in an invocation's path, without the rows: these
+//! are kept elsewhere and come together with it when it is fitted again. An invocation asks
+//! [`foresee`](Predictor::foresee); its end is told by [`ended`](Predictor::ended), which judges the model, sets a floor
+//! after a miss at once, and says whether the row is worth keeping.
+
+use std::sync::Arc;
+
+use nigh_terms::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use crate::benefit::Benefit;
+use crate::feature::FeatureRow;
+use crate::interval::{Interval, clamp_grant};
+use crate::maturity::{Maturity, MaturityChange, Nearness};
+use crate::model::{FittedModel, Learner, PeakModel};
+use crate::peak_floors::PeakFloors;
+use crate::sample::Sample;
+use crate::schema::Schema;
+use crate::training_set::{Kept, TrainingRow, TrainingSet, TrainingSetError};
+
+/// Rows that must have come since the last fit for the next one, while the model is not mature.
+const REFIT_ROWS_LEARNING: usize = 5;
+/// And once it is.
+const REFIT_ROWS_MATURE: usize = 20;
+/// Rows of known times from which the benefit is told.
+const BENEFIT_ROWS_MIN: usize = 20;
+/// What a predictor takes beside its model: itself, and floors.
+const FLOOR_BYTES: usize = 32;
+
+/// What an invocation is granted, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The model is not mature: all that is booked.
+    Booked(ByteSize),
+    /// What was learned, between the runtime's floor and what is booked.
+    Learned(ByteSize),
+    /// More than is booked would be needed, as far as is known: all that is booked, and this as advice.
+    Beyond {
+        /// What is granted.
+        booked: ByteSize,
+        /// What would be needed.
+        needed: ByteSize,
+    },
+}
+
+impl Need {
+    /// The grant.
+    #[must_use]
+    pub const fn grant(self) -> ByteSize {
+        match self {
+            Self::Booked(grant) | Self::Learned(grant) | Self::Beyond { booked: grant, .. } => grant,
+        }
+    }
+}
+
+/// What is foretold of an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// What it is granted.
+    pub need: Need,
+    /// What the model says, mature or not; none before the first fit.
+    pub said: Option<ByteSize>,
+    /// Whether caching pays; none where that is not told: the model is not mature, or few rows have times.
+    pub benefits: Option<bool>,
+}
+
+/// What came of an invocation's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// Whether its row was kept.
+    pub kept: Kept,
+    /// Whether the model may be believed now or no longer.
+    pub maturity: MaturityChange,
+    /// The model said less than was needed.
+    pub missed: bool,
+    /// It is time to fit again.
+    pub refit: bool,
+}
+
+/// A model as it was fitted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fitted {
+    pub(crate) schema: Schema,
+    pub(crate) model: FittedModel,
+    /// Of the rows whose times are known.
+    pub(crate) benefit: Option<Benefit>,
+}
+
+impl Fitted {
+    /// Fits to the rows of a set; nothing without rows.
+    pub(crate) fn to(set: &TrainingSet, learner: Learner) -> Option<Self> {
+        let (schema, samples) = set.samples();
+        if samples.is_empty() {
+            return None;
+        }
+        let timed: (Vec<Sample>, Vec<_>) = set
+            .rows()
+            .iter()
+            .zip(&samples)
+            .filter_map(|(row, sample)| Some((Sample { weight: 1.0, ..*sample }, row.times?)))
+            .unzip();
+        let benefit = (timed.1.len() >= BENEFIT_ROWS_MIN).then(|| Benefit::fit(&schema, &timed.0, &timed.1));
+        let model = learner.fit(&schema, &samples);
+        Some(Self { schema, model, benefit })
+    }
+
+    fn lean(self) -> Self {
+        Self { model: self.model.lean(), ..self }
+    }
+
+    /// What it takes in memory, about: its text is longer than its numbers.
+    fn bytes(&self) -> usize {
+        serde_json::to_vec(self).map_or(0, |text| text.len())
+    }
+}
+
+/// What invocations of one version of a function's code are foretold by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predictor {
+    pub(crate) version: String,
+    pub(crate) interval: Interval,
+    pub(crate) fitted: Option<Arc<Fitted>>,
+    pub(crate) maturity: Maturity,
+    pub(crate) floors: PeakFloors,
+    /// Rows kept, and offered.
+    pub(crate) rows: usize,
+    pub(crate) offered: u64,
+    /// Rows kept since it was fitted.
+    pub(crate) fresh: usize,
+}
+
+impl Predictor {
+    /// Nothing learned yet of `version`.
+    pub(crate) fn new(version: &str, interval: Interval) -> Self {
+        Self {
+            version: version.to_owned(),
+            interval,
+            fitted: None,
+            maturity: Maturity::default(),
+            floors: PeakFloors::default(),
+            rows: 0,
+            offered: 0,
+            fresh: 0,
+        }
+    }
+
+    /// The version of the code.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Whether it may be believed.
+    #[must_use]
+    pub const fn maturity(&self) -> &Maturity {
+        &self.maturity
+    }
+
+    /// Rows that are kept, those among them that no model has seen yet, and rows that came in all.
+    #[must_use]
+    pub const fn rows(&self) -> (usize, usize, u64) {
+        (self.rows, self.fresh, self.offered)
+    }
+
+    /// True if it tells whether caching pays.
+    #[must_use]
+    pub fn tells_benefit(&self) -> bool {
+        self.fitted.as_ref().is_some_and(|fitted| fitted.benefit.is_some())
+    }
+
+    /// Invocations that get what an equal one was seen to need.
+    #[must_use]
+    pub fn floors(&self) -> usize {
+        self.floors.len()
+    }
+
+    /// What it takes in memory, about. Not for the path of invocations.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let fitted = self.fitted.as_ref().map_or(0, |fitted| fitted.bytes());
+        size_of::<Self>() + fitted + self.floors.len() * FLOOR_BYTES
+    }
+
+    /// What the model says, mature or not; none before the first fit.
+    #[must_use]
+    pub fn predict(&self, features: &FeatureRow) -> Option<ByteSize> {
+        let fitted = self.fitted.as_ref()?;
+        Some(self.floors.at_least(features, fitted.model.predict(&fitted.schema.encode(features))))
+    }
+
+    /// What is foretold of an invocation of `version`. `features` hold how the sandbox begins.
+    #[must_use]
+    pub fn foresee(&self, version: &str, features: &FeatureRow, runtime_floor: ByteSize, booked: ByteSize) -> Foreseen {
+        let nothing = Foreseen { need: Need::Booked(booked), said: None, benefits: None };
+        let Some(fitted) = self.fitted.as_ref().filter(|_| version == self.version) else { return nothing };
+        let encoded = fitted.schema.encode(features);
+        let said = self.floors.at_least(features, fitted.model.predict(&encoded));
+        if !self.maturity.is_mature() {
+            return Foreseen { said: Some(said), ..nothing };
+        }
+        let need = if said > booked {
+            Need::Beyond { booked, needed: said }
+        } else {
+            Need::Learned(clamp_grant(said, runtime_floor, booked))
+        };
+        let benefits = fitted.benefit.as_ref().map(|benefit| benefit.predict(&encoded));
+        Foreseen { need, said: Some(said), benefits }
+    }
+
+    /// An invocation of `version` ended: the model is judged by it. Gives the row back if it is to be kept.
+    pub fn ended(
+        &mut self,
+        version: &str,
+        mut row: TrainingRow,
+    ) -> Result<(Learned, Option<TrainingRow>), TrainingSetError> {
+        if version != self.version {
+            return Err(TrainingSetError::OtherVersion { known: self.version.clone(), given: version.to_owned() });
+        }
+        let said = self.predict(&row.features);
+        let chosen_by = said.filter(|_| self.maturity.is_mature());
+        self.offered += 1;
+        let mut kept = Kept::choose(&row, chosen_by, self.interval, self.rows, self.offered);
+        if kept == Kept::No && self.was_wrong_on_benefit(&row) {
+            kept = Kept::Benefit;
+        }
+        row.missed |= kept == Kept::Miss;
+        let (mut maturity, mut missed) = (MaturityChange::None, false);
+        if let Some(said) = said {
+            maturity = self.maturity.judge(Nearness::of(said, row.peak, self.interval));
+            missed = said < row.peak;
+            if missed {
+                self.floors.missed(&row.features, row.peak);
+            }
+        }
+        let is_kept = kept != Kept::No;
+        self.fresh += usize::from(is_kept);
+        self.rows += usize::from(is_kept);
+        let enough = if self.maturity.is_mature() { REFIT_ROWS_MATURE } else { REFIT_ROWS_LEARNING };
+        let refit = self.fresh >= enough || maturity == MaturityChange::Unmatured;
+        Ok((Learned { kept, maturity, missed, refit }, is_kept.then_some(row)))
+    }
+
+    fn was_wrong_on_benefit(&self, row: &TrainingRow) -> bool {
+        let (Some(fitted), Some(times)) = (&self.fitted, &row.times) else { return false };
+        let Some(benefit) = &fitted.benefit else { return false };
+        benefit.predict(&fitted.schema.encode(&row.features)) != times.benefits()
+    }
+
+    /// From here on an invocation with these features gets at least this: one was ended for want of memory.
+    pub fn set_floor(&mut self, features: &FeatureRow, at_least: ByteSize) {
+        self.floors.missed(features, at_least);
+    }
+
+    /// Takes the model of `newer`, which was fitted meanwhile to all rows but the `fresh` last; what was learned of its
+    /// worth here stays.
+    pub fn take_model_of(&mut self, newer: &Self, fresh: usize) {
+        self.fitted.clone_from(&newer.fitted);
+        self.fresh = fresh;
+        self.rows = newer.rows + fresh;
+    }
+
+    /// The same for the path of invocations alone: without what only fitting needs.
+    pub(crate) fn lean(&self) -> Self {
+        let fitted = self.fitted.as_deref().map(|fitted| Arc::new(fitted.clone().lean()));
+        Self { fitted, ..self.clone() }
+    }
+}

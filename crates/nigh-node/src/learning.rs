@@ -1,0 +1,152 @@
+//! What invocations need, on this node: whether runs are sized by it, and what `nigh learn` shows, takes and gives.
+//!
+//! What is learned is of a function as it is deployed; of one that is not there is nothing to say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_engine::Registry;
+use nigh_faas::function::Function;
+use nigh_faas::function_store::FunctionStore;
+use nigh_faas::hooks::InvocationHook;
+pub use nigh_faas::memory_sizing::LearnedStatus;
+use nigh_faas::memory_sizing::{MemorySizing, MemorySizingError, MemorySizingParts, SizingMode};
+use nigh_faas::object_features::ObjectFeatures;
+use nigh_terms::{Clock, FunctionName, Namespace};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::{MemorySettings, Sizing};
+use crate::status::Level;
+
+/// Functions that one answer tells of.
+pub(crate) const LISTED_MAX: usize = 1000;
+
+/// The level of learned memory on a node.
+pub(crate) struct Learning {
+    sizing: Option<Arc<MemorySizing>>,
+    functions: FunctionStore,
+}
+
+/// Rows for a function, as `nigh learn import` sends them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportedRows {
+    /// A training set (docs/learning.md).
+    pub csv: String,
+}
+
+/// Why there is nothing to show, or nothing was learned.
+#[derive(Debug, Error)]
+pub enum LearningError {
+    /// By the settings.
+    #[error("nothing is learned: memory.sizing is off; set it to \"on\" or \"watch\" and start the node again")]
+    Off,
+    /// Not deployed.
+    #[error("there is no function {0}")]
+    NoFunction(FunctionName),
+    /// The reason of what keeps models.
+    #[error(transparent)]
+    Sizing(#[from] MemorySizingError),
+}
+
+impl Learning {
+    /// Takes the level up. Needs a tokio runtime.
+    pub(crate) fn open(
+        settings: &MemorySettings,
+        registry: Arc<dyn Registry>,
+        functions: FunctionStore,
+        objects: Arc<dyn ObjectFeatures>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let mode = match settings.sizing {
+            Sizing::Off => return Self { sizing: None, functions },
+            Sizing::Watch => SizingMode::Watches,
+            Sizing::On => SizingMode::Grants,
+        };
+        let sizing = MemorySizing::new(MemorySizingParts {
+            registry,
+            functions: Arc::new(functions.clone()),
+            objects,
+            learner: settings.learner.learner(),
+            mode,
+            clock,
+        });
+        Self { sizing: Some(Arc::new(sizing)), functions }
+    }
+
+    /// What to say of it.
+    pub(crate) fn level(&self) -> Level {
+        let (on, detail) = match &self.sizing {
+            Some(sizing) => (true, sizing.words()),
+            None => (false, "memory.sizing is off; all that is booked is granted".to_owned()),
+        };
+        Level { name: "sizing".to_owned(), on, detail }
+    }
+
+    /// The station in the path of invocations.
+    pub(crate) fn hook(&self) -> Option<Arc<dyn InvocationHook>> {
+        self.sizing.clone().map(|sizing| sizing as Arc<dyn InvocationHook>)
+    }
+
+    fn sizing(&self) -> Result<&MemorySizing, LearningError> {
+        self.sizing.as_deref().ok_or(LearningError::Off)
+    }
+
+    fn function(&self, namespace: &Namespace, name: &FunctionName) -> Result<Arc<Function>, LearningError> {
+        let deployed = self.functions.get(namespace, name).ok_or_else(|| LearningError::NoFunction(name.clone()))?;
+        Ok(Arc::clone(&deployed.function))
+    }
+
+    /// What is learned of the functions of a namespace, by name.
+    pub(crate) async fn list(&self, namespace: &Namespace, limit: usize) -> Result<Vec<LearnedStatus>, LearningError> {
+        let sizing = self.sizing()?;
+        let (deployed, _) = self.functions.list(namespace, None, limit.min(LISTED_MAX));
+        let mut found = Vec::new();
+        for one in deployed {
+            match sizing.show(&one.function).await {
+                Ok(status) => found.push(status),
+                Err(MemorySizingError::Nothing(_)) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) async fn show(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+    ) -> Result<LearnedStatus, LearningError> {
+        Ok(self.sizing()?.show(&*self.function(namespace, name)?).await?)
+    }
+
+    pub(crate) async fn export(&self, namespace: &Namespace, name: &FunctionName) -> Result<String, LearningError> {
+        Ok(self.sizing()?.export(&*self.function(namespace, name)?).await?)
+    }
+
+    pub(crate) async fn import(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        rows: ImportedRows,
+    ) -> Result<(), LearningError> {
+        self.sizing()?.import(&*self.function(namespace, name)?, rows.csv).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn forget(&self, namespace: &Namespace, name: &FunctionName) -> Result<(), LearningError> {
+        match self.sizing()?.forget(namespace, name).await? {
+            true => Ok(()),
+            false => Err(MemorySizingError::Nothing(name.clone()).into()),
+        }
+    }
+
+    /// Returns when what was learned is stored, or after `patience`.
+    pub(crate) async fn close(&self, patience: Duration) {
+        let Some(sizing) = &self.sizing else { return };
+        if tokio::time::timeout(patience, sizing.flush()).await.is_err() {
+            tracing::warn!("not all that was learned of functions' memory is stored; it is learned again");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `nigh learn`: what is learned of the memory that functions need.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use nigh_node::learning::{ImportedRows, LearnedStatus};
+use nigh_terms::{ByteSize, FunctionName};
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output::{self, Colour, coloured};
+
+/// Functions that one request is told of.
+const LISTED: usize = 1000;
+
+/// Subcommands of `nigh learn`.
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  nigh learn ls                          which functions' models may be believed
+  nigh learn export thumbnail > rows.csv
+  nigh learn import thumbnail rows.csv   teach it rows that were measured elsewhere
+  nigh learn forget thumbnail            after a change that its code does not show")]
+pub(crate) enum LearnCommand {
+    /// List the functions of which something is learned
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Show what is learned of one function
+    Show {
+        /// Its name
+        function: FunctionName,
+    },
+    /// Print the rows that its model is fitted to, as CSV
+    Export {
+        /// Its name
+        function: FunctionName,
+        /// Write them there
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Learn rows of a CSV file, in the place of those that it has
+    Import {
+        /// Its name; the rows are taken to be of its code as it is deployed
+        function: FunctionName,
+        /// The file
+        file: PathBuf,
+    },
+    /// Forget what is learned of a function
+    Forget {
+        /// Its name
+        function: FunctionName,
+    },
+}
+
+/// Runs it.
+pub(crate) async fn run(command: LearnCommand, globals: &Globals) -> Result<(), CliError> {
+    let namespace = globals.namespace().await?;
+    let admin = globals.admin()?;
+    let of = |function: &FunctionName| format!("/learn/{namespace}/{function}");
+    match command {
+        LearnCommand::Ls => {
+            let found: Vec<LearnedStatus> = admin.get(&format!("/learn?namespace={namespace}&limit={LISTED}")).await?;
+            if globals.json { output::json(&found) } else { list(&found) }
+        }
+        LearnCommand::Show { function } => {
+            let found: LearnedStatus = admin.get(&of(&function)).await?;
+            if globals.json { output::json(&found) } else { show(&found) }
+        }
+        LearnCommand::Export { function, output } => {
+            let csv = admin.text(&format!("{}/rows", of(&function))).await?;
+            match output {
+                Some(file) => std::fs::write(&file, csv).map_err(CliError::local(file.display())),
+                None => output::bytes(&csv),
+            }
+        }
+        LearnCommand::Import { function, file } => {
+            let csv = std::fs::read_to_string(&file).map_err(CliError::local(file.display()))?;
+            admin.give(&format!("{}/rows", of(&function)), &ImportedRows { csv }).await?;
+            let now: LearnedStatus = admin.get(&of(&function)).await?;
+            if globals.json { output::json(&now) } else { output::line(state(&now)) }
+        }
+        LearnCommand::Forget { function } => {
+            admin.give(&format!("{}/forget", of(&function)), &()).await?;
+            if globals.json {
+                return output::json(&serde_json::json!({ "forgotten": function }));
+            }
+            output::line(format_args!("forgot what was learned of {function}"))
+        }
+    }
+}
+
+fn list(found: &[LearnedStatus]) -> Result<(), CliError> {
+    if found.is_empty() {
+        return output::line("nothing is learned of any function yet");
+    }
+    let mut table = output::table(&["FUNCTION", "CODE", "MODEL", "STATE", "ROWS", "OF", "CACHING"]);
+    for one in found {
+        let (colour, state) = match one.mature {
+            true => (Colour::Green, "mature".to_owned()),
+            false => (Colour::Yellow, format!("learning, {} judged", one.judged)),
+        };
+        table.add_row([
+            one.function.to_string(),
+            one.version.chars().take(8).collect(),
+            one.learner.clone(),
+            coloured(colour, &state),
+            one.rows.to_string(),
+            one.offered.to_string(),
+            if one.tells_benefit { "told" } else { "-" }.to_owned(),
+        ]);
+    }
+    output::print_table(&table)
+}
+
+fn show(one: &LearnedStatus) -> Result<(), CliError> {
+    let mut table = output::table(&[]);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_owned(), value]);
+    };
+    row("function", one.function.to_string());
+    row("code", one.version.clone());
+    row("model", format!("{}, {}", one.learner, ByteSize(one.bytes as u64)));
+    row("state", state(one));
+    row("rows", format!("{} kept of {}, {} since the last fit", one.rows, one.offered, one.fresh));
+    row("floors", format!("{} inputs get at least what an equal one was seen to need", one.floors));
+    row("caching", if one.tells_benefit { "told by the model" } else { "not told yet" }.to_owned());
+    let inputs =
+        if one.inputs.is_empty() { "every object that an input names".to_owned() } else { one.inputs.join(" ") };
+    row("inputs", inputs);
+    output::print_table(&table)
+}
+
+fn state(one: &LearnedStatus) -> String {
+    match (one.mature, one.matured_at) {
+        (true, Some(at)) => format!("{}: mature since invocation {at}, {} rows", one.function, one.rows),
+        (true, None) => format!("{}: mature, {} rows", one.function, one.rows),
+        (false, Some(at)) => {
+            format!("{}: not mature any more (it was at {at}); all that is booked is granted", one.function)
+        }
+        (false, None) => {
+            format!("{}: not mature after {} invocations; all that is booked is granted", one.function, one.judged)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::Namespace;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_model_is_told_in_words() {
+        let mut one = LearnedStatus {
+            namespace: Namespace::new("default").unwrap(),
+            function: FunctionName::new("f").unwrap(),
+            version: "code".to_owned(),
+            learner: "lintree".to_owned(),
+            mature: true,
+            matured_at: Some(25),
+            judged: 40,
+            rows: 45,
+            fresh: 0,
+            offered: 45,
+            floors: 1,
+            tells_benefit: false,
+            inputs: Vec::new(),
+            bytes: 1000,
+        };
+        assert_eq!(state(&one), "f: mature since invocation 25, 45 rows");
+        one.mature = false;
+        assert!(state(&one).contains("not mature any more (it was at 25)"));
+        one.matured_at = None;
+        assert!(state(&one).contains("not mature after 40 invocations"));
+    }
+}

@@ -1,0 +1,54 @@
+//! `nigh objects features`: what is known of an object's data.
+
+use clap::Args;
+use nigh_learn::FeatureValue;
+use nigh_node::features::{self, ShownFeatures};
+
+use super::{shown, usage};
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::object_address::ObjectAddress;
+use crate::output;
+
+/// Options of `nigh objects features`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  nigh objects features nigh://pictures/a.png
+  nigh objects features nigh://pictures/a.png --look     look at it now, if nothing is known
+  nigh --json objects features nigh://pictures/a.png
+
+They are recorded when an object is stored, out of its header; an invocation that names the object is predicted by them.
+docs/learning.md says what there is.")]
+pub(crate) struct FeaturesArgs {
+    /// nigh://bucket/key
+    address: ObjectAddress,
+    /// Look at the object now, if nothing is known of it
+    #[arg(long)]
+    look: bool,
+}
+
+/// Runs it.
+pub(super) async fn run(args: FeaturesArgs, globals: &Globals) -> Result<(), CliError> {
+    let key = args.address.key().map_err(usage)?;
+    let namespace = globals.namespace().await?;
+    let path = features::path(&namespace, &args.address.bucket, &key, args.look);
+    let known: ShownFeatures = globals.admin()?.get(&path).await?;
+    if globals.json {
+        return output::json(&known);
+    }
+    let name = format!("nigh://{}/{key}", args.address.bucket);
+    if known.version.is_none() {
+        output::remark(format_args!("nothing is known of {}", shown(&name)));
+        return Ok(());
+    }
+    let mut table = output::table(&["FEATURE", "VALUE"]);
+    for (name, value) in &known.features {
+        let value = match value {
+            FeatureValue::Number(number) => number.to_string(),
+            FeatureValue::Word(word) => shown(word).into_owned(),
+        };
+        table.add_row([name.clone(), value]);
+    }
+    output::print_table(&table)
+}
