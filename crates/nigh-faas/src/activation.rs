@@ -95,6 +95,9 @@ pub struct MemoryUse {
     pub grown: u32,
     /// It came to all that was booked: its peak is the least that it needs.
     pub reached_booked: bool,
+    /// It came to a limit below what it booked.
+    #[serde(default)]
+    pub came_short: bool,
     /// Microseconds that it took to set its limit before it ran.
     #[serde(default)]
     pub step_us: u64,

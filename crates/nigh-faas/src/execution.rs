@@ -294,6 +294,7 @@ impl Executor {
             page_cache: memory.page_cache().ok(),
             grown: held.grown,
             reached_booked: peak.is_some_and(|peak| peak + lacks >= booked) || (is_killed && !held.came_short),
+            came_short: held.came_short,
             step_us: begun.step.as_micros() as u64,
             waited_us: begun.waited.as_micros() as u64,
         };

@@ -16,7 +16,7 @@ use nigh_terms::{Clock, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{MemorySettings, Sizing};
+use crate::config::{MemorySettings, Sizing, Switch};
 use crate::status::Level;
 
 /// Functions that one answer tells of.
@@ -59,10 +59,11 @@ impl Learning {
         objects: Arc<dyn ObjectFeatures>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let mode = match settings.sizing {
-            Sizing::Off => return Self { sizing: None, functions },
-            Sizing::Watch => SizingMode::Watches,
-            Sizing::On => SizingMode::Grants,
+        // Without grants nobody gets more than it begins with: a prediction that is too low would end a function.
+        let mode = match (settings.sizing, settings.grants) {
+            (Sizing::Off, _) => return Self { sizing: None, functions },
+            (Sizing::On, Switch::On) => SizingMode::Grants,
+            (Sizing::Watch, _) | (Sizing::On, Switch::Off) => SizingMode::Watches,
         };
         let sizing = MemorySizing::new(MemorySizingParts {
             registry,

@@ -12,9 +12,6 @@ use crate::activation::{Activation, Outcome};
 
 /// Page cache that a grant has room for, if runs were seen to use it.
 pub(super) const PAGE_CACHE_ROOM: ByteSize = ByteSize::mib(32);
-/// The kernel charges memory by batches of pages: a peak this near to a limit has come to it.
-const LIMIT_SLACK: ByteSize = ByteSize::kib(256);
-
 /// The row that `activation` gives, of which the model said `said`; none if nothing is to be learned from it.
 pub(super) fn row(
     activation: &Activation,
@@ -26,7 +23,7 @@ pub(super) fn row(
     let page_cache = activation.memory.page_cache.unwrap_or(ByteSize::ZERO);
     let peak = measured.saturating_sub(page_cache.saturating_sub(PAGE_CACHE_ROOM));
     let answered = activation.outcome == Outcome::Answered;
-    let touched_limit = !answered || held_back(activation, measured);
+    let touched_limit = !answered || held_back(activation);
     if touched_limit && said.is_some_and(|said| said >= peak) {
         return None;
     }
@@ -39,12 +36,10 @@ pub(super) fn row(
     Some(TrainingRow { features, peak, touched_limit, page_cache, missed: false, input, times })
 }
 
-/// True if there is reason to think that it would have used more.
-fn held_back(activation: &Activation, peak: ByteSize) -> bool {
+/// True if there is reason to think that it would have used more. One whose limit was raised had what it needed.
+fn held_back(activation: &Activation) -> bool {
     let memory = &activation.memory;
-    let at_grant = memory.grown == 0
-        && activation.granted < activation.booked
-        && peak.bytes().saturating_add(LIMIT_SLACK.bytes()) >= activation.granted.bytes();
+    let at_grant = memory.came_short && memory.grown == 0;
     memory.reached_booked || at_grant || activation.outcome == Outcome::OutOfMemory
 }
 
@@ -77,9 +72,13 @@ mod tests {
         };
         assert!(of(&booked, None).unwrap().touched_limit);
         assert_eq!(of(&booked, Some(200)), None);
-        let granted = Activation { granted: ByteSize::mib(64), ..ended(64, Outcome::Answered) };
+        let short = MemoryUse { came_short: true, ..MemoryUse::default() };
+        let granted = Activation { granted: ByteSize::mib(64), memory: short, ..ended(64, Outcome::Answered) };
         assert!(of(&granted, Some(60)).unwrap().touched_limit);
-        let grown = Activation { memory: MemoryUse { grown: 1, ..MemoryUse::default() }, ..granted };
+        assert_eq!(of(&granted, Some(64)), None);
+        let within = Activation { memory: MemoryUse::default(), ..granted.clone() };
+        assert!(!of(&within, Some(64)).unwrap().touched_limit, "its limit is a headroom above its grant");
+        let grown = Activation { memory: MemoryUse { grown: 1, ..short }, ..granted };
         assert!(!of(&grown, Some(60)).unwrap().touched_limit, "it had what it needed in the end");
         assert!(of(&ended(128, Outcome::OutOfMemory), None).unwrap().touched_limit);
         assert_eq!(of(&ended(40, Outcome::TimedOut), None), None);

@@ -314,9 +314,10 @@ fn other_write(draw: &mut Draw) -> Command {
         0 => (format!("{group}size"), "L3:0=1\n".to_owned()),
         1 => (format!("{group}nothing"), "1\n".to_owned()),
         2 => ("info/last_cmd_status".to_owned(), "ok\n".to_owned()),
+        // None that rounds to 0: then newer kernels free no monitoring id, and when they run out of them is up to the clock.
         3 => (
             "info/L3_MON/max_threshold_occupancy".to_owned(),
-            draw.of(&["65536\n", "100000\n", "0\n", "1", "x\n", "99999999999\n", "-1\n"]).to_owned(),
+            draw.of(&["65536\n", "100000\n", "131072", "x\n", "99999999999\n", "-1\n"]).to_owned(),
         ),
         4 => (
             format!("{group}mba_MBps_event"),
