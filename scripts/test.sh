@@ -46,6 +46,9 @@ done <.ci/must-not-skip
 printf '%s\n' "${times[@]}"
 passed=$(grep -hoE '^test result: .* [0-9]+ passed' "$log" | awk '{ sum += $(NF - 1) } END { print sum + 0 }')
 lost=$(grep -hoE '[0-9]+ failed;' "$log" | awk '{ sum += $1 } END { print sum + 0 }')
+# What each failed test printed, once more and last, so that nobody has to look for it above.
+awk '/^failures:$/ { shown = !shown; next } /^test result:/ { shown = 0 } shown' "$log"
+grep -E '^test .* \.\.\. FAILED$|^(FAIL|ERROR): ' "$log"
 for reason in "${failed[@]}"; do echo "FAILED: $reason"; done
 echo "rust: $passed passed, $lost failed, $skipped skipped"
 [ "${#failed[@]}" -eq 0 ]
