@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use nigh_terms::{BucketName, ObjectKey};
+use smol_str::SmolStr;
 
 use crate::activation::DataCallRecord;
 
@@ -14,7 +15,7 @@ use crate::activation::DataCallRecord;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedObject {
     /// The members on the way to it, joined by `/`; members of lists are `*`.
-    pub path: String,
+    pub path: SmolStr,
     /// Its bucket.
     pub bucket: BucketName,
     /// Its key.
@@ -35,7 +36,7 @@ pub fn input_paths(named: &[NamedObject], calls: &[DataCallRecord]) -> BTreeSet<
             is_read(call) && call.bucket == object.bucket.as_str() && call.key.as_deref() == Some(object.key.as_str())
         })
     };
-    named.iter().filter(was_read).map(|object| object.path.clone()).collect()
+    named.iter().filter(was_read).map(|object| object.path.to_string()).collect()
 }
 
 #[cfg(test)]

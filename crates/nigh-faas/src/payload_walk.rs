@@ -13,6 +13,7 @@ use nigh_terms::{BucketName, ObjectKey};
 use percent_encoding::percent_decode_str;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use smol_str::ToSmolStr as _;
 
 use crate::named_objects::NamedObject;
 
@@ -31,6 +32,8 @@ const LIST_MAX: usize = 8;
 /// Words that may be keys and are longer than features keep: so many, of so many bytes (S3's longest key).
 const LONG_WORDS_MAX: usize = 4;
 const KEY_BYTES_MAX: usize = 1024;
+/// Room for the members on the way to a place, of most inputs.
+const PLACE_BYTES: usize = 128;
 /// The size of an input is a feature in steps of this: small ones differ by nothing but their names.
 const SIZE_STEP: usize = 16 * 1024;
 
@@ -58,7 +61,13 @@ impl PayloadWalk {
     /// Walks through `payload`.
     #[must_use]
     pub fn of(payload: &[u8]) -> Self {
-        let mut walker = Walker::default();
+        // Room for what most inputs have, so that nothing grows on the way.
+        let mut walker = Walker {
+            path: String::with_capacity(PLACE_BYTES),
+            name: String::with_capacity(PLACE_BYTES),
+            walk: PayloadWalk { arguments: FeatureRow::with_capacity(ARGUMENTS_MAX), ..PayloadWalk::default() },
+            seen: 0,
+        };
         if payload.len() <= PAYLOAD_BYTES_MAX {
             walker.name.push_str(ARGUMENT_PREFIX);
             let mut reader = serde_json::Deserializer::from_slice(payload);
@@ -73,7 +82,6 @@ impl PayloadWalk {
     }
 }
 
-#[derive(Default)]
 struct Walker {
     walk: PayloadWalk,
     /// The members on the way here, as objects are told apart by it and as features are called.
@@ -100,7 +108,7 @@ impl Walker {
         if self.walk.objects.len() < OBJECTS_MAX
             && let (Ok(bucket), Ok(key)) = (BucketName::new(bucket), ObjectKey::new(key))
         {
-            self.walk.objects.push(NamedObject { path: self.path.clone(), bucket, key });
+            self.walk.objects.push(NamedObject { path: self.path.as_str().into(), bucket, key });
         }
     }
 
@@ -143,21 +151,18 @@ impl Walker {
     }
 
     /// Goes to a member; what to go back to.
-    fn enter(&mut self, path: &str, name: impl fmt::Display) -> (usize, usize) {
+    fn enter(&mut self, path: &str, name: &str) -> (usize, usize) {
         let back = (self.path.len(), self.name.len());
         self.path.push('/');
         self.path.push_str(path);
         if self.name.len() > ARGUMENT_PREFIX.len() {
             self.name.push('.');
         }
-        let from = self.name.len();
-        // Writing to a text cannot fail.
-        let _ = fmt::write(&mut self.name, format_args!("{name}"));
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        if !self.name.bytes().skip(from).all(legal) {
-            let mended: String =
-                self.name[from..].chars().map(|c| if c.is_ascii() && legal(c as u8) { c } else { '_' }).collect();
-            self.name.replace_range(from.., &mended);
+        if name.bytes().all(legal) {
+            self.name.push_str(name);
+        } else {
+            self.name.extend(name.chars().map(|c| if c.is_ascii() && legal(c as u8) { c } else { '_' }));
         }
         back
     }
@@ -253,7 +258,7 @@ impl<'de> Visitor<'de> for Here<'_> {
         let Self { walker, depth, is_argument, .. } = self;
         let mut at = 0;
         loop {
-            let back = walker.enter("*", at);
+            let back = walker.enter("*", &at.to_smolstr());
             let is_argument = is_argument && at < LIST_MAX;
             let here = Here { walker, depth: depth + 1, is_argument, is_half: false };
             let member = members.next_element_seed(here);
@@ -321,7 +326,7 @@ mod tests {
 
     fn objects(payload: &str) -> Vec<(String, String)> {
         let found = PayloadWalk::of(payload.as_bytes()).objects.into_iter();
-        found.map(|object| (object.path, format!("{}/{}", object.bucket, object.key))).collect()
+        found.map(|object| (object.path.to_string(), format!("{}/{}", object.bucket, object.key))).collect()
     }
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {

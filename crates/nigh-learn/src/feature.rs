@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use smol_str::SmolStr;
 use thiserror::Error;
 
 /// Features of a row at most; rows are encoded on the stack.
@@ -36,13 +37,13 @@ pub enum FeatureValue {
     /// A number: pixels, seconds, bytes, an argument.
     Number(f64),
     /// A nominal value: a format, a codec, an argument that is text or a truth value.
-    Word(Box<str>),
+    Word(SmolStr),
 }
 
 /// The name of a feature. Those of the input begin with `in_`, but for `input_size`; those of arguments with `arg_`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-pub struct FeatureName(Box<str>);
+pub struct FeatureName(SmolStr);
 
 /// Why a feature is not taken.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -107,6 +108,12 @@ impl<'de> Deserialize<'de> for FeatureName {
 pub struct FeatureRow(Vec<(FeatureName, FeatureValue)>);
 
 impl FeatureRow {
+    /// An empty row with room for so many features.
+    #[must_use]
+    pub fn with_capacity(features: usize) -> Self {
+        Self(Vec::with_capacity(features.min(FEATURES_MAX)))
+    }
+
     /// Sets a number.
     pub fn set_number(&mut self, name: &str, value: f64) -> Result<(), FeatureError> {
         let name = FeatureName::new(name)?;

@@ -7,6 +7,7 @@
 //! takes the column's median.
 
 use serde::{Deserialize, Serialize};
+use smol_str::{SmolStr, ToSmolStr as _};
 
 use crate::feature::{FEATURES_MAX, FeatureName, FeatureRow, FeatureValue, hash_bytes};
 
@@ -27,7 +28,7 @@ pub(crate) enum ColumnKind {
     },
     Words {
         /// Level `at + 1` is the word at `at`, in the order of the alphabet.
-        levels: Vec<Box<str>>,
+        levels: Vec<SmolStr>,
     },
     /// Words by their hash.
     Hashed,
@@ -73,7 +74,7 @@ impl Schema {
                 });
                 return Some(ColumnKind::Number { median: median(numbers.collect()) });
             }
-            let mut words: Vec<Box<str>> = values.iter().map(|value| word_of(value)).collect();
+            let mut words: Vec<SmolStr> = values.iter().map(|value| word_of(value)).collect();
             words.sort();
             words.dedup();
             if words.len() <= LEVELS_MAX {
@@ -142,18 +143,18 @@ impl ColumnKind {
     }
 }
 
-fn level(levels: &[Box<str>], word: &str) -> f64 {
-    levels.binary_search_by(|known| (**known).cmp(word)).map_or(0.0, |at| (at + 1) as f64)
+fn level(levels: &[SmolStr], word: &str) -> f64 {
+    levels.binary_search_by(|known| known.as_str().cmp(word)).map_or(0.0, |at| (at + 1) as f64)
 }
 
 fn hashed(word: &str) -> f64 {
     (1 + hash_bytes(word.as_bytes()) % HASHED_LEVELS) as f64
 }
 
-fn word_of(value: &FeatureValue) -> Box<str> {
+fn word_of(value: &FeatureValue) -> SmolStr {
     match value {
         FeatureValue::Word(word) => word.clone(),
-        FeatureValue::Number(number) => number.to_string().into(),
+        FeatureValue::Number(number) => number.to_smolstr(),
     }
 }
 

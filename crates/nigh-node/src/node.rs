@@ -472,7 +472,7 @@ impl Node {
         let events_written = self.running.events.close();
         // Before the doors have closed: their last requests wait for invocations.
         self.running.invoker.drain(drain).await;
-        self.running.engine.end_stock().await;
+        self.running.engine.close().await;
         events_written.await;
         if self.running.memory.flush_all(drain).await.is_err() {
             let waiting = self.running.memory.dirty().objects;

@@ -288,7 +288,7 @@ impl Profiling {
             .map_err(|reason| ProfilingError::FirstRun { name: name.clone(), reason })?;
         let paths = input_paths(&named, &record.data_calls);
         let mut size = 0_u64;
-        for object in named.iter().filter(|object| paths.contains(&object.path)) {
+        for object in named.iter().filter(|object| paths.contains(object.path.as_str())) {
             let meta = bench.memory.head(&bench.who, &object.bucket, &object.key, GetRequest::default()).await?;
             size = size.saturating_add(meta.size);
         }

@@ -2,10 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/programs.rs"]
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use self::programs::build_programs;
 
 fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -23,9 +28,7 @@ fn json(output: &Output) -> Value {
 #[test]
 fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
     let test = "a_single_function_is_measured_against_swift_and_redis_with_its_ceiling";
-    // The sandboxes' program stands beside `nigh`; `cargo test -p nigh` alone leaves it out, or as it was.
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("single.html");
     let page = page.to_str().unwrap();
@@ -61,8 +64,7 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
 #[test]
 fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
     let test = "the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails";
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("macro.html");
     let output = experiment(&["macro", "--quick", "--json", "--html", page.to_str().unwrap()]);
@@ -92,8 +94,7 @@ fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
 #[test]
 fn a_function_that_grows_while_the_cache_gives_way_answers_every_time() {
     let test = "a_function_that_grows_while_the_cache_gives_way_answers_every_time";
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let output = experiment(&["shrink-impact", "--quick", "--json"]);
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     if complaint.contains("is missing") || complaint.contains("ImageMagick") {
@@ -114,8 +115,7 @@ fn a_function_that_grows_while_the_cache_gives_way_answers_every_time() {
 #[test]
 fn the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on() {
     let test = "the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on";
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let folder = tempfile::tempdir().unwrap();
     let profile = |rows: &str| {
         let asked = ["profile", "memory", "--functions", "thumbnail,wordcount", "--rows", rows, "--json", "--out"];
@@ -161,8 +161,7 @@ fn the_memory_of_functions_is_profiled_and_a_profile_that_was_cut_off_goes_on() 
 #[test]
 fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
     let test = "many_functions_are_created_listed_read_again_and_the_last_one_answers";
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let bench = ["bench", "functions", "--count", "300", "--json"];
     let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(bench).current_dir(project()).output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -180,8 +179,7 @@ fn many_functions_are_created_listed_read_again_and_the_last_one_answers() {
 
 /// Kills nodes before `store` and checks the report; none where the store is not installed.
 fn killed_before(store: &str, kills: &str) -> Option<Value> {
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     let folder = tempfile::tempdir().unwrap();
     let progress = folder.path().join("crash.state");
     let place = ["--json", "--progress", progress.to_str().unwrap()];
@@ -252,8 +250,7 @@ fn the_stored_results_make_one_page() {
 #[test]
 fn who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing() {
     let test = "who_reads_or_writes_beside_nigh_sees_what_was_acknowledged_and_loses_nothing";
-    let build = ["build", "--quiet", "-p", "nigh-faas", "--bin", "nigh-sandbox"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
+    build_programs();
     // A guard of each kind, and a control that loses writes: where it did not, the experiment fails.
     let rows = "shadow,minio through,minio none";
     let output = experiment(&["outside", "--seconds", "1.5", "--only", rows, "--json"]);

@@ -3,16 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
+#[path = "support/programs.rs"]
+mod programs;
+
+use self::programs::build_programs;
+
 /// Per kernel and machine; with the boots and the named cases well under two minutes.
 const SEQUENCES: &str = "12";
 
 #[test]
 fn the_emulator_answers_as_real_kernels_do() {
     let test = "the_emulator_answers_as_real_kernels_do";
-    // The guest's program stands beside `nigh`; `cargo test -p nigh` alone leaves it out, or as it was.
-    let build = ["build", "--quiet", "-p", "nigh-llc", "--bin", "nigh-resctrl-guest"];
-    assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-
+    build_programs();
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/kernels");
     let selftest = ["llc", "selftest", "--vm", "--json", "--seeds", SEQUENCES, "--kernels"];
     let output = Command::new(env!("CARGO_BIN_EXE_nigh")).args(selftest).arg(kernels).output().unwrap();

@@ -216,8 +216,8 @@ impl CacheWays {
 
     /// The bytes of the data that an input names, as far as they are known.
     fn data_size(&self, run: &Run<'_>, inputs: &BTreeSet<String>) -> Option<ByteSize> {
-        let is_input = |path: &String| inputs.is_empty() || inputs.contains(path);
-        let named = run.walk().objects.iter().filter(|object| is_input(&object.path));
+        let is_input = |path: &str| inputs.is_empty() || inputs.contains(path);
+        let named = run.walk().objects.iter().filter(|object| is_input(object.path.as_str()));
         let namespace = &run.function.namespace;
         let known = named.filter_map(|object| self.parts.sizes.of(namespace, &object.bucket, &object.key));
         known.reduce(|sum, size| ByteSize(sum.0.saturating_add(size.0)))

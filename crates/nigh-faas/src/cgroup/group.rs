@@ -20,8 +20,8 @@ const PIDS_MAX: &str = "pids.max";
 /// How long the processes of a group may take to stand still.
 const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a group may stay busy after its last process was killed.
-const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
-const REMOVE_POLL: Duration = Duration::from_millis(1);
+pub(super) const REMOVE_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const REMOVE_POLL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 enum Freezer {

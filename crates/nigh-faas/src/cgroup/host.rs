@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::cpuset::{Cpusets, SandboxCpus};
-use super::group::Group;
+use super::group::{Group, REMOVE_PATIENCE, REMOVE_POLL};
 use super::layout::{Layout, locate};
 use super::parents::{Controls, Parents, Trees};
 use super::{CgroupError, PREFIX, sweep, v2};
@@ -113,6 +114,16 @@ impl CgroupHost {
             (Parents::V1 { memory: Err(reason), .. }, _) if self.parents.folders().is_empty() => Err(reason.clone()),
             _ => Ok(format!("{PREFIX}{}/{name}", self.instance)),
         }
+    }
+
+    /// Removes Nigh's own groups as soon as no group of a sandbox is left: for the end of a process, which drops nothing.
+    /// Blocks for at most `REMOVE_PATIENCE`; what is left then is the next sweep's.
+    pub fn close(&self) {
+        let until = Instant::now() + REMOVE_PATIENCE;
+        while Arc::strong_count(&self.parents) > 1 && Instant::now() < until {
+            std::thread::sleep(REMOVE_POLL);
+        }
+        self.parents.remove();
     }
 
     /// Ends all processes in groups that an earlier process of this Nigh left, and removes the groups; those that

@@ -158,13 +158,19 @@ impl Parents {
     }
 }
 
+impl Parents {
+    /// Removes those that are empty. One is not if a group could not be removed: both are the next sweep's.
+    pub(super) fn remove(&self) {
+        for folder in self.folders() {
+            let _still_used = fs::remove_dir(folder);
+        }
+    }
+}
+
 /// The host and each of its groups hold the parents: the last one removes them.
 impl Drop for Parents {
     fn drop(&mut self) {
-        for folder in self.folders() {
-            // Not empty if a group could not be removed: it is the next sweep's, and so is this.
-            let _still_used = fs::remove_dir(folder);
-        }
+        self.remove();
     }
 }
 

@@ -103,7 +103,7 @@ impl InputRules {
 
     /// The objects that an invocation will read, as far as is known.
     pub(super) fn inputs(&self, walk: &PayloadWalk) -> Vec<(BucketName, ObjectKey)> {
-        let is_input = |object: &&NamedObject| self.read.is_empty() || self.read.contains(&object.path);
+        let is_input = |object: &&NamedObject| self.read.is_empty() || self.read.contains(object.path.as_str());
         let named = walk.objects.iter().filter(is_input).map(|object| (object.bucket.clone(), object.key.clone()));
         let by_key = self.keys.iter().filter_map(|rule| {
             let bucket = match &rule.bucket {

@@ -317,8 +317,8 @@ impl Maker {
         }
     }
 
-    /// Ends the stock for good. When this returns nothing is left of it.
-    pub(super) async fn end_stock(&self) {
+    /// Ends the stock for good. When this returns nothing is left of it, nor, where no sandbox lives, of Nigh's cgroups.
+    pub(super) async fn close(&self) {
         let ready = {
             let mut stock = self.stock.lock();
             stock.max = 0;
@@ -329,6 +329,8 @@ impl Maker {
         if let Raising::ByRuntime(bundles) = &self.raising {
             bundles.end_life();
         }
+        let cgroups = Arc::clone(&self.cgroups);
+        let _closed = tokio::task::spawn_blocking(move || cgroups.close()).await;
     }
 
     /// Ends what an earlier process left.

@@ -135,9 +135,10 @@ impl LocalEngine {
         Ok(engine)
     }
 
-    /// Ends what is kept ready, and makes no more of it. When this returns nothing is left of it.
-    pub async fn end_stock(&self) {
-        self.maker.end_stock().await;
+    /// Ends what is kept ready, and makes no more of it. When this returns nothing is left of it, nor, where no sandbox
+    /// lives, of Nigh's cgroups.
+    pub async fn close(&self) {
+        self.maker.close().await;
     }
 
     /// What keeps its sandboxes apart.

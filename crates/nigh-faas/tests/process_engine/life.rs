@@ -225,21 +225,37 @@ async fn the_nigh_that_is_killed() {
     running.sandbox.ended().await;
 }
 
+/// The cgroups of Nigh's that a process with `marker` is in.
+fn groups_of_process_with(marker: &str) -> Vec<PathBuf> {
+    let Some(pid) = processes_with(marker).first().copied() else { return Vec::new() };
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| line.rsplit(':').next())
+        .filter(|path| path.contains("/nigh-"))
+        .flat_map(|path| ["memory", "freezer", "pids", ""].map(|tree| format!("/sys/fs/cgroup/{tree}{path}").into()))
+        .filter(|path: &PathBuf| path.exists())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_is_closed_leaves_no_cgroup_of_nighs() {
+    let marker = marker();
+    let engine = engine().await;
+    let (running, _lines, _code) = start(&engine, command(&["/usr/bin/sleep", &marker])).await;
+    until("it runs", || !processes_with(&marker).is_empty()).await;
+    let groups = groups_of_process_with(&marker);
+    assert_eq!(groups.is_empty(), engine.probe().controls.freezer.is_err(), "{groups:?}");
+    destroy(&*running.sandbox).await;
+    // It holds what its group was made in.
+    drop(running);
+    engine.close().await;
+    let left: Vec<_> = groups.iter().filter_map(|group| group.parent()).filter(|parent| parent.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_a_killed_nigh() {
     let marker = marker();
-    let groups = || -> Vec<PathBuf> {
-        let Ok(pid) = processes_with(&marker).first().copied().ok_or(()) else { return Vec::new() };
-        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| line.rsplit(':').next())
-            .filter(|path| path.contains("/nigh-"))
-            .flat_map(|path| {
-                ["memory", "freezer", "pids", ""].map(|tree| format!("/sys/fs/cgroup/{tree}{path}").into())
-            })
-            .filter(|path: &PathBuf| path.exists())
-            .collect()
-    };
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "life::the_nigh_that_is_killed", "--nocapture"])
         .env(CHILD_VARIABLE, &marker)
@@ -250,7 +266,7 @@ async fn nothing_outlives_a_killed_nigh() {
     until("both sandboxes run", || processes_with(&marker).len() == 3).await;
     // The second one is being frozen.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let groups = groups();
+    let groups = groups_of_process_with(&marker);
     assert_eq!(groups.is_empty(), engine().await.probe().controls.freezer.is_err(), "{groups:?}");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -174,7 +174,7 @@ async fn what_a_crash_leaves_of_a_container_that_is_being_made_is_gone_after_the
         })
         .await;
         assert_eq!(output(&engine, "echo works").await, "works");
-        engine.end_stock().await;
+        engine.close().await;
     }
     assert!(interrupted > 0, "no try met a container in the making");
     until("the folder is gone with the last life", || left_in(folder.path(), &instance).is_empty()).await;

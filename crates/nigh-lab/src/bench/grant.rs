@@ -253,7 +253,7 @@ pub(super) async fn run(length: &GrantLength, machine: Machine) -> Result<GrantR
     for _ in 0..length.rounds.max(1) {
         gaps.extend(waits(&engine, &python).await?);
     }
-    engine.end_stock().await;
+    engine.close().await;
     let waits = Times::of("at its limit until it runs on", gaps);
     let steps = Times::of("step before a run", steps(length.steps.max(2), &python).await?);
     let named = [

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::platform::{NIGH, Node, python, sandbox_program, wait_for};
+use crate::platform::{NIGH, Node, python, wait_for};
+use crate::programs::build_programs;
 
 /// Asks for so many invocations at once as boto3 does, and prints how they were answered: a JSON object of counts.
 const BURST: &str = r#"
@@ -42,7 +43,7 @@ fn no_escape_attempt_succeeds_behind_walls_and_each_does_without_them() {
     if !project.join(".deps/python/bin/python3").exists() {
         return println!("SKIPPED: {test}: `make deps` has not been run");
     }
-    sandbox_program();
+    build_programs();
     let output = Command::new(NIGH).args(["experiment", "escape", "--json"]).current_dir(&project).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));

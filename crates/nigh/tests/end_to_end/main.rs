@@ -17,6 +17,8 @@ mod learning;
 mod load;
 mod object_features;
 mod platform;
+#[path = "../support/programs.rs"]
+mod programs;
 mod sdks;
 mod segments;
 mod sessions;

@@ -5,12 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::programs::build_programs;
 
 /// How long anything may take here; the machine is shared.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,16 +53,6 @@ pub(crate) fn python(test: &str) -> Option<PathBuf> {
     has_all.then_some(python)
 }
 
-/// `nigh-sandbox`, `nigh-http-adapter` and `nigh-features` stand beside `nigh`; `cargo test -p nigh` alone leaves them
-/// out, or as they were.
-pub(crate) fn sandbox_program() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let build = ["build", "--quiet", "-p", "nigh-faas", "--bins"];
-        assert!(Command::new(env!("CARGO")).args(build).status().unwrap().success());
-    });
-}
-
 /// A node, ended when dropped.
 pub(crate) struct Node {
     pub(crate) state: PathBuf,
@@ -86,7 +77,7 @@ impl Node {
 
     /// The same, run by the program and arguments of `way_in`, which become the node.
     pub(crate) fn start_by(way_in: Vec<OsString>, python: &Path, flags: &[&str]) -> Self {
-        sandbox_program();
+        build_programs();
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::platform::{Node, command, python, sandbox_program};
+use crate::platform::{Node, command, python};
+use crate::programs::build_programs;
 
 #[test]
 fn without_a_node_the_command_says_how_to_start_one() {
@@ -34,7 +35,7 @@ fn a_wrong_setting_is_refused_in_one_line_that_names_it() {
 #[test]
 fn a_start_that_fails_leaves_no_key_that_nobody_has_seen() {
     let Some(python) = python("a_start_that_fails_leaves_no_key_that_nobody_has_seen") else { return };
-    sandbox_program();
+    build_programs();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::platform::{NIGH, Node, python, quiet, sandbox_program, wait_for};
+use crate::platform::{NIGH, Node, python, quiet, wait_for};
+use crate::programs::build_programs;
 
 /// Runs the words behind it on a terminal of their own, and copies what they print there.
 const TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
@@ -20,7 +21,7 @@ fn on_terminal(state: &Path, python: &Path, arguments: &[&str]) -> Command {
 #[test]
 fn a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted() {
     let Some(python) = python("a_node_starts_on_a_terminal_in_colours_unless_they_are_not_wanted") else { return };
-    sandbox_program();
+    build_programs();
     let start = |no_color: bool| {
         let folder = tempfile::tempdir().unwrap();
         let (state, printed) = (folder.path().join("state"), folder.path().join("printed"));

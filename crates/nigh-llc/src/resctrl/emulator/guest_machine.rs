@@ -8,12 +8,16 @@ use super::machine::{BandwidthConfig, CacheConfig, Dialect, MachineConfig, Monit
 /// QEMU's caches of an Intel processor without cache description.
 const L3_BYTES: u32 = 16 << 20;
 const L2_BYTES: u32 = 4 << 20;
+/// More ids than all cases free in a second, which is how long one stays in limbo; and bytes a counted unit, so few that
+/// an id's share of the cache, the occupancy below which it leaves limbo, does not round to 0: it would never leave.
+const RMIDS: u32 = 2048;
+const RMID_SCALE: u32 = 4096;
 
 /// A machine of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestMachine {
     /// As the paper's servers: 11 ways, two of them shared with devices, 8 classes, CDP, bandwidth in percent, and all
-    /// counters. It has so many monitoring ids that none is waited for: a freed one stays in limbo for a second.
+    /// counters. It has so many monitoring ids that none is waited for.
     CascadeLake,
     /// A newer part: masks with holes, ways shared with devices at both ends, an L2 to share out, fewer classes than
     /// groups; and six monitoring ids without occupancy, hence without limbo: they run out, always at the same step.
@@ -54,7 +58,7 @@ impl GuestMachine {
         match self {
             Self::CascadeLake => MachineConfig {
                 mb: Some(BandwidthConfig::intel(8)),
-                monitoring: Some(MonitoringConfig::all_events(1024)),
+                monitoring: Some(MonitoringConfig { scale: RMID_SCALE, ..MonitoringConfig::all_events(RMIDS) }),
                 ..common(CacheConfig { shareable: 0x600, cdp: true, bytes: L3_BYTES, ..CacheConfig::intel(11, 8) })
             },
             Self::SparseWithL2 => MachineConfig {
