@@ -55,8 +55,8 @@ impl Hardware {
         // II-A: memory by CXL has a third of its latency (RTT 950 ns) and ten times its bandwidth (12.5 GiB/s).
         rdma: Link { one_way: Picos::from_nanos(1425), bytes_per_second: GIB + GIB / 4 },
         memory_server: Link { one_way: Picos::from_nanos(475), bytes_per_second: 12 * GIB + GIB / 2 },
-        // Not in the paper: 10 ms to the first byte, 90 MB/s a connection (what S3's guide names for one range request).
-        s3: Link { one_way: Picos::from_nanos(5_000_000), bytes_per_second: 90_000_000 },
+        // Not in the paper: S3's own guide names 100 to 200 ms to the first byte, and 85 to 90 MB/s a request.
+        s3: Link { one_way: Picos::from_nanos(50_000_000), bytes_per_second: 90_000_000 },
         // T2: DDR4-2400, one channel.
         memory_bytes_per_second: 19_200_000_000,
         // Not in the paper: row activation, column access and the line's burst of DDR4-2400 (17-17-17).
