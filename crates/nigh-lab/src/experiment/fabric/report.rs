@@ -4,6 +4,7 @@ use comfy_table::{Table, presets};
 use nigh_sim::fabric::{Hardware, System};
 use serde::Serialize;
 
+use super::consistency::{self, ConsistencyRow};
 use super::robustness::{FailureRow, JitterMean, JitterRow};
 use super::speedups::{BlindRow, ComputeRow, GeomeanRow, SpeedupRow};
 use super::stores::{ShareMean, ShareRow};
@@ -30,8 +31,11 @@ pub(super) struct Summary {
     pub(super) get_by_lines_over_objects_paper: f64,
     pub(super) put_by_lines_over_objects: f64,
     pub(super) put_by_lines_over_objects_paper: f64,
-    /// Nigh's standard deviation over CXL's with copies, the larger of both kinds of jitter; 0.68 at most is asked.
+    /// Nigh's standard deviation over CXL's with copies where each message's latency varies, the paper's words; 0.68 at
+    /// most is asked.
     pub(super) nigh_deviation_over_cached: f64,
+    /// The same where the pace of streams varies too, as in the published simulator.
+    pub(super) nigh_deviation_over_cached_streams: f64,
 }
 
 /// All that a run says.
@@ -44,6 +48,8 @@ pub(super) struct Report {
     pub(super) rows: Vec<SpeedupRow>,
     pub(super) compute: Vec<ComputeRow>,
     pub(super) blind: Vec<BlindRow>,
+    /// What the paper's own figures leave open.
+    pub(super) paper_consistency: Vec<ConsistencyRow>,
     pub(super) communication_mean: Vec<ShareMean>,
     pub(super) communication: Vec<ShareRow>,
     pub(super) by_bandwidth: Vec<LinkRow>,
@@ -76,6 +82,7 @@ impl Report {
             summary: summary(&rows, &geomean, &jitter_mean, lines_over_objects),
             compute: speedups::compute(&fitted, hardware),
             blind: speedups::blind(&fitted, hardware),
+            paper_consistency: consistency::rows(),
             communication_mean: stores::means(&communication),
             communication,
             by_bandwidth: sweeps::by_bandwidth(&fitted, hardware),
@@ -103,6 +110,8 @@ fn summary(
     let mean = |system: System| {
         geomean.iter().find(|row| row.configuration == system.name()).map_or(f64::NAN, |row| row.speedup)
     };
+    let deviation =
+        |varying| jitter.iter().find(|mean| mean.varying == varying).map_or(f64::NAN, |mean| mean.nigh_over_cached);
     let beyond = |row: &&SpeedupRow| row.held_out_error.is_some_and(|error| error.abs() > BAR_ERROR_MOST);
     Summary {
         geomean_error_most: most(&mut geomean.iter().filter_map(|row| row.error)),
@@ -115,7 +124,8 @@ fn summary(
         get_by_lines_over_objects_paper: paper::LINES_OVER_OBJECTS[0],
         put_by_lines_over_objects: put_by_lines,
         put_by_lines_over_objects_paper: paper::LINES_OVER_OBJECTS[1],
-        nigh_deviation_over_cached: jitter.iter().map(|mean| mean.nigh_over_cached).fold(0.0, f64::max),
+        nigh_deviation_over_cached: deviation(robustness::MESSAGES),
+        nigh_deviation_over_cached_streams: deviation(robustness::STREAMS),
     }
 }
 

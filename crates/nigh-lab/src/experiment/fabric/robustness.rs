@@ -48,8 +48,11 @@ pub(super) struct FailureRow {
     pub(super) two_puts_with_dead_sharer_us: Option<f64>,
 }
 
+/// What varies, by name.
+pub(super) const MESSAGES: &str = "messages";
+pub(super) const STREAMS: &str = "messages and streams";
 const PARTS: [(JitteredPart, &str); 2] =
-    [(JitteredPart::Messages, "messages"), (JitteredPart::MessagesAndStreams, "messages and streams")];
+    [(JitteredPart::Messages, MESSAGES), (JitteredPart::MessagesAndStreams, STREAMS)];
 
 /// Of the sample.
 fn deviation(values: &[f64]) -> f64 {
