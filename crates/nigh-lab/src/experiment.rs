@@ -8,6 +8,7 @@ mod demo_report;
 mod demo_side;
 mod escape;
 mod eviction;
+mod fabric;
 mod learn;
 mod lies;
 pub(crate) mod llc;
@@ -71,6 +72,8 @@ enum What {
     LlcSensitivity(llc::SensitivityArgs),
     /// Tail latency of a key-value store beside a training job, by load and cache partition (CMU poster)
     LlcTail(llc_tail::LlcTailArgs),
+    /// Workflows on a memory server by RDMA and CXL, with copies and without, under Nigh's protocol; simulated (Apta)
+    Fabric(fabric::FabricArgs),
     /// Every experiment and bench, each result into its folder; a run that is cut off goes on
     All(all::AllArgs),
     /// One page of all stored results
@@ -103,6 +106,7 @@ impl ExperimentArgs {
             What::LlcPrediction(prediction) => prediction.run(machine, json),
             What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
             What::LlcTail(tail) => tail.run(machine, json),
+            What::Fabric(fabric) => fabric.run(machine, json),
             What::All(all) => all.run(json),
             What::Report(report) => report.run(json),
             What::Clean => {

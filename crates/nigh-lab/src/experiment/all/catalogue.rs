@@ -202,6 +202,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("tail.html"),
     },
     Experiment {
+        name: "fabric",
+        about: "Workflows on a memory server by RDMA and CXL, simulated (Apta figures 2, 8, 9 and 10)",
+        command: &["experiment", "fabric"],
+        quick: &["--quick"],
+        page: Some("fabric.html"),
+    },
+    Experiment {
         name: "llc-selftest",
         about: "resctrl's driver against real kernels",
         command: &["llc", "selftest", "--vm"],

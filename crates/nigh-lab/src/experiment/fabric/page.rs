@@ -1,0 +1,97 @@
+//! The report as a page: figure 8 beside the paper's, figure 9, the sweeps and the jitter.
+
+use nigh_sim::fabric::System;
+
+use super::paper;
+use super::report::Report;
+use crate::LabError;
+use crate::experiment::llc::chart::{self, Series};
+
+const ABOUT: &str = "Six workflows on three compute servers and a memory server, simulated: Apta's timing study (DSN 2023) \
+                     with Nigh's protocol beside it. Computing is fitted, one number a workflow; nothing else is fitted \
+                     to these bars (docs/fabric.md).";
+
+pub(super) fn page(report: &Report) -> Result<String, LabError> {
+    let (head, rows) = report.speedups();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let figures = [
+        ("Times faster than RDMA without copies, by workflow", speedups(report)?),
+        ("Geometric means: ours, held out, the paper's", geomeans(report)?),
+        ("Gets and puts over RDMA's: Apta, ours and figure 9's", operations(report)?),
+        ("A get that finds no copy, by bytes (powers of ten), microseconds (powers of ten)", sizes(report)?),
+        ("Servers that read 1 MiB each at once", servers(report)?),
+        ("Standard deviation under jitter over CXL's with copies", jitter(report)?),
+    ];
+    let figures: String = figures.iter().map(|(caption, svg)| chart::figure(caption, svg)).collect();
+    let body = chart::table(&head, &rows) + &figures;
+    Ok(chart::page("The fabric", ABOUT, &body, &report.machine))
+}
+
+fn speedups(report: &Report) -> Result<String, LabError> {
+    let groups = paper::WORKFLOWS.map(str::to_owned);
+    let series: Vec<Series> = System::COMPARED[1..]
+        .iter()
+        .map(|system| {
+            let rows = report.rows.iter().filter(|row| row.configuration == system.name());
+            Series::of_groups(system.name(), rows.map(|row| row.speedup))
+        })
+        .collect();
+    chart::bars(&groups, &series, "times faster")
+}
+
+fn geomeans(report: &Report) -> Result<String, LabError> {
+    let rows = || report.geomean.iter().filter(|row| row.paper.is_some());
+    let groups: Vec<String> = rows().map(|row| row.configuration.to_owned()).collect();
+    let series = [
+        Series::of_groups("ours", rows().map(|row| row.speedup)),
+        Series::of_groups("held out", rows().filter_map(|row| row.held_out)),
+        Series::of_groups("paper", rows().filter_map(|row| row.paper)),
+    ];
+    chart::bars(&groups, &series, "times faster")
+}
+
+fn operations(report: &Report) -> Result<String, LabError> {
+    let rows = || report.rows.iter().filter(|row| row.configuration == System::Apta.name());
+    let series = [
+        Series::of_groups("gets", rows().map(|row| row.gets)),
+        Series::of_groups("gets, paper", rows().filter_map(|row| row.gets_paper)),
+        Series::of_groups("puts", rows().map(|row| row.puts)),
+        Series::of_groups("puts, paper", rows().filter_map(|row| row.puts_paper)),
+    ];
+    chart::bars(&paper::WORKFLOWS.map(str::to_owned), &series, "over RDMA")
+}
+
+fn sizes(report: &Report) -> Result<String, LabError> {
+    let systems = [System::Rdma, System::FastRdmaFaast, System::CxlUncached, System::Apta, System::Nigh];
+    let series = systems.map(|system| {
+        let rows = report.by_size.iter().filter(|row| row.configuration == system.name());
+        let values = rows.map(|row| ((row.bytes as f64).log10(), row.get_us.log10())).collect();
+        Series { name: system.name().to_owned(), values }
+    });
+    chart::lines(&series, "bytes", "us")
+}
+
+fn servers(report: &Report) -> Result<String, LabError> {
+    let systems = [System::Rdma, System::CxlUncached, System::Apta, System::Nigh];
+    let series = systems.map(|system| {
+        let rows = report.by_servers.iter().filter(|row| row.configuration == system.name());
+        let values = rows.map(|row| (f64::from(row.servers), row.gigabytes_per_second)).collect();
+        Series { name: system.name().to_owned(), values }
+    });
+    chart::lines(&series, "servers", "GB/s in all")
+}
+
+fn jitter(report: &Report) -> Result<String, LabError> {
+    let groups = paper::WORKFLOWS.map(str::to_owned);
+    let kinds = report.jitter_mean.iter().map(|mean| mean.varying);
+    let series: Vec<Series> = kinds
+        .flat_map(|kind| {
+            let rows = || report.jitter.iter().filter(move |row| row.varying == kind);
+            [
+                Series::of_groups(format!("Apta, {kind}"), rows().map(|row| row.apta_over_cached)),
+                Series::of_groups(format!("Nigh, {kind}"), rows().map(|row| row.nigh_over_cached)),
+            ]
+        })
+        .collect();
+    chart::bars(&groups, &series, "over CXL cached")
+}

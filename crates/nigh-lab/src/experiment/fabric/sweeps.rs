@@ -1,0 +1,137 @@
+//! One thing varied at a time: object size, sharers, servers, bandwidth, latency.
+
+use nigh_sim::fabric::{Hardware, Link, Picos, Run, System, Workflow, gets_at_once, one_get, one_put};
+use serde::Serialize;
+
+use super::calibration::micros;
+use super::paper;
+use super::speedups::{Fitted, geometric_mean};
+
+const SIZES: [u64; 8] = [64, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20];
+const SHARERS: [u8; 6] = [0, 1, 3, 7, 15, 31];
+const SERVERS: [u8; 5] = [1, 2, 3, 8, 16];
+/// The object of the sweeps by sharers and by servers.
+const OBJECT_BYTES: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SizeRow {
+    pub(super) bytes: u64,
+    pub(super) configuration: &'static str,
+    /// A get that finds no copy.
+    pub(super) get_us: f64,
+    /// A put without sharers.
+    pub(super) put_us: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SharersRow {
+    pub(super) sharers: u8,
+    pub(super) configuration: &'static str,
+    pub(super) put_us: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ServersRow {
+    /// Each reads an object of its own of 1 MiB.
+    pub(super) servers: u8,
+    pub(super) configuration: &'static str,
+    pub(super) all_read_us: f64,
+    pub(super) gigabytes_per_second: f64,
+}
+
+/// Figure 10: Apta's speed-up by what its link is.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LinkRow {
+    /// Gigabits a second, or nanoseconds.
+    pub(super) value: f64,
+    /// Geometric means over the baseline, whose network stays as it is.
+    pub(super) apta: f64,
+    pub(super) nigh: f64,
+    pub(super) paper: f64,
+    pub(super) error: f64,
+}
+
+fn time(workflow: &Workflow, system: System, hardware: &Hardware) -> f64 {
+    micros(&Run::plain(workflow, system, hardware))
+}
+
+pub(super) fn by_size(hardware: &Hardware) -> Vec<SizeRow> {
+    let row = |bytes: u64, system: System| SizeRow {
+        bytes,
+        configuration: system.name(),
+        get_us: time(&one_get(bytes), system, hardware),
+        put_us: time(&one_put(bytes, 0), system, hardware),
+    };
+    SIZES.into_iter().flat_map(|bytes| System::COMPARED.map(|system| row(bytes, system))).collect()
+}
+
+pub(super) fn by_sharers(hardware: &Hardware) -> Vec<SharersRow> {
+    let row = |sharers: u8, system: System| SharersRow {
+        sharers,
+        configuration: system.name(),
+        put_us: time(&one_put(OBJECT_BYTES, sharers), system, hardware),
+    };
+    let systems = [System::CxlCached, System::Apta, System::Nigh];
+    SHARERS.into_iter().flat_map(|sharers| systems.map(|system| row(sharers, system))).collect()
+}
+
+pub(super) fn by_servers(hardware: &Hardware) -> Vec<ServersRow> {
+    let row = |servers: u8, system: System| {
+        let all_read_us = time(&gets_at_once(OBJECT_BYTES, servers), system, hardware);
+        let gigabytes = f64::from(servers) * OBJECT_BYTES as f64 / 1e9;
+        let configuration = system.name();
+        ServersRow { servers, configuration, all_read_us, gigabytes_per_second: gigabytes / (all_read_us / 1e6) }
+    };
+    let systems = [System::Rdma, System::CxlUncached, System::Apta, System::Nigh];
+    SERVERS.into_iter().flat_map(|servers| systems.map(|system| row(servers, system))).collect()
+}
+
+fn by_link(fitted: &[Fitted], hardware: &Hardware, figure: &[(f64, f64)], link: impl Fn(f64) -> Link) -> Vec<LinkRow> {
+    let row = |&(value, published): &(f64, f64)| {
+        let hardware = Hardware { cxl: link(value), ..*hardware };
+        let mean = |system| geometric_mean(fitted.iter().map(|one| one.speedup(system, &hardware)));
+        let apta = mean(System::Apta);
+        LinkRow { value, apta, nigh: mean(System::Nigh), paper: published, error: apta / published - 1.0 }
+    };
+    figure.iter().map(row).collect()
+}
+
+pub(super) fn by_bandwidth(fitted: &[Fitted], hardware: &Hardware) -> Vec<LinkRow> {
+    by_link(fitted, hardware, &paper::BY_BANDWIDTH, |gigabits| Link {
+        bytes_per_second: (gigabits * 1e9 / 8.0) as u64,
+        ..hardware.cxl
+    })
+}
+
+pub(super) fn by_latency(fitted: &[Fitted], hardware: &Hardware) -> Vec<LinkRow> {
+    by_link(fitted, hardware, &paper::BY_LATENCY, |nanos| Link {
+        one_way: Picos::from_nanos(nanos as u64),
+        ..hardware.cxl
+    })
+}
+
+/// A get and a put by lines over one by objects: geometric means over all objects of the workflows.
+pub(super) fn lines_over_objects(fitted: &[Fitted], hardware: &Hardware) -> [f64; 2] {
+    let ratio = |operation: &dyn Fn(u64) -> Workflow| {
+        let sizes = fitted.iter().flat_map(|one| one.workflow.objects.iter().map(|object| object.bytes));
+        let of = |bytes: u64| {
+            let operation = operation(bytes);
+            time(&operation, System::CxlUncached, hardware) / time(&operation, System::Apta, hardware)
+        };
+        geometric_mean(sizes.map(of))
+    };
+    [ratio(&one_get), ratio(&|bytes| one_put(bytes, 0))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_servers_are_bound_by_the_memory_and_few_by_their_links() {
+        let rows = by_servers(&Hardware::APTA);
+        let of = |servers| rows.iter().find(|row| row.servers == servers && row.configuration == "Apta").unwrap();
+        assert!(of(1).gigabytes_per_second > 9.5 && of(1).gigabytes_per_second < 10.0);
+        assert!(of(16).gigabytes_per_second > 18.0 && of(16).gigabytes_per_second < 19.2);
+    }
+}

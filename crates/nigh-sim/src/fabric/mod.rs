@@ -1,0 +1,30 @@
+//! The fabric between compute servers and a memory server: how long workflows of functions take on it, by protocol.
+//!
+//! A discrete-event model of Apta's study (DSN 2023, section IV): servers with one link each to a memory server, objects
+//! that are read whole and written whole, and what each [`System`] does about copies. [`simulate`] runs one [`Workflow`];
+//! [`workflows`] has the paper's six. Time is in whole picoseconds, so that equal runs are equal to the last digit.
+//!
+//! It does not model processors: how long a function computes is given. Where the paper gives a mechanism (outstanding
+//! lines, logging before writing) it is modelled, and the paper's percentages are left to compare with (docs/fabric.md).
+
+mod engine;
+mod hardware;
+mod home;
+mod jitter;
+mod outcome;
+mod picos;
+mod scenarios;
+mod system;
+mod transfer;
+mod workflow;
+mod workflows;
+
+pub use engine::simulate;
+pub use hardware::{Hardware, Link};
+pub use jitter::{Jitter, JitteredPart};
+pub use outcome::{Blocked, FunctionTimes, Outcome, Traffic};
+pub use picos::Picos;
+pub use scenarios::{gets_at_once, one_get, one_put, two_puts};
+pub use system::{Granularity, System};
+pub use workflow::{Failure, Function, Object, ObjectId, Run, Server, Step, Workflow};
+pub use workflows::{IMAGE_MODEL_BYTES, workflows};
