@@ -1,4 +1,5 @@
-//! The simulation: events in their order, functions through their steps, and the protocols' rules between them.
+//! The simulation: events in their order, and functions through their steps. What an event means to a protocol is in
+//! `protocol`, what it moves in `transfer`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -79,7 +80,7 @@ pub(super) struct Task {
 
 /// Goes on when its node has applied so many invalidations.
 #[derive(Debug, Clone, Copy)]
-enum Then {
+pub(super) enum Then {
     Begin,
     EndStep,
 }
@@ -102,15 +103,15 @@ pub(super) struct Engine<'a> {
     /// When the last function ended; invalidations may still be on their way then.
     finished: Picos,
     /// What the scheduler has seen when the stage began.
-    frontier: u64,
+    pub(super) frontier: u64,
     /// Functions that wait until nothing is pending at their server.
-    barred: Vec<usize>,
+    pub(super) barred: Vec<usize>,
     /// Puts that wait until nothing of their object is pending.
-    stalled: Vec<usize>,
+    pub(super) stalled: Vec<usize>,
     /// Puts that took place and wait for every sharer.
-    unanswered: Vec<usize>,
+    pub(super) unanswered: Vec<usize>,
     /// Functions that wait for invalidations at their node.
-    uncovered: Vec<(usize, Cover, Then)>,
+    pub(super) uncovered: Vec<(usize, Cover, Then)>,
 }
 
 /// Runs a workflow. The same run gives the same outcome.
@@ -193,7 +194,7 @@ impl<'a> Engine<'a> {
         self.coherence != Coherence::Uncached
     }
 
-    fn is_lost(&self, server: Server) -> bool {
+    pub(super) fn is_lost(&self, server: Server) -> bool {
         self.run.failures.iter().any(|failure| failure.server == server && failure.stage <= self.stage)
     }
 
@@ -232,24 +233,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn dispatch(&mut self, function: usize) {
-        let server = self.server(function);
-        if self.is_lost(server) {
-            return;
-        }
-        let covered = self.node(function).covered;
-        match self.coherence {
-            Coherence::Lazy if self.home.has_pending(server) => self.barred.push(function),
-            Coherence::Covered if covered < self.frontier => {
-                self.traffic.questions += 1;
-                let there = self.message();
-                self.at(self.now + there, Event::AskAtHome(function));
-            }
-            _ => self.begin(function),
-        }
-    }
-
-    fn begin(&mut self, function: usize) {
+    pub(super) fn begin(&mut self, function: usize) {
         let task = &mut self.tasks[function];
         task.dispatched = true;
         task.times.dispatch = self.now - task.since;
@@ -303,95 +287,6 @@ impl<'a> Engine<'a> {
         if let Some(stage) = open.filter(|stage| *stage > self.stage) {
             self.stage = stage;
             self.begin_stage();
-        }
-    }
-
-    /// Goes on once the node has applied what the cover names.
-    fn when_covered(&mut self, function: usize, cover: Cover, then: Then) {
-        let node = self.node(function);
-        if node.applied < cover.invalidations {
-            return self.uncovered.push((function, cover, then));
-        }
-        node.cover(cover);
-        match then {
-            Then::Begin => self.begin(function),
-            Then::EndStep => self.end_step(function),
-        }
-    }
-
-    /// What was read may be shown.
-    pub(super) fn show(&mut self, function: usize) {
-        let cover = self.tasks[function].cover;
-        if self.coherence == Coherence::Covered {
-            self.when_covered(function, cover, Then::EndStep);
-        } else {
-            self.end_step(function);
-        }
-    }
-
-    /// All bytes of a put are at the home.
-    pub(super) fn commit(&mut self, function: usize) {
-        let Some(object) = self.object(function) else { return };
-        if self.coherence == Coherence::Lazy && self.home.is_pending(object) {
-            return self.stalled.push(function);
-        }
-        let writer = self.server(function);
-        let (version, sharers) = self.home.write(object, writer);
-        let sharers =
-            if matches!(self.coherence, Coherence::Uncached | Coherence::VersionCheck) { Vec::new() } else { sharers };
-        for sharer in &sharers {
-            let arrives = self.now + self.message();
-            let node = &mut self.nodes[usize::from(sharer.0)];
-            node.last_invalidation = node.last_invalidation.max(arrives);
-            let applied = node.last_invalidation + self.run.hardware.reverse_map;
-            self.traffic.invalidations += 1;
-            if !self.is_lost(*sharer) {
-                self.at(applied, Event::Invalidated(*sharer, object, version));
-            }
-        }
-        let cover = self.home.cover(writer);
-        let task = &mut self.tasks[function];
-        task.version = version;
-        task.cover = cover;
-        task.invalidates |= !sharers.is_empty();
-        if self.coherence == Coherence::Eager && !sharers.is_empty() {
-            self.unanswered.push(function);
-        } else {
-            self.acknowledge(function);
-        }
-    }
-
-    fn acknowledge(&mut self, function: usize) {
-        let back = self.message();
-        self.at(self.now + back, Event::PutAcknowledged(function));
-    }
-
-    fn invalidated(&mut self, server: Server, object: ObjectId, version: u64) {
-        if self.is_lost(server) {
-            return;
-        }
-        self.nodes[usize::from(server.0)].invalidate(object, version);
-        let back = self.message();
-        self.at(self.now + back, Event::Applied(server, object));
-        for (function, cover, then) in std::mem::take(&mut self.uncovered) {
-            self.when_covered(function, cover, then);
-        }
-    }
-
-    fn applied(&mut self, server: Server, object: ObjectId) {
-        self.home.applied(object, server);
-        let (answered, unanswered) = std::mem::take(&mut self.unanswered)
-            .into_iter()
-            .partition(|put: &usize| self.object(*put).is_some_and(|object| !self.home.is_pending(object)));
-        self.unanswered = unanswered;
-        for put in answered {
-            self.acknowledge(put);
-        }
-        for put in std::mem::take(&mut self.stalled) {
-            self.commit(put);
-        }
-        for function in std::mem::take(&mut self.barred) {
-            self.dispatch(function);
         }
     }
 

@@ -13,6 +13,7 @@ mod home;
 mod jitter;
 mod outcome;
 mod picos;
+mod protocol;
 mod scenarios;
 mod system;
 mod transfer;
