@@ -34,11 +34,13 @@ fn booted(test: &str, name: &str, machine: GuestMachine, command: &str) -> Optio
 fn a_patched_kernel_offers_what_the_processor_is_said_to_have() {
     let test = "a_patched_kernel_offers_what_the_processor_is_said_to_have";
     let command = "mount -t resctrl resctrl /sys/fs/resctrl && cd /sys/fs/resctrl && cat schemata info/L3/cbm_mask \
-                   info/L3/num_closids info/L3/shareable_bits info/L3_MON/num_rmids && ls info";
+                   info/L3/num_closids info/L3/shareable_bits info/L3_MON/num_rmids \
+                   info/L3_MON/max_threshold_occupancy && ls info";
     let Some(end) = booted(test, "6.1", GuestMachine::CascadeLake, command) else { return };
     let said: Vec<&str> = end.output.split_whitespace().collect();
     assert_eq!(end.code, 0, "{end:?}");
-    assert_eq!(said[..6], ["MB:0=100;1=100", "L3:0=7ff;1=7ff", "7ff", "8", "600", "1024"], "{end:?}");
+    // A threshold of 0 would let no monitoring id leave limbo.
+    assert_eq!(said[..7], ["MB:0=100;1=100", "L3:0=7ff;1=7ff", "7ff", "8", "600", "2048", "8192"], "{end:?}");
 
     let command = "mount -t resctrl resctrl /sys/fs/resctrl && cd /sys/fs/resctrl && cat schemata info/L3/sparse_masks; \
                    ls info; exit 7";

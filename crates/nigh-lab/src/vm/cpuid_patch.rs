@@ -329,8 +329,8 @@ mod tests {
         assert_eq!(cpuid(&patched, 0x10, 1), [10, 0x600, 0b100, 7]);
         assert_eq!(cpuid(&patched, 0x10, 2), [7, 0, 0b1000, 7]);
         assert_eq!(cpuid(&patched, 0x10, 3), [89, 0, 0b100, 7]);
-        assert_eq!(cpuid(&patched, 0xf, 0), [0, 1023, 0, 2]);
-        assert_eq!(cpuid(&patched, 0xf, 1), [0, 65536, 1023, 7]);
+        assert_eq!(cpuid(&patched, 0xf, 0), [0, 2047, 0, 2]);
+        assert_eq!(cpuid(&patched, 0xf, 1), [0, 4096, 2047, 7]);
         let [eax, ebx, ecx, edx] = cpuid(&plain, 7, 0);
         assert_eq!(cpuid(&patched, 7, 0), [eax, ebx | 0x9000, ecx, edx], "added to what the processor has");
         for (leaf, subleaf) in [(0, 0), (2, 0), (4, 3), (7, 1), (0x8000_0000, 0), (0x8000_0002, 0)] {
