@@ -10,8 +10,8 @@ use std::time::Duration;
 use nigh_lab::vm::{Guest, GuestEnd, PinnedKernel, VmError, installed_below, pinned, report_rdt};
 use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
 
-/// Ten times what it takes on a machine without other work.
-const BOOT_WITHIN: Duration = Duration::from_secs(300);
+/// Six times what the longest takes on a machine without other work.
+const BOOT_WITHIN: Duration = Duration::from_secs(900);
 
 /// Boots the pinned kernel `name`, on `machine`, to run `command`; none, said why, if it is not installed.
 fn booted(test: &str, name: &str, machine: GuestMachine, command: &str) -> Option<GuestEnd> {
