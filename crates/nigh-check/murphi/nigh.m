@@ -17,7 +17,7 @@ const
   STEPS: 2;                -- reads and writes an invocation does at most
   WRITES: 2;               -- writes in all
   READ_ONLY: 0;            -- the first so many invocations only read
-  NETWORK: 6;              -- messages under way at most; too few is an error, not a limit
+  NETWORK: 4;              -- messages under way to and from a node at most; too few is an error, not a limit
   EPOCHS: 1;               -- reigns of each home; above 1 each may be replaced, and the old one goes on
   REPLACED: 0;             -- replacements of homes in all
   INCARNATIONS: 1;         -- lives of a node
@@ -91,10 +91,13 @@ const
 -- ---------------------------------------------------------------------------------------------- 3 types
   BASE: WRITES + 1;
   COUNT: WRITES + FORGETS;
+  -- Kinds of messages: to a home, and from one.
+  NoMsg: 0; FetchMsg: 1; PutMsg: 2; AskMsg: 3;
+  FoundMsg: 4; ChangedMsg: 5; WrittenMsg: 6; CoversMsg: 7; InvalidateMsg: 8; RefusedMsg: 9;
 
 type
   Node: scalarset(NODES);
-  Slot: scalarset(NETWORK);
+  Slot: 1..NETWORK;
   Shard: 1..SHARDS;
   Object: 1..OBJECTS;
   Invocation: 1..INVOCATIONS;
@@ -111,11 +114,10 @@ type
     mixed: boolean;                          -- its parts come of different writes
     token: Token;
   end;
-  Kind: enum { FetchMsg, FoundMsg, ChangedMsg, PutMsg, WrittenMsg, AskMsg, CoversMsg, InvalidateMsg, RefusedMsg };
+  Kind: NoMsg..RefusedMsg;
   Message: record
     kind: Kind;
-    node: Node;                              -- whose, or for whom
-    incarnation: Incarnation;
+    incarnation: Incarnation;                -- of the node it is from or for
     epoch: Epoch;                            -- to a home: the highest the node has met; from a home: its own
     shard: Shard;
     object: Object;
@@ -138,7 +140,7 @@ type
 
 -- ---------------------------------------------------------------------------------------------- 4 state
 var
-  net: array [Slot] of Message;              -- in no order; an undefined kind is an empty slot
+  net: array [Node] of array [Slot] of Message; -- a bag: kept sorted, so that no order is told apart
   node: array [Node] of record
     alive: boolean;
     incarnation: Incarnation;
@@ -310,42 +312,86 @@ begin
 end;
 
 -- ---------------------------------------------------------------------------------------------- 6 messages
-function under_way(x: Slot): boolean;
-begin return !isundefined(net[x].kind); end;
-
-function is(x: Slot; kind: Kind): boolean;
-begin return !isundefined(net[x].kind) & net[x].kind = kind; end;
+function is(n: Node; x: Slot; kind: Kind): boolean;
+begin return net[n][x].kind = kind; end;
 
 function to_home(kind: Kind): boolean;
 begin return kind = FetchMsg | kind = PutMsg | kind = AskMsg; end;
 
+function answers_fetch(kind: Kind): boolean;
+begin return kind = FoundMsg | kind = ChangedMsg; end;
+
 -- Each message to a node names the incarnation it is for and its home's epoch. What is for an ended life, of an older
 -- reign [46], or of another attempt than that under way [9] will never be heard: it is not kept under way.
-function is_void(m: Message): boolean;
+function is_void(n: Node; m: Message): boolean;
 begin
-  if to_home(m.kind) then return false; end;
-  if !node[m.node].alive | node[m.node].incarnation != m.incarnation then return true; end;
-  if keeps(NEWEST_REIGN) & m.epoch < node[m.node].epoch[m.shard] then return true; end;
-  if keeps(MATCH_REPLIES) & (m.kind = FoundMsg | m.kind = ChangedMsg) then return !m.current; end;
+  if m.kind = NoMsg | to_home(m.kind) then return false; end;
+  if !node[n].alive | node[n].incarnation != m.incarnation then return true; end;
+  if keeps(NEWEST_REIGN) & m.epoch < node[n].epoch[m.shard] then return true; end;
+  return keeps(MATCH_REPLIES) & answers_fetch(m.kind) & !m.current;
+end;
+
+function token_precedes(a: Token; b: Token): boolean;
+begin
+  for s: Shard do
+    if a[s] != b[s] then return a[s] < b[s]; end;
+  end;
   return false;
 end;
 
-procedure post(m: Message);
-var posted: boolean;
+-- Any total order will do.
+function precedes(a: Message; b: Message): boolean;
 begin
-  posted := is_void(m);
-  for x: Slot do
-    if !posted & !under_way(x) then net[x] := m; posted := true; end;
-  end;
-  assert posted "NETWORK is large enough";
+  if a.kind != b.kind then return a.kind > b.kind; end;
+  if a.object != b.object then return a.object < b.object; end;
+  if a.shard != b.shard then return a.shard < b.shard; end;
+  if a.write != b.write then return a.write < b.write; end;
+  if a.k != b.k then return a.k < b.k; end;
+  if a.upto != b.upto then return a.upto < b.upto; end;
+  if a.version != b.version then return a.version < b.version; end;
+  if a.epoch != b.epoch then return a.epoch < b.epoch; end;
+  if a.incarnation != b.incarnation then return a.incarnation < b.incarnation; end;
+  if a.current != b.current then return a.current; end;
+  if a.shared != b.shared then return a.shared; end;
+  if a.lost != b.lost then return a.lost; end;
+  if a.part != b.part then return a.part < b.part; end;
+  if a.stamped.version != b.stamped.version then return a.stamped.version < b.stamped.version; end;
+  if a.stamped.data != b.stamped.data then return a.stamped.data < b.stamped.data; end;
+  return token_precedes(a.stamped.token, b.stamped.token);
 end;
 
-procedure drop_void();
+procedure post(n: Node; m: Message);
+var moved: Message; displaced: Message;
 begin
-  for x: Slot do
-    if under_way(x) then
-      if is_void(net[x]) then undefine net[x]; end;
+  if !is_void(n, m) then
+    assert net[n][NETWORK].kind = NoMsg "NETWORK is large enough";
+    moved := m;
+    for x: Slot do
+      if net[n][x].kind = NoMsg | precedes(moved, net[n][x]) then
+        displaced := net[n][x];
+        net[n][x] := moved;
+        moved := displaced;
+      end;
     end;
+  end;
+end;
+
+procedure take(n: Node; x: Slot);
+begin
+  for y: Slot do
+    if y >= x & y < NETWORK then net[n][y] := net[n][y + 1]; end;
+  end;
+  clear net[n][NETWORK];
+end;
+
+-- After something by which messages are void, or have another place in the order.
+procedure sort_messages(n: Node);
+var all: array [Slot] of Message;
+begin
+  all := net[n];
+  clear net[n];
+  for x: Slot do
+    if all[x].kind != NoMsg then post(n, all[x]); end;
   end;
 end;
 
@@ -387,8 +433,8 @@ end;
 procedure send_fetch(n: Node; o: Object);
 var m: Message;
 begin
+  clear m;
   m.kind := FetchMsg;
-  m.node := n;
   m.incarnation := node[n].incarnation;
   m.shard := shard_of(o);
   m.epoch := node[n].epoch[m.shard];
@@ -397,18 +443,16 @@ begin
   m.shared := !node[n].fetch[o].private;
   m.part := node[n].fetch[o].part;
   m.version := node[n].fetch[o].found.version;
-  post(m);
+  post(n, m);
 end;
 
 -- From here on no answer to an earlier attempt is the one waited for.
 procedure end_attempt(n: Node; o: Object);
 begin
   for x: Slot do
-    if is(x, FetchMsg) | is(x, FoundMsg) | is(x, ChangedMsg) then
-      if net[x].node = n & net[x].object = o then net[x].current := false; end;
-    end;
+    if (is(n, x, FetchMsg) | answers_fetch(net[n][x].kind)) & net[n][x].object = o then net[n][x].current := false; end;
   end;
-  drop_void();
+  sort_messages(n);
   clear node[n].fetch[o];
 end;
 
@@ -444,7 +488,7 @@ begin
         if node[n].fetch[o].state != NoFetch then new_attempt(n, o); end;
       end;
     end;
-    drop_void();
+    sort_messages(n);
   end;
 end;
 
@@ -511,64 +555,33 @@ ruleset n: Node; s: Shard do
   rule "ask a home for a cover"
     node[n].alive & !node[n].refused & keeps(ASK) & waits_for_cover(n, s)
     & !exists x: Slot do
-      (is(x, AskMsg) | is(x, CoversMsg)) & net[x].node = n & net[x].incarnation = node[n].incarnation & net[x].shard = s
+      (is(n, x, AskMsg) | is(n, x, CoversMsg)) & net[n][x].incarnation = node[n].incarnation & net[n][x].shard = s
     end
   ==>
   var m: Message;
   begin
+    clear m;
     m.kind := AskMsg;
-    m.node := n;
     m.incarnation := node[n].incarnation;
     m.shard := s;
     m.epoch := node[n].epoch[s];
-    post(m);
+    post(n, m);
   end;
 end;
 
-ruleset x: Slot do
-  rule "covers"
-    is(x, CoversMsg)
-  ==>
-  var m: Message;
-  begin
-    m := net[x];
-    undefine net[x];
-    hear(m.node, m);
-  end;
-
-  rule "refused"
-    is(x, RefusedMsg)
-  ==>
-  begin
-    node[net[x].node].refused := true;
-    undefine net[x];
-  end;
-
-  rule "invalidate"
-    is(x, InvalidateMsg) & !net[x].lost
-  ==>
-  var m: Message; n: Node; o: Object;
-  begin
-    m := net[x];
-    n := m.node;
-    o := m.object;
-    undefine net[x];
-    learn_epoch(n, m.shard, m.epoch);
-    if node[n].has[o] & node[n].copy[o].version < m.version then drop_copy(n, o); end;
-    raise_floor(n, o, m.version);
-    hear(n, m);
-    apply(n, m.shard, m.k);
-  end;
+procedure hear_invalidate(n: Node; m: Message; o: Object);
+begin
+  hear(n, m);
+  if node[n].has[o] & node[n].copy[o].version < m.version then drop_copy(n, o); end;
+  raise_floor(n, o, m.version);
+  apply(n, m.shard, m.k);
 end;
 
 -- ---------------------------------------------------------------------------------------------- 8 the home
 -- Messages come to the home in charge or to one that was replaced and does not know it; never to one whose epoch is
 -- older than what the sender has met.
-function reaches(x: Slot; e: Epoch): boolean;
-begin return net[x].epoch <= e & e <= reign[net[x].shard]; end;
-
-function cover_for(n: Node; s: Shard; e: Epoch): Count;
-begin return home[s][e].sent[n]; end;
+function reaches(m: Message; e: Epoch): boolean;
+begin return m.epoch <= e & e <= reign[m.shard]; end;
 
 procedure forget_member(s: Shard; e: Epoch; n: Node);
 begin
@@ -592,28 +605,28 @@ begin
     | incarnation <= home[s][e].given_up[n] & (is_put ? keeps(REFUSE_PUTS) : keeps(REFUSE_GIVEN_UP));
 end;
 
-procedure send_refusal(m: Message; e: Epoch);
+procedure send_refusal(n: Node; m: Message; e: Epoch);
 var answer: Message;
 begin
+  clear answer;
   answer.kind := RefusedMsg;
-  answer.node := m.node;
   answer.incarnation := m.incarnation;
   answer.shard := m.shard;
   answer.epoch := e;
-  post(answer);
+  post(n, answer);
 end;
 
-procedure send_cover(m: Message; e: Epoch);
+procedure send_cover(n: Node; m: Message; e: Epoch);
 var answer: Message;
 begin
+  clear answer;
   answer.kind := CoversMsg;
-  answer.node := m.node;
   answer.incarnation := m.incarnation;
   answer.shard := m.shard;
   answer.epoch := e;
-  answer.k := cover_for(m.node, m.shard, e);
+  answer.k := home[m.shard][e].sent[n];
   answer.upto := home[m.shard][e].last;
-  post(answer);
+  post(n, answer);
 end;
 
 procedure invalidate(s: Shard; e: Epoch; n: Node; o: Object; v: Version);
@@ -621,8 +634,8 @@ var m: Message;
 begin
   home[s][e].sharer[o][n] := false;
   home[s][e].sent[n] := home[s][e].sent[n] + 1;
+  clear m;
   m.kind := InvalidateMsg;
-  m.node := n;
   m.incarnation := home[s][e].met[n];
   m.shard := s;
   m.epoch := e;
@@ -631,7 +644,7 @@ begin
   m.k := home[s][e].sent[n];
   m.upto := home[s][e].last;
   m.lost := false;
-  post(m);
+  post(n, m);
 end;
 
 -- A stamp's token: what the writer had seen [12], and the version itself [11].
@@ -692,51 +705,38 @@ end;
 function can_tell(s: Shard; e: Epoch; o: Object): boolean;
 begin return home[s][e].has[o] | epoch_of(store[o].version) <= e | !keeps(STORE_TELLS_REIGN); end;
 
-ruleset x: Slot; e: Epoch do
-  rule "a home is asked"
-    is(x, AskMsg) & reaches(x, e)
-  ==>
-  var m: Message;
-  begin
-    m := net[x];
-    undefine net[x];
-    if refuses(m.shard, e, m.node, m.incarnation, false) then send_refusal(m, e);
-    else
-      meet(m.shard, e, m.node, m.incarnation);
-      send_cover(m, e);
-    end;
+procedure home_asked(n: Node; m: Message; e: Epoch);
+begin
+  if refuses(m.shard, e, n, m.incarnation, false) then send_refusal(n, m, e);
+  else
+    meet(m.shard, e, n, m.incarnation);
+    send_cover(n, m, e);
   end;
+end;
 
-  rule "a home is fetched from"
-    is(x, FetchMsg) & reaches(x, e) & can_tell(net[x].shard, e, net[x].object)
-  ==>
-  var m: Message; answer: Message; s: Shard; o: Object;
-  begin
-    m := net[x];
-    s := m.shard;
-    o := m.object;
-    undefine net[x];
-    if refuses(s, e, m.node, m.incarnation, false) then send_refusal(m, e);
+procedure home_fetched_from(n: Node; m: Message; e: Epoch; s: Shard; o: Object);
+var answer: Message;
+begin
+  if refuses(s, e, n, m.incarnation, false) then send_refusal(n, m, e);
+  else
+    meet(s, e, n, m.incarnation);
+    load(s, e, o);
+    clear answer;
+    answer.incarnation := m.incarnation;
+    answer.shard := s;
+    answer.epoch := e;
+    answer.object := o;
+    answer.current := m.current;
+    answer.k := home[s][e].sent[n];
+    answer.upto := home[s][e].last;
+    if m.part > 1 & m.version != home[s][e].entry[o].version & keeps(PIN_PARTS) then answer.kind := ChangedMsg;
     else
-      meet(s, e, m.node, m.incarnation);
-      load(s, e, o);
-      answer.node := m.node;
-      answer.incarnation := m.incarnation;
-      answer.shard := s;
-      answer.epoch := e;
-      answer.object := o;
-      answer.current := m.current;
-      answer.k := cover_for(m.node, s, e);
-      answer.upto := home[s][e].last;
-      if m.part > 1 & m.version != home[s][e].entry[o].version & keeps(PIN_PARTS) then answer.kind := ChangedMsg;
-      else
-        if m.shared & keeps(SHARE_ON_FETCH) then home[s][e].sharer[o][m.node] := true; end;
-        answer.kind := FoundMsg;
-        answer.part := m.part;
-        answer.stamped := home[s][e].entry[o];
-      end;
-      post(answer);
+      if m.shared & keeps(SHARE_ON_FETCH) then home[s][e].sharer[o][n] := true; end;
+      answer.kind := FoundMsg;
+      answer.part := m.part;
+      answer.stamped := home[s][e].entry[o];
     end;
+    post(n, answer);
   end;
 end;
 
@@ -744,8 +744,14 @@ end;
 function dispatches(): boolean;
 begin return !calm & (!keeps(RESTART_BARRIER) | forall s: Shard do scheduler.read[s] end); end;
 
-function is_next(i: Invocation): boolean;
-begin return run[i].state = Waiting & forall j: Invocation do j < i -> run[j].state != Waiting end; end;
+-- The next to be dispatched; 0: none.
+function next(): 0..INVOCATIONS;
+begin
+  for i: Invocation do
+    if run[i].state = Waiting then return i; end;
+  end;
+  return 0;
+end;
 
 procedure dispatch(i: Invocation; n: Node);
 begin
@@ -792,43 +798,76 @@ begin
   if run[i].parent = 0 then wipe(i); end;
 end;
 
-ruleset i: Invocation; n: Node do
+ruleset n: Node do
   rule "dispatch"
-    is_next(i) & dispatches() & node[n].alive
+    dispatches() & next() != 0 & node[n].alive
   ==>
-  begin dispatch(i, n); end;
+  begin dispatch(next(), n); end;
+end;
 
-  rule "begin"
-    run[i].state = Sent & node[n].alive
-    & run[i].node = n & (run[i].incarnation = node[n].incarnation | !keeps(NAMED_INCARNATION))
-    & (covers(n, run[i].token) | !keeps(GATE))
-  ==>
-  begin
-    run[i].state := Running;
-    run[i].incarnation := node[n].incarnation;
+-- Its dispatch has arrived at its node, which is of the life it names [2].
+function is_at_gate(i: Invocation): boolean;
+begin
+  return run[i].state = Sent & node[run[i].node].alive
+    & (run[i].incarnation = node[run[i].node].incarnation | !keeps(NAMED_INCARNATION));
+end;
+
+-- The callee whose end the caller waits for, when it is told; 0: none.
+function answered_by(i: Invocation): 0..INVOCATIONS;
+begin
+  if run[i].op = Calling then
+    for callee: Invocation do
+      if run[callee].parent = i & run[callee].state = Over & run[callee].told then return callee; end;
+    end;
   end;
-
-  rule "the gate learns of a reign"
-    run[i].state = Sent & node[n].alive & run[i].node = n & run[i].incarnation = node[n].incarnation
-    & keeps(EPOCH_IN_TOKENS) & keeps(GATE)
-    & exists s: Shard do epoch_of(run[i].token[s]) > node[n].epoch[s] end
-  ==>
-  begin learn_token(n, run[i].token); end;
+  return 0;
 end;
 
 ruleset i: Invocation do
+  rule "begin"
+    is_at_gate(i) & (covers(run[i].node, run[i].token) | !keeps(GATE))
+  ==>
+  begin
+    run[i].state := Running;
+    run[i].incarnation := node[run[i].node].incarnation;
+  end;
+
+  rule "the gate learns of a reign"
+    is_at_gate(i) & keeps(EPOCH_IN_TOKENS) & keeps(GATE)
+    & exists s: Shard do epoch_of(run[i].token[s]) > node[run[i].node].epoch[s] end
+  ==>
+  begin learn_token(run[i].node, run[i].token); end;
+
   rule "end"
     run[i].state = Running & lives(i) & run[i].op = NoOp
   ==>
   begin finish(i); end;
+
+  rule "a callee's answer"
+    lives(i) & answered_by(i) != 0
+    & (covers(run[i].node, run[answered_by(i)].token) | !keeps(COVER_BEFORE_SHOW) | !keeps(ANSWERS_CARRY))
+  ==>
+  var callee: Invocation;
+  begin
+    callee := answered_by(i);
+    run[i].op := NoOp;
+    if keeps(ANSWERS_CARRY) then join(run[i].token, run[callee].token); end;
+    for o: Object do
+      run[i].seen[o] := newer(run[i].seen[o], run[callee].seen[o]);
+      run[i].past[o] := newer(run[i].past[o], newer(run[callee].past[o], run[callee].seen[o]));
+    end;
+    wipe(callee);
+  end;
 end;
 
-ruleset i: Invocation; callee: Invocation; n: Node do
+ruleset i: Invocation; n: Node do
   rule "call"
-    !calm & left.calls > 0 & run[i].state = Running & lives(i) & run[i].op = NoOp & run[i].steps > 0
-    & is_next(callee) & dispatches() & node[n].alive
+    left.calls > 0 & run[i].state = Running & lives(i) & run[i].op = NoOp & run[i].steps > 0
+    & dispatches() & next() != 0 & node[n].alive
   ==>
+  var callee: Invocation;
   begin
+    callee := next();
     left.calls := left.calls - 1;
     run[i].steps := run[i].steps - 1;
     run[i].op := Calling;
@@ -839,25 +878,6 @@ ruleset i: Invocation; callee: Invocation; n: Node do
       run[callee].seen[o] := newer(run[callee].seen[o], run[i].seen[o]);
       run[callee].past[o] := newer(run[callee].past[o], newer(run[i].past[o], run[i].seen[o]));
     end;
-  end;
-end;
-
-ruleset i: Invocation; callee: Invocation do
-  rule "a callee's answer"
-    run[i].op = Calling & lives(i) & run[callee].parent = i & run[callee].state = Over & run[callee].told
-    & (covers(run[i].node, run[callee].token) | !keeps(COVER_BEFORE_SHOW) | !keeps(ANSWERS_CARRY))
-  ==>
-  begin
-    run[i].op := NoOp;
-    if keeps(ANSWERS_CARRY) then
-      join(run[i].token, run[callee].token);
-      learn_token(run[i].node, run[i].token);
-    end;
-    for o: Object do
-      run[i].seen[o] := newer(run[i].seen[o], run[callee].seen[o]);
-      run[i].past[o] := newer(run[i].past[o], newer(run[callee].past[o], run[callee].seen[o]));
-    end;
-    wipe(callee);
   end;
 end;
 
@@ -893,8 +913,8 @@ ruleset n: Node; o: Object do
   rule "fetch again"
     node[n].alive & !node[n].refused & node[n].fetch[o].state = Asked
     & !exists x: Slot do
-      (is(x, FetchMsg) | is(x, FoundMsg) | is(x, ChangedMsg)) & net[x].node = n & net[x].object = o
-      & net[x].incarnation = node[n].incarnation & net[x].current
+      (is(n, x, FetchMsg) | answers_fetch(net[n][x].kind)) & net[n][x].object = o
+      & net[n][x].incarnation = node[n].incarnation & net[n][x].current
     end
   ==>
   begin send_fetch(n, o); end;
@@ -922,90 +942,74 @@ ruleset n: Node; o: Object do
   end;
 end;
 
-ruleset x: Slot do
-  rule "changed between parts"
-    is(x, ChangedMsg)
-  ==>
-  var m: Message;
-  begin
-    m := net[x];
-    undefine net[x];
-    hear(m.node, m);
-    if m.current & node[m.node].fetch[m.object].state = Asked then
-      new_attempt(m.node, m.object);
-    end;
-  end;
+procedure hear_changed(n: Node; m: Message; o: Object);
+begin
+  hear(n, m);
+  if m.current & node[n].fetch[o].state = Asked then new_attempt(n, o); end;
+end;
 
-  rule "found"
-    is(x, FoundMsg)
-  ==>
-  var m: Message; n: Node; o: Object;
-  begin
-    m := net[x];
-    n := m.node;
-    o := m.object;
-    undefine net[x];
-    hear(n, m);
-    -- A new reign has ended the attempt; the answer is of that reign, and as good as one to the next attempt.
-    if node[n].fetch[o].state = Asked then
-      if m.stamped.version < node[n].floor[o] & keeps(SERVE_FLOOR) then
-        if !keeps(FLOOR) & !node[n].fetch[o].private then
-          node[n].has[o] := true;
-          node[n].copy[o] := m.stamped;
-        end;
-        new_attempt(n, o);
-      elsif m.part = 1 then
-        node[n].fetch[o].found := m.stamped;
-        if PARTS = 1 then node[n].fetch[o].state := Held;
-        else
-          node[n].fetch[o].part := PARTS;
-          send_fetch(n, o);
-        end;
-      elsif node[n].fetch[o].part = m.part then
-        if m.stamped.data != node[n].fetch[o].found.data then node[n].fetch[o].found.mixed := true; end;
-        node[n].fetch[o].state := Held;
+-- An answer may be the first to tell of a reign: that began the attempt anew, and the answer is as good as one to it.
+procedure hear_found(n: Node; m: Message; o: Object);
+begin
+  hear(n, m);
+  if node[n].fetch[o].state = Asked then
+    if m.stamped.version < node[n].floor[o] & keeps(SERVE_FLOOR) then
+      if !keeps(FLOOR) & !node[n].fetch[o].private then
+        node[n].has[o] := true;
+        node[n].copy[o] := m.stamped;
       end;
-      if node[n].fetch[o].state = Held then learn_token(n, node[n].fetch[o].found.token); end;
+      new_attempt(n, o);
+    elsif m.part = 1 then
+      node[n].fetch[o].found := m.stamped;
+      if PARTS = 1 then node[n].fetch[o].state := Held;
+      else
+        node[n].fetch[o].part := PARTS;
+        send_fetch(n, o);
+      end;
+    elsif node[n].fetch[o].part = m.part then
+      if m.stamped.data != node[n].fetch[o].found.data then node[n].fetch[o].found.mixed := true; end;
+      node[n].fetch[o].state := Held;
     end;
+    if node[n].fetch[o].state = Held then learn_token(n, node[n].fetch[o].found.token); end;
   end;
 end;
 
 -- ---------------------------------------------------------------------------------------------- 11 writes
 procedure send_put(i: Invocation);
-var m: Message;
+var m: Message; n: Node;
 begin
+  n := run[i].node;
+  clear m;
   m.kind := PutMsg;
-  m.node := run[i].node;
   m.incarnation := run[i].incarnation;
   m.object := run[i].object;
   m.shard := shard_of(m.object);
-  m.epoch := node[m.node].epoch[m.shard];
+  m.epoch := node[n].epoch[m.shard];
   m.write := run[i].write;
-  clear m.stamped;
   m.stamped.token := run[i].token;
-  post(m);
+  post(n, m);
 end;
 
-procedure answer_put(m: Message; e: Epoch);
+procedure answer_put(n: Node; m: Message; e: Epoch);
 var answer: Message; o: Object;
 begin
   o := m.object;
+  clear answer;
   answer.kind := WrittenMsg;
-  answer.node := m.node;
   answer.incarnation := m.incarnation;
   answer.shard := m.shard;
   answer.epoch := e;
   answer.object := o;
   answer.write := m.write;
-  answer.k := cover_for(m.node, m.shard, e);
+  answer.k := home[m.shard][e].sent[n];
   answer.upto := home[m.shard][e].last;
   answer.version := committed[m.write];
   answer.shared := home[m.shard][e].has[o] & home[m.shard][e].entry[o].data = m.write;
   if answer.shared then
     answer.stamped := home[m.shard][e].entry[o];
-    home[m.shard][e].sharer[o][m.node] := true;
+    home[m.shard][e].sharer[o][n] := true;
   end;
-  post(answer);
+  post(n, answer);
 end;
 
 ruleset i: Invocation; o: Object do
@@ -1031,39 +1035,37 @@ ruleset i: Invocation; o: Object do
   end;
 end;
 
+-- Or its answer; or word of a new reign, after which it is sent again.
+function put_is_under_way(n: Node; w: Data): boolean;
+begin
+  return exists x: Slot do
+    net[n][x].incarnation = node[n].incarnation
+    & (is(n, x, WrittenMsg) & net[n][x].write = w
+      | is(n, x, PutMsg) & net[n][x].write = w & net[n][x].epoch = node[n].epoch[net[n][x].shard]
+      | is(n, x, CoversMsg) & net[n][x].shard = shard_of(of_object[w])
+        & net[n][x].epoch > node[n].epoch[net[n][x].shard])
+  end;
+end;
+
 ruleset i: Invocation do
   rule "put again"
-    lives(i) & run[i].op = Writing & !node[run[i].node].refused
-    & !exists x: Slot do
-      (is(x, PutMsg) & net[x].epoch = node[run[i].node].epoch[net[x].shard] | is(x, WrittenMsg) | is(x, CoversMsg))
-      & net[x].node = run[i].node & net[x].incarnation = run[i].incarnation
-      & (is(x, CoversMsg) ? net[x].epoch > node[run[i].node].epoch[net[x].shard] : net[x].write = run[i].write)
-    end
+    lives(i) & run[i].op = Writing & !node[run[i].node].refused & !put_is_under_way(run[i].node, run[i].write)
     & (keeps(NEVER_WAIT) | committed[run[i].write] = 0)
   ==>
   begin send_put(i); end;
 end;
 
-ruleset x: Slot; e: Epoch do
-  rule "a home is put to"
-    is(x, PutMsg) & reaches(x, e)
-    & (e = reign[net[x].shard] | !keeps(LEDGER_FENCE))
-  ==>
-  var m: Message; s: Shard;
-  begin
-    m := net[x];
-    s := m.shard;
-    undefine net[x];
-    if refuses(s, e, m.node, m.incarnation, true) then send_refusal(m, e);
+procedure home_put_to(n: Node; m: Message; e: Epoch; s: Shard);
+begin
+  if refuses(s, e, n, m.incarnation, true) then send_refusal(n, m, e);
+  else
+    meet(s, e, n, m.incarnation);
+    if e > m.epoch & keeps(PUTS_OF_THIS_REIGN) then send_cover(n, m, e);
+    elsif home[s][e].knows[m.write] & keeps(REQUEST_IDS) then answer_put(n, m, e);
     else
-      meet(s, e, m.node, m.incarnation);
-      if e > m.epoch & keeps(PUTS_OF_THIS_REIGN) then send_cover(m, e);
-      elsif home[s][e].knows[m.write] & keeps(REQUEST_IDS) then answer_put(m, e);
-      else
-        home[s][e].sharer[m.object][m.node] := false;
-        commit(s, e, m.write, m.stamped.token);
-        if keeps(NEVER_WAIT) then answer_put(m, e); end;
-      end;
+      home[s][e].sharer[m.object][n] := false;
+      commit(s, e, m.write, m.stamped.token);
+      if keeps(NEVER_WAIT) then answer_put(n, m, e); end;
     end;
   end;
 end;
@@ -1072,58 +1074,90 @@ end;
 ruleset i: Invocation do
   rule "a late acknowledgement"
     !keeps(NEVER_WAIT) & lives(i) & run[i].op = Writing & committed[run[i].write] != 0
-    & !exists x: Slot do is(x, WrittenMsg) & net[x].write = run[i].write end
-    & forall n: Node do
-      home[shard_of(run[i].object)][reign[shard_of(run[i].object)]].sent[n] = 0
-      | node[n].alive & node[n].applied[shard_of(run[i].object)]
-        = home[shard_of(run[i].object)][reign[shard_of(run[i].object)]].sent[n]
+    & !exists x: Slot do is(run[i].node, x, WrittenMsg) & net[run[i].node][x].write = run[i].write end
+    & forall other: Node do
+      home[shard_of(run[i].object)][reign[shard_of(run[i].object)]].sent[other] = 0
+      | node[other].alive & node[other].applied[shard_of(run[i].object)]
+        = home[shard_of(run[i].object)][reign[shard_of(run[i].object)]].sent[other]
     end
   ==>
-  var m: Message;
+  var m: Message; n: Node;
   begin
-    m.node := run[i].node;
+    n := run[i].node;
+    clear m;
     m.incarnation := run[i].incarnation;
     m.object := run[i].object;
     m.shard := shard_of(m.object);
     m.write := run[i].write;
-    answer_put(m, reign[m.shard]);
+    answer_put(n, m, reign[m.shard]);
   end;
 end;
 
-ruleset x: Slot do
-  rule "written"
-    is(x, WrittenMsg)
+procedure hear_written(n: Node; m: Message; o: Object);
+var open: boolean;
+begin
+  hear(n, m);
+  open := false;
+  raise_floor(n, o, m.version);
+  for i: Invocation do
+    if lives(i) & run[i].op = Writing & run[i].write = m.write then
+      open := true;
+      acknowledged[m.write] := true;
+      run[i].op := NoOp;
+      run[i].object := 1;
+      run[i].write := 0;
+      run[i].token[m.shard] := newer(run[i].token[m.shard], m.version);
+      run[i].seen[o] := newer(run[i].seen[o], m.version);
+      for p: Object do run[i].past[p] := newer(run[i].past[p], past_of[m.write][p]); end;
+      if run[i].state = Killed then finish(i); end;
+    end;
+  end;
+  -- Kept only if no newer one is known here, and, as all that is kept, covered.
+  if open & m.shared & !writing(n, o) & (m.version >= node[n].floor[o] | !keeps(ACK_FLOOR)) then
+    if covers(n, m.stamped.token) | !keeps(COVER_BEFORE_SHOW) then
+      node[n].has[o] := true;
+      node[n].copy[o] := m.stamped;
+    end;
+  end;
+  settle_floor(n, o);
+end;
+
+-- Messages arrive in any order.
+ruleset n: Node; x: Slot do
+  rule "a node hears"
+    net[n][x].kind != NoMsg & !to_home(net[n][x].kind) & !net[n][x].lost
   ==>
-  var m: Message; n: Node; o: Object; open: boolean;
+  var m: Message;
   begin
-    m := net[x];
-    n := m.node;
-    o := m.object;
-    undefine net[x];
-    hear(n, m);
-    open := false;
-    raise_floor(n, o, m.version);
-    for i: Invocation do
-      if lives(i) & run[i].node = n & run[i].op = Writing & run[i].write = m.write then
-        open := true;
-        acknowledged[m.write] := true;
-        run[i].op := NoOp;
-        run[i].object := 1;
-        run[i].write := 0;
-        run[i].token[m.shard] := newer(run[i].token[m.shard], m.version);
-        run[i].seen[o] := newer(run[i].seen[o], m.version);
-        for p: Object do run[i].past[p] := newer(run[i].past[p], past_of[m.write][p]); end;
-        if run[i].state = Killed then finish(i); end;
-      end;
+    m := net[n][x];
+    take(n, x);
+    switch m.kind
+      case CoversMsg: hear(n, m);
+      case RefusedMsg: node[n].refused := true;
+      case InvalidateMsg: hear_invalidate(n, m, m.object);
+      case ChangedMsg: hear_changed(n, m, m.object);
+      case FoundMsg: hear_found(n, m, m.object);
+      case WrittenMsg: hear_written(n, m, m.object);
     end;
-    -- Kept only if no newer one is known here, and as everything kept: covered.
-    if open & m.shared & !writing(n, o) & (m.version >= node[n].floor[o] | !keeps(ACK_FLOOR)) then
-      if covers(n, m.stamped.token) | !keeps(COVER_BEFORE_SHOW) then
-        node[n].has[o] := true;
-        node[n].copy[o] := m.stamped;
-      end;
+  end;
+end;
+
+-- A deposed home takes no put: the ledger refuses it [29].
+ruleset n: Node; x: Slot; e: Epoch do
+  rule "a home hears"
+    to_home(net[n][x].kind) & reaches(net[n][x], e)
+    & (is(n, x, PutMsg) -> e = reign[net[n][x].shard] | !keeps(LEDGER_FENCE))
+    & (is(n, x, FetchMsg) -> can_tell(net[n][x].shard, e, net[n][x].object))
+  ==>
+  var m: Message;
+  begin
+    m := net[n][x];
+    take(n, x);
+    switch m.kind
+      case AskMsg: home_asked(n, m, e);
+      case FetchMsg: home_fetched_from(n, m, e, m.shard, m.object);
+      case PutMsg: home_put_to(n, m, e, m.shard);
     end;
-    settle_floor(n, o);
   end;
 end;
 
@@ -1176,30 +1210,36 @@ ruleset w: Data do
 end;
 
 -- ---------------------------------------------------------------------------------------------- 13 faults
-ruleset x: Slot do
+ruleset n: Node; x: Slot do
   rule "lose"
-    !calm & left.losses > 0 & under_way(x)
-    & !(is(x, InvalidateMsg) & net[x].lost)
+    !calm & left.losses > 0 & net[n][x].kind != NoMsg & !net[n][x].lost
   ==>
+  var m: Message;
   begin
     left.losses := left.losses - 1;
+    m := net[n][x];
+    take(n, x);
     -- Its home has an invalidation until it is applied.
-    if is(x, InvalidateMsg) then net[x].lost := true;
-    else undefine net[x];
+    if m.kind = InvalidateMsg then
+      m.lost := true;
+      post(n, m);
     end;
   end;
 
   rule "invalidate again"
-    is(x, InvalidateMsg) & net[x].lost & keeps(RESEND)
+    net[n][x].lost & keeps(RESEND)
   ==>
-  begin net[x].lost := false; end;
+  begin
+    net[n][x].lost := false;
+    sort_messages(n);
+  end;
 
   rule "double"
-    !calm & left.duplicates > 0 & under_way(x)
+    !calm & left.duplicates > 0 & net[n][x].kind != NoMsg
   ==>
   begin
     left.duplicates := left.duplicates - 1;
-    post(net[x]);
+    post(n, net[n][x]);
   end;
 end;
 
@@ -1253,7 +1293,7 @@ ruleset n: Node do
     end_life(n);
     empty_node(n);
     node[n].alive := false;
-    drop_void();
+    sort_messages(n);
   end;
 
   rule "restart"
@@ -1277,7 +1317,7 @@ ruleset n: Node do
           & run[i].incarnation = node[n].incarnation - 1 then run[i].incarnation := node[n].incarnation; end;
       end;
     end;
-    drop_void();
+    sort_messages(n);
   end;
 end;
 
@@ -1334,17 +1374,18 @@ ruleset s: Shard do
   begin replace(s); end;
 end;
 
-ruleset x: Slot do
+ruleset n: Node; x: Slot do
   rule "replace a home whose append it does not hear of"
-    !calm & left.replaced > 0 & is(x, PutMsg) & reign[net[x].shard] < EPOCHS & reaches(x, reign[net[x].shard])
-    & !refuses(net[x].shard, reign[net[x].shard], net[x].node, net[x].incarnation, true)
-    & (reign[net[x].shard] = net[x].epoch | !keeps(PUTS_OF_THIS_REIGN))
-    & !home[net[x].shard][reign[net[x].shard]].knows[net[x].write]
+    !calm & left.replaced > 0 & is(n, x, PutMsg) & reign[net[n][x].shard] < EPOCHS
+    & reaches(net[n][x], reign[net[n][x].shard])
+    & !refuses(net[n][x].shard, reign[net[n][x].shard], n, net[n][x].incarnation, true)
+    & (reign[net[n][x].shard] = net[n][x].epoch | !keeps(PUTS_OF_THIS_REIGN))
+    & !home[net[n][x].shard][reign[net[n][x].shard]].knows[net[n][x].write]
   ==>
   var m: Message; v: Version;
   begin
-    m := net[x];
-    undefine net[x];
+    m := net[n][x];
+    take(n, x);
     v := home[m.shard][reign[m.shard]].last + 1;
     observe_commit(m.write, v);
     append(m.shard, m.write, stamp(m.shard, v, m.write, m.stamped.token));
@@ -1490,7 +1531,7 @@ startstate
 begin
   clear node; clear home; clear ledger; clear store; clear scheduler; clear left; clear ended;
   clear reign; clear of_object; clear writer; clear committed; clear acknowledged; clear past_of; clear outside;
-  undefine net;
+  clear net;
   calm := false;
   begun := 0;
   broken := Nothing;
