@@ -25,6 +25,7 @@ part "python runtime, inputs, test tools" bash -c "make --no-print-directory dep
 part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
 part "redis, clients" bash -c 'NIGH_PEERS="redis clients" scripts/install-peers.sh || echo "SKIPPED: peers: not all of them can be installed here"'
 part "cache simulators" bash -c 'scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"'
+part "murphi" bash -c 'scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"'
 part "kernels and virtual machines" bash -c 'make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"'
 part "build" cargo build --workspace --bins --tests
 part "rust tests" cargo test --workspace --no-fail-fast -- --show-output

@@ -306,10 +306,10 @@ begin
 end;
 
 invariant "tracked: at rest, whoever has a copy is known to"
-  TRACKED = 0 | quiet() -> forall s: Server do server[s].state = S -> entry.sharer[s] end;
+  TRACKED = 1 & quiet() -> forall s: Server do server[s].state = S -> entry.sharer[s] end;
 
 invariant "data: at rest, a copy is what the memory holds"
-  DATA = 0 | quiet() -> forall s: Server do server[s].state = S -> server[s].value = memory end;
+  DATA = 1 & quiet() -> forall s: Server do server[s].state = S -> server[s].value = memory end;
 
 invariant "hits: a hit shows the last acknowledged put"
   !stale_hit;

@@ -17,7 +17,7 @@ const
   STEPS: 2;                -- reads and writes an invocation does at most
   WRITES: 2;               -- writes in all
   READ_ONLY: 0;            -- the first so many invocations only read
-  NETWORK: 4;              -- messages under way to and from a node at most; too few is an error, not a limit
+  NETWORK: 6;              -- messages under way to and from a node at most; too few is an error, not a limit
   EPOCHS: 1;               -- reigns of each home; above 1 each may be replaced, and the old one goes on
   REPLACED: 0;             -- replacements of homes in all
   INCARNATIONS: 1;         -- lives of a node
@@ -686,13 +686,14 @@ begin
   end;
 end;
 
--- What has no entry is read from the store: in the version, and with the token, of what was forgotten [13, 34].
+-- What has no entry is read from the store: in the version, and with the token, of what was forgotten [13, 34]. The
+-- version that the store's metadata name may be older than the write's.
 procedure load(s: Shard; e: Epoch; o: Object);
 var loaded: Stamped;
 begin
   if !home[s][e].has[o] then
     clear loaded;
-    loaded.version := keeps(FORGOTTEN_MARK) ? home[s][e].forgotten : store[o].version;
+    loaded.version := keeps(FORGOTTEN_MARK) ? home[s][e].forgotten : 0;
     loaded.data := store[o].data;
     if keeps(SUMMARY) then loaded.token := home[s][e].summary; end;
     loaded.token[s] := newer(loaded.token[s], loaded.version);
@@ -886,6 +887,7 @@ procedure show(i: Invocation; o: Object; shown: Stamped);
 begin
   observe(i, o, shown);
   join(run[i].token, shown.token);
+  run[i].token[shard_of(o)] := newer(run[i].token[shard_of(o)], shown.version);
 end;
 
 ruleset i: Invocation; o: Object do

@@ -2,7 +2,7 @@
 //!
 //! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
 //! machines in them are the production types of `nigh_objects::protocol`; a rule can be left out, and must then
-//! be missed. docs/coherence.md has the tables.
+//! be missed. `murphi/` has the contract a second time, encoded by itself. docs/coherence.md has the tables.
 
 mod catalogue;
 mod configuration;
@@ -10,6 +10,7 @@ mod events;
 mod explore;
 mod ghost;
 mod homes;
+mod murphi;
 mod network;
 mod programs;
 mod weakenings;
@@ -20,5 +21,6 @@ pub use configuration::{Configuration, Faults, Origin, Program, Step, Without};
 pub use events::Event;
 pub use explore::{Counterexample, Explored, Stuck, explore, find_stuck, retell};
 pub use ghost::Promise;
+pub use murphi::{BrokenProperty, Expected, MurphiModel, MurphiReport, MurphiSource, murphi_models};
 pub use weakenings::{Missed, Weakening, weakenings};
 pub use world::World;

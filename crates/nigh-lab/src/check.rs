@@ -3,19 +3,23 @@
 //! It runs what `nigh-check` lists and prints it; it decides nothing but what counts as failed: a broken promise,
 //! a world that was not explored whole, work that cannot be finished, a rule that nobody misses.
 
+mod murphi;
+
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
 use nigh_check::{
-    Configuration, Counterexample, Missed, Weakening, configurations, explore, find_stuck, long_configurations, retell,
-    weakenings,
+    Configuration, Counterexample, Missed, MurphiModel, Weakening, configurations, explore, find_stuck,
+    long_configurations, murphi_models, retell, weakenings,
 };
 use serde::Serialize;
 
 use crate::LabError;
 use crate::experiment::llc::print_report;
 use crate::machine::Machine;
+
+use murphi::MurphiRow;
 
 /// Larger worlds are not searched for work that cannot be finished: each of their states must be held.
 const STUCK_STATES_MAX: usize = 150_000;
@@ -32,6 +36,9 @@ pub struct CheckArgs {
     /// Print the events that lead to a broken promise when this rule is left out
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
+    /// Run the second encoding too, and Apta's published rules: needs rumur and cc
+    #[arg(long)]
+    murphi: bool,
     /// Seconds after which a world is left unfinished
     #[arg(long, default_value_t = 120)]
     seconds: u64,
@@ -79,6 +86,9 @@ struct Report {
     machine: Machine,
     configurations: Vec<Row>,
     weakened: Vec<Weakened>,
+    /// With `--murphi`; absent where rumur is not installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    murphi: Option<Vec<MurphiRow>>,
     /// Of the configurations explored whole.
     states: usize,
     seconds: f64,
@@ -152,10 +162,27 @@ impl CheckArgs {
             states: configurations.iter().filter(|row| row.complete).map(|row| row.states).sum(),
             configurations,
             weakened,
+            murphi: self.murphi_rows()?,
             seconds: began.elapsed().as_secs_f64(),
         };
         print_report(&report, || text(&report), json)?;
         self.verdict(&report)
+    }
+
+    /// The rows of the second encoding, if it was asked for and can be run here; that it cannot is said and is no fault.
+    fn murphi_rows(&self) -> Result<Option<Vec<MurphiRow>>, LabError> {
+        if !self.murphi {
+            return Ok(None);
+        }
+        if let Err(missing) = murphi::installed() {
+            eprintln!("SKIPPED: nigh check --murphi: {missing}");
+            return Ok(None);
+        }
+        let wanted = |model: &MurphiModel| {
+            (self.long || !model.long) && self.only.as_ref().is_none_or(|only| model.name.contains(only.as_str()))
+        };
+        let models: Vec<MurphiModel> = murphi_models().into_iter().filter(wanted).collect();
+        murphi::explored(&models, self.seconds).map(Some)
     }
 
     fn verdict(&self, report: &Report) -> Result<(), LabError> {
@@ -165,6 +192,9 @@ impl CheckArgs {
         let cut = |row: &&Row| row.violations.is_empty() && !row.complete && !long.contains(&row.name);
         let unfinished = report.configurations.iter().filter(cut).count();
         let unmissed = report.weakened.iter().filter(|one| one.counterexample_steps.is_none()).count();
+        let murphi = report.murphi.as_deref().unwrap_or_default();
+        let broken = broken + murphi.iter().filter(|row| row.is_wrong()).count();
+        let unfinished = unfinished + murphi.iter().filter(|row| row.is_cut()).count();
         if broken + unfinished + unmissed > 0 {
             return Err(LabError::Contract { broken, unfinished, unmissed });
         }
@@ -217,5 +247,6 @@ fn text(report: &Report) -> String {
             format!("{:.1}", row.seconds),
         ]);
     }
-    format!("{worlds}\n{rules}\n{} states in complete configurations, {:.1} s", report.states, report.seconds)
+    let murphi = report.murphi.as_deref().map(|rows| murphi::text(rows) + "\n").unwrap_or_default();
+    format!("{worlds}\n{rules}\n{murphi}{} states in complete configurations, {:.1} s", report.states, report.seconds)
 }
