@@ -70,6 +70,10 @@ pub(super) fn encode(value: Option<&[u8]>, nonce: u64) -> (Bytes, Vec<Bytes>) {
 /// # Errors
 /// Why it cannot be read.
 pub(super) fn decode(message: &Bytes) -> Result<Document, String> {
+    // An operator's `nats kv del`.
+    if message.is_empty() {
+        return Ok(Document::Deleted);
+    }
     let damaged = || "it is not as it was written".to_owned();
     if message.len() < HEAD_BYTES || message[4..8] != MAGIC || u32_at(message, 0) != crc32c(&message[4..HEAD_BYTES]) {
         return Err(damaged());
@@ -105,6 +109,7 @@ mod tests {
         assert_eq!((head.chunks, chunks.len()), (2, 2));
         assert!(head.is_of(&chunks.concat()) && !head.is_of(&long[1..]));
         assert_eq!(decode(&encode(None, 1).0), Ok(Document::Deleted));
+        assert_eq!(decode(&Bytes::new()), Ok(Document::Deleted), "by NATS' own tool");
         assert_ne!(encode(None, 1), encode(None, 2));
     }
 

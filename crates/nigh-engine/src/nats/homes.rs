@@ -20,7 +20,7 @@ pub struct ShardHome {
     pub node: NodeId,
     /// Which life of it.
     pub incarnation: Incarnation,
-    /// The newest epoch of the shard that was told.
+    /// The epoch that it has taken, once it has.
     pub epoch: Option<Epoch>,
 }
 
@@ -59,24 +59,17 @@ impl NatsHomes {
         (node, incarnation): (NodeId, Incarnation),
         expected: Option<Revision>,
     ) -> Result<Claim, RegistryError> {
-        let known = match expected {
-            Some(revision) => match self.get(shard).await? {
-                Some((home, found)) if found == revision => home.epoch,
-                found => return Err(conflict(shard, found.map(|(_, revision)| revision))),
-            },
-            None => None,
-        };
-        let home = ShardHome { format: FORMAT, node: node.clone(), incarnation, epoch: known };
+        let home = ShardHome { format: FORMAT, node: node.clone(), incarnation, epoch: None };
         let Revision(claim) = self.write(shard, &home, expected).await?;
-        Ok(Claim { shard, claim, node, incarnation, known })
+        Ok(Claim { shard, claim, node, incarnation })
     }
 
-    /// Tells the epoch that was taken by `claim`, for the homes after it.
+    /// Tells the epoch that was taken by `claim`.
     ///
     /// # Errors
     /// `Conflict` if the shard has another home meanwhile; if the servers do not answer.
     pub async fn took(&self, claim: &Claim, epoch: Epoch) -> Result<(), RegistryError> {
-        let Claim { shard, claim, node, incarnation, .. } = claim.clone();
+        let Claim { shard, claim, node, incarnation } = claim.clone();
         let home = ShardHome { format: FORMAT, node, incarnation, epoch: Some(epoch) };
         self.write(shard, &home, Some(Revision(claim))).await.map(|_| ())
     }

@@ -48,9 +48,10 @@ impl NatsLedger {
     /// earlier homes may be fenced then already.
     pub async fn take(&self, claim: &Claim) -> Result<Recovered, ClusterError> {
         self.let_go(claim.shard);
-        let Taken { epoch, outcome, messages, bytes } = take(&self.cluster, &self.settings, claim).await?;
+        let Taken { epoch, outcome, witness, messages, bytes } = take(&self.cluster, &self.settings, claim).await?;
         let Outcome { index, records, answered, damage } = outcome;
-        let shard = Shard::new(self.cluster.clone(), self.settings.clone(), claim.shard, epoch, index, &answered);
+        let shard =
+            Shard::new(self.cluster.clone(), self.settings.clone(), claim.shard, epoch, witness, index, &answered);
         self.shards.write().insert(claim.shard, shard);
         Ok(Recovered { epoch, records, damage, torn: None, segments: messages, bytes })
     }

@@ -19,6 +19,7 @@ mod settings;
 mod shard;
 mod stream_index;
 mod taking;
+mod witness;
 
 use std::path::PathBuf;
 
@@ -70,13 +71,16 @@ pub enum ClusterError {
         wanted: String,
     },
     /// A stream that was there is not.
-    #[error("the stream {stream} is gone, with what was acknowledged in it; restore it from its backup")]
+    #[error("the stream {stream} is gone, with what was acknowledged in it; restore it, see docs/cluster-engine.md")]
     Gone {
         /// The stream.
         stream: String,
     },
     /// A stream holds less than it did.
-    #[error("the stream {stream} ends at {found} and had reached {known}: acknowledged writes are gone; restore it")]
+    #[error(
+        "the stream {stream} ends at {found} and had reached {known}: acknowledged writes are gone; restore it, see \
+         docs/cluster-engine.md"
+    )]
     WentBack {
         /// The stream.
         stream: String,

@@ -84,6 +84,11 @@ impl StreamIndex {
         self.bytes
     }
 
+    /// The last place that is known.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.slots.last_key_value().map(|(&place, _)| place)
+    }
+
     pub(super) fn records(&self) -> usize {
         self.records.len()
     }

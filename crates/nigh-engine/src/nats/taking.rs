@@ -15,6 +15,7 @@ use super::envelope::{Content, FORMAT, Frame, Record, Taking, decode, encode};
 use super::link::NotPublished;
 use super::recovery::{Outcome, Recovery};
 use super::settings::LedgerSettings;
+use super::witness::{Reached, Witness};
 use super::{Cluster, ClusterError};
 use crate::journal::DamageKind;
 
@@ -37,14 +38,13 @@ pub struct Claim {
     pub node: NodeId,
     /// Which life of it.
     pub incarnation: Incarnation,
-    /// The newest epoch that anybody knows of. With one the stream must be there and go beyond; without, it is made.
-    pub known: Option<Epoch>,
 }
 
 /// A shard that was taken.
 pub(super) struct Taken {
     pub(super) epoch: Epoch,
     pub(super) outcome: Outcome,
+    pub(super) witness: Witness,
     pub(super) messages: usize,
     pub(super) bytes: u64,
 }
@@ -59,13 +59,18 @@ pub(super) async fn take(cluster: &Cluster, settings: &LedgerSettings, claim: &C
     let names = cluster.settings();
     let stream = names.ledger_stream(claim.shard);
     let wanted = names.ledger_config(claim.shard, settings.stream_bytes(), settings.first_place.max(1));
-    let found = cluster.stream_as(&wanted, claim.known.is_none()).await?;
-    let epoch = take_epoch(cluster, &stream, claim).await?;
-    if let Some(Epoch(known)) = claim.known
-        && epoch.0 <= known
-    {
-        return Err(ClusterError::WentBack { stream, found: epoch.0, known });
+    let (witness, reached) = Witness::open(cluster.clone(), claim.shard).await?;
+    let found = cluster.stream_as(&wanted, reached.is_none()).await?;
+    let went_back = |stream, found, Reached { place: known, .. }| ClusterError::WentBack { stream, found, known };
+    if let Some(reached) = reached.filter(|reached| reached.went_back_to > 0) {
+        return Err(went_back(stream, reached.went_back_to, reached));
     }
+    let epoch = take_epoch(cluster, &stream, claim).await?;
+    if let Some(reached) = reached.filter(|reached| epoch.0 <= reached.place) {
+        witness.went_back(epoch.0).await?;
+        return Err(went_back(stream, epoch.0, reached));
+    }
+    witness.tell(epoch.0).await?;
     let recovery = Recovery::new(claim.shard, &stream, found.first_sequence.unwrap_or(1).max(1));
     let (recovery, messages, bytes) = read(cluster, &stream, claim.shard, epoch.0, recovery).await?;
     let outcome = recovery.finish(epoch.0);
@@ -78,7 +83,7 @@ pub(super) async fn take(cluster: &Cluster, settings: &LedgerSettings, claim: &C
             Some(folder) => keep(cluster, &stream, folder, &outcome).await?,
         }
     }
-    Ok(Taken { epoch, outcome, messages, bytes })
+    Ok(Taken { epoch, outcome, witness, messages, bytes })
 }
 
 /// Writes an epoch's record; its place is the epoch.

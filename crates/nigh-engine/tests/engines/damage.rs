@@ -1,7 +1,6 @@
 //! Files of servers, and messages, that are not what was written: found, told, never served, never passed over.
 
 use std::path::Path;
-use std::time::Duration;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
@@ -26,6 +25,8 @@ async fn written(homes: &Homes) -> Vec<(u128, Version)> {
         let appended = append(&ledger, put(request, &format!("key-{request}")), content(request, BYTES), None).await;
         versions.push((request, appended.unwrap().version));
     }
+    // Who tells how far the stream has come does that once a second.
+    tokio::time::sleep(2 * LedgerSettings::default().settle_every).await;
     versions
 }
 
@@ -94,6 +95,7 @@ async fn after_damage(test: &str, servers_count: usize, damaged: &[&str], harm: 
         .map(|role| match *role {
             "leader" => leader,
             "follower" => (leader + 1) % servers_count,
+            "other" => (leader + 2) % servers_count,
             other => panic!("{other}"),
         })
         .collect();
@@ -105,15 +107,7 @@ async fn after_damage(test: &str, servers_count: usize, damaged: &[&str], harm: 
         harm(blocks.last().unwrap());
         servers.run(at);
     }
-    let patient = servers.settings(servers_count, PATIENCE / 3);
-    let begun = std::time::Instant::now();
-    let cluster = loop {
-        match nigh_engine::nats::Cluster::connect(patient.clone()).await {
-            Ok(cluster) => break cluster,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+    let cluster = servers.connect_for(servers_count, PATIENCE / 3).await;
     nothing_is_passed_over(test, homes.take_by(cluster).await, &versions).await;
     // Whoever leads then must not tell another story.
     if servers.count() > 1 {
@@ -127,6 +121,17 @@ async fn after_damage(test: &str, servers_count: usize, damaged: &[&str], harm: 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_of_a_server_alone_is_told() {
     after_damage("a_flipped_bit_of_a_server_alone_is_told", 1, &["leader"], flip).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_of_a_server_alone_that_was_cut_is_told() {
+    after_damage("a_block_of_a_server_alone_that_was_cut_is_told", 1, &["leader"], cut).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_all_servers_that_were_cut_are_told_or_mended() {
+    let all = &["leader", "follower", "other"];
+    after_damage("blocks_of_all_servers_that_were_cut_are_told_or_mended", 3, all, cut).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,7 +193,7 @@ async fn a_message_with_a_flipped_bit_is_refused_named_and_kept_aside() {
     let aside = tempfile::tempdir().unwrap();
     let settings = LedgerSettings { keep_damaged: Some(aside.path().to_owned()), ..LedgerSettings::default() };
     let forgiving = Homes::new(cluster, settings);
-    // Its claims begin anew; the stream is known to be there.
+    // Its claims begin anew.
     forgiving.claim();
     forgiving.claim();
     let (ledger, recovered) = forgiving.take().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nigh_engine::nats::{Cluster, LedgerSettings, NatsLedger};
+use nigh_engine::nats::{LedgerSettings, NatsLedger};
 use nigh_engine::{Ledger, LedgerError};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -133,11 +133,10 @@ async fn a_leader_that_stands_still_and_wakes_up_changes_nothing() {
 async fn an_append_that_was_not_decided_is_one_record_when_it_is_made_again() {
     let test = "an_append_that_was_not_decided_is_one_record_when_it_is_made_again";
     let Some(servers) = Servers::start(test, 3) else { return };
-    let impatient = Cluster::connect(servers.settings(3, Duration::from_secs(5))).await;
     let homes = Homes::new(servers.connect(3).await, LedgerSettings::default());
-    let (first, _) = homes.take().await.unwrap();
-    drop(first);
-    let (ledger, _) = homes.take_by(impatient.unwrap()).await.unwrap();
+    // The streams are there, so that a short patience is enough.
+    drop(homes.take().await.unwrap());
+    let (ledger, _) = homes.take_by(servers.connect_for(3, Duration::from_secs(5)).await).await.unwrap();
     append(&ledger, put(1, "a"), content(1, 100), None).await.unwrap();
     (0..3).for_each(|at| servers.stop(at));
     // As the client sees it these are on their way.

@@ -144,9 +144,14 @@ impl Servers {
 
     /// A client of its own.
     pub(crate) async fn connect(&self, replicas: usize) -> Cluster {
+        self.connect_for(replicas, PATIENCE).await
+    }
+
+    /// A client of its own that gives requests up after `answer_within`.
+    pub(crate) async fn connect_for(&self, replicas: usize, answer_within: Duration) -> Cluster {
         let begun = Instant::now();
         loop {
-            match Cluster::connect(self.settings(replicas, PATIENCE)).await {
+            match Cluster::connect(self.settings(replicas, answer_within)).await {
                 Ok(cluster) => return cluster,
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
             }

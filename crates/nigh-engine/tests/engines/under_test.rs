@@ -49,26 +49,23 @@ pub(crate) struct Homes {
     cluster: Cluster,
     settings: LedgerSettings,
     claims: AtomicU64,
-    known: AtomicU64,
 }
 
 impl Homes {
     pub(crate) fn new(cluster: Cluster, settings: LedgerSettings) -> Self {
-        Self { cluster, settings, claims: AtomicU64::new(0), known: AtomicU64::new(0) }
+        Self { cluster, settings, claims: AtomicU64::new(0) }
     }
 
     /// The next home's claim.
     pub(crate) fn claim(&self) -> Claim {
         let claim = self.claims.fetch_add(1, Ordering::SeqCst) + 1;
-        let known = Some(self.known.load(Ordering::SeqCst)).filter(|&known| known > 0).map(Epoch);
-        Claim { shard: SHARD, claim, node: NodeId(format!("home-{claim}")), incarnation: Incarnation(claim), known }
+        Claim { shard: SHARD, claim, node: NodeId(format!("home-{claim}")), incarnation: Incarnation(claim) }
     }
 
     /// Another home, with a client of its own that `cluster` has.
     pub(crate) async fn take_by(&self, cluster: Cluster) -> Result<(NatsLedger, Recovered), ClusterError> {
         let ledger = NatsLedger::new(cluster, self.settings.clone());
         let recovered = ledger.take(&self.claim()).await?;
-        self.known.fetch_max(recovered.epoch.0, Ordering::SeqCst);
         Ok((ledger, recovered))
     }
 

@@ -175,7 +175,7 @@ async fn begin(servers: &NatsCluster) -> Result<Sides, LabError> {
     let cluster = Cluster::connect(settings.clone()).await.map_err(|error| failed("reach the servers", &error))?;
     let ledger = NatsLedger::new(cluster, LedgerSettings::default());
     let (node, incarnation) = (NodeId("bench".to_owned()), Incarnation(1));
-    let claim = Claim { shard: SHARD, claim: 1, node, incarnation, known: None };
+    let claim = Claim { shard: SHARD, claim: 1, node, incarnation };
     ledger.take(&claim).await.map_err(|error| failed("take a shard", &error))?;
     let client = async_nats::ConnectOptions::with_token(token).connect(&settings.servers[..]).await;
     let bare = jetstream::new(client.map_err(|error| failed("reach the servers", &error))?);

@@ -30,6 +30,7 @@ use super::link::{NotPublished, Published};
 use super::settings::LedgerSettings;
 use super::stream_index::StreamIndex;
 use super::taking::room_of;
+use super::witness::Witness;
 use crate::ledger::{self, Appended, LedgerError, PieceId, StagedRoom};
 use crate::requests::{RequestKey, Requests};
 
@@ -68,6 +69,7 @@ pub(super) struct Shard {
     headers: HeaderMap,
     fenced: HeaderMap,
     state: Mutex<State>,
+    witness: Witness,
     /// What is to be committed, in the order of its versions.
     jobs: mpsc::UnboundedSender<Job>,
     turns: Arc<Semaphore>,
@@ -88,6 +90,7 @@ impl Shard {
         settings: LedgerSettings,
         id: ShardId,
         epoch: Epoch,
+        witness: Witness,
         index: StreamIndex,
         answered: &[(ledger::Record, Version)],
     ) -> Arc<Self> {
@@ -130,6 +133,7 @@ impl Shard {
             headers,
             fenced,
             state,
+            witness,
             jobs,
             turns,
             crowded,

@@ -44,7 +44,11 @@ impl Shard {
             let state = self.state.lock();
             state.index.notices.is_empty() && !self.is_worth_trimming(&state)
         };
-        if is_idle { Ok(()) } else { self.settle().await }
+        if !is_idle {
+            self.settle().await?;
+        }
+        let reached = self.state.lock().index.last().unwrap_or(self.epoch.0);
+        self.witness.tell(reached).await.map_err(|error| LedgerError::Unavailable(error.to_string()))
     }
 
     /// The store holds `version`.
