@@ -48,6 +48,15 @@ pub(super) struct FoundDocument {
 /// A document to write: its subject, and its value unless it is to be deleted.
 pub(super) type Change = (String, Option<Vec<u8>>);
 
+/// What a consumer gives.
+struct Watched {
+    messages: pull::Ordered,
+    /// Documents that are there already.
+    left: u64,
+    /// Its name.
+    consumer: String,
+}
+
 /// The documents of a bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Documents {
@@ -228,7 +237,7 @@ impl Documents {
         let found = self
             .cluster
             .until_answered("list the documents of", &self.bucket, || async {
-                let (mut messages, mut left) = self.messages(&filter).await?;
+                let Watched { mut messages, mut left, consumer } = self.messages(&filter).await?;
                 let mut found = Vec::new();
                 while left > 0 {
                     let Some(next) = messages.next().await else { break };
@@ -237,6 +246,9 @@ impl Documents {
                     left = info.pending;
                     found.push((message.subject.to_string(), info.stream_sequence, message.payload.clone()));
                 }
+                drop(messages);
+                // One that stays is dropped by the servers after a while.
+                let _ = self.cluster.context().delete_consumer_from_stream(&consumer, &self.stream).await;
                 Ok::<_, String>(found)
             })
             .await?;
@@ -255,8 +267,8 @@ impl Documents {
         Ok(documents)
     }
 
-    /// The newest of each document that `filter` catches, then each as it is written; and how many there are now.
-    async fn messages(&self, filter: &str) -> Result<(pull::Ordered, u64), String> {
+    /// The newest of each document that `filter` catches, then each as it is written.
+    async fn messages(&self, filter: &str) -> Result<Watched, String> {
         let told = |error: &dyn std::fmt::Display| error.to_string();
         let stream = self.cluster.context().get_stream_no_info(&self.stream).await.map_err(|error| told(&error))?;
         let config = pull::OrderedConfig {
@@ -265,8 +277,8 @@ impl Documents {
             ..pull::OrderedConfig::default()
         };
         let consumer = stream.create_consumer(config).await.map_err(|error| told(&error))?;
-        let left = consumer.cached_info().num_pending;
-        Ok((consumer.messages().await.map_err(|error| told(&error))?, left))
+        let (left, name) = (consumer.cached_info().num_pending, consumer.cached_info().name.clone());
+        Ok(Watched { messages: consumer.messages().await.map_err(|error| told(&error))?, left, consumer: name })
     }
 
     /// Each document right below these parts, first as it is, then as it is written; where the servers are lost all of them
@@ -290,8 +302,8 @@ impl Documents {
 
     /// Gives what comes to `send`, until something fails: the reason.
     async fn follow(&self, prefix: &str, filter: &str, send: &mpsc::Sender<(String, FoundDocument)>) -> String {
-        let (mut messages, _) = match self.messages(filter).await {
-            Ok(messages) => messages,
+        let mut messages = match self.messages(filter).await {
+            Ok(watched) => watched.messages,
             Err(reason) => return reason,
         };
         while let Some(next) = messages.next().await {

@@ -115,6 +115,7 @@ impl Cluster {
     /// # Errors
     /// If none does, or refuses.
     pub async fn connect(settings: ClusterSettings) -> Result<Self, ClusterError> {
+        settings.check()?;
         let mut options = async_nats::ConnectOptions::new()
             .name(&settings.name)
             .ping_interval(PING_EVERY)

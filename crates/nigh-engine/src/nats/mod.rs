@@ -40,6 +40,12 @@ pub use self::taking::Claim;
 /// Why something of a cluster cannot be had.
 #[derive(Debug, Error)]
 pub enum ClusterError {
+    /// A name that streams cannot have.
+    #[error("a cluster cannot be called {name:?}: take 1 to 32 letters, digits and hyphens")]
+    Name {
+        /// It.
+        name: String,
+    },
     /// No server could be reached, or none took this client.
     #[error("no server of {servers} can be reached: {reason}; is NATS running there, and the token right?")]
     Connect {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use nigh_terms::{ByteSize, SecretKey, ShardId};
 
+use super::ClusterError;
+
 /// What a server must take in one message, bytes: a chunk of a body with its head, or the longest record.
 pub const MESSAGE_MAX_BYTES: usize = 1 << 20;
 /// How long servers remember the ids of messages: longer than anybody sends one again.
@@ -32,6 +34,14 @@ pub struct ClusterSettings {
 }
 
 impl ClusterSettings {
+    pub(super) fn check(&self) -> Result<(), ClusterError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if (1..=32).contains(&self.name.len()) && self.name.bytes().all(allowed) {
+            return Ok(());
+        }
+        Err(ClusterError::Name { name: self.name.clone() })
+    }
+
     /// The stream of a shard's journal.
     pub(super) fn ledger_stream(&self, shard: ShardId) -> String {
         format!("{}-ledger-{shard}", self.name)
@@ -199,6 +209,15 @@ mod tests {
             "routes: [\"nats://h2:6\", \"nats://h3:6\"]",
         ] {
             assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_would_be_several_parts_of_a_subject_is_refused() {
+        assert!(settings().check().is_ok());
+        for name in ["", "a.b", "a*", "a b", &"n".repeat(33)] {
+            let named = ClusterSettings { name: name.to_owned(), ..settings() };
+            assert!(matches!(named.check(), Err(ClusterError::Name { .. })), "{name}");
         }
     }
 
