@@ -36,6 +36,8 @@ pub(super) struct Recovery {
     stored: BTreeSet<Version>,
     places: BTreeMap<u64, u64>,
     unreadable: BTreeSet<u64>,
+    /// Messages with a body that is not what was written.
+    spoiled: BTreeSet<u64>,
     trimmed: u64,
 }
 
@@ -59,6 +61,7 @@ impl Recovery {
             stored: BTreeSet::new(),
             places: BTreeMap::new(),
             unreadable: BTreeSet::new(),
+            spoiled: BTreeSet::new(),
             trimmed: first,
         }
     }
@@ -83,6 +86,9 @@ impl Recovery {
 
     fn take_record(&mut self, place: u64, Found { frame, content, body, body_bytes, body_crc }: Found) {
         self.trimmed = self.trimmed.max(frame.trimmed);
+        if body.is_none() {
+            self.spoiled.insert(place);
+        }
         match content {
             Content::Epoch(_) => {}
             Content::Stored(versions) => self.stored.extend(versions),
@@ -93,9 +99,9 @@ impl Recovery {
                 let (message, whole) = ((frame.epoch, frame.number), body.is_some());
                 let found = FoundCommit { place, message, commit: *commit, inline_bytes: body_bytes, whole };
                 let version = found.commit.version;
-                // Of a write that was copied forward the last copy counts: its chunks are the ones that are kept. A message
-                // that came to stand twice is the same message.
-                if self.commits.get(&version).is_none_or(|known| known.message < message) {
+                // Of a write that was copied forward the last copy counts: its chunks are the ones that are kept. Of a message
+                // that came to stand twice a whole one does.
+                if self.commits.get(&version).is_none_or(|known| (known.message, known.whole) < (message, whole)) {
                     self.commits.insert(version, found);
                 }
             }
@@ -124,17 +130,18 @@ impl Recovery {
             // One that is missing is as good as known: it holds nothing back.
             index.add(place, self.places.get(&place).copied().unwrap_or(0));
         }
-        let (mut records, mut answered, mut named) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut records, mut answered) = (Vec::new(), Vec::new());
         for (version, FoundCommit { place, message: _, commit, inline_bytes, whole }) in self.commits {
-            named.extend(commit.pieces.iter().map(|piece| piece.id.0));
             answered.push((commit.record.clone(), version));
-            let is_whole = |piece: &&PieceRef| self.chunks.get(&piece.id.0) == Some(&(piece.bytes, piece.crc, true));
-            let broken = commit.pieces.iter().find(|piece| !is_whole(piece));
             let body_bytes =
                 u64::from(inline_bytes) + commit.pieces.iter().map(|piece| u64::from(piece.bytes)).sum::<u64>();
             let stored = self.stored.contains(&version) || place < self.trimmed;
+            // Chunks of a write that is stored may have been trimmed before it.
+            let may_be_gone = |piece: &PieceRef| stored && piece.id.0 < self.trimmed;
+            let is_whole = |piece: &PieceRef| self.chunks.get(&piece.id.0) == Some(&(piece.bytes, piece.crc, true));
+            let broken = commit.pieces.iter().find(|piece| !is_whole(piece) && !may_be_gone(piece));
             let record = RecoveredRecord { shard: self.shard, version, record: commit.record, body_bytes };
-            if place >= self.trimmed && (!whole || (broken.is_some() && !stored)) {
+            if place >= self.trimmed && (!whole || broken.is_some()) {
                 let at = if whole { broken.map_or(place, |piece| piece.id.0) } else { place };
                 damage.push(damaged(at, DamageKind::Record { record: Box::new(record), stored }));
                 continue;
@@ -146,12 +153,13 @@ impl Recovery {
             index.add_record(version, object_of(&record.record), place, inline_bytes, commit.pieces);
             records.push(record);
         }
-        for (&place, (_, _, whole)) in self.chunks.range(self.trimmed..) {
-            if !whole && !named.contains(&place) {
-                damage.push(damaged(place, DamageKind::Piece));
-            }
-        }
+        let told: BTreeSet<u64> = damage.iter().map(|one| one.offset).collect();
+        let untold = self.spoiled.range(self.trimmed..).filter(|place| !told.contains(place));
+        damage.extend(untold.map(|&place| damaged(place, DamageKind::Piece)));
         damage.sort_by_key(|one| one.offset);
         Outcome { index, records, answered, damage }
     }
 }
+
+#[cfg(test)]
+mod tests;

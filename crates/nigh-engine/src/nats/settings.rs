@@ -100,8 +100,10 @@ pub struct LedgerSettings {
     /// The bytes of a shard's messages, their heads included; beyond them writes are refused. The stream itself takes a
     /// little more, so that a full journal can say what is stored.
     pub limit: ByteSize,
-    /// Messages on their way at a time, of a shard.
+    /// Writes of a shard that wait or are on their way at a time.
     pub under_way_max: usize,
+    /// Pieces of bodies, of up to 1 MiB each, that are.
+    pub pieces_under_way_max: usize,
     /// How long a write waits for its turn before it is told to come back.
     pub wait: Duration,
     /// How often what is stored is written down, and the stream trimmed.
@@ -117,6 +119,7 @@ impl Default for LedgerSettings {
         Self {
             limit: ByteSize::gib(1),
             under_way_max: 256,
+            pieces_under_way_max: 16,
             wait: Duration::from_secs(2),
             settle_every: Duration::from_secs(1),
             keep_damaged: None,

@@ -28,7 +28,7 @@ impl Shard {
         record: ledger::Record,
         body: Body,
     ) -> Result<Appended, LedgerError> {
-        let turn = self.turn().await?;
+        let turn = self.turn(&self.turns).await?;
         match self.admit(record, body, turn)? {
             Admitted::Repeated(appended) => Ok(appended),
             Admitted::Follow(ending) => {
@@ -76,7 +76,7 @@ impl Shard {
 
     /// Puts a piece into chunks of the stream.
     pub(in super::super) async fn stage(self: &Arc<Self>, piece: Bytes) -> Result<Staged, LedgerError> {
-        let turn = self.turn().await?;
+        let turn = self.turn(&self.piece_turns).await?;
         let chunks: Vec<Bytes> = chunks_of(&piece).collect();
         let room = chunks.iter().map(|chunk| room_of(&self.subject, HEAD_BYTES + chunk.len())).sum();
         let (id, numbered) = {

@@ -72,7 +72,9 @@ pub(super) struct Shard {
     witness: Witness,
     /// What is to be committed, in the order of its versions.
     jobs: mpsc::UnboundedSender<Job>,
+    /// Of writes, and of pieces.
     turns: Arc<Semaphore>,
+    piece_turns: Arc<Semaphore>,
     /// There is no room: what is stored is to go at once.
     crowded: Notify,
 }
@@ -117,7 +119,8 @@ impl Shard {
             last_piece: 0,
             failure: None,
         };
-        let turns = Arc::new(Semaphore::new(settings.under_way_max));
+        let [turns, piece_turns] =
+            [settings.under_way_max, settings.pieces_under_way_max].map(|most| Arc::new(Semaphore::new(most)));
         let (state, crowded) = (Mutex::new(state), Notify::new());
         // Bounded by the turns: each job but a settling has one.
         let (jobs, queue) = mpsc::unbounded_channel();
@@ -136,6 +139,7 @@ impl Shard {
             witness,
             jobs,
             turns,
+            piece_turns,
             crowded,
         });
         tokio::spawn(Self::commit_all(Arc::downgrade(&shard), queue));
@@ -163,14 +167,14 @@ impl Shard {
     }
 
     /// Waits for a turn to send, as long as one may; not behind messages that the servers do not answer.
-    async fn turn(&self) -> Result<OwnedSemaphorePermit, LedgerError> {
+    async fn turn(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, LedgerError> {
         self.check()?;
         let slow = || LedgerError::Unavailable("the servers have not answered for a while".to_owned());
         let oldest = self.state.lock().under_way.values().next().copied();
         if oldest.is_some_and(|since| since.elapsed() > self.settings.wait) {
             return Err(slow());
         }
-        match timeout(self.settings.wait, Arc::clone(&self.turns).acquire_owned()).await {
+        match timeout(self.settings.wait, Arc::clone(turns).acquire_owned()).await {
             Ok(Ok(turn)) => Ok(turn),
             Ok(Err(_)) | Err(_) => Err(slow()),
         }

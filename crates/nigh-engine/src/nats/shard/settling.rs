@@ -95,6 +95,10 @@ impl Shard {
             let found = self.found(place).await?;
             let mut state = self.state.lock();
             let frame = found.first().map(|found| found.frame);
+            if frame.is_none() && !state.under_way.is_empty() {
+                // It may stand there for all but who answered.
+                continue;
+            }
             match frame {
                 // Its sender is told, sooner or later.
                 Some(frame) if frame.epoch == self.epoch && state.under_way.contains_key(&frame.number) => continue,
