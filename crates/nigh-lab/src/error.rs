@@ -97,6 +97,16 @@ pub enum LabError {
         /// Rows without a guard that show neither.
         blind: u64,
     },
+    /// Storms broke promises, or nobody missed what was left out.
+    #[error(
+        "{broken} storms break a promise, and {unmissed} rules or duties can be left out unnoticed; the report names them"
+    )]
+    Storm {
+        /// Storms with a broken promise.
+        broken: usize,
+        /// What was left out, and broke nothing.
+        unmissed: usize,
+    },
     /// The consistency contract was not confirmed.
     #[error(
         "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules \

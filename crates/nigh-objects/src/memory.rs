@@ -32,6 +32,7 @@ use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, P
 use tokio_util::sync::CancellationToken;
 
 use self::coherence::{Coherence, ShelfGuard};
+pub use self::append_order::{AppendOrder, Asked};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
