@@ -1,7 +1,8 @@
-//! The ledger of one shard, by its contract: one epoch may append at a time, what is acknowledged is durable, a request
-//! that was carried out gets its answer of then. A crash leaves a prefix of what was not synced, and that whole.
+//! The ledger of one shard, by its contract: one epoch may append at a time, in the order in which its home asked; what
+//! is acknowledged is durable, a request that was carried out gets its answer of then. A crash leaves a prefix of what
+//! was not synced, and that whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use nigh_objects::protocol::{AppendId, LedgerRecord, Replayed, Write};
 use nigh_terms::{Epoch, Sequence, Version};
@@ -15,9 +16,17 @@ pub(super) struct Item {
     pub(super) replayed: Replayed<Object>,
     /// The bytes of a put; the write, of a delete.
     pub(super) op: Option<Op>,
-    append: AppendId,
+    pub(super) append: AppendId,
     stored: bool,
     settled: bool,
+}
+
+/// What a home has the ledger keep.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Turn {
+    pub(super) append: AppendId,
+    pub(super) record: LedgerRecord<Object>,
+    pub(super) op: Option<Op>,
 }
 
 /// What becomes of a request to append.
@@ -27,6 +36,8 @@ pub(super) enum Taken {
     Before(Version),
     /// It waits for the sync.
     Waits,
+    /// One before it has not come.
+    Early,
     /// There is no room: it is not carried out, nor will it be.
     Refused,
     /// Another home has the shard.
@@ -41,9 +52,8 @@ pub(super) struct VirtualLedger {
     items: Vec<Item>,
     /// Written and not synced.
     buffered: Vec<Item>,
-    /// Which requests of this epoch were carried out.
-    carried_out: BTreeMap<AppendId, Version>,
-    refused: BTreeSet<AppendId>,
+    /// What became of the requests of this epoch, in their order; none of one that was refused.
+    answered: Vec<Option<Version>>,
     /// Nobody answers until then, nanoseconds.
     pub(super) down_until: u64,
 }
@@ -54,45 +64,38 @@ impl VirtualLedger {
         Version { epoch: self.epoch, sequence: Sequence(self.last.0 - self.buffered.len() as u64) }
     }
 
-    pub(super) fn append(
-        &mut self,
-        epoch: Epoch,
-        append: AppendId,
-        record: LedgerRecord<Object>,
-        op: Option<Op>,
-    ) -> Taken {
+    /// The request of this place, from 0, among those of its home; refused if `is_full` and nothing was decided of it.
+    pub(super) fn append(&mut self, epoch: Epoch, place: usize, asked: Turn, is_full: bool) -> Taken {
+        let (decided, taken) = (self.answered.len(), self.answered.len() + self.buffered.len());
         if epoch != self.epoch {
             return Taken::Fenced;
         }
-        if let Some(version) = self.carried_out.get(&append) {
-            return Taken::Before(*version);
+        if let Some(answer) = self.answered.get(place) {
+            return answer.map_or(Taken::Refused, Taken::Before);
         }
-        if self.refused.contains(&append) {
+        if place < taken {
+            return Taken::Waits;
+        }
+        if place > taken {
+            return Taken::Early;
+        }
+        if is_full && decided == taken {
+            self.answered.push(None);
             return Taken::Refused;
         }
-        if !self.buffered.iter().any(|item| item.append == append) {
-            self.last = self.last.next();
-            let version = Version { epoch, sequence: self.last };
-            let replayed = Replayed { version, record };
-            self.buffered.push(Item { replayed, op, append, stored: false, settled: false });
-        }
+        let Turn { append, record, op } = asked;
+        self.last = self.last.next();
+        let replayed = Replayed { version: Version { epoch, sequence: self.last }, record };
+        self.buffered.push(Item { replayed, op, append, stored: false, settled: false });
         Taken::Waits
     }
 
-    /// There is no room for a request that was not met before: it is refused for good. True if that is so.
-    pub(super) fn refuse(&mut self, epoch: Epoch, append: AppendId) -> bool {
-        let met = self.carried_out.contains_key(&append) || self.buffered.iter().any(|item| item.append == append);
-        epoch == self.epoch && !met && self.refused.insert(append)
-    }
-
     /// The disk has the first `most` of what was written: those that are durable now.
-    pub(super) fn sync(&mut self, most: usize) -> Vec<(AppendId, Item)> {
+    pub(super) fn sync(&mut self, most: usize) -> Vec<Item> {
         let synced: Vec<Item> = self.buffered.drain(..most.min(self.buffered.len())).collect();
-        for item in &synced {
-            self.carried_out.insert(item.append, item.replayed.version);
-            self.items.push(item.clone());
-        }
-        synced.into_iter().map(|item| (item.append, item)).collect()
+        self.answered.extend(synced.iter().map(|item| Some(item.replayed.version)));
+        self.items.extend(synced.iter().cloned());
+        synced
     }
 
     /// How much is not synced.
@@ -111,8 +114,7 @@ impl VirtualLedger {
         self.tear();
         self.epoch = self.epoch.next();
         self.last = Sequence(0);
-        self.carried_out.clear();
-        self.refused.clear();
+        self.answered.clear();
         self.epoch
     }
 
@@ -122,7 +124,7 @@ impl VirtualLedger {
     }
 
     /// The store holds these versions, or newer ones of their objects; those will not be asked for again. What is both
-    /// goes, and of an object what is older goes before.
+    /// goes, of an object the older before the newer: a home that found the older alone would take it for the newest.
     pub(super) fn trim(&mut self, stored: &[Version], settled: &[Version]) {
         for version in stored {
             let object = self.items.iter().find(|item| item.replayed.version == *version).and_then(Item::object);
@@ -133,7 +135,12 @@ impl VirtualLedger {
         for item in &mut self.items {
             item.settled |= settled.contains(&item.replayed.version);
         }
-        self.items.retain(|item| !(item.stored && item.settled));
+        let mut kept = BTreeSet::new();
+        self.items.retain(|item| {
+            let stays = !(item.stored && item.settled) || item.object().is_some_and(|object| kept.contains(&object));
+            kept.extend(item.object().filter(|_| stays));
+            stays
+        });
     }
 }
 
@@ -170,24 +177,34 @@ mod tests {
         LedgerRecord::Write { object, write: Write::Put, token, writer, request: RequestId(0) }
     }
 
+    fn append(ledger: &mut VirtualLedger, epoch: Epoch, place: usize, is_full: bool) -> Taken {
+        let asked = Turn { append: AppendId(place as u64 + 1), record: record(0), op: None };
+        ledger.append(epoch, place, asked, is_full)
+    }
+
     #[test]
     fn what_is_synced_stands_is_asked_for_once_and_is_fenced_by_the_next_home() {
         let mut ledger = VirtualLedger::default();
         let first = ledger.take();
-        for append in 1..=3 {
-            assert_eq!(ledger.append(first, AppendId(append), record(0), None), Taken::Waits);
+        for place in 0..3 {
+            assert_eq!(append(&mut ledger, first, place, false), Taken::Waits);
         }
         assert_eq!(ledger.sync(2).len(), 2);
         ledger.tear();
         let second = Version { epoch: first, sequence: Sequence(2) };
         assert_eq!(ledger.end(), second);
-        assert_eq!(ledger.append(first, AppendId(2), record(0), None), Taken::Before(second));
-        assert_eq!(ledger.append(first, AppendId(3), record(0), None), Taken::Waits, "it was torn");
+        assert_eq!(append(&mut ledger, first, 1, true), Taken::Before(second));
+        assert_eq!(append(&mut ledger, first, 3, false), Taken::Early, "the one before was torn");
+        assert_eq!(append(&mut ledger, first, 2, true), Taken::Refused);
+        assert_eq!(append(&mut ledger, first, 2, false), Taken::Refused, "for good");
+        assert_eq!(append(&mut ledger, first, 3, false), Taken::Waits);
         ledger.sync(9);
         let next = ledger.take();
-        assert_eq!(ledger.append(first, AppendId(4), record(0), None), Taken::Fenced);
+        assert_eq!(append(&mut ledger, first, 4, false), Taken::Fenced);
         assert_eq!((ledger.records().len(), ledger.end()), (3, Version { epoch: next, sequence: Sequence(0) }));
         ledger.trim(&[second], &[second]);
-        assert_eq!(ledger.records().len(), 2, "the older one is not settled");
+        assert_eq!(ledger.records().len(), 3, "the older one is not settled, and would be taken for the newest");
+        ledger.trim(&[], &[Version { epoch: first, sequence: Sequence(1) }]);
+        assert_eq!(ledger.records().len(), 1);
     }
 }

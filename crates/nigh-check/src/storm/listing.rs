@@ -8,6 +8,7 @@ use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 use super::node::{Answered, Cache, Listing, Out, host};
 use super::packet::{ListId, ListPart, Packet, Seated, Who};
 use super::world::Storm;
+use crate::ghost::Object;
 
 /// True if the node has met a reign of `shard` above `epoch`.
 fn has_met_more(cache: &Cache, shard: ShardId, epoch: Epoch) -> bool {
@@ -104,11 +105,13 @@ impl Storm {
         if !runs {
             return;
         }
-        for object in self.plan.objects_of(listing.namespace) {
+        let is_there = |object: Object| {
             let part = listing.parts.get(&ShardId(self.plan.shard_of(object)));
-            let present = part.is_some_and(|part| part.present.contains(&object));
-            self.observer.listed(author, object, present);
-        }
+            part.is_some_and(|part| part.present.contains(&object))
+        };
+        let objects = self.plan.objects_of(listing.namespace).into_iter();
+        let shown: Vec<(Object, bool)> = objects.map(|object| (object, is_there(object))).collect();
+        self.observer.listed(author, &shown);
         match listing.who {
             Who::Attempt(attempt) => {
                 if let Some(life) = self.life_mut(me) {

@@ -5,6 +5,7 @@
 //! the order in which they wrote, and which of their writes Nigh has been told of by which version.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use nigh_terms::Version;
 
@@ -206,17 +207,24 @@ impl Observer {
         }
     }
 
-    /// `author` is shown a listing in which the object is, or is not.
-    pub(super) fn listed(&mut self, author: Author, object: Object, present: bool) {
+    /// `author` is shown a listing: of each object whether it is there. It is no picture of one moment, so what one
+    /// entry shows says nothing of the others.
+    pub(super) fn listed(&mut self, author: Author, shown: &[(Object, bool)]) {
+        let must = self.known(author).seen.all();
+        for &(object, present) in shown {
+            self.listed_one(author, object, present, must.of(object));
+        }
+    }
+
+    fn listed_one(&mut self, author: Author, object: Object, present: bool, must: Version) {
         if self.outsiders.contains_key(&object) {
             if !present {
-                self.breaks(Breach::Listing, || format!("{author:?} was not shown object {object}, which outsiders wrote"));
+                self.breaks(Breach::Listing, || format!("{author:?} was not listed object {object}, which outsiders wrote"));
             }
             return;
         }
-        let must = self.known(author).seen.all().of(object);
         let first = self.shown_by(object, must);
-        let later = self.log[usize::from(object)].range((std::ops::Bound::Excluded(must), std::ops::Bound::Unbounded));
+        let later = self.log[usize::from(object)].range((Bound::Excluded(must), Bound::Unbounded));
         let mut states = std::iter::once(first).chain(later.map(|(version, happened)| Some((*version, *happened))));
         let is_it = |state: &Option<(Version, Happened)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
         match states.find(is_it) {
@@ -228,7 +236,7 @@ impl Observer {
             }
             Some(None) => {}
             None => {
-                let what = || format!("{author:?} was listed object {object} as present: {present}, since {must} it never was");
+                let what = || format!("{author:?} was listed object {object} (present: {present}), not so since {must}");
                 self.breaks(Breach::Listing, what);
             }
         }
@@ -303,8 +311,7 @@ mod tests {
         observer.ends(writer, false);
         let reader = observer.author(0, false);
         observer.reads(reader, 0, version(1), Some(op));
-        observer.listed(reader, 0, true);
-        observer.listed(reader, 1, false);
+        observer.listed(reader, &[(0, true), (1, false)]);
         assert_eq!(observer.broken, None);
     }
 
@@ -363,7 +370,7 @@ mod tests {
         let mut observer = Observer::new(1);
         let author = observer.author(0, false);
         write(&mut observer, author, 0, 1);
-        observer.listed(author, 0, false);
+        observer.listed(author, &[(0, false)]);
         assert_eq!(breach(&observer), Some(Breach::Listing));
     }
 

@@ -1,8 +1,9 @@
 //! What the parties of a storm say to each other, and what happens by itself.
 
-use nigh_objects::protocol::{AppendId, Dispatch, LedgerRecord, Member, Reply, Request, RequestId};
+use nigh_objects::protocol::{AppendId, Dispatch, Member, Reply, Request, RequestId};
 use nigh_terms::{Epoch, ShardId, Token, Version};
 
+use super::ledger::Turn;
 use super::observer::{Author, Op};
 use super::store::{StoreAnswer, StoreCall};
 use crate::ghost::Object;
@@ -63,7 +64,7 @@ pub(super) enum Packet {
     Fence { at: Seated, member: Member },
     Fenced { namespace: u8, shard: ShardId, member: Member, through: Version },
 
-    Append { at: Seated, append: AppendId, record: LedgerRecord<Object>, op: Option<Op> },
+    Append { at: Seated, place: usize, asked: Turn },
     Appended { at: Seated, append: AppendId, version: Option<Version> },
     Trim { at: Seated, stored: Vec<Version>, settled: Vec<Version> },
     Trimmed { at: Seated, stored: Vec<Version>, settled: Vec<Version> },

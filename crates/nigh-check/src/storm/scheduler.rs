@@ -16,7 +16,6 @@ const TELL_EVERY: u64 = 4;
 
 /// The scheduler of a namespace.
 pub(super) struct Scheduler {
-    pub(super) namespace: u8,
     /// How many there were before.
     pub(super) term: u64,
     pub(super) host: Host,
@@ -26,13 +25,12 @@ pub(super) struct Scheduler {
 
 impl Scheduler {
     pub(super) fn begin(
-        namespace: u8,
         term: u64,
         host: Host,
         homes: impl IntoIterator<Item = (ShardId, Epoch)>,
         rules: Without,
     ) -> Self {
-        Self { namespace, term, host, frontier: Frontier::begin(homes, rules), ticks: 0 }
+        Self { term, host, frontier: Frontier::begin(homes, rules), ticks: 0 }
     }
 }
 
@@ -63,7 +61,7 @@ impl Storm {
         let rules = self.without();
         let Scheduler { term, host, .. } = *self.scheduler(namespace);
         let beside = SCHEDULERS + 2 * namespace + u8::from(host == SCHEDULERS + 2 * namespace);
-        *self.scheduler(namespace) = Scheduler::begin(namespace, term + 1, beside, homes, rules);
+        *self.scheduler(namespace) = Scheduler::begin(term + 1, beside, homes, rules);
         self.at(self.now, Event::TickScheduler(namespace, term + 1));
     }
 

@@ -12,7 +12,7 @@ use nigh_terms::{Monotonic, ShardId, Timestamp, Token, Version};
 
 use super::clock::MS;
 use super::fault::FaultKind;
-use super::ledger::Taken;
+use super::ledger::{Taken, Turn};
 use super::node::host;
 use super::observer::Op;
 use super::packet::{Event, HOMES, HOMES_MAX, Host, Packet, Seated, Ticket};
@@ -29,18 +29,11 @@ const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(200);
 /// A record on its way to the ledger.
 #[derive(Clone)]
 struct Asking {
+    /// Its place among all that this home has asked for.
+    place: usize,
+    turn: Turn,
     asked: Asked,
-    record: LedgerRecord<Object>,
-    op: Option<Op>,
     since: Monotonic,
-}
-
-/// A record to be told in its turn.
-#[derive(Debug)]
-struct Turn {
-    append: AppendId,
-    record: LedgerRecord<Object>,
-    op: Option<Op>,
 }
 
 /// The process of a home.
@@ -52,6 +45,8 @@ pub(super) struct Seat {
     pub(super) dirty: Dirty,
     order: AppendOrder<Turn>,
     asking: BTreeMap<AppendId, Asking>,
+    /// How many records were asked for.
+    places: usize,
     /// What all writers had seen whose writes a listing may show.
     pub(super) seen: Token,
     /// Fetches of those who ask the home whatever they have.
@@ -176,6 +171,7 @@ impl Storm {
             home,
             dirty,
             asking: BTreeMap::new(),
+            places: 0,
             seen,
             checked: BTreeSet::new(),
             tickets: BTreeMap::new(),
@@ -274,30 +270,34 @@ impl Storm {
         }
         let asked = seat.order.begins();
         let from = seat.host;
-        seat.asking.insert(append, Asking { asked, record: record.clone(), op, since: now });
-        self.send(from, Self::ledger_host(at.shard), Packet::Append { at, append, record, op });
+        let (place, turn) = (seat.places, Turn { append, record, op });
+        seat.places += 1;
+        seat.asking.insert(append, Asking { place, turn: turn.clone(), asked, since: now });
+        self.send(from, Self::ledger_host(at.shard), Packet::Append { at, place, asked: turn });
     }
 
     /// A request to append arrives at the ledger.
-    pub(super) fn ledger_append(&mut self, at: Seated, append: AppendId, record: LedgerRecord<Object>, op: Option<Op>) {
-        let (here, is_full) = (Self::ledger_host(at.shard), self.lasting(FaultKind::LedgerFull).is_some());
-        let refuses = is_full && self.chance.chance(500);
+    pub(super) fn ledger_append(&mut self, at: Seated, place: usize, asked: Turn) {
+        let (here, append) = (Self::ledger_host(at.shard), asked.append);
+        let is_full = self.lasting(FaultKind::LedgerFull).is_some() && self.chance.chance(500);
         let ledger = &mut self.ledgers[usize::from(at.shard.0)];
         if ledger.down_until > self.now {
             return;
         }
-        if refuses && ledger.refuse(at.epoch, append) {
-            self.strikes.add(FaultKind::LedgerFull);
-        }
-        match ledger.append(at.epoch, append, record, op) {
-            Taken::Fenced => self.answer_seat(here, at, Packet::Deposed { at }),
-            Taken::Refused => self.answer_seat(here, at, Packet::Appended { at, append, version: None }),
-            Taken::Before(version) => self.answer_seat(here, at, Packet::Appended { at, append, version: Some(version) }),
+        let answer = match ledger.append(at.epoch, place, asked, is_full) {
+            Taken::Early => return,
             Taken::Waits => {
                 let wait = self.chance.between(300, 3_000) * 1_000;
-                self.after(wait, Event::Sync(at.shard));
+                return self.after(wait, Event::Sync(at.shard));
             }
-        }
+            Taken::Fenced => Packet::Deposed { at },
+            Taken::Before(version) => Packet::Appended { at, append, version: Some(version) },
+            Taken::Refused => {
+                self.strikes.add(FaultKind::LedgerFull);
+                Packet::Appended { at, append, version: None }
+            }
+        };
+        self.answer_seat(here, at, answer);
     }
 
     /// The ledger's disk has the first `most` of what was written.
@@ -307,8 +307,8 @@ impl Storm {
             return;
         }
         let at = Seated { shard, epoch: ledger.epoch };
-        for (append, item) in ledger.sync(most) {
-            let version = item.replayed.version;
+        for item in ledger.sync(most) {
+            let (version, append) = (item.replayed.version, item.append);
             if let (Some(object), Some(write), Some(op)) = (item.object(), item.write(), item.op) {
                 self.observer.happens(object, version, op, write == Write::Delete);
             }
@@ -327,16 +327,16 @@ impl Storm {
     pub(super) fn appended(&mut self, at: Seated, append: AppendId, version: Option<Version>) {
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
         let Some(seat) = self.seats.iter_mut().find(|seat| seat.at == at) else { return };
-        let Some(Asking { asked, record, op, .. }) = seat.asking.remove(&append) else { return };
+        let Some(Asking { asked, turn, .. }) = seat.asking.remove(&append) else { return };
         let Some(version) = version else {
-            if written(&record).is_some() {
+            if written(&turn.record).is_some() {
                 seat.dirty.release(SIZE);
             }
             seat.order.refused(asked);
             self.run_home(at, HomeInput::NotAppended { append }, None);
             return self.hear_in_order(at, now);
         };
-        seat.order.appended(asked, version, Turn { append, record, op });
+        seat.order.appended(asked, version, turn);
         self.hear_in_order(at, now);
     }
 
@@ -363,8 +363,8 @@ impl Storm {
 
     pub(super) fn trimmed(&mut self, at: Seated, stored: &[Version], settled: &[Version]) {
         if let Some(seat) = self.seat_mut(at) {
-            stored.iter().for_each(|version| drop(seat.stored.remove(version)));
-            settled.iter().for_each(|version| drop(seat.settled.remove(version)));
+            seat.stored.retain(|version| !stored.contains(version));
+            seat.settled.retain(|version| !settled.contains(version));
         }
     }
 
@@ -374,16 +374,16 @@ impl Storm {
         let Some(seat) = self.seat_mut(at) else { return };
         let from = seat.host;
         let mut again = Vec::new();
-        for (append, asking) in &mut seat.asking {
+        for asking in seat.asking.values_mut() {
             if now.since(asking.since) >= ASK_AGAIN {
                 asking.since = now;
-                again.push((*append, asking.record.clone(), asking.op));
+                again.push((asking.place, asking.turn.clone()));
             }
         }
         let (stored, settled): (Vec<_>, Vec<_>) =
             (seat.stored.iter().copied().collect(), seat.settled.iter().copied().collect());
-        for (append, record, op) in again {
-            self.send(from, Self::ledger_host(at.shard), Packet::Append { at, append, record, op });
+        for (place, asked) in again {
+            self.send(from, Self::ledger_host(at.shard), Packet::Append { at, place, asked });
         }
         if !stored.is_empty() || !settled.is_empty() {
             self.send(from, Self::ledger_host(at.shard), Packet::Trim { at, stored, settled });

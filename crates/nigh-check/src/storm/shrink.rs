@@ -16,14 +16,13 @@ pub struct Shrunk {
     pub end: StormEnd,
 }
 
-/// The storm of `seed`, with as few faults as still break something; none if it breaks nothing.
+/// The storm of `seed`, with as few faults as still break the same; none if it breaks nothing.
 #[must_use]
 pub fn shrink(seed: u64, left_out: LeftOut) -> Option<Shrunk> {
     let whole = Plan::of(seed);
-    let breaks = |plan: &Plan| Storm::new(plan.clone(), left_out, false).play().violation.is_some();
-    if !breaks(&whole) {
-        return None;
-    }
+    let breach = |plan: &Plan| Storm::new(plan.clone(), left_out, false).play().violation.map(|broken| broken.breach);
+    let first = breach(&whole)?;
+    let breaks = |plan: &Plan| breach(plan) == Some(first);
     let mut tries = 0;
     let mut try_out = |plan: &Plan| {
         tries += 1;

@@ -155,7 +155,7 @@ impl Storm {
             }
         }
         for namespace in 0..self.plan.namespaces {
-            self.schedulers.push(Scheduler::begin(namespace, 0, SCHEDULERS + 2 * namespace, [], self.without()));
+            self.schedulers.push(Scheduler::begin(0, SCHEDULERS + 2 * namespace, [], self.without()));
             self.at(TICK, Event::TickScheduler(namespace, 0));
         }
         for actor in 0..self.plan.actors {
@@ -356,7 +356,7 @@ impl Storm {
             Packet::HomeRead { namespace, term, shard, newest } => self.home_read(namespace, term, shard, newest),
             Packet::Fence { at, member } => self.home_fences(at, member),
             Packet::Fenced { namespace, shard, member, through } => self.fenced(namespace, shard, member, through),
-            Packet::Append { at, append, record, op } => self.ledger_append(at, append, record, op),
+            Packet::Append { at, place, asked } => self.ledger_append(at, place, asked),
             Packet::Appended { at, append, version } => self.appended(at, append, version),
             Packet::Trim { at, stored, settled } => {
                 self.ledgers[usize::from(at.shard.0)].trim(&stored, &settled);
