@@ -85,11 +85,14 @@ impl Storm {
                     (0..self.plan.objects).filter(|object| seat.home.version_of(object).is_some()).collect();
                 kept.push(format!("{at:?} cannot forget {} of its entries {held:?}", entries - forgettable));
             }
+            let mut held = Vec::new();
             for item in self.ledgers[usize::from(at.shard.0)].records() {
-                // A node that lives says with its next put that it has the answer of its last.
-                if let LedgerRecord::Write { writer, .. } = &item.replayed.record
-                    && self.life(*writer).is_none()
-                {
+                let LedgerRecord::Write { object, writer, .. } = &item.replayed.record else { continue };
+                // A node that lives says with its next put that it has the answer of its last; until then newer records
+                // of the object stay too.
+                if self.life(*writer).is_some() {
+                    held.push(*object);
+                } else if !held.contains(object) {
                     kept.push(format!("the ledger keeps {:?}, whose writer is gone", item.replayed));
                 }
             }

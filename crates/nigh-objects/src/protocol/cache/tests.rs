@@ -129,6 +129,19 @@ fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
 }
 
 #[test]
+fn a_write_of_an_earlier_reign_leaves_no_copy_when_its_successor_acknowledges_it() {
+    let mut cache = cache();
+    let put = write(&mut cache);
+    cache.meet(NOW, SHARD, Epoch(2), &mut Vec::new());
+    let cover = Cover { counter: Counter(0), through: version(2, 0) };
+    let body = FromHome::Written { request: put, stamp: stamp(2), cover };
+    let mut out = Vec::new();
+    cache.receive(NOW, Reply { shard: SHARD, epoch: Epoch(2), to: ME, body }, Some(8), &mut out);
+    assert!(matches!(out.last(), Some(CacheOutput::Wrote { outcome: Ok(_), kept: false, .. })), "{out:?}");
+    assert!(cache.copies().version(&"x").is_none(), "the new home has no sharer of it, and tells nobody of the next write");
+}
+
+#[test]
 fn what_is_not_covered_waits_for_the_invalidations_before_it() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
