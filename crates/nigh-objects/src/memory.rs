@@ -31,8 +31,8 @@ use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio_util::sync::CancellationToken;
 
-use self::coherence::{Coherence, ShelfGuard};
 pub use self::append_order::{AppendOrder, Asked};
+use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;

@@ -101,7 +101,8 @@ impl Storm {
     fn show_list(&mut self, me: Member, listing: &Listing) {
         self.operations += 1;
         let (Who::Attempt(author) | Who::Client(_, author)) = listing.who else { return };
-        let runs = matches!(listing.who, Who::Client(..)) || self.life(me).is_some_and(|life| life.runs.contains_key(&author));
+        let runs =
+            matches!(listing.who, Who::Client(..)) || self.life(me).is_some_and(|life| life.runs.contains_key(&author));
         if !runs {
             return;
         }

@@ -19,6 +19,7 @@ mod plan;
 mod scheduler;
 mod seat;
 mod seat_tickets;
+mod services;
 mod shrink;
 mod store;
 mod strikes;

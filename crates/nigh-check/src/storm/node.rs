@@ -157,7 +157,8 @@ impl Storm {
                 }
                 CacheOutput::Landed { request, object, stamp, value, .. } => {
                     let Some(life) = self.life_mut(me) else { return };
-                    let (served, waiting) = std::mem::take(&mut life.readers).into_iter().partition(|reader| reader.request == request);
+                    let (served, waiting) =
+                        std::mem::take(&mut life.readers).into_iter().partition(|reader| reader.request == request);
                     life.readers = waiting;
                     let served: Vec<Reader> = served;
                     for reader in served {

@@ -219,14 +219,17 @@ impl Observer {
     fn listed_one(&mut self, author: Author, object: Object, present: bool, must: Version) {
         if self.outsiders.contains_key(&object) {
             if !present {
-                self.breaks(Breach::Listing, || format!("{author:?} was not listed object {object}, which outsiders wrote"));
+                self.breaks(Breach::Listing, || {
+                    format!("{author:?} was not listed object {object}, which outsiders wrote")
+                });
             }
             return;
         }
         let first = self.shown_by(object, must);
         let later = self.log[usize::from(object)].range((Bound::Excluded(must), Bound::Unbounded));
         let mut states = std::iter::once(first).chain(later.map(|(version, happened)| Some((*version, *happened))));
-        let is_it = |state: &Option<(Version, Happened)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
+        let is_it =
+            |state: &Option<(Version, Happened)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
         match states.find(is_it) {
             Some(Some((version, happened))) => {
                 let causes = self.begun[happened.op.0 as usize].knew;
@@ -236,7 +239,8 @@ impl Observer {
             }
             Some(None) => {}
             None => {
-                let what = || format!("{author:?} was listed object {object} (present: {present}), not so since {must}");
+                let what =
+                    || format!("{author:?} was listed object {object} (present: {present}), not so since {must}");
                 self.breaks(Breach::Listing, what);
             }
         }

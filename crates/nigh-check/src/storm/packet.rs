@@ -45,36 +45,132 @@ pub(super) struct ListPart {
 /// Something on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Packet {
-    ToHome { at: Seated, request: Request<Object>, op: Option<Op> },
-    ToNode { reply: Reply<Object>, value: Option<Op> },
-    AskList { at: Seated, from: Member, list: ListId, namespace: u8 },
-    Listed { at: Seated, to: Member, list: ListId, part: ListPart },
+    ToHome {
+        at: Seated,
+        request: Request<Object>,
+        op: Option<Op>,
+    },
+    ToNode {
+        reply: Reply<Object>,
+        value: Option<Op>,
+    },
+    AskList {
+        at: Seated,
+        from: Member,
+        list: ListId,
+        namespace: u8,
+    },
+    Listed {
+        at: Seated,
+        to: Member,
+        list: ListId,
+        part: ListPart,
+    },
 
-    Dispatch { attempt: Author, dispatch: Dispatch },
-    Returned { attempt: Author },
-    Ended { attempt: Author, token: Token },
-    EndHeard { attempt: Author, to: Member },
-    Call { parent: Author, from: Member, place: u32, token: Token },
-    Answer { parent: Author, to: Member, place: u32, callee: Option<Author>, token: Token },
-    HandOver { put: Op, from: Member, namespace: u8, token: Token },
-    HandedOver { put: Op, to: Member },
+    Dispatch {
+        attempt: Author,
+        dispatch: Dispatch,
+    },
+    Returned {
+        attempt: Author,
+    },
+    Ended {
+        attempt: Author,
+        token: Token,
+    },
+    EndHeard {
+        attempt: Author,
+        to: Member,
+    },
+    Call {
+        parent: Author,
+        from: Member,
+        place: u32,
+        token: Token,
+    },
+    Answer {
+        parent: Author,
+        to: Member,
+        place: u32,
+        callee: Option<Author>,
+        token: Token,
+    },
+    HandOver {
+        put: Op,
+        from: Member,
+        namespace: u8,
+        token: Token,
+    },
+    HandedOver {
+        put: Op,
+        to: Member,
+    },
 
-    ReadHome { at: Seated, namespace: u8, term: u64 },
-    HomeRead { namespace: u8, term: u64, shard: ShardId, newest: Version },
-    Fence { at: Seated, member: Member },
-    Fenced { namespace: u8, shard: ShardId, member: Member, through: Version },
+    ReadHome {
+        at: Seated,
+        namespace: u8,
+        term: u64,
+    },
+    HomeRead {
+        namespace: u8,
+        term: u64,
+        shard: ShardId,
+        newest: Version,
+    },
+    Fence {
+        at: Seated,
+        member: Member,
+    },
+    Fenced {
+        namespace: u8,
+        shard: ShardId,
+        member: Member,
+        through: Version,
+    },
 
-    Append { at: Seated, place: usize, asked: Turn },
-    Appended { at: Seated, append: AppendId, version: Option<Version> },
-    Trim { at: Seated, stored: Vec<Version>, settled: Vec<Version> },
-    Trimmed { at: Seated, stored: Vec<Version>, settled: Vec<Version> },
+    Append {
+        at: Seated,
+        place: usize,
+        asked: Turn,
+    },
+    Appended {
+        at: Seated,
+        append: AppendId,
+        version: Option<Version>,
+    },
+    Trim {
+        at: Seated,
+        stored: Vec<Version>,
+        settled: Vec<Version>,
+    },
+    Trimmed {
+        at: Seated,
+        stored: Vec<Version>,
+        settled: Vec<Version>,
+    },
     /// Does my epoch stand?
-    Stand { at: Seated, ticket: Ticket },
-    Stands { at: Seated, ticket: Ticket },
+    Stand {
+        at: Seated,
+        ticket: Ticket,
+    },
+    Stands {
+        at: Seated,
+        ticket: Ticket,
+    },
     /// Another home has the shard.
-    Deposed { at: Seated },
-    AskStore { at: Seated, ticket: Ticket, call: StoreCall },
-    StoreSays { at: Seated, ticket: Ticket, answer: StoreAnswer },
+    Deposed {
+        at: Seated,
+    },
+    AskStore {
+        at: Seated,
+        ticket: Ticket,
+        call: StoreCall,
+    },
+    StoreSays {
+        at: Seated,
+        ticket: Ticket,
+        answer: StoreAnswer,
+    },
 }
 
 impl Packet {

@@ -11,8 +11,7 @@ use nigh_objects::{Attributes, ETag, ObjectMeta, WriteMode};
 use nigh_terms::{Monotonic, ShardId, Timestamp, Token, Version};
 
 use super::clock::MS;
-use super::fault::FaultKind;
-use super::ledger::{Taken, Turn};
+use super::ledger::Turn;
 use super::node::host;
 use super::observer::Op;
 use super::packet::{Event, HOMES, HOMES_MAX, Host, Packet, Seated, Ticket};
@@ -98,8 +97,12 @@ impl Storm {
 
     /// A machine for a new home of `shard`.
     pub(super) fn home_host(&mut self, _shard: ShardId) -> Host {
-        let living: Vec<Host> =
-            self.nodes.iter().filter(|node| node.life.as_ref().is_some_and(|life| !life.leaving)).map(|node| host(node.me)).collect();
+        let living: Vec<Host> = self
+            .nodes
+            .iter()
+            .filter(|node| node.life.as_ref().is_some_and(|life| !life.leaving))
+            .map(|node| host(node.me))
+            .collect();
         self.homes_begun += 1;
         let apart = HOMES + (self.homes_begun % u64::from(HOMES_MAX)) as Host;
         if self.plan.residents { self.chance.pick(&living).unwrap_or(apart) } else { apart }
@@ -276,53 +279,6 @@ impl Storm {
         self.send(from, Self::ledger_host(at.shard), Packet::Append { at, place, asked: turn });
     }
 
-    /// A request to append arrives at the ledger.
-    pub(super) fn ledger_append(&mut self, at: Seated, place: usize, asked: Turn) {
-        let (here, append) = (Self::ledger_host(at.shard), asked.append);
-        let is_full = self.lasting(FaultKind::LedgerFull).is_some() && self.chance.chance(500);
-        let ledger = &mut self.ledgers[usize::from(at.shard.0)];
-        if ledger.down_until > self.now {
-            return;
-        }
-        let answer = match ledger.append(at.epoch, place, asked, is_full) {
-            Taken::Early => return,
-            Taken::Waits => {
-                let wait = self.chance.between(300, 3_000) * 1_000;
-                return self.after(wait, Event::Sync(at.shard));
-            }
-            Taken::Fenced => Packet::Deposed { at },
-            Taken::Before(version) => Packet::Appended { at, append, version: Some(version) },
-            Taken::Refused => {
-                self.strikes.add(FaultKind::LedgerFull);
-                Packet::Appended { at, append, version: None }
-            }
-        };
-        self.answer_seat(here, at, answer);
-    }
-
-    /// The ledger's disk has the first `most` of what was written.
-    pub(super) fn sync(&mut self, shard: ShardId, most: usize, answers: bool) {
-        let ledger = &mut self.ledgers[usize::from(shard.0)];
-        if ledger.down_until > self.now {
-            return;
-        }
-        let at = Seated { shard, epoch: ledger.epoch };
-        for item in ledger.sync(most) {
-            let (version, append) = (item.replayed.version, item.append);
-            if let (Some(object), Some(write), Some(op)) = (item.object(), item.write(), item.op) {
-                self.observer.happens(object, version, op, write == Write::Delete);
-            }
-            if !answers {
-                continue;
-            }
-            if self.lasting(FaultKind::LedgerSilent).is_some() && self.chance.chance(400) {
-                self.strikes.add(FaultKind::LedgerSilent);
-                continue;
-            }
-            self.answer_seat(Self::ledger_host(shard), at, Packet::Appended { at, append, version: Some(version) });
-        }
-    }
-
     /// The ledger has answered a home.
     pub(super) fn appended(&mut self, at: Seated, append: AppendId, version: Option<Version>) {
         let Some(now) = self.seat_of(at).map(|seat| self.clock(seat.host)) else { return };
@@ -343,7 +299,7 @@ impl Storm {
     /// Tells a home of its writes, each in its turn. Who reads behind it sees a write before it is told.
     fn hear_in_order(&mut self, at: Seated, now: Monotonic) {
         while let Some(seat) = self.seats.iter_mut().find(|seat| seat.at == at)
-            && let Some((version, Turn { append, record, op })) = seat.order.next()
+            && let Some((version, Turn { append, record, op })) = seat.order.next_to_tell()
         {
             if let LedgerRecord::Write { object, write, token, .. } = &record {
                 seat.seen.join(token);
@@ -353,7 +309,14 @@ impl Storm {
                     let name = &self.names[usize::from(*object)];
                     seat.dirty.release(SIZE);
                     let becomes = becomes(*write, op, version);
-                    seat.stored.extend(seat.dirty.write(name, version, WriteMode::Lazy, becomes, Below::default(), now));
+                    seat.stored.extend(seat.dirty.write(
+                        name,
+                        version,
+                        WriteMode::Lazy,
+                        becomes,
+                        Below::default(),
+                        now,
+                    ));
                 }
             }
             self.run_home(at, HomeInput::Appended { append, version }, None);
@@ -420,4 +383,3 @@ fn written(record: &LedgerRecord<Object>) -> Option<Object> {
         LedgerRecord::Write { .. } | LedgerRecord::Fence { .. } => None,
     }
 }
-

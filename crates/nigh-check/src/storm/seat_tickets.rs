@@ -81,16 +81,6 @@ impl Storm {
         ticket
     }
 
-    pub(super) fn ledger_stand(&mut self, at: Seated, ticket: Ticket) {
-        let (here, ledger) = (Self::ledger_host(at.shard), &self.ledgers[usize::from(at.shard.0)]);
-        if ledger.down_until > self.now {
-            return;
-        }
-        let stands = ledger.epoch == at.epoch;
-        let packet = if stands { Packet::Stands { at, ticket } } else { Packet::Deposed { at } };
-        self.answer_seat(here, at, packet);
-    }
-
     pub(super) fn stands(&mut self, at: Seated, ticket: Ticket) {
         let now = self.seat_of(at).map(|seat| self.clock(seat.host)).unwrap_or_default();
         let Some(seat) = self.seat_mut(at) else { return };
@@ -179,7 +169,8 @@ impl Storm {
         present: Vec<Object>,
         after: Option<Object>,
     ) {
-        let in_it = |object: &Object| self.plan.namespace_of(*object) == namespace && self.plan.shard_of(*object) == at.shard.0;
+        let in_it =
+            |object: &Object| self.plan.namespace_of(*object) == namespace && self.plan.shard_of(*object) == at.shard.0;
         let Some(bucket) = (0..self.plan.objects).find(in_it).map(|object| &self.names[usize::from(object)]) else {
             return self.ask_standing(at, None, Ask::ListStands(from, list, present));
         };
@@ -298,7 +289,9 @@ impl Storm {
     fn push(&mut self, at: Seated, push: Box<Push>) {
         let object = self.object_of(&push);
         let call = match &push.becomes {
-            Becomes::Put(meta) => op_of(&meta.etag).map(|op| StoreCall::Put(object, Stored { op, version: push.version })),
+            Becomes::Put(meta) => {
+                op_of(&meta.etag).map(|op| StoreCall::Put(object, Stored { op, version: push.version }))
+            }
             Becomes::Gone | Becomes::Lost => Some(StoreCall::Delete(object)),
         };
         if let Some(call) = call {

@@ -22,7 +22,12 @@ pub(super) enum StoreCall {
     Put(Object, Stored),
     Delete(Object),
     /// The objects of a bucket behind one, so many at most.
-    List { namespace: u8, shard: u16, after: Option<Object>, limit: usize },
+    List {
+        namespace: u8,
+        shard: u16,
+        after: Option<Object>,
+        limit: usize,
+    },
 }
 
 /// What it is answered.

@@ -190,7 +190,8 @@ impl Storm {
         let (Some(me), Some(object)) = (self.work.dice.pick(&living), self.work.dice.pick(&objects)) else {
             return self.after(100 * MS, Event::Act(number));
         };
-        self.work.actors[usize::from(number)] = Actor { waits: true, at: Some(me), ..self.work.actors[usize::from(number)] };
+        self.work.actors[usize::from(number)] =
+            Actor { waits: true, at: Some(me), ..self.work.actors[usize::from(number)] };
         let author = self.observer.author(namespace, true);
         let who = Who::Client(number, author);
         let theirs = self.plan.is_theirs(object);
@@ -228,8 +229,11 @@ impl Storm {
 
     /// The node is no more at whose door clients wait.
     pub(super) fn clients_fail(&mut self, me: Member) {
-        let there: Vec<u8> =
-            (0u8..).zip(&self.work.actors).filter(|(_, actor)| actor.at == Some(me)).map(|(number, _)| number).collect();
+        let there: Vec<u8> = (0u8..)
+            .zip(&self.work.actors)
+            .filter(|(_, actor)| actor.at == Some(me))
+            .map(|(number, _)| number)
+            .collect();
         for number in there {
             self.client_done(number);
         }
@@ -282,7 +286,11 @@ impl Storm {
     /// What an attempt has waited for has come.
     pub(super) fn goes_on(&mut self, me: Member, attempt: Author) {
         if self.resume(me, attempt) {
-            let wait = if self.work.dice.chance(800) { self.work.dice.between(10, 3_000) } else { self.work.dice.between(3_000, 200_000) };
+            let wait = if self.work.dice.chance(800) {
+                self.work.dice.between(10, 3_000)
+            } else {
+                self.work.dice.between(3_000, 200_000)
+            };
             self.after(wait * 1_000, Event::Step(attempt, me));
         }
     }

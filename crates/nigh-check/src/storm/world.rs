@@ -14,7 +14,7 @@ use super::fault::{FaultKind, Strikes};
 use super::ledger::VirtualLedger;
 use super::node::Node;
 use super::observer::{Breach, Observer, Violation};
-use super::packet::{Event, HOSTS, Host, LEDGERS, Packet, SCHEDULERS, STORE, Seated, Ticket};
+use super::packet::{Event, HOSTS, Host, LEDGERS, Packet, SCHEDULERS, Seated, Ticket};
 use super::plan::Plan;
 use super::scheduler::Scheduler;
 use super::seat::Seat;
@@ -262,7 +262,9 @@ impl Storm {
             }
             self.events += 1;
             (when, &event).hash(&mut self.hasher);
-            if self.trace.is_some() && !matches!(event, Event::TickNode(_) | Event::TickSeat(_) | Event::TickScheduler(..)) {
+            if self.trace.is_some()
+                && !matches!(event, Event::TickNode(_) | Event::TickSeat(_) | Event::TickScheduler(..))
+            {
                 self.note(|| format!("{event:?}"));
             }
             self.happen(event);
@@ -272,10 +274,11 @@ impl Storm {
 
     fn end(self) -> StormEnd {
         StormEnd {
-            violation: self.observer.broken.as_ref().map(|Violation { breach, what }| Violation {
-                breach: *breach,
-                what: what.clone(),
-            }),
+            violation: self
+                .observer
+                .broken
+                .as_ref()
+                .map(|Violation { breach, what }| Violation { breach: *breach, what: what.clone() }),
             strikes: self.strikes,
             operations: self.operations,
             events: self.events,
@@ -358,10 +361,7 @@ impl Storm {
             Packet::Fenced { namespace, shard, member, through } => self.fenced(namespace, shard, member, through),
             Packet::Append { at, place, asked } => self.ledger_append(at, place, asked),
             Packet::Appended { at, append, version } => self.appended(at, append, version),
-            Packet::Trim { at, stored, settled } => {
-                self.ledgers[usize::from(at.shard.0)].trim(&stored, &settled);
-                self.answer_seat(Self::ledger_host(at.shard), at, Packet::Trimmed { at, stored, settled });
-            }
+            Packet::Trim { at, stored, settled } => self.ledger_trim(at, stored, settled),
             Packet::Trimmed { at, stored, settled } => self.trimmed(at, &stored, &settled),
             Packet::Stand { at, ticket } => self.ledger_stand(at, ticket),
             Packet::Stands { at, ticket } => self.stands(at, ticket),
@@ -369,49 +369,6 @@ impl Storm {
             Packet::AskStore { at, ticket, call } => self.store_asked(at, ticket, &call),
             Packet::StoreSays { at, ticket, answer } => self.store_says(at, ticket, answer),
         }
-    }
-
-    /// What the stores and ledgers answer a home, where that is now.
-    pub(super) fn answer_seat(&mut self, from: Host, at: Seated, packet: Packet) {
-        if let Some(host) = self.seat_of(at).map(|seat| seat.host) {
-            self.send(from, host, packet);
-        }
-    }
-
-    fn store_asked(&mut self, at: Seated, ticket: Ticket, call: &super::store::StoreCall) {
-        use super::store::StoreAnswer;
-        let refuses = self.lasting(FaultKind::StoreRefuses).is_some() && self.chance.chance(500);
-        let (down, kind) = match self.lasting(FaultKind::StoreDown) {
-            Some(_) => (true, FaultKind::StoreDown),
-            None => (refuses, FaultKind::StoreRefuses),
-        };
-        if down {
-            self.strikes.add(kind);
-            return self.answer_seat(STORE, at, Packet::StoreSays { at, ticket, answer: StoreAnswer::Refused });
-        }
-        if call.writes() && self.lasting(FaultKind::StoreLate).is_some() && self.chance.chance(400) {
-            self.strikes.add(FaultKind::StoreLate);
-            let wait = self.chance.between(100, 8_000) * MS;
-            return self.after(wait, Event::Land(call.clone()));
-        }
-        let answer = self.store_does(call);
-        if self.lasting(FaultKind::StoreSilent).is_some() && self.chance.chance(400) {
-            self.strikes.add(FaultKind::StoreSilent);
-            return;
-        }
-        self.answer_seat(STORE, at, Packet::StoreSays { at, ticket, answer });
-    }
-
-    fn land(&mut self, call: &super::store::StoreCall) {
-        self.store_does(call);
-    }
-
-    fn store_does(&mut self, call: &super::store::StoreCall) -> super::store::StoreAnswer {
-        let Self { store, plan, .. } = self;
-        let is_in = |object: Object, namespace, shard| {
-            plan.namespace_of(object) == namespace && plan.shard_of(object) == shard
-        };
-        store.carry_out(call, is_in)
     }
 }
 
@@ -426,4 +383,3 @@ fn name_of(plan: &Plan, object: Object) -> Option<ObjectId> {
 
 /// The routes that a node has: who it takes for the home of each shard.
 pub(super) type Routes = BTreeMap<ShardId, (Seated, Host)>;
-

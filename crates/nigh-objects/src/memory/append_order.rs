@@ -105,7 +105,7 @@ impl<T> AppendOrder<T> {
     }
 
     /// The next that may be told.
-    pub fn next(&mut self) -> Option<(Version, T)> {
+    pub fn next_to_tell(&mut self) -> Option<(Version, T)> {
         loop {
             if let Some(first) = self.held.first_entry()
                 && *first.key() == self.next
@@ -143,7 +143,9 @@ mod tests {
     }
 
     fn all(order: &mut AppendOrder<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| order.next()).map(|(at, what)| if at.sequence.0 == what { what } else { 0 }).collect()
+        std::iter::from_fn(|| order.next_to_tell())
+            .map(|(at, what)| if at.sequence.0 == what { what } else { 0 })
+            .collect()
     }
 
     #[test]

@@ -228,7 +228,10 @@ impl StormArgs {
         };
         let told = One {
             seed,
-            broken: end.violation.as_ref().map(|violation| format!("{}: {}", breach_name(violation.breach), violation.what)),
+            broken: end
+                .violation
+                .as_ref()
+                .map(|violation| format!("{}: {}", breach_name(violation.breach), violation.what)),
             faults,
             operations: end.operations,
             virtual_seconds: end.virtual_seconds,

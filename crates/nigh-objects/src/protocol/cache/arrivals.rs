@@ -86,7 +86,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
     }
 
     /// Ends every fetch whose answer is covered by now, and asks again for those that have become too old.
-    fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
+    pub(super) fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
         if self.landed.is_empty() {
             return;
         }
