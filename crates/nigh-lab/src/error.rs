@@ -103,7 +103,7 @@ pub enum LabError {
     )]
     Storm {
         /// Storms with a broken promise.
-        broken: usize,
+        broken: u64,
         /// What was left out, and broke nothing.
         unmissed: usize,
     },

@@ -22,17 +22,15 @@ impl Storm {
         {
             return self.strikes.add(FaultKind::MessageLost);
         }
-        let mut wait = self.net.between(MS / 10, MS);
-        if packet.may_be_doubled() {
-            if self.lasting(FaultKind::MessageDoubled).is_some() && self.net.chance(250) {
-                self.strikes.add(FaultKind::MessageDoubled);
-                let again = if self.net.chance(500) { self.net.between(0, 20) } else { self.net.between(20, 6_000) };
-                self.after(wait + again * MS, Event::Arrive(to, packet.clone()));
-            }
-            if self.lasting(FaultKind::MessageLate).is_some() && self.net.chance(150) {
-                self.strikes.add(FaultKind::MessageLate);
-                wait += if self.net.chance(700) { self.net.between(1, 50) } else { self.net.between(50, 4_000) } * MS;
-            }
+        let mut wait = self.net.between(MS / 10, self.plan.jitter_ms * MS);
+        if self.lasting(FaultKind::MessageDoubled).is_some() && packet.may_be_doubled() && self.net.chance(250) {
+            self.strikes.add(FaultKind::MessageDoubled);
+            let again = if self.net.chance(500) { self.net.between(0, 20) } else { self.net.between(20, 6_000) };
+            self.after(wait + again * MS, Event::Arrive(to, packet.clone()));
+        }
+        if self.lasting(FaultKind::MessageLate).is_some() && self.net.chance(150) {
+            self.strikes.add(FaultKind::MessageLate);
+            wait += if self.net.chance(700) { self.net.between(1, 50) } else { self.net.between(50, 4_000) } * MS;
         }
         self.after(wait, Event::Arrive(to, packet));
     }

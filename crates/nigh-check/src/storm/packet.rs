@@ -174,8 +174,7 @@ pub(super) enum Packet {
 }
 
 impl Packet {
-    /// True if the network may double it, and let others overtake it by seconds. A request to a store is of one
-    /// connection: it arrives once or never.
+    /// True if the network may double it. A request to a store is of one connection: it arrives once or never.
     pub(super) const fn may_be_doubled(&self) -> bool {
         !matches!(self, Self::AskStore { .. } | Self::StoreSays { .. })
     }

@@ -13,8 +13,14 @@ use super::fault::{Fault, FaultKind};
 use super::observer::OBJECTS_MAX;
 use crate::ghost::Object;
 
-/// What a put that got no answer may do later than this nobody has to fear.
+/// What a put that got no answer may do later than this nobody has to fear: two waits for an answer, each on a machine
+/// that stands still, the longest way, the latest landing, and clocks that run fast and jump meanwhile.
 const LANDS_WITHIN: Duration = Duration::from_secs(40);
+/// The same where none of that happens but the waits.
+const LANDS_PROMPTLY: Duration = Duration::from_secs(5);
+/// What cannot strike where writes land promptly.
+const DELAYS: [FaultKind; 5] =
+    [FaultKind::Pause, FaultKind::ClockJump, FaultKind::ClockSkew, FaultKind::StoreLate, FaultKind::MessageLate];
 
 /// A storm.
 #[derive(Clone, Debug)]
@@ -32,6 +38,12 @@ pub(super) struct Plan {
     pub(super) think_ms: u64,
     /// Homes are within nodes.
     pub(super) residents: bool,
+    /// How long a message takes at most where nothing strikes it, milliseconds.
+    pub(super) jitter_ms: u64,
+    /// How long a node does not know who has a shard at most, milliseconds.
+    pub(super) news_ms: u64,
+    /// Writes that got no answer land soon or never.
+    prompt: bool,
     /// When the last fault ends, and nobody begins anything new.
     pub(super) storm_ms: u64,
     pub(super) home: HomeLimits,
@@ -50,8 +62,8 @@ impl Plan {
         let (shards, namespaces) = (1 + dice.below(3) as u16, 1 + dice.below(2) as u8);
         let groups = shards as u8 * namespaces;
         let objects = groups * (1 + dice.below(3) as u8);
-        let storm_ms = dice.between(6_000, 16_000);
-        let few = dice.chance(300);
+        let storm_ms = dice.between(5_000, 18_000);
+        let (few, prompt) = (dice.chance(300), dice.chance(150));
         let mut plan = Self {
             seed,
             nodes: 2 + dice.below(4) as u8,
@@ -62,6 +74,9 @@ impl Plan {
             actors: 3 + dice.below(8) as u8,
             think_ms: dice.between(5, 400),
             residents: dice.chance(400),
+            jitter_ms: [1, 1, 4, 20, 80][dice.below(5) as usize],
+            news_ms: [200, 2_000, 8_000][dice.below(3) as usize],
+            prompt,
             storm_ms,
             home: HomeLimits {
                 resend: ms(&mut dice, 50, 400),
@@ -79,9 +94,9 @@ impl Plan {
                 delay: ms(&mut dice, 1, 500),
                 back_off: ms(&mut dice, 50, 400),
                 back_off_max: Duration::from_secs(2),
-                lands_within: LANDS_WITHIN,
+                lands_within: if prompt { LANDS_PROMPTLY } else { LANDS_WITHIN },
             },
-            heartbeat: ms(&mut dice, 500, 5_000),
+            heartbeat: ms(&mut dice, 500, 10_000),
             faults: Vec::new(),
         };
         plan.draw_faults(&mut dice);
@@ -91,7 +106,11 @@ impl Plan {
     fn draw_faults(&mut self, dice: &mut Dice) {
         let share = [150, 300, 600][dice.below(3) as usize];
         for kind in FaultKind::ALL {
-            if !dice.chance(share) || (kind == FaultKind::OutsideWrite && !self.outsiders) {
+            let fits = match kind {
+                FaultKind::OutsideWrite => self.outsiders,
+                _ => !(self.prompt && DELAYS.contains(&kind)),
+            };
+            if !dice.chance(share) || !fits {
                 continue;
             }
             let (times, lasts) = match kind {
@@ -105,7 +124,8 @@ impl Plan {
                 FaultKind::ClockJump => (4, 0),
                 FaultKind::LedgerTorn => (5, 300),
                 FaultKind::Pause => (5, 3_000),
-                FaultKind::Partition | FaultKind::OneWayPartition | FaultKind::StoreDown => (5, 4_000),
+                FaultKind::Partition | FaultKind::OneWayPartition => (5, 9_000),
+                FaultKind::StoreDown => (5, 4_000),
                 FaultKind::MessageLost
                 | FaultKind::MessageDoubled
                 | FaultKind::MessageLate

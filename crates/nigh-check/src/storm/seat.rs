@@ -188,7 +188,7 @@ impl Storm {
             self.hear_map(on, shard);
         }
         for node in 0..self.nodes.len() as u8 {
-            let wait = self.chance.between(1, 2_000) * MS;
+            let wait = self.chance.between(1, self.plan.news_ms) * MS;
             self.after(wait, Event::MapNews(node, shard));
         }
         self.after(MS, Event::TickSeat(at));
@@ -203,8 +203,9 @@ impl Storm {
         }
     }
 
-    /// A node's request arrives.
+    /// A node's request arrives; where the home that it was for is no more, at the one that has the shard now.
     pub(super) fn home_request(&mut self, at: Seated, request: Request<Object>, op: Option<Op>) {
+        let at = if self.seat_of(at).is_some() { at } else { self.map[usize::from(at.shard.0)].0 };
         let Some(seat) = self.seat_mut(at) else { return };
         if let ToHome::Fetch { attempt, shared: false, .. } = &request.body {
             seat.checked.insert((request.from, *attempt));

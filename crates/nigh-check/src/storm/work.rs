@@ -145,24 +145,35 @@ impl Work {
         Some(self.requests.len() - 1)
     }
 
-    /// Steps that nobody has thought out.
+    /// What an invocation does: one in three builds on what it sees, or looks twice; the others do anything.
     fn program(&mut self, plan: &Plan, namespace: u8, deep: u32) -> Rc<[Step]> {
         let objects = plan.objects_of(namespace);
-        let mut steps = Vec::new();
-        for _ in 0..=self.dice.below(4) {
-            let Some(object) = self.dice.pick(&objects) else { break };
-            let theirs = plan.is_theirs(object);
-            steps.push(match self.dice.below(20) {
-                0..7 => Step::Get(object),
-                7..13 if !theirs => Step::Put(object),
-                13..15 if !theirs => Step::Delete(object),
-                15 => Step::List,
-                16 => Step::Pause(self.dice.between(1, 800)),
-                17..19 if deep > 0 => Step::Call(self.program(plan, namespace, deep - 1)),
-                _ => Step::Get(object),
-            });
+        let (Some(cause), Some(effect)) = (self.dice.pick(&objects), self.dice.pick(&objects)) else {
+            return Rc::new([]);
+        };
+        let put = |object| if plan.is_theirs(object) { Step::Get(object) } else { Step::Put(object) };
+        let pause = Step::Pause(self.dice.between(1, 400));
+        match self.dice.below(12) {
+            0 => Rc::new([put(cause), put(effect), pause]),
+            1 => Rc::new([Step::Get(cause), put(effect)]),
+            2 => Rc::new([Step::Get(cause), pause, Step::Get(effect), Step::Get(cause)]),
+            3 => Rc::new([put(cause), pause, put(effect)]),
+            _ => (0..=self.dice.below(4)).filter_map(|_| self.any_step(plan, namespace, deep, &objects)).collect(),
         }
-        steps.into()
+    }
+
+    fn any_step(&mut self, plan: &Plan, namespace: u8, deep: u32, objects: &[Object]) -> Option<Step> {
+        let object = self.dice.pick(objects)?;
+        let theirs = plan.is_theirs(object);
+        Some(match self.dice.below(20) {
+            0..7 => Step::Get(object),
+            7..13 if !theirs => Step::Put(object),
+            13..15 if !theirs => Step::Delete(object),
+            15 => Step::List,
+            16 => Step::Pause(self.dice.between(1, 800)),
+            17..19 if deep > 0 => Step::Call(self.program(plan, namespace, deep - 1)),
+            _ => Step::Get(object),
+        })
     }
 }
 

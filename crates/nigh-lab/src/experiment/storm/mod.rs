@@ -16,7 +16,7 @@ use indicatif::ProgressBar;
 use nigh_check::storm::{Breach, LeftOut, StormEnd, Strikes, shrink, storm, traced};
 use serde::{Deserialize, Serialize};
 
-use self::weakened::{Weakened, left_out_by_name};
+use self::weakened::left_out_by_name;
 use super::llc::print_report;
 use crate::LabError;
 use crate::kept_progress::KeptProgress;
@@ -144,6 +144,8 @@ struct Report {
     /// Strikes of all kinds: every lost message counts.
     faults: u64,
     faults_by_kind: BTreeMap<String, u64>,
+    /// Storms that broke a promise; the first of them are told.
+    broken: u64,
     violations: Vec<Broken>,
     operations: u64,
     events: u64,
@@ -167,7 +169,7 @@ impl StormArgs {
         }
         let report = self.play(machine)?;
         print_report(&report, || text(&report), json)?;
-        match report.violations.len() {
+        match report.broken {
             0 => Ok(()),
             broken => Err(LabError::Storm { broken, unmissed: 0 }),
         }
@@ -206,6 +208,7 @@ impl StormArgs {
             seeds,
             faults: all.faults_by_kind.values().sum(),
             faults_by_kind: all.faults_by_kind,
+            broken: all.broken,
             violations: all.violations,
             operations: all.operations,
             events: all.events,
@@ -285,7 +288,7 @@ fn text(report: &Report) -> String {
         report.from,
         report.faults,
         report.operations,
-        report.violations.len(),
+        report.broken,
         report.virtual_seconds,
         report.speed,
         report.operations_per_second,
@@ -295,4 +298,26 @@ fn text(report: &Report) -> String {
         text.push_str(&format!("\nseed {seed}: {breaks}: {what}; {command}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_give_equal_figures_and_parts_add_up() {
+        let (whole, again) = (PartOutcome::of(0..4), PartOutcome::of(0..4));
+        assert_eq!((whole.trace_hash, &whole.faults_by_kind), (again.trace_hash, &again.faults_by_kind));
+        let mut sum = PartOutcome::of(0..2);
+        sum.add(PartOutcome::of(2..4));
+        assert_eq!((sum.operations, sum.events, sum.broken), (whole.operations, whole.events, 0));
+        assert_eq!(sum.faults_by_kind, whole.faults_by_kind);
+        assert_ne!(sum.trace_hash, 0);
+    }
+
+    #[test]
+    fn what_is_left_out_is_found_by_its_name() {
+        assert_eq!(left_out_by_name("floor").unwrap(), LeftOut::Rule(nigh_objects::protocol::Rule::Floor));
+        assert!(left_out_by_name("PushStands").is_ok() && left_out_by_name("nothing").is_err());
+    }
 }

@@ -16,7 +16,7 @@ use crate::parallel::in_parallel;
 
 /// One that was left out.
 #[derive(Debug, Serialize)]
-pub(super) struct Weakened {
+struct Weakened {
     rule: String,
     /// The storms played until one was broken; absent if none was.
     seeds: Option<u64>,
