@@ -43,7 +43,7 @@ pub(super) struct Plan {
     /// How long a node does not know who has a shard at most, milliseconds.
     pub(super) news_ms: u64,
     /// Writes that got no answer land soon or never.
-    prompt: bool,
+    pub(super) prompt: bool,
     /// When the last fault ends, and nobody begins anything new.
     pub(super) storm_ms: u64,
     pub(super) home: HomeLimits,
