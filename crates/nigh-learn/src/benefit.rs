@@ -6,10 +6,11 @@
 //! that it takes for as many bytes ([`StoreTimes`]). A small share of the invocations for which nothing is cached is
 //! cached all the same, so that a function that changes is found out.
 
+use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use crate::feature::hash_bytes;
-use crate::j48::ClassTree;
+use crate::lin_tree::LinTree;
 use crate::sample::Sample;
 use crate::schema::{Encoded, Schema};
 
@@ -122,28 +123,45 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Tells from its features whether caching pays for an invocation: C4.5's tree of two classes, as in the paper.
+/// A microsecond, in the bytes that a [`LinTree`] foretells: the unit of its errors is then 2 ms.
+const BYTES_A_US: f64 = 1000.0;
+
+/// Tells from its features whether caching pays for an invocation.
+///
+/// The paper learns the answer, by C4.5's tree of two classes. Here both sides of it are learned as amounts, what the data
+/// takes and what the work does: each grows with the input, and where they cross is found without a row near it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Benefit(ClassTree);
+pub struct Benefit {
+    data: LinTree,
+    work: LinTree,
+}
 
 impl Benefit {
     /// Fits to samples with what each spent; without any it says no.
     #[must_use]
     pub fn fit(schema: &Schema, samples: &[Sample], times: &[PhaseTimes]) -> Self {
-        let classes: Vec<usize> = times.iter().map(|times| usize::from(times.benefits())).collect();
-        Self(ClassTree::fit(schema, &samples[..classes.len().min(samples.len())], &classes))
+        let amounts = |of: fn(&PhaseTimes) -> f64| {
+            let sample = |(sample, times): (&Sample, &PhaseTimes)| Sample {
+                peak: ByteSize((of(times) * BYTES_A_US) as u64),
+                bound: false,
+                weight: 1.0,
+                ..*sample
+            };
+            let samples: Vec<Sample> = samples.iter().zip(times).map(sample).collect();
+            LinTree::fit(schema, &samples).lean()
+        };
+        Self { data: amounts(|times| times.extract_us + times.load_us), work: amounts(|times| times.transform_us) }
     }
 
     /// True if caching pays.
     #[must_use]
     pub fn predict(&self, features: &Encoded) -> bool {
-        self.0.class(features) == 1
+        self.data.predict_point(features) > self.work.predict_point(features)
     }
 
-    /// True if what was read from a store can be walked.
+    /// True if what was read from a store can be worked with.
     pub(crate) fn is_sound(&self, columns: usize) -> bool {
-        self.0.is_sound(columns)
+        self.data.is_sound(columns) && self.work.is_sound(columns)
     }
 
     /// True if the invocation of this number is cached to find out whether caching has come to pay.
@@ -155,8 +173,6 @@ impl Benefit {
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::ByteSize;
-
     use super::*;
     use crate::feature::FeatureRow;
 
