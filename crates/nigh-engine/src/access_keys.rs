@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nigh_terms::{AccessKeyId, FunctionName, InvocationId, Namespace, Principal, SandboxId, SecretKey};
+use nigh_terms::{AccessKeyId, Admission, FunctionName, InvocationId, Namespace, Principal, SandboxId, SecretKey};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -83,8 +83,7 @@ struct Entry {
     secret: SecretKey,
     holder: Holder,
     invocation: Option<InvocationId>,
-    /// Whether it gains from the cache.
-    benefits: bool,
+    admission: Admission,
     /// Of the invocation that it acts for, or of the last one.
     calls: Calls,
 }
@@ -194,10 +193,10 @@ impl AccessKeys {
         earlier.end();
     }
 
-    /// Whether what the sandbox reads from here on is worth a place in the cache; it is, until this says otherwise.
-    pub fn set_benefits(&self, id: &AccessKeyId, benefits: bool) {
+    /// Whether what the sandbox reads from here on is brought into the cache; it is, until this says otherwise.
+    pub fn set_admission(&self, id: &AccessKeyId, admission: Admission) {
         if let Some(entry) = self.entries.write().get_mut(id) {
-            entry.benefits = benefits;
+            entry.admission = admission;
         }
     }
 
@@ -262,7 +261,7 @@ impl AccessKeys {
     }
 
     fn insert(&self, id: AccessKeyId, secret: SecretKey, holder: Holder) {
-        let entry = Entry { secret, holder, invocation: None, benefits: true, calls: Calls::default() };
+        let entry = Entry { secret, holder, invocation: None, admission: Admission::Always, calls: Calls::default() };
         self.entries.write().insert(id, entry);
     }
 }
@@ -274,7 +273,7 @@ fn principal(id: &AccessKeyId, entry: Option<&Entry>) -> Result<Principal, Acces
         (Holder::Sandbox { sandbox, .. }, None) => Err(AccessDenied::BetweenInvocations(*sandbox)),
         (Holder::Sandbox { namespace, function, sandbox }, Some(invocation)) => {
             let inside = Principal::inside(namespace.clone(), function.clone(), *sandbox, invocation);
-            Ok(Principal { benefits: entry.benefits, ..inside })
+            Ok(Principal { admission: entry.admission, ..inside })
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
+use nigh_terms::{Admission, ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
 use tokio_util::sync::CancellationToken;
 
 use crate::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome};
@@ -172,7 +172,7 @@ impl Executor {
         let id = SandboxId::random();
         let memory = self.memory.admit(id, function.memory).await?;
         let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
-        self.keys.set_benefits(&key_id, says_benefits(function));
+        self.keys.set_admission(&key_id, admission_of(function));
         let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
         let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
         let network = self.settings.network.check(&function.namespace, &function.environment)?;
@@ -241,7 +241,7 @@ impl Executor {
             tasks: live.sandbox.tasks(),
             start: init.map_or(SandboxStart::Warm, |init| init.steps.start),
             used_before: init.is_none().then(|| memory.used().ok()).flatten(),
-            benefits: says_benefits(&call.function),
+            admission: admission_of(&call.function),
             ..Run::new(call.id, &call.function, &call.payload, live.id)
         };
         let notes = self
@@ -251,7 +251,7 @@ impl Executor {
         let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).collect();
         let booked = call.function.memory;
         let begun = live.memory.begin_run(if call.earlier.is_empty() { run.grant } else { Grant::full(booked) }).await;
-        self.keys.set_benefits(live.key.id(), run.benefits);
+        self.keys.set_admission(live.key.id(), run.admission);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
         live.sandbox.begin_run();
@@ -412,10 +412,10 @@ impl Executor {
     }
 }
 
-/// Whether `function` gains from the cache, by its own word.
-fn says_benefits(function: &Function) -> bool {
+/// Whether what `function` reads is cached, by its own word.
+fn admission_of(function: &Function) -> Admission {
     // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
-    function_caching::benefits(&function.environment).unwrap_or(true)
+    function_caching::admission(&function.environment).unwrap_or_default()
 }
 
 fn tail(log: &CapturedLog) -> Vec<u8> {

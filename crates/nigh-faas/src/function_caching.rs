@@ -1,12 +1,13 @@
 //! Whether a function gains from the object cache: what it says of itself. Where it says nothing it does, until
 //! `memory_sizing` has learned for which invocations. Pure.
 //!
-//! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that gains nothing
-//! is not brought into the cache for it; what is there serves it as everybody. Nothing else depends on it: neither what
-//! a read gives nor how a write is kept.
+//! By a variable of its environment, as it says all that is Nigh's alone. What is read on behalf of one that says it gains
+//! nothing is not brought into the cache for it, of one that was learned to gain nothing only while much of the cache is
+//! free; what is there serves it as everybody. Nothing else depends on it: neither what a read gives nor how a write is kept.
 
 use std::collections::BTreeMap;
 
+use nigh_terms::Admission;
 use thiserror::Error;
 
 /// The variable by which a function says it.
@@ -21,12 +22,12 @@ pub const NONE: &str = "none";
 #[error("{CACHE_VARIABLE} is {0:?}; it can be \"{BENEFIT}\" or \"{NONE}\"")]
 pub struct UnknownCaching(String);
 
-/// Whether a function with this environment gains from the cache; it does where it says nothing.
+/// What a function with this environment reads is cached unless it says that it gains nothing.
 ///
 /// # Errors
 /// If it says a word that is none.
-pub fn benefits(environment: &BTreeMap<String, String>) -> Result<bool, UnknownCaching> {
-    said(environment).map(|said| said.unwrap_or(true))
+pub fn admission(environment: &BTreeMap<String, String>) -> Result<Admission, UnknownCaching> {
+    said(environment).map(|said| if said == Some(false) { Admission::Never } else { Admission::Always })
 }
 
 /// What a function with this environment says of it itself.
@@ -48,9 +49,9 @@ mod tests {
 
     #[test]
     fn a_function_gains_from_the_cache_unless_it_says_that_it_does_not() {
-        let says = |word: &str| benefits(&[(CACHE_VARIABLE.to_owned(), word.to_owned())].into());
-        assert_eq!(benefits(&BTreeMap::new()), Ok(true));
-        assert_eq!((says("benefit"), says("none")), (Ok(true), Ok(false)));
+        let says = |word: &str| admission(&[(CACHE_VARIABLE.to_owned(), word.to_owned())].into());
+        assert_eq!(admission(&BTreeMap::new()), Ok(Admission::Always));
+        assert_eq!((says("benefit"), says("none")), (Ok(Admission::Always), Ok(Admission::Never)));
         assert!(says("no").unwrap_err().to_string().contains("\"benefit\" or \"none\""));
     }
 }

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 
 use nigh_llc::resctrl::Members;
-use nigh_terms::{ByteSize, InvocationId, SandboxId};
+use nigh_terms::{Admission, ByteSize, InvocationId, SandboxId};
 
 use crate::activation::Activation;
 use crate::function::Function;
@@ -36,7 +36,7 @@ pub struct Run<'a> {
     /// The memory it will have; a hook may lower or raise it within what is booked.
     pub grant: Grant,
     /// Whether what it reads is brought into the cache for it: what its function says, until a hook says otherwise.
-    pub benefits: bool,
+    pub admission: Admission,
 }
 
 impl<'a> Run<'a> {
@@ -53,7 +53,7 @@ impl<'a> Run<'a> {
             used_before: None,
             walk: OnceCell::new(),
             grant: Grant::full(function.memory),
-            benefits: true,
+            admission: Admission::Always,
         }
     }
 

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use nigh_terms::ByteSize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::feature::FeatureRow;
@@ -20,6 +21,8 @@ use crate::predictor::{Fitted, Learned, Need, Predictor};
 use crate::schema::Schema;
 use crate::training_set::{TRAINING_ROWS_MAX, TrainingRow, TrainingSet, TrainingSetError};
 
+/// The form of a stored document that this build writes.
+const FORMAT: u32 = 3;
 /// Bytes of a stored document at most.
 pub const STORED_MAX: usize = 4 << 20;
 
@@ -36,7 +39,7 @@ pub enum ModelError {
     #[error("the stored model cannot be read: {0}")]
     Broken(#[from] serde_json::Error),
     /// Of another form.
-    #[error("the stored model has format {format}, this build reads 1 and 2; the function is learned anew")]
+    #[error("the stored model has format {format}, this build reads 1 to {FORMAT}; the function is learned anew")]
     OtherFormat {
         /// Its number.
         format: u32,
@@ -165,8 +168,8 @@ impl FunctionModel {
     pub fn encode(&self) -> Result<Vec<u8>, ModelError> {
         let mut set = self.set.clone();
         loop {
-            let stored = serde_json::to_vec(&v2::Stored {
-                format: v2::FORMAT,
+            let stored = serde_json::to_vec(&Stored {
+                format: FORMAT,
                 learner: self.learner,
                 interval: self.predictor.interval,
                 set: set.clone(),
@@ -190,9 +193,10 @@ impl FunctionModel {
             return Err(ModelError::TooLarge { bytes: stored.len() });
         }
         let Header { format } = serde_json::from_slice(stored)?;
-        let v2::Stored { learner, interval, set, fitted, maturity, floors, fresh, .. } = match format {
-            v1::FORMAT => serde_json::from_slice::<v1::Stored>(stored)?.into(),
-            v2::FORMAT => serde_json::from_slice(stored)?,
+        let Stored { learner, interval, set, fitted, maturity, floors, fresh, .. } = match format {
+            1 => serde_json::from_slice::<Stored<FittedV1>>(stored)?.upgraded(),
+            2 => serde_json::from_slice::<Stored<FittedV2>>(stored)?.upgraded(),
+            FORMAT => serde_json::from_slice(stored)?,
             format => return Err(ModelError::OtherFormat { format }),
         };
         let sound = |part: &'static str, is: bool| if is { Ok(()) } else { Err(ModelError::Unsound { part }) };
@@ -219,56 +223,51 @@ impl FunctionModel {
     }
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 struct Header {
     format: u32,
 }
 
-/// Before there were times: a model of memory alone.
-mod v1 {
-    use serde::Deserialize;
+/// A document, whose forms differ in what a fitted model is.
+#[derive(Serialize, Deserialize)]
+struct Stored<F> {
+    format: u32,
+    learner: Learner,
+    interval: Interval,
+    set: TrainingSet,
+    fitted: Option<F>,
+    maturity: Maturity,
+    floors: PeakFloors,
+    fresh: usize,
+}
 
-    use super::{Fitted, FittedModel, Interval, Learner, Maturity, PeakFloors, Schema, TrainingSet, v2};
-
-    pub(super) const FORMAT: u32 = 1;
-
-    #[derive(Deserialize)]
-    pub(super) struct Stored {
-        learner: Learner,
-        interval: Interval,
-        set: TrainingSet,
-        fitted: Option<(Schema, FittedModel)>,
-        maturity: Maturity,
-        floors: PeakFloors,
-        fresh: usize,
-    }
-
-    impl From<Stored> for v2::Stored {
-        fn from(old: Stored) -> Self {
-            let Stored { learner, interval, set, fitted, maturity, floors, fresh } = old;
-            let fitted = fitted.map(|(schema, model)| Fitted { schema, model, benefit: None });
-            Self { format: v2::FORMAT, learner, interval, set, fitted, maturity, floors, fresh }
-        }
+impl<F: Into<Fitted>> Stored<F> {
+    fn upgraded(self) -> Stored<Fitted> {
+        let Self { learner, interval, set, fitted, maturity, floors, fresh, .. } = self;
+        Stored { format: FORMAT, learner, interval, set, fitted: fitted.map(Into::into), maturity, floors, fresh }
     }
 }
 
-mod v2 {
-    use serde::{Deserialize, Serialize};
+/// Before there were times: a model of memory alone.
+#[derive(Deserialize)]
+struct FittedV1(Schema, FittedModel);
 
-    use super::{Fitted, Interval, Learner, Maturity, PeakFloors, TrainingSet};
+impl From<FittedV1> for Fitted {
+    fn from(FittedV1(schema, model): FittedV1) -> Self {
+        Self { schema, model, benefit: None }
+    }
+}
 
-    pub(super) const FORMAT: u32 = 2;
+/// Whether caching pays was a tree of two classes: left out until the next fit.
+#[derive(Deserialize)]
+struct FittedV2 {
+    schema: Schema,
+    model: FittedModel,
+}
 
-    #[derive(Serialize, Deserialize)]
-    pub(super) struct Stored {
-        pub(super) format: u32,
-        pub(super) learner: Learner,
-        pub(super) interval: Interval,
-        pub(super) set: TrainingSet,
-        pub(super) fitted: Option<Fitted>,
-        pub(super) maturity: Maturity,
-        pub(super) floors: PeakFloors,
-        pub(super) fresh: usize,
+impl From<FittedV2> for Fitted {
+    fn from(FittedV2 { schema, model }: FittedV2) -> Self {
+        Self { schema, model, benefit: None }
     }
 }
 
@@ -346,8 +345,8 @@ mod tests {
             let stored = model.encode().unwrap();
             assert_eq!(FunctionModel::decode(&stored).unwrap(), model);
             let text = String::from_utf8(stored).unwrap();
-            let other = text.replacen("\"format\":2", "\"format\":3", 1);
-            assert!(matches!(FunctionModel::decode(other.as_bytes()), Err(ModelError::OtherFormat { format: 3 })));
+            let other = text.replacen("\"format\":3", "\"format\":4", 1);
+            assert!(matches!(FunctionModel::decode(other.as_bytes()), Err(ModelError::OtherFormat { format: 4 })));
             let half = &text.as_bytes()[..text.len() / 2];
             assert!(matches!(FunctionModel::decode(half), Err(ModelError::Broken(_))));
         }
@@ -430,12 +429,14 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_the_first_form_predicts_as_it_did() {
-        let model = FunctionModel::decode(include_bytes!("../tests/fixtures/function-model-1.json")).unwrap();
-        assert_eq!((model.version(), model.training_set().rows().len()), ("1", 30));
-        assert_eq!(model.predict(&features(77)), Some(ByteSize(FIXTURE_SAYS)));
+    fn models_of_earlier_forms_predict_as_they_did() {
+        let first = &include_bytes!("../tests/fixtures/function-model-1.json")[..];
+        let second = &include_bytes!("../tests/fixtures/function-model-2.json")[..];
+        for stored in [first, second] {
+            let model = FunctionModel::decode(stored).unwrap();
+            assert_eq!((model.version(), model.training_set().rows().len()), ("1", 30));
+            // What each said when it was stored.
+            assert_eq!(model.predict(&features(77)), Some(ByteSize(13_049_433)));
+        }
     }
-
-    /// What the stored model said when it was stored.
-    const FIXTURE_SAYS: u64 = 13_049_433;
 }

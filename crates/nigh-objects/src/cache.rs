@@ -166,6 +166,11 @@ impl<V: Clone> Shelf<V> {
         self.budget
     }
 
+    /// True while no more than half of the budget is taken.
+    pub(crate) const fn is_spare(&self) -> bool {
+        self.kept.plus(self.reserved).bytes <= self.budget.bytes / 2
+    }
+
     /// How many copies there are.
     pub(crate) fn copies(&self) -> usize {
         self.index.slots.len()

@@ -28,7 +28,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nigh_engine::RequestId;
-use nigh_terms::{BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
+use nigh_terms::{
+    Admission, BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::coherence::{Coherence, ShelfGuard};
@@ -179,6 +181,15 @@ impl Inner {
         let slack = self.account.slack();
         let lingering = self.account.living().minus(slack).minus(cache.kept()).minus(cache.reserved());
         Beyond { lingering, slack }
+    }
+
+    /// Whether what is read with `admission` may be brought into memory now.
+    fn admits(&self, admission: Admission) -> bool {
+        match admission {
+            Admission::Always => true,
+            Admission::Spare => self.shelf().is_spare(),
+            Admission::Never => false,
+        }
     }
 
     /// Room for `cost`, if the cache can give it.

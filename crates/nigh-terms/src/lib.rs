@@ -16,6 +16,6 @@ pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
 pub use id::{Epoch, Incarnation, InvocationId, NodeId, SandboxId, Sequence, ShardId};
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
-pub use principal::Principal;
+pub use principal::{Admission, Principal};
 pub use size::{ByteSize, ParseByteSizeError};
 pub use version::{Token, Version};

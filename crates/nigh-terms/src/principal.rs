@@ -2,6 +2,18 @@
 
 use crate::{FunctionName, InvocationId, Namespace, SandboxId};
 
+/// Whether what is read on somebody's behalf is brought into the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Admission {
+    /// It is, whatever has to make room.
+    #[default]
+    Always,
+    /// While much of the cache is free: its reader gains little.
+    Spare,
+    /// It is not.
+    Never,
+}
+
 /// The one answer of authorisation: on whose behalf a request acts.
 ///
 /// Objects, functions and segments of `namespace` are reachable, of no other.
@@ -16,15 +28,15 @@ pub struct Principal {
     pub sandbox: Option<SandboxId>,
     /// The invocation it runs.
     pub invocation: Option<InvocationId>,
-    /// Whether what it reads is worth a place in the cache, as far as that is known.
-    pub benefits: bool,
+    /// Whether what it reads is brought into the cache.
+    pub admission: Admission,
 }
 
 impl Principal {
     /// A client of `namespace` outside any invocation.
     #[must_use]
     pub const fn outside(namespace: Namespace) -> Self {
-        Self { namespace, function: None, sandbox: None, invocation: None, benefits: true }
+        Self { namespace, function: None, sandbox: None, invocation: None, admission: Admission::Always }
     }
 
     /// The invocation `invocation` of `function`, running in `sandbox`.
@@ -40,7 +52,7 @@ impl Principal {
             function: Some(function),
             sandbox: Some(sandbox),
             invocation: Some(invocation),
-            benefits: true,
+            admission: Admission::Always,
         }
     }
 }

@@ -233,7 +233,7 @@ impl LambdaDoor {
         environment: Option<&BTreeMap<String, String>>,
     ) -> Result<(), LambdaError> {
         let Some(environment) = environment else { return Ok(()) };
-        function_caching::benefits(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
+        function_caching::admission(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
         idempotence::says(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
         InputRules::declared(environment).map_err(|error| LambdaError::invalid_parameter(error.to_string()))?;
         let checked = self.settings.network.check(&who.namespace, environment);

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use nigh_engine::Registry;
 use nigh_learn::{Benefit, FeatureRow, Foreseen, Learner, MaturityChange, Need, Predictor, hash_bytes};
-use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace};
+use nigh_terms::{Admission, ByteSize, Clock, FunctionName, InvocationId, Namespace};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -351,11 +351,13 @@ impl InvocationHook for MemorySizing {
         // What a function says of itself counts.
         let says = function_caching::said(&function.environment).ok().flatten();
         if let (SizingMode::Grants, Some(false), None) = (self.mode, foreseen.benefits, says) {
-            run.benefits = Benefit::explores(hash_bytes(run.invocation.as_bytes()));
-            words.push_str(match run.benefits {
-                true => "; caching should not pay, and is tried",
-                false => "; caching does not pay",
-            });
+            let (admission, said) = if Benefit::explores(hash_bytes(run.invocation.as_bytes())) {
+                (Admission::Always, "; caching should not pay, and is tried")
+            } else {
+                (Admission::Spare, "; caching does not pay: only into memory that is free")
+            };
+            run.admission = admission;
+            words.push_str(said);
         }
         let walk = run.walk();
         let course = InCourse {

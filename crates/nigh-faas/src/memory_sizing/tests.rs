@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use nigh_engine::{LocalRegistry, StateFile};
-use nigh_terms::{BucketName, ManualClock, ObjectKey, SandboxId, Timestamp, Token};
+use nigh_terms::{Admission, BucketName, ManualClock, ObjectKey, SandboxId, Timestamp, Token};
 
 use super::*;
 use crate::activation::{DataCallRecord, MakingTimes, MemoryUse, Phases};
@@ -109,7 +109,7 @@ async fn opened(state: &tempfile::TempDir) -> StateFile {
 /// How a run went.
 struct Ran {
     grant: ByteSize,
-    benefits: bool,
+    admission: Admission,
     note: String,
 }
 
@@ -151,7 +151,7 @@ impl Bench {
         self.clock.advance(Duration::from_secs(2));
         // What the keeper was told before is done then.
         self.sizing.flush().await;
-        Ran { grant: run.grant.memory, benefits: run.benefits, note }
+        Ran { grant: run.grant.memory, admission: run.admission, note }
     }
 
     async fn runs(&self, count: u64) -> Ran {
@@ -314,13 +314,13 @@ async fn a_function_that_gains_nothing_does_not_feed_the_cache_unless_it_says_so
     let mut fed = 0;
     for at in 0..150 {
         let ran = bench.run(size(at), works(size(at))).await;
-        assert!(ran.benefits || ran.note.contains("caching does not pay"), "{}", ran.note);
-        fed += u32::from(ran.benefits && at >= 60);
+        assert!(ran.admission == Admission::Always || ran.note.contains("caching does not pay"), "{}", ran.note);
+        fed += u32::from(ran.admission == Admission::Always && at >= 60);
     }
     assert!((0..30).contains(&fed), "{fed} of 90 were tried");
     bench.function.environment.insert(function_caching::CACHE_VARIABLE.to_owned(), "benefit".to_owned());
     for at in 0..10 {
-        assert!(bench.run(size(at), works(size(at))).await.benefits);
+        assert_eq!(bench.run(size(at), works(size(at))).await.admission, Admission::Always);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use nigh_objects::{GetRequest, ObjectError, ObjectId, ObjectMemory, ObjectMeta, RangeSpec, ReadConditions, Segment};
-use nigh_terms::Principal;
+use nigh_terms::{Admission, Principal};
 
 use super::look_queue::Wanted;
 
@@ -21,7 +21,7 @@ pub(super) struct ObjectBytes<'m> {
 
 /// On whose behalf objects are read from the store: nobody gains by a copy.
 fn reader(object: &ObjectId) -> Principal {
-    Principal { benefits: false, ..Principal::outside(object.namespace.clone()) }
+    Principal { admission: Admission::Never, ..Principal::outside(object.namespace.clone()) }
 }
 
 impl<'m> ObjectBytes<'m> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
+use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
 use super::coherence::Begun;
@@ -216,14 +216,14 @@ impl Inner {
         checked.map(|_| meta)
     }
 
-    /// Reads for `who`, wherever from. What is not in memory is brought there if the reader benefits.
+    /// Reads for `who`, wherever from. What is not in memory is brought there as the reader's admission says.
     pub(super) async fn read(
         self: &Arc<Self>,
         who: &Principal,
         object: &ObjectId,
         request: &GetRequest,
     ) -> Result<Read, ObjectError> {
-        let read = self.read_of(object, request, who.benefits).await;
+        let read = self.read_of(object, request, who.admission).await;
         match &read {
             Ok(read) => self.shows(who, &read.meta),
             Err(_) => self.shows_newest(who),
@@ -235,12 +235,12 @@ impl Inner {
         self: &Arc<Self>,
         object: &ObjectId,
         request: &GetRequest,
-        benefits: bool,
+        admission: Admission,
     ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
         let mut attempts = 1;
         loop {
-            match self.read_now(object, request, benefits).await {
+            match self.read_now(object, request, admission).await {
                 Err(ObjectError::EphemeralLost(_)) if attempts < EPHEMERAL_ATTEMPTS => attempts += 1,
                 other => return other,
             }
@@ -251,10 +251,11 @@ impl Inner {
         self: &Arc<Self>,
         object: &ObjectId,
         request: &GetRequest,
-        benefits: bool,
+        admission: Admission,
     ) -> Result<Read, ObjectError> {
-        // What gains its reader nothing is not brought into memory. What others are writing is known to the store alone.
-        let past = || !benefits || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
+        let is_admitted = self.admits(admission);
+        // What others are writing is known to the store alone.
+        let past = || !is_admitted || self.is_written_outside(object) || self.doubts.lock().hold(object, self.now());
         let mut landing = match self.coherence.read(self.now(), object, past)? {
             Begun::Hit(Kept { meta, segment: Some(segment) }) => {
                 let meta = meta.unpack();

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt};
-use nigh_terms::{BucketName, ByteSize, Epoch, ManualClock, Namespace, ObjectKey, Principal, Version};
+use nigh_terms::{Admission, BucketName, ByteSize, Epoch, ManualClock, Namespace, ObjectKey, Principal, Version};
 use parking_lot::Mutex;
 
 use super::{MemoryLimits, ObjectMemory};

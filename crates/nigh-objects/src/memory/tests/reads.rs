@@ -7,7 +7,7 @@ async fn what_a_reader_without_gain_reads_is_not_kept_and_what_is_kept_serves_it
     let fixture = Fixture::new().await;
     fixture.put("a", b"text").await;
     let fixture = fixture.restarted().await;
-    let gainless = Principal { benefits: false, ..fixture.who.clone() };
+    let gainless = Principal { admission: Admission::Never, ..fixture.who.clone() };
     let read = async || {
         let got = fixture.memory.get(&gainless, &fixture.bucket, &key("a"), GetRequest::default()).await;
         bytes_of(got.unwrap()).await.unwrap()
@@ -19,6 +19,28 @@ async fn what_a_reader_without_gain_reads_is_not_kept_and_what_is_kept_serves_it
     assert_eq!(fixture.served()[2..], [Served::Past, Served::Past, Served::Miss, Served::Hit]);
     fixture.put("a", b"newer").await;
     assert_eq!(read().await, b"newer");
+}
+
+#[tokio::test]
+async fn what_gains_its_reader_little_is_kept_while_half_of_the_memory_is_free() {
+    let fixture = Fixture::new().await;
+    let large = vec![7; CACHED];
+    let names: Vec<String> = (0..30).map(|at| at.to_string()).collect();
+    for name in &names {
+        fixture.put(name, &large).await;
+    }
+    let fixture = fixture.restarted().await;
+    let before = fixture.served().len();
+    let who = Principal { admission: Admission::Spare, ..fixture.who.clone() };
+    for name in names.iter().chain(&names[..1]) {
+        let got = fixture.memory.get(&who, &fixture.bucket, &key(name), GetRequest::default()).await;
+        assert_eq!(bytes_of(got.unwrap()).await.unwrap(), large);
+    }
+    let served = fixture.served().split_off(before);
+    let brought = served.iter().take_while(|served| **served == Served::Miss).count();
+    assert_eq!(brought, ByteSize::mib(2).bytes() as usize / CACHED + 1);
+    assert!(served[brought..30].iter().all(|served| *served == Served::Past), "{served:?}");
+    assert_eq!(served[30], Served::Hit);
 }
 
 #[tokio::test]
