@@ -30,10 +30,16 @@ pub enum Promise {
 }
 
 /// The newest version of each object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Marks([Version; OBJECTS_MAX]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Marks<const OBJECTS: usize = OBJECTS_MAX>([Version; OBJECTS]);
 
-impl Marks {
+impl<const OBJECTS: usize> Default for Marks<OBJECTS> {
+    fn default() -> Self {
+        Self([Version::default(); OBJECTS])
+    }
+}
+
+impl<const OBJECTS: usize> Marks<OBJECTS> {
     /// Of one object.
     #[must_use]
     pub(crate) fn of(&self, object: Object) -> Version {
@@ -56,19 +62,19 @@ impl Marks {
 
 /// What somebody must not see the past of, by the promise that forbids it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Seen {
+pub(crate) struct Seen<const OBJECTS: usize = OBJECTS_MAX> {
     /// Writes of invocations that had ended (P1).
-    pub(crate) ended: Marks,
+    pub(crate) ended: Marks<OBJECTS>,
     /// Versions read or written along the chain (P4).
-    pub(crate) chain: Marks,
+    pub(crate) chain: Marks<OBJECTS>,
     /// Versions that the writers of those had seen (P6).
-    pub(crate) causes: Marks,
+    pub(crate) causes: Marks<OBJECTS>,
 }
 
-impl Seen {
+impl<const OBJECTS: usize> Seen<OBJECTS> {
     /// Everything, whatever forbids it.
     #[must_use]
-    pub(crate) fn all(&self) -> Marks {
+    pub(crate) fn all(&self) -> Marks<OBJECTS> {
         let mut all = self.ended;
         all.join(&self.chain);
         all.join(&self.causes);

@@ -105,11 +105,21 @@ impl World {
         }
     }
 
-    /// Changes records; those that nobody needs any more are trimmed.
+    /// Changes records; those that nobody needs any more are trimmed, of an object the older before the newer.
     pub(crate) fn change_items(&mut self, shard: ShardId, change: impl FnMut(&mut Item)) {
         let items = &mut self.ledgers[usize::from(shard.0)].items;
         items.iter_mut().for_each(change);
-        items.retain(|item| !(item.pushed && item.settled));
+        let mut kept: Vec<Object> = Vec::new();
+        items.retain(|item| {
+            let older_stays = kept.iter().any(|object| item.writes(*object));
+            let stays = !(item.pushed && item.settled) || older_stays;
+            if let LedgerRecord::Write { object, .. } = item.replayed.record
+                && stays
+            {
+                kept.push(object);
+            }
+            stays
+        });
     }
 
     fn reply(&mut self, config: &Configuration, reply: Reply<Object>, again: bool) {

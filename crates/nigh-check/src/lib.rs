@@ -12,6 +12,7 @@ mod ghost;
 mod homes;
 mod network;
 mod programs;
+pub mod storm;
 mod weakenings;
 mod world;
 

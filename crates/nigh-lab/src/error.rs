@@ -97,6 +97,12 @@ pub enum LabError {
         /// Rows without a guard that show neither.
         blind: u64,
     },
+    /// Storms broke promises.
+    #[error("{broken} storms break a promise; the report names them")]
+    Storm {
+        /// How many.
+        broken: u64,
+    },
     /// The consistency contract was not confirmed.
     #[error(
         "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules \

@@ -20,6 +20,7 @@ pub(crate) mod sample_function;
 mod shrink_impact;
 mod single;
 mod stacked_bars;
+mod storm;
 
 pub(crate) use demo::{bar, stop_on_interrupt};
 
@@ -50,6 +51,8 @@ enum What {
     Escape(escape::EscapeArgs),
     /// A tenant whose functions lie about what they need: what another tenant notices of it; it shall be nothing
     Lies(lies::LiesArgs),
+    /// Clusters in virtual time under many faults at once, one a seed: no promise of the contract may break
+    Storm(storm::StormArgs),
     /// Which copies the cache gives up: policies on a day of recorded invocations (OFC section 6.3)
     Eviction(eviction::EvictionArgs),
     /// Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)
@@ -95,6 +98,7 @@ impl ExperimentArgs {
             What::Outside(outside) => outside.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
             What::Lies(lies) => lies.run(machine, json).await,
+            What::Storm(storm) => storm.run(machine, json),
             What::Eviction(eviction) => eviction.run(machine, json),
             What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,

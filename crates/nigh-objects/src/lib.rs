@@ -61,3 +61,12 @@ pub use write_back::{
     Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, Pushed, StoreAbilities,
     UnpushedObject, WriteMode, WriteSettings, Writes,
 };
+
+/// Decisions behind the memory that do no I/O, so that whoever has a ledger and a store can drive them: the order in
+/// which a home hears of its writes, what is pushed to the store when, and what a listing has.
+pub mod behind {
+    pub use crate::memory::{AppendOrder, Asked};
+    pub use crate::write_back::{
+        Base, Becomes, Below, Dirty, DirtyLimits, Merged, Next, Push, Seen, Settled, Side, Unpushed, merge, waiting,
+    };
+}

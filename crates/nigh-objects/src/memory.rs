@@ -33,6 +33,7 @@ use nigh_terms::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::append_order::{AppendOrder, Asked};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};

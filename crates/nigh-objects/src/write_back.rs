@@ -33,10 +33,9 @@ use nigh_terms::{ByteSize, Clock, Epoch, Namespace, Version};
 use tokio::sync::{Notify, watch};
 
 use self::buckets::Buckets;
-pub use self::dirty::DirtyUsage;
-pub(crate) use self::dirty::{Becomes, Below};
-use self::dirty::{Dirty, DirtyLimits};
+pub use self::dirty::{Base, Becomes, Below, Dirty, DirtyLimits, DirtyUsage, Next, Push, Seen, Settled, Unpushed};
 use self::ephemeral::Ephemeral;
+pub use self::merged_page::{Merged, Side, merge, waiting};
 pub(crate) use self::persistor::Copies;
 pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode};
 pub(crate) use self::requests::Known;

@@ -13,7 +13,7 @@ const BARRIERS_MAX: usize = 2;
 
 /// An append that the ledger has been asked for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-pub(super) struct Asked(u64);
+pub struct Asked(u64);
 
 /// When all that had been asked for by `last` have spoken, no version below `limit` comes any more.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct Barrier {
 
 /// What waits for its turn; `T` is what there is to tell.
 #[derive(Debug)]
-pub(super) struct AppendOrder<T> {
+pub struct AppendOrder<T> {
     epoch: Epoch,
     next: Sequence,
     /// None where there is nothing to tell.
@@ -36,7 +36,8 @@ pub(super) struct AppendOrder<T> {
 
 impl<T> AppendOrder<T> {
     /// Everything up to `version` has been told.
-    pub(super) const fn after(version: Version) -> Self {
+    #[must_use]
+    pub const fn after(version: Version) -> Self {
         Self {
             epoch: version.epoch,
             next: version.sequence.next(),
@@ -48,13 +49,14 @@ impl<T> AppendOrder<T> {
     }
 
     /// True if `version` has been told, or is not to be.
-    pub(super) fn is_decided(&self, version: Version) -> bool {
+    #[must_use]
+    pub fn is_decided(&self, version: Version) -> bool {
         let nothing_waits = self.under_way.is_empty() && self.held.is_empty();
         nothing_waits || version < Version { epoch: self.epoch, sequence: self.next }
     }
 
     /// The ledger is about to be asked.
-    pub(super) fn begins(&mut self) -> Asked {
+    pub fn begins(&mut self) -> Asked {
         self.asked += 1;
         let asked = Asked(self.asked);
         self.under_way.insert(asked);
@@ -62,24 +64,24 @@ impl<T> AppendOrder<T> {
     }
 
     /// It has answered with a version.
-    pub(super) fn appended(&mut self, asked: Asked, version: Version, what: T) {
+    pub fn appended(&mut self, asked: Asked, version: Version, what: T) {
         self.under_way.remove(&asked);
         self.placed(version, what);
     }
 
     /// It has answered, and gave no version.
-    pub(super) fn refused(&mut self, asked: Asked) {
+    pub fn refused(&mut self, asked: Asked) {
         self.under_way.remove(&asked);
     }
 
     /// It has answered with a version of which there is nothing to tell.
-    pub(super) fn passed(&mut self, asked: Asked, version: Version) {
+    pub fn passed(&mut self, asked: Asked, version: Version) {
         self.under_way.remove(&asked);
         self.skip(version);
     }
 
     /// It may have given a version that nobody will tell. `newer` is one that it gave after that.
-    pub(super) fn lost(&mut self, asked: Asked, newer: Version) {
+    pub fn lost(&mut self, asked: Asked, newer: Version) {
         self.under_way.remove(&asked);
         self.held.insert(newer.sequence, None);
         if self.barriers.len() == BARRIERS_MAX {
@@ -89,21 +91,21 @@ impl<T> AppendOrder<T> {
     }
 
     /// A version was taken by who tells it here at once.
-    pub(super) fn placed(&mut self, version: Version, what: T) {
+    pub fn placed(&mut self, version: Version, what: T) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, Some(what));
         }
     }
 
     /// A version was taken for nothing.
-    pub(super) fn skip(&mut self, version: Version) {
+    pub fn skip(&mut self, version: Version) {
         if version.sequence >= self.next {
             self.held.insert(version.sequence, None);
         }
     }
 
     /// The next that may be told.
-    pub(super) fn next(&mut self) -> Option<(Version, T)> {
+    pub fn next_to_tell(&mut self) -> Option<(Version, T)> {
         loop {
             if let Some(first) = self.held.first_entry()
                 && *first.key() == self.next
@@ -141,7 +143,9 @@ mod tests {
     }
 
     fn all(order: &mut AppendOrder<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| order.next()).map(|(at, what)| if at.sequence.0 == what { what } else { 0 }).collect()
+        std::iter::from_fn(|| order.next_to_tell())
+            .map(|(at, what)| if at.sequence.0 == what { what } else { 0 })
+            .collect()
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl State {
 
     /// Tells the home what is in its turn.
     pub(super) fn tell(&mut self, now: Monotonic, outcome: &mut Outcome) {
-        while let Some((version, Turn { append, stored })) = self.home.order.next() {
+        while let Some((version, Turn { append, stored })) = self.home.order.next_to_tell() {
             self.home(now, outcome, HomeInput::Appended { append, version });
             let early = self.home.pushed_early.remove(&version);
             if let Some(object) = stored.or(early) {

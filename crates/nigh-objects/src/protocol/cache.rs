@@ -133,6 +133,8 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
     pub fn meet(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         if self.shards.entry(shard).or_default().coverage.epoch() < epoch {
             self.flush(now, shard, epoch, out);
+            // The new reign covers the old ones: what waited for that has caught up, and no home will say so.
+            self.settle(now, out);
         }
     }
 

@@ -105,14 +105,17 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             LedgerRecord::Write { object, write, token, writer, request } => {
                 let stamp = self.stamp(version, &token);
                 let others = stamp.others.clone();
-                let entry = Entry { version, others, absent: write == Write::Delete, ..Entry::default() };
+                let (absent, pushed) = (write == Write::Delete, write == Write::Outside);
+                let entry = Entry { version, others, absent, pushed, ..Entry::default() };
                 self.directory.insert(object, entry);
-                if let Some(peer) = self.peers.admit(writer, Monotonic::default(), &self.rules) {
-                    peer.note(request, Known::Written(stamp));
+                match self.peers.admit(writer, Monotonic::default(), &self.rules) {
+                    Some(peer) => peer.note(request, Known::Written(stamp)),
+                    None => self.peers.orphan(writer, version),
                 }
             }
             LedgerRecord::Fence { member } => {
                 self.peers.give_up(member);
+                self.peers.fence(member);
             }
         }
     }
@@ -196,6 +199,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
             HomeInput::Forget(object) => self.forget(now, &object, out),
             HomeInput::Tick => self.tick(now, out),
         }
+        out.extend(self.peers.take_settled().into_iter().map(HomeOutput::Settled));
     }
 
     fn retire(&mut self, out: &mut Vec<HomeOutput<O>>) {
@@ -261,7 +265,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                         FromHome::Refused { request: Some(request), reason: Refusal::NotTaken, through: newest }
                     }
                     // As if it had been lost: it will come again.
-                    None if peer.puts() >= self.limits.puts_max => return,
+                    None if peer.puts() >= self.limits.puts_max && !peer.is_first(request) => return,
                     None => {
                         peer.note(request, Known::Appending);
                         self.append(Appending::Write { object, write, token, writer: from, request }, out);
@@ -304,7 +308,10 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         }
         self.newest = version;
         match what {
-            Appending::Fence(member) => out.push(HomeOutput::Fenced { member, through: version }),
+            Appending::Fence(member) => {
+                self.peers.fence(member);
+                out.push(HomeOutput::Fenced { member, through: version });
+            }
             Appending::Write { object, write, token, writer, request } => {
                 let stamp = self.stamp(version, &token);
                 self.apply(now, &object, write, &stamp, writer, out);
@@ -320,7 +327,7 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
                         FromHome::Written { request, stamp, cover: peer.cover(version) }
                     }
                     None => {
-                        out.push(HomeOutput::Settled(version));
+                        self.peers.orphan(writer, version);
                         FromHome::Refused { request: Some(request), reason: Refusal::GivenUp, through: version }
                     }
                 };

@@ -21,31 +21,31 @@ use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version};
 
 use self::entry::Entry;
 pub use self::index::DirtyUsage;
-pub(crate) use self::pushes::{Next, Push};
-pub(crate) use self::state::{Base, Becomes, Below, Unpushed};
+pub use self::pushes::{Next, Push, Seen};
+pub use self::state::{Base, Becomes, Below, Unpushed};
 use super::policy::WriteMode;
 use crate::ObjectId;
 
 /// The limits of what may wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DirtyLimits {
+pub struct DirtyLimits {
     /// Bytes of objects; ephemeral ones among them.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Objects and deletions.
-    pub(crate) objects: usize,
+    pub objects: usize,
     /// How long a write waits for a newer one of its object before it is pushed.
-    pub(crate) delay: Duration,
+    pub delay: Duration,
     /// The wait after the first failure of a push.
-    pub(crate) back_off: Duration,
+    pub back_off: Duration,
     /// The longest such wait.
-    pub(crate) back_off_max: Duration,
+    pub back_off_max: Duration,
     /// How long a push without an answer may land.
-    pub(crate) lands_within: Duration,
+    pub lands_within: Duration,
 }
 
 /// All that is not in the store.
 #[derive(Debug)]
-pub(crate) struct Dirty {
+pub struct Dirty {
     limits: DirtyLimits,
     buckets: BTreeMap<(Namespace, BucketName), BTreeMap<ObjectKey, Entry>>,
     objects: usize,
@@ -69,10 +69,12 @@ pub(crate) struct Dirty {
 }
 
 /// Records of the ledger that may go.
-pub(crate) type Settled = Vec<Version>;
+pub type Settled = Vec<Version>;
 
 impl Dirty {
-    pub(crate) const fn new(limits: DirtyLimits) -> Self {
+    /// Nothing waits.
+    #[must_use]
+    pub const fn new(limits: DirtyLimits) -> Self {
         Self {
             limits,
             buckets: BTreeMap::new(),
@@ -93,12 +95,13 @@ impl Dirty {
     }
 
     /// What readers of `object` see, if the store does not have it.
-    pub(crate) fn get(&self, object: &ObjectId) -> Option<&Unpushed> {
+    #[must_use]
+    pub fn get(&self, object: &ObjectId) -> Option<&Unpushed> {
         self.entry(object).map(|entry| &entry.newest)
     }
 
     /// Promises room to a write of `bytes` to `object` that is about to be made, if there is; `release` ends that.
-    pub(crate) fn promise(&mut self, object: &ObjectId, bytes: u64) -> bool {
+    pub fn promise(&mut self, object: &ObjectId, bytes: u64) -> bool {
         let replaced = self.entry(object).map(|entry| entry.newest.becomes.bytes());
         let other_bytes = self.bytes - replaced.unwrap_or(0) + self.promised_bytes;
         let other_objects = self.objects - usize::from(replaced.is_some()) + self.promised_objects;
@@ -111,13 +114,13 @@ impl Dirty {
     }
 
     /// A write that was promised room for `bytes` has been taken, or will not come.
-    pub(crate) fn release(&mut self, bytes: u64) {
+    pub fn release(&mut self, bytes: u64) {
         self.promised_bytes -= bytes;
         self.promised_objects -= 1;
     }
 
     /// Takes a write that was acknowledged at `now`. `below` counts if no other write waits before it.
-    pub(crate) fn write(
+    pub fn write(
         &mut self,
         object: &ObjectId,
         version: Version,
@@ -160,7 +163,7 @@ impl Dirty {
     }
 
     /// A push of `object` from an earlier life may still land: for as long it is looked after.
-    pub(crate) fn doubt(&mut self, object: &ObjectId, now: Monotonic) {
+    pub fn doubt(&mut self, object: &ObjectId, now: Monotonic) {
         if let Some(mut entry) = self.take(object) {
             entry.doubt = now.after(self.limits.lands_within);
             entry.has_attempted(Base::Unknown);
@@ -170,7 +173,7 @@ impl Dirty {
 
     /// Takes a write of an earlier life, the older of an object before the newer. The store may hold what `attempts`
     /// say, and whatever an older one of them was to replace or to leave: all of that is Nigh's own.
-    pub(crate) fn recover(
+    pub fn recover(
         &mut self,
         object: &ObjectId,
         version: Version,
@@ -194,7 +197,7 @@ impl Dirty {
 
     /// The memory of an ephemeral write was needed. Its room is free; who reads the object is told until it is written
     /// anew or deleted, as the store may have an older state of it. True if that write is the newest still.
-    pub(crate) fn lost(&mut self, object: &ObjectId, version: Version) -> bool {
+    pub fn lost(&mut self, object: &ObjectId, version: Version) -> bool {
         let Some(mut entry) = self.take(object) else { return false };
         let is_it = entry.newest.version == version && entry.newest.mode == WriteMode::Ephemeral;
         if is_it {
@@ -206,7 +209,7 @@ impl Dirty {
 
     /// What the store may hold below a write that comes now, if another waits: what that replaces, and what pushes have
     /// left or may leave before the write is acknowledged.
-    pub(crate) fn below(&self, object: &ObjectId) -> Option<Below> {
+    pub fn below(&self, object: &ObjectId) -> Option<Below> {
         let entry = self.entry(object)?;
         let mut attempts = entry.attempts.clone();
         if entry.pushing.is_some() {
@@ -219,12 +222,12 @@ impl Dirty {
     }
 
     /// How many objects of a bucket wait.
-    pub(crate) fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
+    pub fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
         self.buckets.get(&(namespace.clone(), bucket.clone())).map_or(0, BTreeMap::len)
     }
 
     /// What waits of a bucket's keys that begin with `prefix` and sort behind `after`, in the order of keys.
-    pub(crate) fn keys<'a>(
+    pub fn keys<'a>(
         &'a self,
         namespace: &Namespace,
         bucket: &BucketName,
@@ -243,7 +246,7 @@ impl Dirty {
     }
 
     /// Everything by name, each with how often its push has failed in a row.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &Unpushed, u32)> {
+    pub fn all(&self) -> impl Iterator<Item = (&Namespace, &BucketName, &ObjectKey, &Unpushed, u32)> {
         self.buckets.iter().flat_map(|((namespace, bucket), entries)| {
             entries.iter().map(move |(key, entry)| (namespace, bucket, key, &entry.newest, entry.failures))
         })

@@ -5,26 +5,53 @@
 
 use std::collections::BTreeMap;
 
-use nigh_terms::ObjectKey;
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 
+use super::dirty::{Becomes, Dirty};
 use crate::Listed;
 
 /// What one side gave: its entries in order, and whether there may be more behind the last one.
-pub(super) struct Side<T> {
-    pub(super) entries: Vec<T>,
-    pub(super) more: bool,
+#[derive(Clone, Debug)]
+pub struct Side<T> {
+    /// In the order of their keys.
+    pub entries: Vec<T>,
+    /// There may be more behind the last one.
+    pub more: bool,
 }
 
 /// A part of a page.
-pub(super) struct Merged {
+#[derive(Clone, Debug)]
+pub struct Merged {
     /// The objects, in order.
-    pub(super) listed: Vec<Listed>,
+    pub listed: Vec<Listed>,
     /// Behind which key to go on; nothing if all has been seen.
-    pub(super) next: Option<ObjectKey>,
+    pub next: Option<ObjectKey>,
+}
+
+/// Up to `limit` of what waits in a bucket: keys that begin with `prefix` and sort behind `after`. To be taken before the
+/// store is asked.
+#[must_use]
+pub fn waiting(
+    dirty: &Dirty,
+    (namespace, bucket): (&Namespace, &BucketName),
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Side<(ObjectKey, Option<Listed>)> {
+    let mut keys = dirty.keys(namespace, bucket, prefix, after);
+    let shown = |becomes: &Becomes, key: &ObjectKey| match becomes {
+        Becomes::Gone | Becomes::Lost => None,
+        Becomes::Put(meta) => {
+            Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
+        }
+    };
+    let entries = keys.by_ref().take(limit).map(|(key, waits)| (key.clone(), shown(&waits.becomes, key))).collect();
+    Side { entries, more: keys.next().is_some() }
 }
 
 /// Lays what waits (`None`: a deletion) over what is stored.
-pub(super) fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -> Merged {
+#[must_use]
+pub fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -> Merged {
     let end_of_stored = stored.entries.last().filter(|_| stored.more).map(|listed| listed.key.clone());
     let end_of_waiting = waiting.entries.last().filter(|_| waiting.more).map(|(key, _)| key.clone());
     let next = match (end_of_stored, end_of_waiting) {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::WriteBack;
-use super::dirty::{Base, Becomes, Next, Push};
+use super::dirty::{Base, Becomes, Next, Push, Seen};
 use super::policy::WriteMode;
 use crate::store::Payload;
 use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
@@ -233,12 +233,7 @@ impl WriteBack {
             Err(ObjectError::NoSuchKey(_)) => (Base::Absent, None),
             Err(error) => return Err(error),
         };
-        let done = holds == push.becomes.leaves() && version.is_none_or(|version| version == push.version);
-        if done {
-            return Ok(Seen::Done(holds));
-        }
-        let ours = holds == push.base || holds == push.becomes.leaves() || push.attempts.contains(&holds);
-        Ok(if ours { Seen::Ours(holds) } else { Seen::Others(holds) })
+        Ok(push.sees(holds, version))
     }
 
     /// Keeps what was acknowledged under another key: somebody else has its own.
@@ -273,16 +268,6 @@ impl WriteBack {
         }
         Outcome::Apart
     }
-}
-
-/// What the store holds when a push looks.
-enum Seen {
-    /// What the push wants.
-    Done(Base),
-    /// What it was to replace, or an earlier state of Nigh's.
-    Ours(Base),
-    /// Somebody else's.
-    Others(Base),
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use nigh_engine::LedgerError;
 use nigh_terms::{BucketName, Namespace};
 
 use super::dirty::{Becomes, Unpushed};
-use super::merged_page::{Merged, Side, merge};
+use super::merged_page::{Merged, Side, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
 use crate::memory::SHARD;
@@ -155,15 +155,6 @@ impl WriteBack {
         after: Option<&str>,
         limit: usize,
     ) -> Side<(nigh_terms::ObjectKey, Option<Listed>)> {
-        let dirty = self.dirty.lock();
-        let mut keys = dirty.keys(namespace, bucket, prefix, after);
-        let shown = |becomes: &Becomes, key: &nigh_terms::ObjectKey| match becomes {
-            Becomes::Gone | Becomes::Lost => None,
-            Becomes::Put(meta) => {
-                Some(Listed { key: key.clone(), size: meta.size, etag: meta.etag.clone(), modified: meta.modified })
-            }
-        };
-        let entries = keys.by_ref().take(limit).map(|(key, waits)| (key.clone(), shown(&waits.becomes, key))).collect();
-        Side { entries, more: keys.next().is_some() }
+        waiting(&self.dirty.lock(), (namespace, bucket), prefix, after, limit)
     }
 }

@@ -139,6 +139,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "storm",
+        about: "Clusters in virtual time under many faults at once: promises broken",
+        command: &["experiment", "storm"],
+        quick: &["--seeds", "100"],
+        page: None,
+    },
+    Experiment {
         name: "eviction",
         about: "Which copies the cache gives up, on a day of invocations (OFC section 6.3)",
         command: &["experiment", "eviction"],

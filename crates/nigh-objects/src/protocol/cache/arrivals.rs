@@ -1,6 +1,6 @@
 //! What a home's message does to a node's cache.
 
-use nigh_terms::{Monotonic, ShardId, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Version};
 
 use super::super::copies::{Copy, CopyStore};
 use super::super::message::{
@@ -30,7 +30,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
             }
             FromHome::Written { request, stamp, cover } => {
                 self.claim(shard, cover, out);
-                self.written(request, stamp, value, out);
+                self.written(request, stamp, value, epoch, out);
             }
             FromHome::Covers { cover } => {
                 if let Some(state) = self.shards.get_mut(&shard) {
@@ -86,7 +86,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
     }
 
     /// Ends every fetch whose answer is covered by now, and asks again for those that have become too old.
-    fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
+    pub(super) fn settle(&mut self, now: Monotonic, out: &mut Vec<CacheOutput<O, V>>) {
         if self.landed.is_empty() {
             return;
         }
@@ -142,7 +142,16 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    fn written(&mut self, request: RequestId, stamp: Stamp, value: Option<V>, out: &mut Vec<CacheOutput<O, V>>) {
+    /// An own write has been acknowledged by the home of `reign`. One that answers for its predecessor may know of newer
+    /// writes, and knows of no copy.
+    fn written(
+        &mut self,
+        request: RequestId,
+        stamp: Stamp,
+        value: Option<V>,
+        reign: Epoch,
+        out: &mut Vec<CacheOutput<O, V>>,
+    ) {
         let pending = self.puts.remove(&request).then(|| self.requests.remove(&request)).flatten();
         let Some(Pending { object, shard, keep, .. }) = pending else {
             return out.extend(value.map(CacheOutput::Dropped));
@@ -155,7 +164,7 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
         self.end_work(&object, request, true);
         let fresh = stamp.version >= floor && !others || !self.rules.hold(Rule::AckFloor);
-        let kept = keep && fresh && value.is_some();
+        let kept = keep && fresh && stamp.version.epoch == reign && value.is_some();
         if kept {
             self.install(shard, &object, Landed { stamp: stamp.clone(), value }, out);
         } else {

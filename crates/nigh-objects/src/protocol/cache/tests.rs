@@ -129,6 +129,22 @@ fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
 }
 
 #[test]
+fn a_write_of_an_earlier_reign_leaves_no_copy_when_its_successor_acknowledges_it() {
+    let mut cache = cache();
+    let put = write(&mut cache);
+    cache.meet(NOW, SHARD, Epoch(2), &mut Vec::new());
+    let cover = Cover { counter: Counter(0), through: version(2, 0) };
+    let body = FromHome::Written { request: put, stamp: stamp(2), cover };
+    let mut out = Vec::new();
+    cache.receive(NOW, Reply { shard: SHARD, epoch: Epoch(2), to: ME, body }, Some(8), &mut out);
+    assert!(matches!(out.last(), Some(CacheOutput::Wrote { outcome: Ok(_), kept: false, .. })), "{out:?}");
+    assert!(
+        cache.copies().version(&"x").is_none(),
+        "the new home has no sharer of it, and tells nobody of the next write"
+    );
+}
+
+#[test]
 fn what_is_not_covered_waits_for_the_invalidations_before_it() {
     let mut cache = cache();
     let fetch = shared(&mut cache);
@@ -163,6 +179,19 @@ fn what_a_version_says_of_other_shards_is_asked_of_their_homes() {
     let mut out = Vec::new();
     let body = FromHome::Covers { cover: cover(0, 9) };
     cache.receive(NOW, Reply { shard: OTHER, epoch: Epoch(1), to: ME, body }, None, &mut out);
+    assert_eq!(landed(&out), [(version(1, 1), Some(7), true)]);
+}
+
+#[test]
+fn what_waits_for_a_version_of_an_old_reign_is_shown_when_the_shard_map_names_a_new_one() {
+    let mut cache = cache();
+    let fetch = shared(&mut cache);
+    let mut token = Token::empty();
+    token.see(OTHER, version(1, 9));
+    let stamp = Stamp { version: version(1, 1), others: Some(Arc::new(token)) };
+    assert_eq!(landed(&hear(&mut cache, found(fetch, 0, stamp, cover(0, 1)), Some(7))), []);
+    let mut out = Vec::new();
+    cache.meet(NOW, OTHER, Epoch(2), &mut out);
     assert_eq!(landed(&out), [(version(1, 1), Some(7), true)]);
 }
 

@@ -1,7 +1,9 @@
 //! The nodes as one home knows them: their lives, what each has been told, and what it asked for.
 //!
 //! A peer is one incarnation. It is forgotten whole when it is given up, is gone, or a later one is met; what it
-//! has not acknowledged is forgotten with it, so nothing ever waits for it.
+//! has not acknowledged is forgotten with it, so nothing ever waits for it. Its puts are recognised in the ledger
+//! until nobody can ask for them again, under the next home either: a fence is in the ledger, or a later incarnation
+//! was met.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -63,6 +65,11 @@ impl<O: ObjectName> Peer<O> {
         }
     }
 
+    /// True if every put below this one is answered: if it were dropped, none that is remembered could be settled.
+    pub(super) fn is_first(&self, request: RequestId) -> bool {
+        request == self.settled
+    }
+
     /// True if the put was answered long ago, and the answer has arrived: this is an old message.
     pub(super) fn is_settled(&self, request: RequestId) -> bool {
         request < self.settled
@@ -122,12 +129,26 @@ pub(super) struct Peers<O> {
     by_sharer: BTreeMap<SharerId, NodeNumber>,
     /// The last incarnation of each node that is refused for ever, and with it all before.
     refused: BTreeMap<NodeNumber, Incarnation>,
+    /// Those of `refused` that the ledger says so of: the next home refuses them too.
+    fenced: BTreeMap<NodeNumber, Incarnation>,
+    /// Writes of incarnations that are refused here alone: the next home may be asked for them again.
+    orphans: BTreeMap<NodeNumber, Vec<(Incarnation, Version)>>,
+    /// Writes that nobody will ask for again, to be told.
+    settled: Vec<Version>,
     sharers: u32,
 }
 
 impl<O> Default for Peers<O> {
     fn default() -> Self {
-        Self { living: BTreeMap::new(), by_sharer: BTreeMap::new(), refused: BTreeMap::new(), sharers: 0 }
+        Self {
+            living: BTreeMap::new(),
+            by_sharer: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            fenced: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            settled: Vec::new(),
+            sharers: 0,
+        }
     }
 }
 
@@ -158,6 +179,7 @@ impl<O: ObjectName> Peers<O> {
                 puts: BTreeMap::new(),
             };
             self.living.insert(from.node, peer);
+            self.free_orphans(from.node);
         }
         self.living.get_mut(&from.node)
     }
@@ -206,9 +228,48 @@ impl<O: ObjectName> Peers<O> {
         last.is_none_or(|last| last < member.incarnation)
     }
 
+    /// The ledger says of `member` and all incarnations before it that they are refused.
+    pub(super) fn fence(&mut self, member: Member) {
+        let last = self.fenced.entry(member.node).or_insert(member.incarnation);
+        *last = (*last).max(member.incarnation);
+        self.free_orphans(member.node);
+    }
+
+    /// `version` was written by one who is not known here any more.
+    pub(super) fn orphan(&mut self, writer: Member, version: Version) {
+        self.orphans.entry(writer.node).or_default().push((writer.incarnation, version));
+        self.free_orphans(writer.node);
+    }
+
+    /// Writes that nobody will ask for again, each once.
+    pub(super) fn take_settled(&mut self) -> Vec<Version> {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Whoever is fenced, or has a successor, asks for nothing any more, whoever is the home.
+    fn free_orphans(&mut self, node: NodeNumber) {
+        let Some(orphans) = self.orphans.get_mut(&node) else { return };
+        let (fenced, living) = (self.fenced.get(&node), self.living.get(&node).map(|peer| peer.incarnation));
+        let asks = |incarnation: Incarnation| {
+            fenced.is_none_or(|fenced| *fenced < incarnation) && living.is_none_or(|living| living <= incarnation)
+        };
+        let (kept, freed) = std::mem::take(orphans).into_iter().partition(|(incarnation, _)| asks(*incarnation));
+        *orphans = kept;
+        let freed: Vec<(Incarnation, Version)> = freed;
+        self.settled.extend(freed.into_iter().map(|(_, version)| version));
+        if orphans.is_empty() {
+            self.orphans.remove(&node);
+        }
+    }
+
     fn forget(&mut self, node: NodeNumber) {
-        if let Some(peer) = self.living.remove(&node) {
-            self.by_sharer.remove(&peer.sharer);
+        let Some(Peer { incarnation, sharer, puts, .. }) = self.living.remove(&node) else { return };
+        self.by_sharer.remove(&sharer);
+        let member = Member { node, incarnation };
+        for put in puts.into_values() {
+            if let Known::Written(stamp) = put {
+                self.orphan(member, stamp.version);
+            }
         }
     }
 

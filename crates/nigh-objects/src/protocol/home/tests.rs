@@ -164,7 +164,58 @@ fn a_fence_is_in_the_ledger_before_it_is_told_and_no_put_comes_after_it() {
     let refused = matches!(told[..], [(_, FromHome::Refused { through, .. })] if *through == version(1, 1));
     assert!(refused, "{told:?}");
     let fenced = step(&mut home, HomeInput::Appended { append, version: version(1, 2) });
-    assert_eq!(fenced, [HomeOutput::Fenced { member: member(1, 1), through: version(1, 2) }]);
+    let told = HomeOutput::Fenced { member: member(1, 1), through: version(1, 2) };
+    assert_eq!(fenced, [told, HomeOutput::Settled(version(1, 1))]);
+}
+
+#[test]
+fn a_put_of_one_given_up_is_kept_in_the_ledger_until_the_next_home_could_not_take_it_again() {
+    let settled = |out: &[HomeOutput<&'static str>]| -> Vec<Version> {
+        let of = |output: &HomeOutput<&'static str>| match output {
+            HomeOutput::Settled(version) => Some(*version),
+            _ => None,
+        };
+        out.iter().filter_map(of).collect()
+    };
+    let given_up = || {
+        let mut home = home(1, Vec::new(), HomeLimits::default());
+        write(&mut home, member(1, 1), 1, 1);
+        let asked = step(&mut home, put(member(1, 1), 2, 1));
+        let Some(HomeOutput::Append { append, .. }) = asked.last() else { panic!("{asked:?}") };
+        let mut out = step(&mut home, HomeInput::GiveUp(member(1, 1)));
+        out.extend(step(&mut home, HomeInput::Appended { append: *append, version: version(1, 2) }));
+        assert_eq!(settled(&out), [], "a home that begins now knows nothing of the giving up");
+        home
+    };
+    let mut home = given_up();
+    let next = fetch(&mut home, member(1, 2), "x");
+    assert_eq!(settled(&next), [version(1, 1), version(1, 2)], "the node has a new incarnation: the old one is dead");
+    let mut home = given_up();
+    let asked = step(&mut home, HomeInput::Fence(member(1, 1)));
+    let [HomeOutput::Append { append, .. }] = asked[..] else { panic!("{asked:?}") };
+    let fenced = step(&mut home, HomeInput::Appended { append, version: version(1, 3) });
+    assert_eq!(settled(&fenced), [version(1, 1), version(1, 2)], "the next home is fenced too");
+}
+
+#[test]
+fn the_first_put_without_an_answer_is_taken_however_many_are_remembered() {
+    let mut home = home(1, Vec::new(), HomeLimits { puts_max: 1, ..HomeLimits::default() });
+    let asked = step(&mut home, put(member(1, 1), 5, 4));
+    let Some(HomeOutput::Append { append, .. }) = asked.last() else { panic!("{asked:?}") };
+    step(&mut home, HomeInput::Appended { append: *append, version: version(1, 1) });
+    assert_eq!(step(&mut home, put(member(1, 1), 6, 4)), [], "one is remembered, and 4 has no answer");
+    let first = step(&mut home, put(member(1, 1), 4, 4));
+    assert!(matches!(first[..], [HomeOutput::Append { .. }]), "nothing can be settled before it: {first:?}");
+}
+
+#[test]
+fn what_somebody_else_wrote_is_in_the_store_for_the_next_home_too() {
+    let (object, write, token) = ("x", Write::Outside, Arc::new(Token::empty()));
+    let record = LedgerRecord::Write { object, write, token, writer: member(1, 1), request: RequestId(1) };
+    let mut home = home(2, vec![Replayed { version: version(1, 1), record }], HomeLimits::default());
+    assert_eq!(home.forgettable(9), ["x"]);
+    step(&mut home, HomeInput::Forget("x"));
+    assert_eq!(home.objects(), 0);
 }
 
 #[test]

@@ -43,13 +43,13 @@ impl DirtyUsage {
 
 impl Dirty {
     /// How much of the room is taken: from 0 to 1.
-    pub(crate) fn fullness(&self) -> f64 {
+    pub fn fullness(&self) -> f64 {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 1.0 };
         of(self.bytes as f64, self.limits.bytes as f64).max(of(self.objects as f64, self.limits.objects as f64))
     }
 
     /// What all of it is at `now`.
-    pub(crate) fn usage(&self, now: Monotonic) -> DirtyUsage {
+    pub fn usage(&self, now: Monotonic) -> DirtyUsage {
         DirtyUsage {
             objects: self.objects,
             bytes: self.bytes,

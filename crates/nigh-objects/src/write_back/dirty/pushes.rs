@@ -9,19 +9,47 @@ use crate::write_back::policy::WriteMode;
 
 /// A push to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Push {
-    pub(crate) object: ObjectId,
-    pub(crate) version: Version,
-    pub(crate) mode: WriteMode,
-    pub(crate) becomes: Becomes,
-    pub(crate) base: Base,
+pub struct Push {
+    /// Which object.
+    pub object: ObjectId,
+    /// The version whose state is pushed.
+    pub version: Version,
+    /// How that was acknowledged.
+    pub mode: WriteMode,
+    /// The state.
+    pub becomes: Becomes,
+    /// What it is to replace.
+    pub base: Base,
     /// What pushes of this object without an answer may have left in the store, or may yet.
-    pub(crate) attempts: Vec<Base>,
+    pub attempts: Vec<Base>,
+}
+
+/// What the store holds when a push looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// What the push wants.
+    Done(Base),
+    /// What it was to replace, or an earlier state of Nigh's.
+    Ours(Base),
+    /// Somebody else's.
+    Others(Base),
+}
+
+impl Push {
+    /// What it means for this push that the store `holds` that, with this version in its metadata if it is an object.
+    #[must_use]
+    pub fn sees(&self, holds: Base, version: Option<Version>) -> Seen {
+        if holds == self.becomes.leaves() && version.is_none_or(|version| version == self.version) {
+            return Seen::Done(holds);
+        }
+        let ours = holds == self.base || holds == self.becomes.leaves() || self.attempts.contains(&holds);
+        if ours { Seen::Ours(holds) } else { Seen::Others(holds) }
+    }
 }
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Make this push, and say how it ended.
     Push(Box<Push>),
     /// Nothing is due before this.
@@ -32,7 +60,7 @@ pub(crate) enum Next {
 
 impl Dirty {
     /// Pushes `object` as soon as possible, if it waits; the version after whose push it is in the store.
-    pub(crate) fn want(&mut self, object: &ObjectId) -> Option<Version> {
+    pub fn want(&mut self, object: &ObjectId) -> Option<Version> {
         let mut entry = self.take(object)?;
         if entry.may_hurry() {
             entry.due = Monotonic(0);
@@ -43,13 +71,13 @@ impl Dirty {
     }
 
     /// Makes everything due that was acknowledged until `now` and has not failed.
-    pub(crate) fn want_all(&mut self, now: Monotonic) {
+    pub fn want_all(&mut self, now: Monotonic) {
         // Nothing of it is due later than this.
         self.wanted_until = now.after(self.limits.delay);
     }
 
     /// All that is to be pushed.
-    pub(crate) fn waiting(&self) -> Vec<(ObjectId, Version)> {
+    pub fn waiting(&self) -> Vec<(ObjectId, Version)> {
         let waits = |object: &ObjectId| {
             let newest = &self.entry(object)?.newest;
             (!matches!(newest.becomes, Becomes::Lost)).then(|| (object.clone(), newest.version))
@@ -58,7 +86,7 @@ impl Dirty {
     }
 
     /// What to push now. In a `hurry`, when room is short, what is not due goes too.
-    pub(crate) fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
+    pub fn next(&mut self, now: Monotonic, hurry: bool) -> Next {
         let is_due = |(due, _): &&(Monotonic, ObjectId)| *due <= now;
         let is_wanted = |(due, _): &&(Monotonic, ObjectId)| hurry || *due <= now.max(self.wanted_until);
         let later = self.later.first().filter(is_due);
@@ -77,7 +105,7 @@ impl Dirty {
 
     /// A push has ended, and the store holds what was pushed. If an earlier one may still land over it, the object
     /// waits on, and is looked after when that can no longer happen.
-    pub(crate) fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> Settled {
+    pub fn pushed(&mut self, object: &ObjectId, version: Version, stored: Base, now: Monotonic) -> Settled {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         if entry.pushing.take_if(|pushing| *pushing == version).is_none() {
             self.put_back(object, entry);
@@ -103,7 +131,7 @@ impl Dirty {
 
     /// A push has failed. `attempted` is what it may have left in the store all the same, or may yet; `base` what the
     /// store was seen to hold, if it was asked.
-    pub(crate) fn failed(
+    pub fn failed(
         &mut self,
         object: &ObjectId,
         version: Version,
@@ -134,7 +162,7 @@ impl Dirty {
 
     /// The push of `version` has ended with its state kept under another key: others have written `object`. A newer
     /// state, acknowledged meanwhile, stays, and is to replace what it was to replace before: it meets the same.
-    pub(crate) fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
+    pub fn kept_apart(&mut self, object: &ObjectId, version: Version, now: Monotonic) -> Settled {
         let Some(mut entry) = self.take(object) else { return Vec::new() };
         let was_pushing = entry.pushing.take_if(|pushing| *pushing == version).is_some();
         if entry.newest.version == version {
@@ -148,7 +176,7 @@ impl Dirty {
     }
 
     /// `version` of `object` is not to be pushed any more, if it is still the newest.
-    pub(crate) fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
+    pub fn drop_newest(&mut self, object: &ObjectId, version: Version) -> Settled {
         let Some(entry) = self.take(object) else { return Vec::new() };
         if entry.newest.version != version {
             self.put_back(object, entry);
@@ -159,12 +187,12 @@ impl Dirty {
     }
 
     /// Whether no push of `object` is under way.
-    pub(crate) fn is_idle(&self, object: &ObjectId) -> bool {
+    pub fn is_idle(&self, object: &ObjectId) -> bool {
         self.entry(object).is_none_or(|entry| entry.pushing.is_none())
     }
 
     /// Whether the store has had `version` of `object`, or does not need it any more.
-    pub(crate) fn has_had(&self, object: &ObjectId, version: Version) -> bool {
+    pub fn has_had(&self, object: &ObjectId, version: Version) -> bool {
         self.entry(object).is_none_or(|entry| entry.pushed.is_some_and(|pushed| pushed >= version))
     }
 }

@@ -9,7 +9,7 @@ use crate::{ETag, ObjectMeta};
 
 /// What an object becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Becomes {
+pub enum Becomes {
     /// An object of which this is known.
     Put(Arc<ObjectMeta>),
     /// Nothing.
@@ -19,7 +19,9 @@ pub(crate) enum Becomes {
 }
 
 impl Becomes {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Its length; 0 where there is none.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         match self {
             Self::Put(meta) => meta.size,
             Self::Gone | Self::Lost => 0,
@@ -27,7 +29,8 @@ impl Becomes {
     }
 
     /// What the store holds once it has this.
-    pub(crate) fn leaves(&self) -> Base {
+    #[must_use]
+    pub fn leaves(&self) -> Base {
         match self {
             Self::Put(meta) => Base::Holds(meta.etag.clone()),
             Self::Gone | Self::Lost => Base::Absent,
@@ -37,7 +40,7 @@ impl Becomes {
 
 /// What the store holds below what was not pushed, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Base {
+pub enum Base {
     /// Nobody has asked.
     #[default]
     Unknown,
@@ -49,27 +52,28 @@ pub(crate) enum Base {
 
 /// What the store may hold below a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Below {
+pub struct Below {
     /// What the write is to replace.
-    pub(crate) base: Base,
+    pub base: Base,
     /// What pushes of earlier writes have left, or may leave.
-    pub(crate) attempts: Vec<Base>,
+    pub attempts: Vec<Base>,
 }
 
 /// The newest state of an object that the store does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unpushed {
+pub struct Unpushed {
     /// Its place in the order of writes.
-    pub(crate) version: Version,
+    pub version: Version,
     /// How it was acknowledged.
-    pub(crate) mode: WriteMode,
+    pub mode: WriteMode,
     /// What the object is.
-    pub(crate) becomes: Becomes,
+    pub becomes: Becomes,
 }
 
 impl Unpushed {
     /// Whether it comes to the store at some time.
-    pub(crate) fn is_pushed_at_last(&self) -> bool {
+    #[must_use]
+    pub fn is_pushed_at_last(&self) -> bool {
         self.mode != WriteMode::Ephemeral && self.becomes != Becomes::Lost
     }
 }

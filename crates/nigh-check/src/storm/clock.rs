@@ -1,0 +1,53 @@
+//! The clock of one machine: it may run too fast or too slowly, and it may jump ahead. It never goes back.
+
+use nigh_terms::Monotonic;
+
+/// Nanoseconds of a millisecond.
+pub(super) const MS: u64 = 1_000_000;
+/// Parts of a million.
+const WHOLE: u64 = 1_000_000;
+
+/// What one machine takes for the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostClock {
+    /// When it was last set, in the storm's own time, and what it said then; nanoseconds.
+    set_at: u64,
+    said: u64,
+    /// Its rate, in millionths.
+    rate: u64,
+}
+
+impl HostClock {
+    pub(super) const TRUE: Self = Self { set_at: 0, said: 0, rate: WHOLE };
+
+    /// What it says at `now` of the storm's time.
+    pub(super) const fn read(&self, now: u64) -> Monotonic {
+        Monotonic(self.said + (now - self.set_at) / 1000 * self.rate / 1000)
+    }
+
+    pub(super) const fn jump(&mut self, now: u64, ahead: u64) {
+        *self = Self { set_at: now, said: self.read(now).0 + ahead, rate: self.rate };
+    }
+
+    /// From now on it gains so many millionths; loses, if negative.
+    pub(super) const fn run(&mut self, now: u64, gains: i64) {
+        *self = Self { set_at: now, said: self.read(now).0, rate: WHOLE.saturating_add_signed(gains) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_runs_fast_and_jumps_never_goes_back() {
+        let mut clock = HostClock::TRUE;
+        assert_eq!(clock.read(7 * MS), Monotonic(7 * MS));
+        clock.run(10 * MS, 100_000);
+        assert_eq!(clock.read(20 * MS), Monotonic(21 * MS));
+        clock.jump(20 * MS, 5 * MS);
+        assert_eq!(clock.read(20 * MS), Monotonic(26 * MS));
+        clock.run(20 * MS, -100_000);
+        assert_eq!(clock.read(30 * MS), Monotonic(35 * MS));
+    }
+}

@@ -1,0 +1,175 @@
+//! The faults of a storm: what may strike, and how often it did.
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaultKind {
+    /// Messages are lost.
+    MessageLost,
+    /// Messages arrive twice, the second one late.
+    MessageDoubled,
+    /// Messages are overtaken by those of seconds later.
+    MessageLate,
+    /// Two groups of machines do not reach each other.
+    Partition,
+    /// One group does not reach the other, which reaches it.
+    OneWayPartition,
+    /// A machine stands still, and does all that came meanwhile when it goes on.
+    Pause,
+    /// A clock jumps ahead.
+    ClockJump,
+    /// A clock runs up to a tenth too fast or too slowly.
+    ClockSkew,
+    /// A node crashes, with the homes in it; it comes back.
+    NodeCrash,
+    /// A home crashes and is replaced.
+    HomeCrash,
+    /// A home is replaced and goes on as if it were not.
+    ZombieHome,
+    /// A scheduler crashes, and its successor takes over.
+    SchedulerCrash,
+    /// A home gives up a node that lives.
+    Suspicion,
+    /// A node that lives is taken for lost: it is fenced, and what it runs is declared ended.
+    FalseLoss,
+    /// An invocation is killed.
+    Kill,
+    /// Copies are evicted.
+    Eviction,
+    /// A home forgets what it may forget.
+    Forgetting,
+    /// The ledger crashes: of what was not synced a prefix is there.
+    LedgerTorn,
+    /// The ledger's answers are lost.
+    LedgerSilent,
+    /// The ledger has no room.
+    LedgerFull,
+    /// The store refuses, and does nothing.
+    StoreRefuses,
+    /// The store does what it was asked and does not say so.
+    StoreSilent,
+    /// The store does not answer, and does seconds later what it was asked.
+    StoreLate,
+    /// The store is down.
+    StoreDown,
+    /// Somebody else writes in the store.
+    OutsideWrite,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 25] = [
+        Self::MessageLost,
+        Self::MessageDoubled,
+        Self::MessageLate,
+        Self::Partition,
+        Self::OneWayPartition,
+        Self::Pause,
+        Self::ClockJump,
+        Self::ClockSkew,
+        Self::NodeCrash,
+        Self::HomeCrash,
+        Self::ZombieHome,
+        Self::SchedulerCrash,
+        Self::Suspicion,
+        Self::FalseLoss,
+        Self::Kill,
+        Self::Eviction,
+        Self::Forgetting,
+        Self::LedgerTorn,
+        Self::LedgerSilent,
+        Self::LedgerFull,
+        Self::StoreRefuses,
+        Self::StoreSilent,
+        Self::StoreLate,
+        Self::StoreDown,
+        Self::OutsideWrite,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MessageLost => "message-lost",
+            Self::MessageDoubled => "message-doubled",
+            Self::MessageLate => "message-late",
+            Self::Partition => "partition",
+            Self::OneWayPartition => "one-way-partition",
+            Self::Pause => "pause",
+            Self::ClockJump => "clock-jump",
+            Self::ClockSkew => "clock-skew",
+            Self::NodeCrash => "node-crash",
+            Self::HomeCrash => "home-crash",
+            Self::ZombieHome => "zombie-home",
+            Self::SchedulerCrash => "scheduler-crash",
+            Self::Suspicion => "suspicion",
+            Self::FalseLoss => "false-loss",
+            Self::Kill => "kill",
+            Self::Eviction => "eviction",
+            Self::Forgetting => "forgetting",
+            Self::LedgerTorn => "ledger-torn",
+            Self::LedgerSilent => "ledger-silent",
+            Self::LedgerFull => "ledger-full",
+            Self::StoreRefuses => "store-refuses",
+            Self::StoreSilent => "store-silent",
+            Self::StoreLate => "store-late",
+            Self::StoreDown => "store-down",
+            Self::OutsideWrite => "outside-write",
+        }
+    }
+}
+
+/// One fault of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When it begins, milliseconds.
+    pub at_ms: u64,
+    /// How long it lasts, milliseconds; what happens in a moment lasts none.
+    pub lasts_ms: u64,
+    /// What it is.
+    pub kind: FaultKind,
+    /// Whom it strikes and how hard, drawn when the plan was made.
+    pub pick: u64,
+}
+
+/// How often each kind has struck: every message that was lost counts, every node that crashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strikes([u64; FaultKind::ALL.len()]);
+
+impl Strikes {
+    /// One more.
+    pub(super) const fn add(&mut self, kind: FaultKind) {
+        self.0[kind as usize] += 1;
+    }
+
+    /// Adds all of `other`.
+    pub fn join(&mut self, other: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum += more;
+        }
+    }
+
+    /// Of all kinds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Kind by kind.
+    pub fn iter(&self) -> impl Iterator<Item = (FaultKind, u64)> + '_ {
+        FaultKind::ALL.into_iter().zip(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_own_place_and_name() {
+        let mut strikes = Strikes::default();
+        FaultKind::ALL.iter().for_each(|kind| strikes.add(*kind));
+        assert!(strikes.iter().all(|(_, count)| count == 1), "{strikes:?}");
+        let names: std::collections::BTreeSet<&str> = FaultKind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), FaultKind::ALL.len());
+    }
+}

@@ -1,0 +1,210 @@
+//! The ledger of one shard, by its contract: one epoch may append at a time, in the order in which its home asked; what
+//! is acknowledged is durable, a request that was carried out gets its answer of then. A crash leaves a prefix of what
+//! was not synced, and that whole.
+
+use std::collections::BTreeSet;
+
+use nigh_objects::protocol::{AppendId, LedgerRecord, Replayed, Write};
+use nigh_terms::{Epoch, Sequence, Version};
+
+use super::observer::Op;
+use crate::ghost::Object;
+
+/// A record.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) replayed: Replayed<Object>,
+    /// The bytes of a put; the write, of a delete.
+    pub(super) op: Option<Op>,
+    pub(super) append: AppendId,
+    stored: bool,
+    settled: bool,
+}
+
+/// What a home has the ledger keep.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Turn {
+    pub(super) append: AppendId,
+    pub(super) record: LedgerRecord<Object>,
+    pub(super) op: Option<Op>,
+}
+
+/// What becomes of a request to append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is durable already.
+    Before(Version),
+    /// It waits for the sync.
+    Waits,
+    /// One before it has not come.
+    Early,
+    /// There is no room: it is not carried out, nor will it be.
+    Refused,
+    /// Another home has the shard.
+    Fenced,
+}
+
+/// A ledger.
+#[derive(Debug, Default)]
+pub(super) struct VirtualLedger {
+    pub(super) epoch: Epoch,
+    last: Sequence,
+    items: Vec<Item>,
+    /// Written and not synced.
+    buffered: Vec<Item>,
+    /// What became of the requests of this epoch, in their order; none of one that was refused.
+    answered: Vec<Option<Version>>,
+    /// Nobody answers until then, nanoseconds.
+    pub(super) down_until: u64,
+}
+
+impl VirtualLedger {
+    /// The newest version there is, or can be said to be.
+    pub(super) fn end(&self) -> Version {
+        Version { epoch: self.epoch, sequence: Sequence(self.last.0 - self.buffered.len() as u64) }
+    }
+
+    /// The request of this place, from 0, among those of its home; refused if `is_full` and nothing was decided of it.
+    pub(super) fn append(&mut self, epoch: Epoch, place: usize, asked: Turn, is_full: bool) -> Taken {
+        let (decided, taken) = (self.answered.len(), self.answered.len() + self.buffered.len());
+        if epoch != self.epoch {
+            return Taken::Fenced;
+        }
+        if let Some(answer) = self.answered.get(place) {
+            return answer.map_or(Taken::Refused, Taken::Before);
+        }
+        if place < taken {
+            return Taken::Waits;
+        }
+        if place > taken {
+            return Taken::Early;
+        }
+        if is_full && decided == taken {
+            self.answered.push(None);
+            return Taken::Refused;
+        }
+        let Turn { append, record, op } = asked;
+        self.last = self.last.next();
+        let replayed = Replayed { version: Version { epoch, sequence: self.last }, record };
+        self.buffered.push(Item { replayed, op, append, stored: false, settled: false });
+        Taken::Waits
+    }
+
+    /// The disk has the first `most` of what was written: those that are durable now.
+    pub(super) fn sync(&mut self, most: usize) -> Vec<Item> {
+        let synced: Vec<Item> = self.buffered.drain(..most.min(self.buffered.len())).collect();
+        self.answered.extend(synced.iter().map(|item| Some(item.replayed.version)));
+        self.items.extend(synced.iter().cloned());
+        synced
+    }
+
+    /// How much is not synced.
+    pub(super) fn unsynced(&self) -> usize {
+        self.buffered.len()
+    }
+
+    /// A crash: what was not synced is gone.
+    pub(super) fn tear(&mut self) {
+        self.last = self.end().sequence;
+        self.buffered.clear();
+    }
+
+    /// Another home takes the shard. All that was synced stands.
+    pub(super) fn take(&mut self) -> Epoch {
+        self.tear();
+        self.epoch = self.epoch.next();
+        self.last = Sequence(0);
+        self.answered.clear();
+        self.epoch
+    }
+
+    /// What a new home finds.
+    pub(super) fn records(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The store holds these versions, or newer ones of their objects; those will not be asked for again. What is both
+    /// goes, of an object the older before the newer: a home that found the older alone would take it for the newest.
+    pub(super) fn trim(&mut self, stored: &[Version], settled: &[Version]) {
+        for version in stored {
+            let object = self.items.iter().find(|item| item.replayed.version == *version).and_then(Item::object);
+            for item in self.items.iter_mut().filter(|item| object.is_some() && item.object() == object) {
+                item.stored |= item.replayed.version <= *version;
+            }
+        }
+        for item in &mut self.items {
+            item.settled |= settled.contains(&item.replayed.version);
+        }
+        let mut kept = BTreeSet::new();
+        self.items.retain(|item| {
+            let stays = !(item.stored && item.settled) || item.object().is_some_and(|object| kept.contains(&object));
+            kept.extend(item.object().filter(|_| stays));
+            stays
+        });
+    }
+}
+
+impl Item {
+    /// The object of a write.
+    pub(super) const fn object(&self) -> Option<Object> {
+        match self.replayed.record {
+            LedgerRecord::Write { object, .. } => Some(object),
+            LedgerRecord::Fence { .. } => None,
+        }
+    }
+
+    /// How its object is written.
+    pub(super) const fn write(&self) -> Option<Write> {
+        match self.replayed.record {
+            LedgerRecord::Write { write, .. } => Some(write),
+            LedgerRecord::Fence { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nigh_objects::protocol::{Member, NodeNumber, RequestId};
+    use nigh_terms::{Incarnation, Token};
+
+    use super::*;
+
+    fn record(object: Object) -> LedgerRecord<Object> {
+        let writer = Member { node: NodeNumber(0), incarnation: Incarnation(1) };
+        let token = Arc::new(Token::empty());
+        LedgerRecord::Write { object, write: Write::Put, token, writer, request: RequestId(0) }
+    }
+
+    fn append(ledger: &mut VirtualLedger, epoch: Epoch, place: usize, is_full: bool) -> Taken {
+        let asked = Turn { append: AppendId(place as u64 + 1), record: record(0), op: None };
+        ledger.append(epoch, place, asked, is_full)
+    }
+
+    #[test]
+    fn what_is_synced_stands_is_asked_for_once_and_is_fenced_by_the_next_home() {
+        let mut ledger = VirtualLedger::default();
+        let first = ledger.take();
+        for place in 0..3 {
+            assert_eq!(append(&mut ledger, first, place, false), Taken::Waits);
+        }
+        assert_eq!(ledger.sync(2).len(), 2);
+        ledger.tear();
+        let second = Version { epoch: first, sequence: Sequence(2) };
+        assert_eq!(ledger.end(), second);
+        assert_eq!(append(&mut ledger, first, 1, true), Taken::Before(second));
+        assert_eq!(append(&mut ledger, first, 3, false), Taken::Early, "the one before was torn");
+        assert_eq!(append(&mut ledger, first, 2, true), Taken::Refused);
+        assert_eq!(append(&mut ledger, first, 2, false), Taken::Refused, "for good");
+        assert_eq!(append(&mut ledger, first, 3, false), Taken::Waits);
+        ledger.sync(9);
+        let next = ledger.take();
+        assert_eq!(append(&mut ledger, first, 4, false), Taken::Fenced);
+        assert_eq!((ledger.records().len(), ledger.end()), (3, Version { epoch: next, sequence: Sequence(0) }));
+        ledger.trim(&[second], &[second]);
+        assert_eq!(ledger.records().len(), 3, "the older one is not settled, and would be taken for the newest");
+        ledger.trim(&[], &[Version { epoch: first, sequence: Sequence(1) }]);
+        assert_eq!(ledger.records().len(), 1);
+    }
+}

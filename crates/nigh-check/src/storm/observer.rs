@@ -1,0 +1,393 @@
+//! The checker of a storm's history: it is told what every reader was shown and what took place, and says which promise
+//! that breaks. It sees no machine.
+//!
+//! Versions are its measure, for the ledger orders all writes of an object. Of an object that outsiders write it knows
+//! the order in which they wrote, and which of their writes Nigh has been told of by which version.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use nigh_terms::Version;
+
+use crate::ghost::{Marks, Object, Promise, Seen};
+
+/// Objects that a storm may have.
+pub(super) const OBJECTS_MAX: usize = 20;
+
+/// A write, whoever began it: no two have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Op(pub(super) u32);
+
+/// One who reads and writes: an attempt to run an invocation, or a request of a client at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Author(pub(super) u32);
+
+/// What a storm may break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Breach {
+    /// A promise of the contract.
+    Promise(Promise),
+    /// A listing that is of no state of the object.
+    Listing,
+    /// Work that was not finished after the faults had ended.
+    Stuck,
+    /// The store differs from the newest writes when all is pushed.
+    Store,
+    /// Records or entries that nobody needs are kept for ever.
+    Kept,
+}
+
+/// What was broken, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub breach: Breach,
+    /// What was shown, and what should have been.
+    pub what: String,
+}
+
+type Marked = Marks<OBJECTS_MAX>;
+type Knowledge = Seen<OBJECTS_MAX>;
+
+struct Begun {
+    object: Object,
+    /// None if nobody's: outsiders.
+    author: Option<Author>,
+    knew: Marked,
+}
+
+#[derive(Clone, Copy)]
+struct Happened {
+    op: Op,
+    delete: bool,
+}
+
+#[derive(Default)]
+struct Known {
+    namespace: usize,
+    seen: Knowledge,
+    ended: bool,
+    writes: Vec<(Object, Version)>,
+}
+
+/// The observer.
+#[derive(Default)]
+pub(super) struct Observer {
+    begun: Vec<Begun>,
+    log: Vec<BTreeMap<Version, Happened>>,
+    happened: BTreeMap<Op, Version>,
+    /// The place of an outsider's write among those of its object.
+    outside: BTreeMap<Op, usize>,
+    outsiders: BTreeMap<Object, usize>,
+    authors: Vec<Known>,
+    /// What whoever is dispatched now must see, by namespace.
+    ended: Vec<Knowledge>,
+    pub(super) reads: u64,
+    pub(super) broken: Option<Violation>,
+}
+
+impl Observer {
+    pub(super) fn new(namespaces: usize) -> Self {
+        Self {
+            log: (0..OBJECTS_MAX).map(|_| BTreeMap::new()).collect(),
+            ended: vec![Knowledge::default(); namespaces],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn breaks(&mut self, breach: Breach, what: impl FnOnce() -> String) {
+        if self.broken.is_none() {
+            self.broken = Some(Violation { breach, what: what() });
+        }
+    }
+
+    /// Somebody is dispatched, or comes to a door. From outside nobody carries a token.
+    pub(super) fn author(&mut self, namespace: u8, from_outside: bool) -> Author {
+        let namespace = usize::from(namespace);
+        let mut seen = self.ended[namespace];
+        if from_outside {
+            seen = Knowledge { ended: seen.ended, ..Knowledge::default() };
+        }
+        self.authors.push(Known { namespace, seen, ..Known::default() });
+        Author(self.authors.len() as u32 - 1)
+    }
+
+    fn known(&mut self, author: Author) -> &mut Known {
+        &mut self.authors[author.0 as usize]
+    }
+
+    /// A write begins.
+    pub(super) fn begins(&mut self, author: Author, object: Object) -> Op {
+        let knew = self.known(author).seen.all();
+        self.begun.push(Begun { object, author: Some(author), knew });
+        Op(self.begun.len() as u32 - 1)
+    }
+
+    /// An outsider has written in the store.
+    pub(super) fn outsider_wrote(&mut self, object: Object) -> Op {
+        self.begun.push(Begun { object, author: None, knew: Marked::default() });
+        let op = Op(self.begun.len() as u32 - 1);
+        let place = self.outsiders.entry(object).or_default();
+        self.outside.insert(op, *place);
+        *place += 1;
+        op
+    }
+
+    /// The ledger holds a write durably: it has taken place.
+    pub(super) fn happens(&mut self, object: Object, version: Version, op: Op, delete: bool) {
+        self.log[usize::from(object)].insert(version, Happened { op, delete });
+        if self.outside.contains_key(&op) {
+            return;
+        }
+        if let Some(before) = self.happened.insert(op, version) {
+            self.breaks(Breach::Promise(Promise::P3), || format!("{op:?} took place as {before} and as {version}"));
+        }
+        let Some(author) = self.begun[op.0 as usize].author else { return };
+        self.known(author).writes.push((object, version));
+        if self.known(author).ended {
+            let what = || format!("{op:?} of {author:?} took place as {version} after {author:?} was told as ended");
+            self.breaks(Breach::Promise(Promise::P1), what);
+        }
+    }
+
+    /// A write is acknowledged to its author.
+    pub(super) fn acknowledged(&mut self, author: Author, op: Op, version: Version) {
+        let object = self.begun[op.0 as usize].object;
+        if !self.outside.contains_key(&op) && self.happened.get(&op) != Some(&version) {
+            let happened = self.happened.get(&op).copied();
+            self.breaks(Breach::Promise(Promise::P5), || format!("{op:?} acknowledged as {version}, is {happened:?}"));
+        }
+        let seen = &mut self.known(author).seen;
+        let before = seen.all().of(object);
+        seen.chain.see(object, version);
+        if version <= before {
+            let what = || format!("{author:?} wrote object {object} as {version} after it had seen {before}");
+            self.breaks(Breach::Promise(Promise::P3), what);
+        }
+    }
+
+    /// A put from outside is acknowledged to its client.
+    pub(super) fn acknowledged_outside(&mut self, author: Author, object: Object, version: Version) {
+        let namespace = self.known(author).namespace;
+        self.ended[namespace].ended.see(object, version);
+    }
+
+    fn shown_by(&self, object: Object, version: Version) -> Option<(Version, Happened)> {
+        self.log[usize::from(object)].range(..=version).next_back().map(|(version, happened)| (*version, *happened))
+    }
+
+    /// `author` is shown `version` of an object, with the bytes of `op`; none if there is no object.
+    pub(super) fn reads(&mut self, author: Author, object: Object, version: Version, op: Option<Op>) {
+        self.reads += 1;
+        let shown = self.shown_by(object, version);
+        let theirs = op.and_then(|op| self.outside.get(&op).copied());
+        let fits = match (shown, theirs) {
+            (Some((_, happened)), Some(place)) => self.outside.get(&happened.op).is_some_and(|least| place >= *least),
+            (None, Some(_)) => true,
+            (Some((_, happened)), None) => op == (!happened.delete).then_some(happened.op),
+            (None, None) => op.is_none(),
+        };
+        if !fits || op.is_some_and(|op| self.begun[op.0 as usize].object != object) {
+            let of = shown.map(|(version, happened)| (version, happened.op, happened.delete));
+            let what = || format!("{author:?} was shown {op:?} as {version} of object {object}, which is of {of:?}");
+            self.breaks(Breach::Promise(Promise::P2), what);
+        }
+        let at = shown.map_or(Version::OUTSIDE, |(version, _)| version);
+        let broken = self.known(author).seen.broken_by(object, at);
+        let causes = shown.map(|(_, happened)| self.begun[happened.op.0 as usize].knew);
+        let seen = &mut self.known(author).seen;
+        let must = seen.all().of(object);
+        seen.chain.see(object, at);
+        if let Some(causes) = causes {
+            seen.causes.join(&causes);
+        }
+        if let Some(broken) = broken {
+            let what = || format!("{author:?} was shown {at} of object {object} and must see {must}");
+            self.breaks(Breach::Promise(broken), what);
+        }
+    }
+
+    /// `author` is shown a listing: of each object whether it is there. It is no picture of one moment, so what one
+    /// entry shows says nothing of the others.
+    pub(super) fn listed(&mut self, author: Author, shown: &[(Object, bool)]) {
+        let must = self.known(author).seen.all();
+        for &(object, present) in shown {
+            self.listed_one(author, object, present, must.of(object));
+        }
+    }
+
+    fn listed_one(&mut self, author: Author, object: Object, present: bool, must: Version) {
+        if self.outsiders.contains_key(&object) {
+            if !present {
+                self.breaks(Breach::Listing, || {
+                    format!("{author:?} was not listed object {object}, which outsiders wrote")
+                });
+            }
+            return;
+        }
+        let first = self.shown_by(object, must);
+        let later = self.log[usize::from(object)].range((Bound::Excluded(must), Bound::Unbounded));
+        let mut states = std::iter::once(first).chain(later.map(|(version, happened)| Some((*version, *happened))));
+        let is_it =
+            |state: &Option<(Version, Happened)>| state.is_some_and(|(_, happened)| !happened.delete) == present;
+        match states.find(is_it) {
+            Some(Some((version, happened))) => {
+                let causes = self.begun[happened.op.0 as usize].knew;
+                let seen = &mut self.known(author).seen;
+                seen.chain.see(object, version);
+                seen.causes.join(&causes);
+            }
+            Some(None) => {}
+            None => {
+                let what =
+                    || format!("{author:?} was listed object {object} (present: {present}), not so since {must}");
+                self.breaks(Breach::Listing, what);
+            }
+        }
+    }
+
+    /// `author` calls another: who is dispatched from now on has seen what it has.
+    pub(super) fn calls(&mut self, author: Author) {
+        let Known { namespace, seen, .. } = *self.known(author);
+        self.ended[namespace].chain.join(&seen.chain);
+        self.ended[namespace].causes.join(&seen.causes);
+    }
+
+    /// `author` is answered by `callee`, which has ended.
+    pub(super) fn answered(&mut self, author: Author, callee: Author) {
+        let seen = self.known(callee).seen;
+        let own = &mut self.known(author).seen;
+        own.chain.join(&seen.chain);
+        own.causes.join(&seen.causes);
+    }
+
+    /// `author` has ended; `declared` if it was lost: what it read nobody has heard of.
+    pub(super) fn ends(&mut self, author: Author, declared: bool) {
+        let known = self.known(author);
+        if std::mem::replace(&mut known.ended, true) {
+            return;
+        }
+        let Known { namespace, seen, .. } = *known;
+        let writes = std::mem::take(&mut known.writes);
+        for &(object, version) in &writes {
+            self.ended[namespace].ended.see(object, version);
+        }
+        self.known(author).writes = writes;
+        if !declared {
+            self.ended[namespace].chain.join(&seen.chain);
+            self.ended[namespace].causes.join(&seen.causes);
+        }
+    }
+
+    /// What the store must hold of an object in the end; none if nothing.
+    pub(super) fn newest(&self, object: Object) -> Option<Op> {
+        let (_, happened) = self.log[usize::from(object)].last_key_value()?;
+        (!happened.delete).then_some(happened.op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Sequence};
+
+    use super::*;
+
+    fn version(sequence: u64) -> Version {
+        Version { epoch: Epoch(1), sequence: Sequence(sequence) }
+    }
+
+    fn breach(observer: &Observer) -> Option<Breach> {
+        observer.broken.as_ref().map(|broken| broken.breach)
+    }
+
+    fn write(observer: &mut Observer, author: Author, object: Object, sequence: u64) -> Op {
+        let op = observer.begins(author, object);
+        observer.happens(object, version(sequence), op, false);
+        observer.acknowledged(author, op, version(sequence));
+        op
+    }
+
+    #[test]
+    fn a_history_as_it_should_be_breaks_nothing() {
+        let mut observer = Observer::new(1);
+        let writer = observer.author(0, false);
+        let op = write(&mut observer, writer, 0, 1);
+        observer.ends(writer, false);
+        let reader = observer.author(0, false);
+        observer.reads(reader, 0, version(1), Some(op));
+        observer.listed(reader, &[(0, true), (1, false)]);
+        assert_eq!(observer.broken, None);
+    }
+
+    #[test]
+    fn each_promise_is_broken_by_the_history_that_breaks_it() {
+        let old = |dispatched_after: bool| {
+            let mut observer = Observer::new(1);
+            let writer = observer.author(0, false);
+            let first = write(&mut observer, writer, 0, 1);
+            write(&mut observer, writer, 0, 2);
+            let early = observer.author(0, false);
+            observer.ends(writer, false);
+            let reader = if dispatched_after { observer.author(0, false) } else { early };
+            observer.reads(reader, 0, version(1), Some(first));
+            breach(&observer)
+        };
+        assert_eq!(old(true), Some(Breach::Promise(Promise::P1)));
+        assert_eq!(old(false), None, "who was dispatched before may see what was before");
+
+        let mut observer = Observer::new(1);
+        let author = observer.author(0, false);
+        let first = write(&mut observer, author, 0, 1);
+        write(&mut observer, author, 0, 2);
+        let other = observer.author(0, false);
+        observer.reads(other, 0, version(2), Some(first));
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P2)), "the bytes of another version");
+
+        let mut observer = Observer::new(1);
+        let author = observer.author(0, false);
+        let op = write(&mut observer, author, 0, 1);
+        observer.happens(0, version(2), op, false);
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P3)), "it took place twice");
+
+        let mut observer = Observer::new(1);
+        let (author, reader) = (observer.author(0, false), observer.author(0, false));
+        let first = write(&mut observer, author, 0, 1);
+        let second = write(&mut observer, author, 0, 2);
+        observer.reads(reader, 0, version(2), Some(second));
+        observer.reads(reader, 0, version(1), Some(first));
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P4)));
+
+        let mut observer = Observer::new(1);
+        let author = observer.author(0, false);
+        let op = observer.begins(author, 0);
+        observer.acknowledged(author, op, version(1));
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P5)), "acknowledged, and in no ledger");
+
+        let mut observer = Observer::new(1);
+        let (author, reader) = (observer.author(0, false), observer.author(0, false));
+        write(&mut observer, author, 0, 1);
+        let effect = write(&mut observer, author, 1, 2);
+        observer.reads(reader, 1, version(2), Some(effect));
+        observer.reads(reader, 0, Version::OUTSIDE, None);
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P6)), "the effect without its cause");
+
+        let mut observer = Observer::new(1);
+        let author = observer.author(0, false);
+        write(&mut observer, author, 0, 1);
+        observer.listed(author, &[(0, false)]);
+        assert_eq!(breach(&observer), Some(Breach::Listing));
+    }
+
+    #[test]
+    fn what_outsiders_wrote_is_no_older_than_what_was_heard_of() {
+        let mut observer = Observer::new(1);
+        let (first, second) = (observer.outsider_wrote(3), observer.outsider_wrote(3));
+        let author = observer.author(0, false);
+        observer.reads(author, 3, Version::OUTSIDE, Some(second));
+        observer.reads(author, 3, Version::OUTSIDE, Some(first));
+        assert_eq!(observer.broken, None, "nobody has told Nigh");
+        observer.happens(3, version(1), second, false);
+        observer.reads(author, 3, version(1), Some(first));
+        assert_eq!(breach(&observer), Some(Breach::Promise(Promise::P2)));
+    }
+}

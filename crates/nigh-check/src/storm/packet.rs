@@ -1,0 +1,237 @@
+//! What the parties of a storm say to each other, and what happens by itself.
+
+use nigh_objects::protocol::{AppendId, Dispatch, Member, Reply, Request, RequestId};
+use nigh_terms::{Epoch, ShardId, Token, Version};
+
+use super::ledger::Turn;
+use super::observer::{Author, Op};
+use super::store::{StoreAnswer, StoreCall};
+use crate::ghost::Object;
+
+/// A machine: nodes first, then those of schedulers, homes, ledgers and the store.
+pub(super) type Host = u8;
+
+pub(super) const SCHEDULERS: Host = 8;
+pub(super) const HOMES: Host = 12;
+/// Machines for homes that are in no node.
+pub(super) const HOMES_MAX: Host = 6;
+pub(super) const LEDGERS: Host = 20;
+pub(super) const STORE: Host = 24;
+pub(super) const HOSTS: usize = 25;
+
+/// A process of a home: a shard has one by its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Seated {
+    pub(super) shard: ShardId,
+    pub(super) epoch: Epoch,
+}
+
+/// What a home asks elsewhere, to be matched by the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Ticket(pub(super) u64);
+
+/// A listing that a node asks a home for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ListId(pub(super) u32);
+
+/// A part of a listing: the objects of one shard, as its home has them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ListPart {
+    pub(super) present: Vec<Object>,
+    /// The newest version that it may show something of, and what all writers had seen.
+    pub(super) seen: Token,
+}
+
+/// Something on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Packet {
+    ToHome {
+        at: Seated,
+        request: Request<Object>,
+        op: Option<Op>,
+    },
+    ToNode {
+        reply: Reply<Object>,
+        value: Option<Op>,
+    },
+    AskList {
+        at: Seated,
+        from: Member,
+        list: ListId,
+        namespace: u8,
+    },
+    Listed {
+        at: Seated,
+        to: Member,
+        list: ListId,
+        part: ListPart,
+    },
+
+    Dispatch {
+        attempt: Author,
+        dispatch: Dispatch,
+    },
+    Returned {
+        attempt: Author,
+    },
+    Ended {
+        attempt: Author,
+        token: Token,
+    },
+    EndHeard {
+        attempt: Author,
+        to: Member,
+    },
+    Call {
+        parent: Author,
+        from: Member,
+        place: u32,
+        token: Token,
+    },
+    Answer {
+        parent: Author,
+        to: Member,
+        place: u32,
+        callee: Option<Author>,
+        token: Token,
+    },
+    HandOver {
+        put: Op,
+        from: Member,
+        namespace: u8,
+        token: Token,
+    },
+    HandedOver {
+        put: Op,
+        to: Member,
+    },
+
+    ReadHome {
+        at: Seated,
+        namespace: u8,
+        term: u64,
+    },
+    HomeRead {
+        namespace: u8,
+        term: u64,
+        shard: ShardId,
+        newest: Version,
+    },
+    Fence {
+        at: Seated,
+        member: Member,
+    },
+    Fenced {
+        namespace: u8,
+        shard: ShardId,
+        member: Member,
+        through: Version,
+    },
+
+    Append {
+        at: Seated,
+        place: usize,
+        asked: Turn,
+    },
+    Appended {
+        at: Seated,
+        append: AppendId,
+        version: Option<Version>,
+    },
+    Trim {
+        at: Seated,
+        stored: Vec<Version>,
+        settled: Vec<Version>,
+    },
+    Trimmed {
+        at: Seated,
+        stored: Vec<Version>,
+        settled: Vec<Version>,
+    },
+    /// Does my epoch stand?
+    Stand {
+        at: Seated,
+        ticket: Ticket,
+    },
+    Stands {
+        at: Seated,
+        ticket: Ticket,
+    },
+    /// Another home has the shard.
+    Deposed {
+        at: Seated,
+    },
+    AskStore {
+        at: Seated,
+        ticket: Ticket,
+        call: StoreCall,
+    },
+    StoreSays {
+        at: Seated,
+        ticket: Ticket,
+        answer: StoreAnswer,
+    },
+}
+
+impl Packet {
+    /// True if the network may double it. A request to a store is of one connection: it arrives once or never.
+    pub(super) const fn may_be_doubled(&self) -> bool {
+        !matches!(self, Self::AskStore { .. } | Self::StoreSays { .. })
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Event {
+    Arrive(Host, Packet),
+    TickNode(Member),
+    TickSeat(Seated),
+    TickScheduler(u8, u64),
+    /// A client begins something.
+    Act(u8),
+    /// An attempt goes on.
+    Step(Author, Member),
+    Strike(usize),
+    Relieve(usize),
+    Join(u8),
+    /// The engine finds that a shard needs another home.
+    FailOver(ShardId),
+    /// A home that has taken its epoch begins.
+    Seat(Seated, Host),
+    /// A node hears who has a shard.
+    MapNews(u8, ShardId),
+    /// The engine takes an incarnation for lost.
+    Lost(Member),
+    Sync(ShardId),
+    /// A write that the store has not answered lands.
+    Land(StoreCall),
+    /// A node hears of what an outsider wrote.
+    Notice(u8, Object, Op),
+    /// The final reads begin.
+    Verify,
+}
+
+/// Who waits for what a node's cache has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Attempt(Author),
+    Client(u8, Author),
+    /// Somebody has told the node of what an outsider wrote.
+    Notice,
+}
+
+/// A put of a node that is not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer {
+    pub(super) who: Who,
+    pub(super) object: Object,
+    pub(super) op: Op,
+    pub(super) delete: bool,
+}
+
+/// A read of a node that is not answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader {
+    pub(super) request: RequestId,
+    pub(super) who: Who,
+}

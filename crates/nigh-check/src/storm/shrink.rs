@@ -1,0 +1,57 @@
+//! A storm that breaks a promise, made small: faults are left out by halves as long as one is still broken.
+
+use super::plan::Plan;
+use super::world::Storm;
+use super::{Fault, LeftOut, StormEnd};
+
+/// Storms played to make one small.
+const TRIES_MAX: usize = 200;
+
+/// A storm made small.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shrunk {
+    /// The faults that are left.
+    pub faults: Vec<Fault>,
+    /// How it ends, with its trace.
+    pub end: StormEnd,
+}
+
+/// The storm of `seed`, with as few faults as still break the same; none if it breaks nothing.
+#[must_use]
+pub fn shrink(seed: u64, left_out: LeftOut) -> Option<Shrunk> {
+    let whole = Plan::of(seed);
+    let breach = |plan: &Plan| Storm::new(plan.clone(), left_out, false).play().violation.map(|broken| broken.breach);
+    let first = breach(&whole)?;
+    let breaks = |plan: &Plan| breach(plan) == Some(first);
+    let mut tries = 0;
+    let mut try_out = |plan: &Plan| {
+        tries += 1;
+        tries <= TRIES_MAX && breaks(plan)
+    };
+    let mut small = whole;
+    let mut part = small.faults.len().div_ceil(2);
+    while part > 0 && !small.faults.is_empty() {
+        let (mut at, mut smaller) = (0, false);
+        while at < small.faults.len() {
+            let mut fewer = small.clone();
+            fewer.faults.drain(at..(at + part).min(small.faults.len()));
+            if try_out(&fewer) {
+                (small, smaller) = (fewer, true);
+            } else {
+                at += part;
+            }
+        }
+        if !smaller || part > small.faults.len() {
+            part /= 2;
+        }
+    }
+    while small.actors > 1 {
+        let fewer = Plan { actors: small.actors - 1, ..small.clone() };
+        if !try_out(&fewer) {
+            break;
+        }
+        small = fewer;
+    }
+    let faults = small.faults.clone();
+    Some(Shrunk { faults, end: Storm::new(small, left_out, true).play() })
+}

@@ -1,0 +1,79 @@
+//! The system of record, by its contract: it holds one state of an object, does what it is asked whole or not at all,
+//! and may do it late, or without saying so. It orders nothing and fences nobody.
+
+use std::collections::BTreeMap;
+
+use nigh_terms::Version;
+
+use super::observer::Op;
+use crate::ghost::Object;
+
+/// An object in the store, with the version that its metadata say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stored {
+    pub(super) op: Op,
+    pub(super) version: Version,
+}
+
+/// What a home asks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum StoreCall {
+    Read(Object),
+    Put(Object, Stored),
+    Delete(Object),
+    /// The objects of a bucket behind one, so many at most.
+    List {
+        namespace: u8,
+        shard: u16,
+        after: Option<Object>,
+        limit: usize,
+    },
+}
+
+/// What it is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum StoreAnswer {
+    Holds(Option<Stored>),
+    Done,
+    Listed(Vec<(Object, Op)>),
+    /// Nothing was done, nor will it be.
+    Refused,
+}
+
+impl StoreCall {
+    /// True if it changes the store.
+    pub(super) const fn writes(&self) -> bool {
+        matches!(self, Self::Put(..) | Self::Delete(_))
+    }
+}
+
+/// The store.
+#[derive(Debug, Default)]
+pub(super) struct VirtualStore(BTreeMap<Object, Stored>);
+
+impl VirtualStore {
+    /// Carries `call` out; `is_in` says which objects a bucket has.
+    pub(super) fn carry_out(&mut self, call: &StoreCall, is_in: impl Fn(Object, u8, u16) -> bool) -> StoreAnswer {
+        match *call {
+            StoreCall::Read(object) => StoreAnswer::Holds(self.0.get(&object).copied()),
+            StoreCall::Put(object, stored) => {
+                self.0.insert(object, stored);
+                StoreAnswer::Done
+            }
+            StoreCall::Delete(object) => {
+                self.0.remove(&object);
+                StoreAnswer::Done
+            }
+            StoreCall::List { namespace, shard, after, limit } => {
+                let behind = self.0.iter().filter(|(object, _)| after.is_none_or(|after| **object > after));
+                let of_it = behind.filter(|(object, _)| is_in(**object, namespace, shard));
+                StoreAnswer::Listed(of_it.map(|(object, stored)| (*object, stored.op)).take(limit).collect())
+            }
+        }
+    }
+
+    /// What there is of an object.
+    pub(super) fn get(&self, object: Object) -> Option<Stored> {
+        self.0.get(&object).copied()
+    }
+}
