@@ -18,6 +18,7 @@ leave_out() {
     echo "install-peers: $1" >&2
     left_out=1
 }
+# "nats" is nats-server too.
 wanted() { [[ -z ${NIGH_PEERS:-} || " $NIGH_PEERS " == *" $1 "* ]]; }
 
 redis() {
@@ -109,6 +110,6 @@ if wanted redis; then redis; fi
 if wanted clients; then python_clients; fi
 if wanted weka; then weka; fi
 while read -r name version module; do
-    if wanted "$name"; then go_program "$name" "$version" "$module"; fi
+    if wanted "$name" || wanted "${name%-server}"; then go_program "$name" "$version" "$module"; fi
 done <"$versions"
 exit $left_out

@@ -166,6 +166,12 @@ pub enum LedgerError {
     /// The ledger, or the disk below it, has no room until the store has taken what waits.
     #[error("the ledger is full; write again later")]
     Full,
+    /// The servers of the ledger do not answer; nothing was written.
+    #[error("the ledger cannot be reached ({0}); write again later")]
+    Unavailable(String),
+    /// A version was given for the write, and the write is not there.
+    #[error("the ledger did not take the write ({0}); write again later")]
+    NotKept(String),
     /// More than a record holds.
     #[error("{what} of {bytes} bytes is more than the ledger takes ({limit}); write it through to the store")]
     TooLarge {
@@ -202,10 +208,25 @@ pub enum LedgerError {
     KeepsNothing,
 }
 
+/// Refuses `what` if it is longer than `limit`.
+pub(crate) fn at_most(what: &'static str, bytes: usize, limit: usize) -> Result<(), LedgerError> {
+    let (bytes, limit) = (bytes as u64, limit as u64);
+    if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
+}
+
+impl LedgerError {
+    /// Whether an append that was refused so may have taken a version, which nobody will tell.
+    #[must_use]
+    pub const fn may_have_taken_a_version(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Fenced { .. } | Self::NotKept(_))
+    }
+}
+
 /// The order of writes.
 ///
-/// Versions are dense: under one epoch the sequences that `place` and `append` give are 1, 2, 3, of all shards together.
-/// One that `append` has taken and not told is lost with [`LedgerError::Failed`], or with the future that was dropped.
+/// Versions are dense: under one epoch the sequences that `place` and `append` give are 1, 2, 3, of all shards together
+/// where one epoch is of all shards, else of each. One that `append` has taken and not told is lost with an error that
+/// [`may_have_taken_a_version`](LedgerError::may_have_taken_a_version), or with the future that was dropped.
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
@@ -219,7 +240,8 @@ pub trait Ledger: Send + Sync {
 
     /// A place in the order for a write that the store itself makes durable: nothing is kept. Where the object had
     /// records before, these must be `stored`, and [`settle`](Self::settle) have returned, before the write is
-    /// acknowledged: else a restart would push them again, over it.
+    /// acknowledged: else a restart would push them again, over it. No home is fenced by it: where another may have taken
+    /// the shard, `settle` says whether this one still has it.
     fn place(&self, shard: ShardId) -> Version;
 
     /// Puts a piece of a body on its way to the disk. It is there for readers and restarts only if a record names it.
@@ -232,8 +254,8 @@ pub trait Ledger: Send + Sync {
     /// carried out before gets its answer of then.
     ///
     /// # Errors
-    /// If there is no room, or the ledger takes nothing. After [`LedgerError::Failed`] the record may be there at the
-    /// next start, or not.
+    /// If there is no room, or the ledger takes nothing. After [`LedgerError::Failed`] and [`LedgerError::Fenced`] the
+    /// record may be there for the next start, or home, or not.
     async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError>;
 
     /// The store holds `version` durably, or a newer one of its object: its record may go, and those of older versions
@@ -244,10 +266,10 @@ pub trait Ledger: Send + Sync {
     /// If the ledger takes nothing.
     async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError>;
 
-    /// Returns when all that was told by `stored` is durable.
+    /// Returns when all that was told by `stored` is durable, and this home has the shard still.
     ///
     /// # Errors
-    /// If the ledger takes nothing.
+    /// If the ledger takes nothing; if another home has the shard.
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError>;
 
     /// The bytes of a record's body from `offset` to the end of the piece in which that lies, checked; empty at the end

@@ -5,13 +5,17 @@
 //! Here are the embedded implementations; a cluster brings others behind the same traits.
 
 mod access_keys;
+mod commit_format;
 pub mod journal;
 mod ledger;
 mod membership;
+#[cfg(feature = "cluster")]
+pub mod nats;
 mod outbox;
 mod record_log;
 mod registry;
 mod registry_copy;
+mod requests;
 mod state_file;
 mod sync;
 
@@ -21,9 +25,9 @@ pub use ledger::{
     ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,
     PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
 };
-pub use membership::{LocalMembership, Membership};
+pub use membership::{LocalMembership, Members, Membership};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
 pub use record_log::{RecordLog, Retention};
-pub use registry::{LocalRegistry, Registry, RegistryError, Revised, Revision};
+pub use registry::{LocalRegistry, Registry, RegistryChange, RegistryError, Revised, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};
 pub use state_file::{StateError, StateFile};

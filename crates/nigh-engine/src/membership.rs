@@ -5,8 +5,12 @@
 
 use async_trait::async_trait;
 use nigh_terms::{Incarnation, NodeId};
+use tokio::sync::watch;
 
 use crate::{Registry, RegistryError, Revision};
+
+/// Nodes, and which of their lives.
+pub type Members = Vec<(NodeId, Incarnation)>;
 
 /// Who lives.
 #[async_trait]
@@ -15,8 +19,10 @@ pub trait Membership: Send + Sync {
     fn node(&self) -> &NodeId;
     /// This life of it.
     fn incarnation(&self) -> Incarnation;
-    /// All nodes alive, this one among them.
-    async fn alive(&self) -> Result<Vec<(NodeId, Incarnation)>, RegistryError>;
+    /// All nodes alive, as far as is known; this one among them, unless its life as a member is over.
+    async fn alive(&self) -> Result<Members, RegistryError>;
+    /// The same, as it changes.
+    fn watch(&self) -> watch::Receiver<Members>;
 }
 
 /// One machine alone.
@@ -51,8 +57,13 @@ impl Membership for LocalMembership {
         self.incarnation
     }
 
-    async fn alive(&self) -> Result<Vec<(NodeId, Incarnation)>, RegistryError> {
+    async fn alive(&self) -> Result<Members, RegistryError> {
         Ok(vec![(self.node.clone(), self.incarnation)])
+    }
+
+    fn watch(&self) -> watch::Receiver<Members> {
+        // Its sender is gone at once: nothing ever changes.
+        watch::channel(vec![(self.node.clone(), self.incarnation)]).1
     }
 }
 

@@ -2,15 +2,17 @@
 //!
 //! Functions, namespaces, keys and models live here. One machine keeps them in its state file.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use thiserror::Error;
+use tokio::sync::mpsc;
 
 use crate::StateFile;
 
-/// The number of times a document was written; absent documents have none.
+/// Which write of a document it is at: each is higher than the one before. Absent documents have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
@@ -21,6 +23,15 @@ pub struct Revised {
     pub value: Vec<u8>,
     /// Its revision.
     pub revision: Revision,
+}
+
+/// A document as it has come to be; absent if it was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegistryChange {
+    /// Its key.
+    pub key: String,
+    /// What is there now.
+    pub now: Option<Revised>,
 }
 
 /// Why the registry refused.
@@ -63,6 +74,9 @@ pub trait Registry: Send + Sync {
     /// Writes or removes these documents whatever they are at, all of them or none. For what only one writer has and can
     /// be made anew: many at a time cost what one does.
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError>;
+    /// The documents of `table`, each as it is, then each as it comes to be; writes that follow each other closely may be
+    /// told as one, and what was told may be told again. It ends when the receiver is dropped.
+    async fn watch(&self, table: &str) -> Result<mpsc::Receiver<RegistryChange>, RegistryError>;
 }
 
 /// Key: table, NUL, key. Value: revision (8 bytes, little-endian), then the document.
@@ -229,65 +243,60 @@ impl Registry for LocalRegistry {
         expected: Option<Revision>,
     ) -> Result<Revision, RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
-        self.blocking(move |database| compare_and_set(database, &table, &key, expected, Some(&value))).await
+        let write = move |database: &redb::Database| compare_and_set(database, &table, &key, expected, Some(&value));
+        let revision = self.blocking(write).await?;
+        self.state.changed();
+        Ok(revision)
     }
 
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
-        self.blocking(move |database| compare_and_set(database, &table, &key, Some(expected), None).map(drop)).await
+        self.blocking(move |database| compare_and_set(database, &table, &key, Some(expected), None)).await?;
+        self.state.changed();
+        Ok(())
     }
 
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
         let table = table.to_owned();
-        self.blocking(move |database| apply_all(database, &table, &changes)).await
+        self.blocking(move |database| apply_all(database, &table, &changes)).await?;
+        self.state.changed();
+        Ok(())
+    }
+
+    async fn watch(&self, table: &str) -> Result<mpsc::Receiver<RegistryChange>, RegistryError> {
+        let (send, changes) = mpsc::channel(1);
+        let mut written = self.state.changes();
+        let first = self.list(table, "").await?;
+        let (registry, table) = (self.clone(), table.to_owned());
+        tokio::spawn(async move {
+            let mut told = BTreeMap::new();
+            let mut now: BTreeMap<String, Revised> = first.into_iter().collect();
+            loop {
+                for change in differences(&told, &now) {
+                    if send.send(change).await.is_err() {
+                        return;
+                    }
+                }
+                told = now;
+                let more = tokio::select! {
+                    more = written.changed() => more.is_ok(),
+                    () = send.closed() => false,
+                };
+                let listed = if more { registry.list(&table, "").await } else { return };
+                now = match listed {
+                    Ok(listed) => listed.into_iter().collect(),
+                    Err(error) => return tracing::error!(%error, table, "a table cannot be watched any more"),
+                };
+            }
+        });
+        Ok(changes)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What every registry must do; a cluster's implementation runs the same.
-    async fn conforms(registry: &dyn Registry) {
-        assert_eq!(registry.get("t", "a").await.unwrap(), None);
-        assert!(registry.list("t", "").await.unwrap().is_empty());
-        let first = registry.put("t", "a", b"one".to_vec(), None).await.unwrap();
-        assert!(matches!(
-            registry.put("t", "a", b"other".to_vec(), None).await,
-            Err(RegistryError::Conflict { found: Some(found), .. }) if found == first
-        ));
-        let second = registry.put("t", "a", b"two".to_vec(), Some(first)).await.unwrap();
-        assert!(second > first);
-        assert!(registry.put("t", "a", b"late".to_vec(), Some(first)).await.is_err());
-        assert!(registry.delete("t", "a", first).await.is_err());
-        assert_eq!(registry.get("t", "a").await.unwrap(), Some(Revised { value: b"two".to_vec(), revision: second }));
-
-        registry.put("t", "ab", b"x".to_vec(), None).await.unwrap();
-        registry.put("t", "b", b"x".to_vec(), None).await.unwrap();
-        registry.put("u", "a", b"x".to_vec(), None).await.unwrap();
-        let keys = |found: Vec<(String, Revised)>| found.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-        assert_eq!(keys(registry.list("t", "a").await.unwrap()), ["a", "ab"]);
-        assert_eq!(keys(registry.list("t", "").await.unwrap()), ["a", "ab", "b"]);
-        assert_eq!(registry.keys("t", "a").await.unwrap(), ["a", "ab"]);
-
-        registry.delete("t", "a", second).await.unwrap();
-        assert_eq!(registry.get("t", "a").await.unwrap(), None);
-        registry.put("t", "a", b"again".to_vec(), None).await.unwrap();
-
-        let all = vec![("x".to_owned(), Some(b"1".to_vec())), ("ab".to_owned(), None), ("none".to_owned(), None)];
-        registry.apply("t", all).await.unwrap();
-        registry.apply("t", vec![("x".to_owned(), Some(b"2".to_vec()))]).await.unwrap();
-        assert_eq!(keys(registry.list("t", "").await.unwrap()), ["a", "b", "x"]);
-        let twice = registry.get("t", "x").await.unwrap().unwrap();
-        assert_eq!((twice.value, twice.revision), (b"2".to_vec(), Revision(2)));
-    }
-
-    #[tokio::test]
-    async fn the_local_registry_conforms_and_survives_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.redb");
-        conforms(&LocalRegistry::new(StateFile::open(&path).unwrap())).await;
-        let again = LocalRegistry::new(StateFile::open(&path).unwrap());
-        assert_eq!(again.get("t", "a").await.unwrap().unwrap().value, b"again");
-    }
+/// What has come to be between two states of a table.
+fn differences(before: &BTreeMap<String, Revised>, now: &BTreeMap<String, Revised>) -> Vec<RegistryChange> {
+    let written = now.iter().filter(|(key, revised)| before.get(*key) != Some(revised));
+    let gone = before.keys().filter(|key| !now.contains_key(*key));
+    let written = written.map(|(key, revised)| RegistryChange { key: key.clone(), now: Some(revised.clone()) });
+    written.chain(gone.map(|key| RegistryChange { key: key.clone(), now: None })).collect()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use thiserror::Error;
+use tokio::sync::watch;
 
 /// The format that this build writes.
 const FORMAT: u64 = 2;
@@ -57,6 +58,8 @@ pub enum StateError {
 #[derive(Clone, Debug)]
 pub struct StateFile {
     pub(crate) database: Arc<Database>,
+    /// Counts the writes of the registry, for those who watch it.
+    writes: watch::Sender<u64>,
 }
 
 impl StateFile {
@@ -76,7 +79,17 @@ impl StateFile {
             Some(FORMAT) if nigh.as_deref() == Some(NIGH) => {}
             found => migrate(&database, found.unwrap_or(FIRST)).map_err(failed)?,
         }
-        Ok(Self { database: Arc::new(database) })
+        Ok(Self { database: Arc::new(database), writes: watch::Sender::new(0) })
+    }
+
+    /// The registry was written.
+    pub(crate) fn changed(&self) {
+        self.writes.send_modify(|writes| *writes += 1);
+    }
+
+    /// Tells of each write of the registry from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.writes.subscribe()
     }
 }
 

@@ -5,6 +5,7 @@ mod functions;
 mod grant;
 mod invoke;
 mod journal;
+mod ledger;
 mod llc;
 mod llc_binding;
 pub(crate) mod made_up;
@@ -43,6 +44,8 @@ enum What {
     Functions(functions::Many),
     /// The journal's commits against bare writes and syncs of the same disk
     Journal(journal::JournalLength),
+    /// A cluster's commits against bare publishes to the same three NATS servers
+    Ledger(ledger::LedgerLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),
     /// Memory that the cache gives back: the decision, and the whole against closing files in memory
@@ -151,6 +154,10 @@ impl BenchArgs {
             What::Journal(length) => {
                 let report = journal::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
+            }
+            What::Ledger(length) => {
+                let report = ledger::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || ledger::text(&report), json);
             }
             What::Objects(length) => {
                 let report = objects::run(&length, machine)?;

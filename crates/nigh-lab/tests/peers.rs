@@ -8,9 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use http::Method;
+use nigh_engine::Registry as _;
+use nigh_engine::nats::{Cluster, NatsRegistry};
 use nigh_lab::http_load::Connection;
 use nigh_lab::peer::minio::Minio;
-use nigh_lab::peer::nats::Nats;
+use nigh_lab::peer::nats::{Nats, NatsCluster};
 use nigh_lab::peer::redis::Redis;
 use nigh_lab::peer::versitygw::VersityGw;
 use nigh_lab::peer::{Peer, PeerError, S3Access};
@@ -98,6 +100,21 @@ fn redis_keeps_values_for_who_knows_the_password_and_leaves_no_process_behind() 
     let request = format!("AUTH {}\r\nGET c/d\r\n", redis.password().reveal());
     assert_eq!(ask(redis.port(), &request, 15), "+OK\r\n$4\r\ne\r\nf\r\n");
     ends_with_all_its_processes(redis);
+}
+
+#[test]
+fn a_cluster_of_nats_servers_answers_and_leaves_no_process_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "a_cluster_of_nats_servers_answers_and_leaves_no_process_behind";
+    let Some(nats) = started(test, NatsCluster::start(folder.path())) else { return };
+    assert_eq!(nats.processes().len(), 3);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let registry = NatsRegistry::open(Cluster::connect(nats.settings()).await.unwrap()).await.unwrap();
+        registry.put("t", "a", b"value".to_vec(), None).await.unwrap();
+        assert_eq!(registry.get("t", "a").await.unwrap().unwrap().value, b"value");
+    });
+    ends_with_all_its_processes(nats);
 }
 
 #[test]

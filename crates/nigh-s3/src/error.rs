@@ -10,6 +10,8 @@ use crate::notes::{Fate, RequestNotes};
 
 /// What a client sees of a fault inside; the details go to the log.
 const INTERNAL: &str = "an internal error occurred; the server's log has the details";
+/// What it sees of a journal that took nothing.
+const NOT_TAKEN: &str = "the write was not taken; write again later";
 /// What it sees of a store that is down.
 const UNREACHED: &str = "the store behind cannot be reached, and nothing was changed there; try again later";
 /// And of one that was asked and does not answer.
@@ -83,6 +85,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::Damaged(_) => named("ObjectDamaged", StatusCode::INTERNAL_SERVER_ERROR, message),
         ObjectError::SlowDown(_) | ObjectError::Ledger(LedgerError::Full) => {
             S3Error::with_message(Code::SlowDown, message)
+        }
+        ObjectError::Ledger(LedgerError::Unavailable(_) | LedgerError::NotKept(_)) => {
+            tracing::warn!(reason = %message, "an S3 request failed");
+            S3Error::with_message(Code::SlowDown, NOT_TAKEN)
         }
         ObjectError::StoreUnreached { .. } => {
             tracing::warn!(reason = %message, "an S3 request failed");
@@ -199,6 +205,8 @@ mod tests {
             (ObjectError::MetadataTooLarge, "MetadataTooLarge", 400),
             (ObjectError::SlowDown("x"), "SlowDown", 503),
             (ObjectError::Ledger(LedgerError::Full), "SlowDown", 503),
+            (ObjectError::Ledger(LedgerError::Unavailable("x".to_owned())), "SlowDown", 503),
+            (ObjectError::Ledger(LedgerError::NotKept("x".to_owned())), "SlowDown", 503),
             (ObjectError::EphemeralLost(lost), "EphemeralObjectLost", 410),
         ] {
             assert_eq!(code_and_status(error), (code.to_owned(), status));

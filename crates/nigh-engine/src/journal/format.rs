@@ -4,10 +4,13 @@
 //! called by its object's name. Every head says which use of its file it belongs to (generation, salt), where it stands,
 //! which record was written before it, and up to where all was on the disk by then: recovery needs no other source.
 
-use bytes::Bytes;
-use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Version};
+use nigh_terms::{Epoch, Version};
 
-use crate::ledger::{ABOUT_MAX_BYTES, Change, PIECES_MAX, PieceId, Record, RequestId};
+use crate::commit_format::{
+    Commit, change_code, content_bytes, crc32c, decode_commit, encode_commit, encode_version, u32_at, u64_at,
+    version_at,
+};
+use crate::ledger::{ABOUT_MAX_BYTES, PIECES_MAX, PieceId, Record};
 
 /// The format that this build writes.
 pub(super) const FORMAT: u32 = 1;
@@ -31,11 +34,6 @@ const COMMIT: u8 = 1;
 const PIECE: u8 = 2;
 const STORED: u8 = 3;
 const LIFE: u8 = 4;
-
-/// The CRC-32C (Castagnoli) of `bytes`.
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
 
 /// The next place for a record at or behind `offset`.
 pub(super) const fn aligned(offset: u32) -> u32 {
@@ -144,23 +142,6 @@ pub(super) struct Frame {
     pub(super) durable: Position,
 }
 
-/// How a commit names a piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PieceRef {
-    pub(super) id: PieceId,
-    pub(super) bytes: u32,
-    pub(super) crc: u32,
-}
-
-/// A write, as a record holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Commit {
-    pub(super) shard: ShardId,
-    pub(super) version: Version,
-    pub(super) record: Record,
-    pub(super) pieces: Vec<PieceRef>,
-}
-
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
@@ -219,22 +200,14 @@ pub(super) fn head_bytes(content: ContentRef<'_>) -> u32 {
 
 /// The bytes that the head of a commit takes.
 pub(super) fn commit_bytes(record: &Record, pieces: usize) -> u32 {
-    let names = record.namespace.as_str().len() + record.bucket.as_str().len() + record.key.as_str().len();
-    aligned(HEAD_BYTES + (48 + names + record.change.about().len() + 16 * pieces) as u32)
+    aligned(HEAD_BYTES + content_bytes(record, pieces) as u32)
 }
 
 /// Writes a head behind what is in `out`; its body follows it on the disk.
 pub(super) fn encode(out: &mut Vec<u8>, frame: &Frame, content: ContentRef<'_>, body: BodyRef) {
     let start = out.len();
     let (kind, change) = match content {
-        ContentRef::Commit(commit) => (
-            COMMIT,
-            match commit.record.change {
-                Change::Put { .. } => 1,
-                Change::Delete { .. } => 2,
-                Change::Amend { .. } => 3,
-            },
-        ),
+        ContentRef::Commit(commit) => (COMMIT, change_code(&commit.record.change)),
         ContentRef::Piece(_) => (PIECE, 0),
         ContentRef::Stored(_) => (STORED, 0),
         ContentRef::Life => (LIFE, 0),
@@ -283,33 +256,6 @@ pub(super) fn encode_copy(out: &mut Vec<u8>, frame: &Frame, head: &[u8]) {
     set_frame(&mut out[start..], frame);
 }
 
-fn encode_version(out: &mut Vec<u8>, version: Version) {
-    out.extend_from_slice(&version.epoch.0.to_le_bytes());
-    out.extend_from_slice(&version.sequence.0.to_le_bytes());
-}
-
-fn encode_commit(out: &mut Vec<u8>, commit: &Commit) {
-    let Commit { shard, version, record, pieces } = commit;
-    let (namespace, bucket, key) = (record.namespace.as_str(), record.bucket.as_str(), record.key.as_str());
-    encode_version(out, *version);
-    out.extend_from_slice(&record.request.0.to_le_bytes());
-    out.extend_from_slice(&shard.0.to_le_bytes());
-    for name in [namespace, bucket, key] {
-        out.extend_from_slice(&(name.len() as u16).to_le_bytes());
-    }
-    out.extend_from_slice(&(record.change.about().len() as u32).to_le_bytes());
-    out.extend_from_slice(&(pieces.len() as u32).to_le_bytes());
-    for piece in pieces {
-        out.extend_from_slice(&piece.id.0.to_le_bytes());
-        out.extend_from_slice(&piece.bytes.to_le_bytes());
-        out.extend_from_slice(&piece.crc.to_le_bytes());
-    }
-    for name in [namespace, bucket, key] {
-        out.extend_from_slice(name.as_bytes());
-    }
-    out.extend_from_slice(record.change.about());
-}
-
 /// True if a record of this generation and salt seems to begin at `offset`.
 pub(super) fn begins(segment: &[u8], header: &SegmentHeader, offset: u32) -> bool {
     let at = offset as usize;
@@ -343,7 +289,7 @@ pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Opt
     }
     let own = &head[HEAD_BYTES as usize..];
     let content = match (head[4], head[5]) {
-        (COMMIT, change) => Content::Commit(Box::new(decode_commit(own, change)?)),
+        (COMMIT, change) => Content::Commit(Box::new(decode_commit(own, change, PIECES_MAX)?)),
         (PIECE, 0) => Content::Piece(PieceId(u64_at(own.get(..8)?, 0))),
         (STORED, 0) => Content::Stored(own.chunks_exact(16).map(|pair| version_at(pair, 0)).collect()),
         (LIFE, 0) => Content::Life,
@@ -357,60 +303,4 @@ pub(super) fn decode(segment: &[u8], header: &SegmentHeader, offset: u32) -> Opt
         durable: Position(u64_at(head, 56)),
     };
     Some(Found { frame, head_bytes: bytes, body, content })
-}
-
-fn decode_commit(own: &[u8], change: u8) -> Option<Commit> {
-    let fixed = own.get(..48)?;
-    let version = version_at(fixed, 0);
-    let request = RequestId(u128::from(u64_at(fixed, 16)) | u128::from(u64_at(fixed, 24)) << 64);
-    let lengths = [34, 36, 38].map(|at| usize::from(u16_at(fixed, at)));
-    let about = u32_at(fixed, 40) as usize;
-    let count = u32_at(fixed, 44) as usize;
-    if count > PIECES_MAX || about > ABOUT_MAX_BYTES {
-        return None;
-    }
-    let (list, mut rest) = own[48..].split_at_checked(16 * count)?;
-    let pieces = list
-        .chunks_exact(16)
-        .map(|one| PieceRef { id: PieceId(u64_at(one, 0)), bytes: u32_at(one, 8), crc: u32_at(one, 12) })
-        .collect();
-    let mut take = |length: usize| {
-        let (taken, left) = rest.split_at_checked(length)?;
-        rest = left;
-        Some(taken)
-    };
-    let namespace = Namespace::new(std::str::from_utf8(take(lengths[0])?).ok()?).ok()?;
-    let bucket = BucketName::new(std::str::from_utf8(take(lengths[1])?).ok()?).ok()?;
-    let key = ObjectKey::new(std::str::from_utf8(take(lengths[2])?).ok()?).ok()?;
-    let about = Bytes::copy_from_slice(take(about)?);
-    let change = match change {
-        1 => Change::Put { about },
-        2 => Change::Delete { about },
-        3 => Change::Amend { about },
-        _ => return None,
-    };
-    let record = Record { request, namespace, bucket, key, change };
-    Some(Commit { shard: ShardId(u16_at(fixed, 32)), version, record, pieces })
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(array_at(bytes, at))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(array_at(bytes, at))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array_at(bytes, at))
-}
-
-fn version_at(bytes: &[u8], at: usize) -> Version {
-    Version { epoch: Epoch(u64_at(bytes, at)), sequence: Sequence(u64_at(bytes, at + 8)) }
 }

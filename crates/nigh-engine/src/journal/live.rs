@@ -7,8 +7,9 @@ use std::sync::Arc;
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
 use super::disk::SegmentFile;
-use super::format::{BodyRef, Found, PieceRef, Position, aligned};
+use super::format::{BodyRef, Found, Position, aligned};
 use super::prepare::Ready;
+use crate::commit_format::PieceRef;
 use crate::ledger::PieceId;
 
 /// An object, as records name it.

@@ -15,7 +15,6 @@ mod queue;
 mod reading;
 mod recovery;
 mod report;
-mod requests;
 mod room;
 mod scan;
 mod shared;
@@ -38,13 +37,15 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use self::disk::{DiskFolder, Folder};
-use self::format::{HEAD_BYTES, commit_bytes, crc32c};
+use self::format::{HEAD_BYTES, commit_bytes};
 use self::live::Place;
 use self::open::Opening;
 use self::queue::Job;
 use self::shared::{Limits, Shared};
+use crate::commit_format::crc32c;
 use crate::ledger::{
-    ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record, Staged,
+    ABOUT_MAX_BYTES, Appended, Body, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX, Record,
+    Staged, at_most,
 };
 use crate::sync::{JoinHandle, spawn_thread};
 
@@ -252,11 +253,6 @@ impl Journal {
         let limit = u64::from(self.shared.limits.record_max_bytes);
         if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
     }
-}
-
-fn at_most(what: &'static str, bytes: usize, limit: usize) -> Result<(), LedgerError> {
-    let (bytes, limit) = (bytes as u64, limit as u64);
-    if bytes > limit { Err(LedgerError::TooLarge { what, bytes, limit }) } else { Ok(()) }
 }
 
 #[async_trait]

@@ -18,12 +18,12 @@ use super::live::{Live, Place, Segment};
 use super::prepare::{NotReady, Preparer, Ready, UNFINISHED, Wanted, begin_anew, prepare};
 use super::recovery::{Outcome, recover};
 use super::report::{Recovered, RecoveredRecord};
-use super::requests::Requests;
 use super::room::Room;
 use super::shared::{Limits, Shared};
 use super::tail::{Active, Fault, Tail};
 use super::writer::Writer;
 use super::{JournalError, OnDamage};
+use crate::requests::Requests;
 
 /// What a damaged file, or its copy, is called.
 const ASIDE: &str = "damaged-";

@@ -5,8 +5,9 @@ use std::io;
 use bytes::Bytes;
 
 use super::disk::SegmentFile;
-use super::format::{crc32c, is_head};
+use super::format::is_head;
 use super::live::Place;
+use crate::commit_format::crc32c;
 
 /// A record as it stands on the disk.
 pub(super) struct Copy {

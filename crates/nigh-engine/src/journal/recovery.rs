@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use nigh_terms::{Epoch, Version};
 
-use super::format::{Commit, Content, Found, Position, SegmentHeader};
+use super::format::{Content, Found, Position, SegmentHeader};
 use super::report::{Damage, DamageKind, RecoveredRecord, TornTail};
 use super::scan::{Scan, Scanned};
+use crate::commit_format::Commit;
 use crate::ledger::PieceId;
 
 /// A segment that was read.

@@ -5,7 +5,8 @@
 //! `recovery` tells apart. Where such a one was overwritten in part its body is not whole, and the length of a body that
 //! is not whole is not believed: newer records may stand inside it.
 
-use super::format::{FIRST_RECORD, Found, HEAD_BYTES, SegmentHeader, aligned, begins, crc32c, decode, next_sector};
+use super::format::{FIRST_RECORD, Found, HEAD_BYTES, SegmentHeader, aligned, begins, decode, next_sector};
+use crate::commit_format::crc32c;
 
 /// A record, and whether its body is what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

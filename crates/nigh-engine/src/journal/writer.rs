@@ -8,14 +8,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use nigh_terms::{Epoch, Sequence, ShardId, Version};
 
-use super::format::{Commit, ContentRef, PieceRef, head_bytes};
+use super::format::{ContentRef, head_bytes};
 use super::live::Place;
 use super::queue::{Job, Reply, Woken, slots};
-use super::requests::Requests;
 use super::room::{NoRoom, Room};
 use super::shared::Shared;
 use super::tail::Fault;
+use crate::commit_format::{Commit, PieceRef};
 use crate::ledger::{Appended, LedgerError, PieceId, Record, Staged};
+use crate::requests::Requests;
 
 /// What one batch writes before its commits are answered, bytes; the job that passes it is the last.
 const BATCH_MAX_BYTES: usize = 4 << 20;

@@ -3,9 +3,9 @@
 use std::io::{Cursor, Write};
 use std::time::Duration;
 
-use nigh_engine::{LocalRegistry, Revised, Revision, StateFile};
+use nigh_engine::{LocalRegistry, RegistryChange, Revised, Revision, StateFile};
 use nigh_terms::ManualClock;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -186,6 +186,9 @@ impl Registry for Gated {
     }
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
         self.0.apply(table, changes).await
+    }
+    async fn watch(&self, table: &str) -> Result<mpsc::Receiver<RegistryChange>, RegistryError> {
+        self.0.watch(table).await
     }
 }
 

@@ -12,7 +12,7 @@ use nigh_faas::sandbox::{LogSink, Sandbox, SandboxEnd, SandboxEngine as _, Sandb
 use nigh_terms::{ByteSize, SandboxId};
 
 /// Longer than anything here takes on a busy machine; only a failing test waits so long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Names the init, where the tests run away from their build folder.
 pub(crate) const INIT_VARIABLE: &str = "NIGH_TEST_INIT";
 /// Names the engine: `runc`, else Nigh's own.

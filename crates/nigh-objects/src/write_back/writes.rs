@@ -163,7 +163,7 @@ impl WriteBack {
         match &appended {
             Ok(appended) if !appended.repeated => {}
             Ok(_) => order.refused(false),
-            Err(error) => order.refused(matches!(error, LedgerError::Failed(_))),
+            Err(error) => order.refused(error.may_have_taken_a_version()),
         }
         if matches!(appended, Err(LedgerError::Full)) {
             self.dirty.lock().want_all(self.clock.monotonic());

@@ -111,6 +111,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-ledger",
+        about: "A cluster's commits against bare publishes to the same NATS servers",
+        command: &["bench", "ledger"],
+        quick: &["--rounds", "1", "--seconds", "0.1"],
+        page: None,
+    },
+    Experiment {
         name: "bench-objects",
         about: "boto3 by the hook against MinIO, clients of the fast path against Redis",
         command: &["bench", "objects"],

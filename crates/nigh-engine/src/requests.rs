@@ -12,29 +12,29 @@ use nigh_terms::{ShardId, Version};
 use crate::ledger::{Record, RequestId};
 
 /// The requests that are remembered; beyond them the oldest is forgotten.
-pub(super) const REQUESTS_MAX: usize = 1 << 17;
+pub(crate) const REQUESTS_MAX: usize = 1 << 17;
 
 /// A request on an object: the id, and the object's hash.
-pub(super) type RequestKey = (RequestId, u64);
+pub(crate) type RequestKey = (RequestId, u64);
 
 /// The table.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     hasher: RandomState,
     known: HashMap<RequestKey, Version>,
     order: VecDeque<RequestKey>,
 }
 
 impl Requests {
-    pub(super) fn key(&self, shard: ShardId, record: &Record) -> RequestKey {
+    pub(crate) fn key(&self, shard: ShardId, record: &Record) -> RequestKey {
         (record.request, self.hasher.hash_one((shard, &record.namespace, &record.bucket, &record.key)))
     }
 
-    pub(super) fn get(&self, key: &RequestKey) -> Option<Version> {
+    pub(crate) fn get(&self, key: &RequestKey) -> Option<Version> {
         self.known.get(key).copied()
     }
 
-    pub(super) fn insert(&mut self, key: RequestKey, version: Version) {
+    pub(crate) fn insert(&mut self, key: RequestKey, version: Version) {
         if self.known.insert(key, version).is_none() {
             self.order.push_back(key);
         }

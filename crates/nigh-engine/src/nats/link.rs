@@ -1,0 +1,380 @@
+//! The connection to a NATS cluster, and the few requests that this engine makes of JetStream.
+//!
+//! What decides is the answer to a publish that carries its condition; what is read (`message`, `last_message`) is
+//! checked by who reads it, and decides nothing.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{Config, RawMessageError, RawMessageErrorKind, Stream};
+use async_nats::jetstream::{self, Context, ErrorCode};
+use async_nats::{HeaderMap, Request, RequestErrorKind};
+use bytes::Bytes;
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::ClusterError;
+use super::settings::ClusterSettings;
+
+/// A server that does not answer so many pings in a row, this far apart, is left for another.
+const PING_EVERY: Duration = Duration::from_secs(2);
+/// The wait for one answer, after which the request is made again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// The waits between one request and its repeat.
+const RETRY_MIN: Duration = Duration::from_millis(20);
+const RETRY_MAX: Duration = Duration::from_millis(500);
+/// A conditional publish met one under way: the server cannot tell yet (JetStream's error 10164).
+const CONDITION_UNDECIDED: u64 = 10164;
+/// Too many publishes, or batches, are under way in the server (10167, 10210).
+const TOO_MANY_UNDER_WAY: [u64; 2] = [10167, 10210];
+/// A message of the same id is under way (10158).
+const SAME_UNDER_WAY: u64 = 10158;
+/// Parts of a batch did not come, and none of it is written (10176).
+const BATCH_INCOMPLETE: u64 = 10176;
+
+/// The place of a message that stands in its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Published {
+    pub(super) place: u64,
+    /// It was sent more than once: a second copy may come.
+    pub(super) again: bool,
+}
+
+/// Why a message does not stand in its stream, or is not known to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotPublished {
+    /// Its condition does not hold.
+    Condition,
+    /// The stream, or the disks below it, have no room.
+    Full,
+    /// No server took it.
+    NotTaken(String),
+    /// It may stand there, or come to.
+    Unknown(String),
+    /// The server's own reason; it is not there.
+    Refused(String),
+}
+
+/// What a server answers a publish.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    seq: u64,
+    error: Option<AnswerError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AnswerError {
+    code: u16,
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+/// How one attempt went.
+enum Attempt {
+    Stands(u64),
+    Never(NotPublished),
+    NotTaken(String),
+    Unanswered(String),
+}
+
+impl Answer {
+    fn judged(self) -> Attempt {
+        let Some(AnswerError { code, err_code, description }) = self.error else { return Attempt::Stands(self.seq) };
+        let reason = format!("{description} ({err_code})");
+        let full = [
+            ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+            ErrorCode::INSUFFICIENT_RESOURCES,
+            ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+        ];
+        match err_code {
+            code if code == ErrorCode::STREAM_WRONG_LAST_SEQUENCE.0 => Attempt::Never(NotPublished::Condition),
+            CONDITION_UNDECIDED | BATCH_INCOMPLETE => Attempt::NotTaken(reason),
+            code if TOO_MANY_UNDER_WAY.contains(&code) => Attempt::NotTaken(reason),
+            SAME_UNDER_WAY => Attempt::Unanswered(reason),
+            code if full.iter().any(|full| full.0 == code) => Attempt::Never(NotPublished::Full),
+            // One code for all that a store refuses: its limit, which is refused before anything is written, and the rest.
+            code if code == ErrorCode::STREAM_STORE_FAILED.0 && description.contains("maximum") => {
+                Attempt::Never(NotPublished::Full)
+            }
+            _ if code >= 500 => Attempt::Unanswered(reason),
+            _ => Attempt::Never(NotPublished::Refused(reason)),
+        }
+    }
+}
+
+/// A cluster of NATS servers.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    context: Context,
+    settings: ClusterSettings,
+}
+
+impl Cluster {
+    /// Connects to the first of the servers that answers.
+    ///
+    /// # Errors
+    /// If none does, or refuses.
+    pub async fn connect(settings: ClusterSettings) -> Result<Self, ClusterError> {
+        settings.check()?;
+        let mut options = async_nats::ConnectOptions::new()
+            .name(&settings.name)
+            .ping_interval(PING_EVERY)
+            .request_timeout(Some(ANSWER_WITHIN));
+        if let Some(token) = &settings.token {
+            options = options.token(token.reveal().to_owned());
+        }
+        if let Some(roots) = &settings.root_certificates {
+            options = options.add_root_certificates(roots.clone()).require_tls(true);
+        }
+        if let Some((certificate, key)) = &settings.client_certificate {
+            options = options.add_client_certificate(certificate.clone(), key.clone());
+        }
+        let connected = options.connect(&settings.servers[..]).await;
+        let client = connected.map_err(|error| ClusterError::Connect {
+            servers: settings.servers.join(", "),
+            reason: error.to_string(),
+        })?;
+        let mut context = jetstream::new(client);
+        context.set_timeout(ANSWER_WITHIN);
+        Ok(Self { context, settings })
+    }
+
+    /// What it was connected by.
+    #[must_use]
+    pub const fn settings(&self) -> &ClusterSettings {
+        &self.settings
+    }
+
+    pub(super) const fn context(&self) -> &Context {
+        &self.context
+    }
+
+    async fn attempt(&self, subject: &str, headers: &HeaderMap, payload: &Bytes) -> Attempt {
+        let request = Request::new().headers(headers.clone()).payload(payload.clone());
+        match self.context.client().send_request(subject.to_owned(), request).await {
+            Ok(answer) => match serde_json::from_slice::<Answer>(&answer.payload) {
+                Ok(answer) => answer.judged(),
+                Err(error) => Attempt::Unanswered(error.to_string()),
+            },
+            Err(error) => match error.kind() {
+                RequestErrorKind::NoResponders => Attempt::NotTaken(error.to_string()),
+                RequestErrorKind::MaxPayloadExceeded | RequestErrorKind::InvalidSubject => {
+                    Attempt::Never(NotPublished::Refused(error.to_string()))
+                }
+                RequestErrorKind::TimedOut | RequestErrorKind::Other => Attempt::Unanswered(error.to_string()),
+            },
+        }
+    }
+
+    /// Publishes a message until it is known whether it stands. It is sent again under the id that it carries, so that it
+    /// stands once, as long as servers remember it.
+    pub(super) async fn publish(
+        &self,
+        subject: &str,
+        headers: &HeaderMap,
+        payload: &Bytes,
+        within: Duration,
+    ) -> Result<Published, NotPublished> {
+        let begun = Instant::now();
+        let (mut again, mut wait) = (false, RETRY_MIN);
+        loop {
+            let reason = match self.attempt(subject, headers, payload).await {
+                Attempt::Stands(place) => return Ok(Published { place, again }),
+                // Servers look for room before they look whether they have it already.
+                Attempt::Never(NotPublished::Full) if again => "there is no room to take it again".to_owned(),
+                Attempt::Never(never) => return Err(never),
+                Attempt::NotTaken(reason) => reason,
+                Attempt::Unanswered(reason) => {
+                    again = true;
+                    reason
+                }
+            };
+            if begun.elapsed() + wait >= within {
+                return Err(if again { NotPublished::Unknown(reason) } else { NotPublished::NotTaken(reason) });
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(RETRY_MAX);
+        }
+    }
+
+    /// Sends a part of a batch; only the last of a batch is answered.
+    pub(super) async fn send(&self, subject: &str, headers: HeaderMap, payload: Bytes) -> Result<(), ClusterError> {
+        let sent = self.context.client().publish_with_headers(subject.to_owned(), headers, payload).await;
+        sent.map_err(|error| self.unreachable("send to", subject)(&error))
+    }
+
+    /// Publishes once.
+    pub(super) async fn publish_once(
+        &self,
+        subject: &str,
+        headers: &HeaderMap,
+        payload: &Bytes,
+    ) -> Result<u64, NotPublished> {
+        match self.attempt(subject, headers, payload).await {
+            Attempt::Stands(place) => Ok(place),
+            Attempt::Never(never) => Err(never),
+            Attempt::NotTaken(reason) => Err(NotPublished::NotTaken(reason)),
+            Attempt::Unanswered(reason) => Err(NotPublished::Unknown(reason)),
+        }
+    }
+
+    /// An error that says what was asked of what.
+    pub(super) fn unreachable<E: std::fmt::Display>(
+        &self,
+        what: &'static str,
+        of: &str,
+    ) -> impl Fn(&E) -> ClusterError {
+        let of = of.to_owned();
+        move |reason| ClusterError::Unreachable { what, of: of.clone(), reason: reason.to_string() }
+    }
+
+    /// Does `ask` until it gives an answer.
+    pub(super) async fn until_answered<T, E, F>(
+        &self,
+        what: &'static str,
+        of: &str,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T, ClusterError>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: std::fmt::Display,
+    {
+        let begun = Instant::now();
+        let mut wait = RETRY_MIN;
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(reason) if begun.elapsed() + wait >= self.settings.answer_within => {
+                    return Err(self.unreachable(what, of)(&reason));
+                }
+                Err(_) => {}
+            }
+            sleep(wait).await;
+            wait = (2 * wait).min(RETRY_MAX);
+        }
+    }
+
+    async fn stream(&self, name: &str) -> Result<Stream<()>, ClusterError> {
+        let stream = self.context.get_stream_no_info(name).await;
+        stream.map_err(|error| self.unreachable("name the stream", name)(&error))
+    }
+
+    /// The message at a place of the stream called `name`, if its leader has one.
+    pub(super) async fn message(&self, name: &str, place: u64) -> Result<Option<Bytes>, ClusterError> {
+        let stream = self.stream(name).await?;
+        self.until_answered("read a message of", name, || async {
+            found(stream.get_raw_message(place).await.map(|message| message.payload))
+        })
+        .await
+    }
+
+    /// The last message of `subject` in the stream called `name` and its place, if its leader has one.
+    pub(super) async fn last_message(&self, name: &str, subject: &str) -> Result<Option<(u64, Bytes)>, ClusterError> {
+        let stream = self.stream(name).await?;
+        self.until_answered("read the last message of", subject, || async {
+            let last = stream.get_last_raw_message_by_subject(subject).await;
+            found(last.map(|message| (message.sequence, message.payload)))
+        })
+        .await
+    }
+
+    /// Drops the messages of `subject` before `place` from the stream called `name`.
+    pub(super) async fn purge(&self, name: &str, subject: &str, place: u64) -> Result<(), ClusterError> {
+        let purged = self.stream(name).await?.purge().filter(subject).sequence(place).await;
+        purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
+    }
+
+    /// The settings of the stream that is as `wanted`: there already, or made where `make` allows.
+    pub(super) async fn stream_as(&self, wanted: &Config, make: bool) -> Result<Config, ClusterError> {
+        let name = &wanted.name;
+        let found = self
+            .until_answered("look for the stream", name, || async {
+                match self.context.get_stream(name).await {
+                    Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
+                    Err(error) => match error.kind() {
+                        GetStreamErrorKind::JetStream(reason) if reason.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                            Ok(None)
+                        }
+                        _ => Err(error),
+                    },
+                }
+            })
+            .await?;
+        match found {
+            Some(found) => as_wanted(wanted, found),
+            None if make => {
+                let made =
+                    self.until_answered("make the stream", name, || self.context.create_stream(wanted.clone())).await?;
+                as_wanted(wanted, made.cached_info().config.clone())
+            }
+            None => Err(ClusterError::Gone { stream: name.clone() }),
+        }
+    }
+}
+
+/// An answer that there is none is an answer.
+fn found<T>(answer: Result<T, RawMessageError>) -> Result<Option<T>, RawMessageError> {
+    match answer {
+        Ok(message) => Ok(Some(message)),
+        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a stream whose settings would not keep what is promised.
+fn as_wanted(wanted: &Config, found: Config) -> Result<Config, ClusterError> {
+    let told = |config: &Config| {
+        format!(
+            "subjects {:?}, {} replicas, {:?} storage, discard {:?}, {:?} retention, at most {} bytes, {} a subject, \
+             max age {:?}, direct reads {}, batches {}",
+            config.subjects,
+            config.num_replicas,
+            config.storage,
+            config.discard,
+            config.retention,
+            config.max_bytes,
+            config.max_messages_per_subject,
+            config.max_age,
+            config.allow_direct,
+            config.allow_atomic_publish
+        )
+    };
+    let (wanted_told, found_told) = (told(wanted), told(&found));
+    if wanted_told == found_told {
+        return Ok(found);
+    }
+    Err(ClusterError::Settings { stream: wanted.name.clone(), found: found_told, wanted: wanted_told })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(answer: &str) -> Result<u64, Option<NotPublished>> {
+        match serde_json::from_str::<Answer>(answer).unwrap().judged() {
+            Attempt::Stands(place) => Ok(place),
+            Attempt::Never(never) => Err(Some(never)),
+            Attempt::NotTaken(reason) => Err(Some(NotPublished::NotTaken(reason))),
+            Attempt::Unanswered(_) => Err(None),
+        }
+    }
+
+    #[test]
+    fn only_what_says_that_nothing_was_written_is_taken_for_that() {
+        assert_eq!(judged(r#"{"stream":"s","seq":7,"duplicate":true}"#), Ok(7));
+        let error = |code: u16, own: u64, text: &str| {
+            judged(&format!(r#"{{"error":{{"code":{code},"err_code":{own},"description":"{text}"}}}}"#))
+        };
+        assert_eq!(error(400, 10071, "wrong last sequence: 4"), Err(Some(NotPublished::Condition)));
+        assert_eq!(error(503, 10077, "maximum bytes exceeded"), Err(Some(NotPublished::Full)));
+        assert_eq!(error(500, 10047, "insufficient storage"), Err(Some(NotPublished::Full)));
+        assert_eq!(error(503, 10077, "input/output error"), Err(None), "others may have stored it");
+        assert_eq!(error(503, 10008, "temporarily unavailable"), Err(None));
+        assert_eq!(error(409, 10158, "duplicate message id is in process"), Err(None));
+        assert!(matches!(error(400, 10164, "wrong last sequence"), Err(Some(NotPublished::NotTaken(_)))));
+        assert!(matches!(error(400, 10176, "batch is incomplete"), Err(Some(NotPublished::NotTaken(_)))));
+        assert!(matches!(error(400, 10060, "expected stream"), Err(Some(NotPublished::Refused(_)))));
+    }
+}

@@ -1,0 +1,158 @@
+//! Writes get their versions, and pieces of bodies go into the stream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::super::envelope::{CHUNK_MAX_BYTES, Content, HEAD_BYTES, Record};
+use super::super::taking::room_of;
+use super::committing::{Appending, Job, commit_bytes};
+use super::{Ending, Numbered, Shard, State};
+use crate::commit_format::{Commit, PieceRef, crc32c};
+use crate::ledger::{self, Appended, Body, LedgerError, PieceId, Staged, StagedRoom};
+
+/// What the state says to an append.
+enum Admitted {
+    Repeated(Appended),
+    /// The same is under way.
+    Follow(Ending),
+    Begun(Ending),
+}
+
+impl Shard {
+    /// Appends `record`; its lengths were checked.
+    pub(in super::super) async fn append(
+        self: &Arc<Self>,
+        record: ledger::Record,
+        body: Body,
+    ) -> Result<Appended, LedgerError> {
+        let turn = self.turn(&self.turns).await?;
+        match self.admit(record, body, turn)? {
+            Admitted::Repeated(appended) => Ok(appended),
+            Admitted::Follow(ending) => {
+                let Appended { version, .. } = ended(ending).await?;
+                Ok(Appended { version, repeated: true })
+            }
+            Admitted::Begun(ending) => ended(ending).await,
+        }
+    }
+
+    /// Gives a record its version and its place in the queue, unless its request was carried out or is being.
+    fn admit(&self, record: ledger::Record, body: Body, turn: OwnedSemaphorePermit) -> Result<Admitted, LedgerError> {
+        let mut state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        let key = state.requests.key(self.id, &record);
+        if let Some(version) = state.requests.get(&key) {
+            return Ok(Admitted::Repeated(Appended { version, repeated: true }));
+        }
+        if let Some(ending) = state.begun.get(&key) {
+            return Ok(Admitted::Follow(ending.clone()));
+        }
+        let (inline, staged) = match body {
+            Body::Inline(inline) => (inline, Vec::new()),
+            Body::Staged(staged) => (Bytes::new(), staged),
+        };
+        let chunks = staged.iter().map(|piece| (piece.bytes() as usize).div_ceil(CHUNK_MAX_BYTES)).sum();
+        let room = room_of(&self.subject, commit_bytes(&record, chunks, &inline));
+        if !state.has_room(room, self.settings.limit.bytes()) {
+            self.crowded.notify_one();
+            return Err(LedgerError::Full);
+        }
+        let named: Vec<_> = staged.iter().map(|piece| (piece.piece(), u64::from(piece.bytes()))).collect();
+        let pieces = state.index.name_pieces(&named).map_err(|PieceId(id)| LedgerError::UnknownPiece(id))?;
+        staged.into_iter().for_each(Staged::named);
+        let commit = Commit { shard: self.id, version: state.next_version(self.epoch), record, pieces };
+        let (done, ending) = watch::channel(None);
+        state.begun.insert(key, ending.clone());
+        state.promised_bytes += room;
+        // Under the lock: the queue has the order of the versions. Its end is there as long as the shard.
+        let _ = self.jobs.send(Job::Append(Appending { commit, inline, key, room, done, _turn: turn }));
+        Ok(Admitted::Begun(ending))
+    }
+
+    /// Puts a piece into chunks of the stream.
+    pub(in super::super) async fn stage(self: &Arc<Self>, piece: Bytes) -> Result<Staged, LedgerError> {
+        let turn = self.turn(&self.piece_turns).await?;
+        let chunks: Vec<Bytes> = chunks_of(&piece).collect();
+        let room = chunks.iter().map(|chunk| room_of(&self.subject, HEAD_BYTES + chunk.len())).sum();
+        let (id, numbered) = {
+            let mut state = self.state.lock();
+            if !state.has_room(room, self.settings.limit.bytes()) {
+                self.crowded.notify_one();
+                return Err(LedgerError::Full);
+            }
+            state.promised_bytes += room;
+            state.last_piece += 1;
+            let id = PieceId(state.last_piece);
+            (id, self.number_chunks(&mut state, chunks))
+        };
+        let (send, staged) = oneshot::channel();
+        let shard = Arc::clone(self);
+        tokio::spawn(async move {
+            let _turn = turn;
+            let chunks = shard.deliver_chunks(numbered).await;
+            shard.state.lock().promised_bytes -= room;
+            let staged = chunks.map(|chunks| {
+                shard.state.lock().index.add_piece(id, chunks);
+                Staged::new(id, piece.len() as u32, crc32c(&piece), Arc::clone(&shard) as Arc<dyn StagedRoom>)
+            });
+            // One that nobody waits for is dropped, and its room is free.
+            let _ = send.send(staged);
+        });
+        let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
+        staged.await.map_err(gone)?.map_err(|error| match error {
+            // No version was taken.
+            LedgerError::NotKept(reason) => LedgerError::Unavailable(reason),
+            other => other,
+        })
+    }
+
+    pub(super) fn number_chunks(&self, state: &mut State, chunks: Vec<Bytes>) -> Vec<Numbered> {
+        let record = |body| [Record { content: Content::Chunk, body }];
+        chunks.into_iter().map(|chunk| self.number(state, &record(chunk), None)).collect()
+    }
+
+    /// Publishes chunks together; they are named in their order. If one does not come to stand, none is needed.
+    pub(super) async fn deliver_chunks(self: &Arc<Self>, chunks: Vec<Numbered>) -> Result<Vec<PieceRef>, LedgerError> {
+        let mut deliveries = JoinSet::new();
+        for (at, numbered) in chunks.into_iter().enumerate() {
+            let shard = Arc::clone(self);
+            deliveries.spawn(async move {
+                let body = numbered.message.slice(HEAD_BYTES..);
+                let (bytes, crc) = (body.len() as u32, crc32c(&body));
+                let delivered = shard.deliver(numbered, false, |state, published| {
+                    let chunk = PieceRef { id: PieceId(published.place), bytes, crc };
+                    state.index.need_chunks(&[chunk]);
+                    chunk
+                });
+                (at, delivered.await)
+            });
+        }
+        let mut delivered = deliveries.join_all().await;
+        delivered.sort_by_key(|(at, _)| *at);
+        let (mut whole, mut failed) = (Vec::new(), None);
+        for (_, one) in delivered {
+            match one {
+                Ok(chunk) => whole.push(chunk),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let Some(error) = failed else { return Ok(whole) };
+        self.state.lock().index.release_chunks(&whole);
+        Err(error)
+    }
+}
+
+fn chunks_of(piece: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
+    (0..piece.len()).step_by(CHUNK_MAX_BYTES).map(|from| piece.slice(from..piece.len().min(from + CHUNK_MAX_BYTES)))
+}
+
+async fn ended(mut ending: Ending) -> Result<Appended, LedgerError> {
+    let gone = || LedgerError::Failed("a task of the ledger has ended".to_owned());
+    let ended = ending.wait_for(Option::is_some).await.map_err(|_| gone())?;
+    ended.clone().unwrap_or_else(|| Err(gone()))
+}

@@ -1,0 +1,256 @@
+//! One shard's journal in the hands of its home: writes go out under the home's epoch, those that wait together in one
+//! message; what came to stand where is kept in the index.
+//!
+//! A server decides one message at a time that names an expectation of the epoch's subject, so one such message is under
+//! way at a time, and takes along all that waits (`committing`). Chunks of bodies name none and go out together
+//! (`appending`): they mean nothing before a write names them. A version is given before its message goes out, so that one
+//! whose message does not come to stand is lost, and said to be.
+
+mod appending;
+mod committing;
+mod reading;
+mod settling;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_nats::HeaderMap;
+use async_nats::header::{HeaderName, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use bytes::Bytes;
+use nigh_terms::{Epoch, Sequence, ShardId, Version};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+
+use self::committing::Job;
+use super::Cluster;
+use super::envelope::{Frame, Record, encode};
+use super::link::{NotPublished, Published};
+use super::settings::LedgerSettings;
+use super::stream_index::StreamIndex;
+use super::taking::room_of;
+use super::witness::Witness;
+use crate::ledger::{self, Appended, LedgerError, PieceId, StagedRoom};
+use crate::requests::{RequestKey, Requests};
+
+/// The header that names the subject whose last message is expected (JetStream's own; the client has no constant).
+const EXPECTED_SUBJECT: HeaderName = HeaderName::from_static("Nats-Expected-Last-Subject-Sequence-Subject");
+
+/// How an append that is under way ends, for all who asked for the same.
+type Ending = watch::Receiver<Option<Result<Appended, LedgerError>>>;
+
+/// What changes.
+struct State {
+    index: StreamIndex,
+    requests: Requests,
+    /// Requests that are being carried out.
+    begun: HashMap<RequestKey, Ending>,
+    /// The numbers of the messages on their way, and since when.
+    under_way: BTreeMap<u64, Instant>,
+    /// Room that was promised to what waits or is on its way.
+    promised_bytes: u64,
+    last_number: u64,
+    last_sequence: u64,
+    last_piece: u64,
+    failure: Option<LedgerError>,
+}
+
+/// A shard and its home here.
+pub(super) struct Shard {
+    cluster: Cluster,
+    settings: LedgerSettings,
+    id: ShardId,
+    epoch: Epoch,
+    stream: String,
+    epoch_subject: String,
+    subject: String,
+    /// What every message names, and what writes name beside.
+    headers: HeaderMap,
+    fenced: HeaderMap,
+    state: Mutex<State>,
+    witness: Witness,
+    /// What is to be committed, in the order of its versions.
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Of writes, and of pieces.
+    turns: Arc<Semaphore>,
+    piece_turns: Arc<Semaphore>,
+    /// There is no room: what is stored is to go at once.
+    crowded: Notify,
+}
+
+/// A message that has its number.
+struct Numbered {
+    number: u64,
+    message: Bytes,
+}
+
+impl Shard {
+    /// A shard that was taken, before anything is appended to it.
+    pub(super) fn new(
+        cluster: Cluster,
+        settings: LedgerSettings,
+        id: ShardId,
+        epoch: Epoch,
+        witness: Witness,
+        index: StreamIndex,
+        answered: &[(ledger::Record, Version)],
+    ) -> Arc<Self> {
+        let names = cluster.settings();
+        let [epoch_subject, subject] = names.ledger_subjects(id);
+        let stream = names.ledger_stream(id);
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_STREAM, stream.as_str());
+        let mut fenced = headers.clone();
+        fenced.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, epoch.0.to_string());
+        fenced.insert(EXPECTED_SUBJECT, epoch_subject.as_str());
+        let mut requests = Requests::default();
+        for (record, version) in answered {
+            requests.insert(requests.key(id, record), *version);
+        }
+        let state = State {
+            index,
+            requests,
+            begun: HashMap::new(),
+            under_way: BTreeMap::new(),
+            promised_bytes: 0,
+            last_number: 0,
+            last_sequence: 0,
+            last_piece: 0,
+            failure: None,
+        };
+        let [turns, piece_turns] =
+            [settings.under_way_max, settings.pieces_under_way_max].map(|most| Arc::new(Semaphore::new(most)));
+        let (state, crowded) = (Mutex::new(state), Notify::new());
+        // Bounded by the turns: each job but a settling has one.
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let every = settings.settle_every;
+        let shard = Arc::new(Self {
+            cluster,
+            settings,
+            id,
+            epoch,
+            stream,
+            epoch_subject,
+            subject,
+            headers,
+            fenced,
+            state,
+            witness,
+            jobs,
+            turns,
+            piece_turns,
+            crowded,
+        });
+        tokio::spawn(Self::commit_all(Arc::downgrade(&shard), queue));
+        tokio::spawn(Self::tend(Arc::downgrade(&shard), every));
+        shard
+    }
+
+    pub(super) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(super) fn check(&self) -> Result<(), LedgerError> {
+        self.state.lock().failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// The next version.
+    pub(super) fn place(&self) -> Version {
+        self.state.lock().next_version(self.epoch)
+    }
+
+    /// Records that the store is not known to hold, and the bytes of all messages.
+    pub(super) fn usage(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.index.records() as u64, state.index.bytes())
+    }
+
+    /// Waits for a turn to send, as long as one may; not behind messages that the servers do not answer.
+    async fn turn(&self, turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, LedgerError> {
+        self.check()?;
+        let slow = || LedgerError::Unavailable("the servers have not answered for a while".to_owned());
+        let oldest = self.state.lock().under_way.values().next().copied();
+        if oldest.is_some_and(|since| since.elapsed() > self.settings.wait) {
+            return Err(slow());
+        }
+        match timeout(self.settings.wait, Arc::clone(turns).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) | Err(_) => Err(slow()),
+        }
+    }
+
+    /// Gives a message its number. All before `trimmed` may go when it stands; the index knows of that then.
+    fn number(&self, state: &mut State, records: &[Record], trimmed: Option<u64>) -> Numbered {
+        state.last_number += 1;
+        let number = state.last_number;
+        let trimmed = trimmed.unwrap_or(state.index.trimmed());
+        let message = encode(&Frame { shard: self.id, epoch: self.epoch, number, trimmed }, records);
+        state.under_way.insert(number, Instant::now());
+        Numbered { number, message }
+    }
+
+    /// Publishes a message, on condition of this home's epoch if it is `fenced`, and takes note of where it stands. What
+    /// `noted` does is done under the same lock.
+    async fn deliver<T>(
+        &self,
+        Numbered { number, message }: Numbered,
+        fenced: bool,
+        noted: impl FnOnce(&mut State, Published) -> T,
+    ) -> Result<T, LedgerError> {
+        let mut headers = if fenced { self.fenced.clone() } else { self.headers.clone() };
+        headers.insert(NATS_MESSAGE_ID, format!("{}.{}.{number}", self.stream, self.epoch));
+        let within = self.cluster.settings().answer_within;
+        let published = self.cluster.publish(&self.subject, &headers, &message, within).await;
+        let room = room_of(&self.subject, message.len());
+        let mut state = self.state.lock();
+        state.under_way.remove(&number);
+        let failure = match published {
+            Ok(published) if published.place > self.epoch.0 && state.index.add(published.place, room) => {
+                return Ok(noted(&mut state, published));
+            }
+            Ok(Published { place, .. }) => LedgerError::Failed(format!(
+                "the stream {} gave place {place} twice: it has lost what was acknowledged",
+                self.stream
+            )),
+            Err(NotPublished::Full) => return Err(LedgerError::NotKept(format!("the stream {} is full", self.stream))),
+            Err(NotPublished::NotTaken(reason)) => return Err(LedgerError::NotKept(reason)),
+            Err(NotPublished::Condition) => LedgerError::Fenced { shard: self.id, held: self.epoch },
+            Err(NotPublished::Unknown(reason)) => {
+                LedgerError::Failed(format!("it is not known whether {} has a message: {reason}", self.stream))
+            }
+            Err(NotPublished::Refused(reason)) => {
+                LedgerError::Failed(format!("{} refused a message: {reason}", self.stream))
+            }
+        };
+        Err(self.fail(&mut state, failure))
+    }
+
+    /// Nothing is taken any more. The first reason stands.
+    fn fail(&self, state: &mut State, failure: LedgerError) -> LedgerError {
+        if state.failure.is_none() {
+            tracing::error!(shard = %self.id, epoch = %self.epoch, %failure, "the home takes nothing more");
+            state.failure = Some(failure.clone());
+            self.crowded.notify_one();
+        }
+        failure
+    }
+}
+
+impl State {
+    fn next_version(&mut self, epoch: Epoch) -> Version {
+        self.last_sequence += 1;
+        Version { epoch, sequence: Sequence(self.last_sequence) }
+    }
+
+    /// Whether so many bytes more are within `limit`.
+    fn has_room(&self, bytes: u64, limit: u64) -> bool {
+        self.index.bytes() + self.promised_bytes + bytes <= limit
+    }
+}
+
+impl StagedRoom for Shard {
+    fn release(&self, piece: PieceId) {
+        self.state.lock().index.release(piece);
+    }
+}

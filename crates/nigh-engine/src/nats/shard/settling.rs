@@ -1,0 +1,150 @@
+//! What the store has is written down, and the stream is trimmed: in the background, and when somebody asks.
+//!
+//! The stream is trimmed from its front only, after a message that says so stands; recovery takes any other hole for a
+//! loss. A write that holds much back that nobody needs is copied to the end.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use nigh_terms::Version;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::super::settings::MESSAGE_MAX_BYTES;
+use super::super::stream_index::Part;
+use super::super::taking::room_of;
+use super::committing::{Copying, Job};
+use super::{Shard, State};
+use crate::commit_format::Commit;
+use crate::ledger::LedgerError;
+
+/// Writes copied forward in one round.
+const COPIES_MAX: usize = 64;
+
+impl Shard {
+    /// Keeps the stream trimmed while anybody has the shard.
+    pub(super) async fn tend(shard: Weak<Self>, every: Duration) {
+        loop {
+            let Some(held) = shard.upgrade() else { return };
+            // Not at once: what is stored comes in groups. Where there is no room it is done now.
+            let _ = timeout(every, held.crowded.notified()).await;
+            if held.check().is_err() {
+                return;
+            }
+            if let Err(error) = held.tend_once().await {
+                tracing::warn!(shard = %held.id, %error, "what is stored could not be written down; it is tried again");
+            }
+        }
+    }
+
+    async fn tend_once(self: &Arc<Self>) -> Result<(), LedgerError> {
+        self.look_at_unknown().await?;
+        self.copy_forward().await?;
+        let is_idle = {
+            let state = self.state.lock();
+            state.index.notices.is_empty() && !self.is_worth_trimming(&state)
+        };
+        if !is_idle {
+            self.settle().await?;
+        }
+        let reached = self.state.lock().index.last().unwrap_or(self.epoch.0);
+        self.witness.tell(reached).await.map_err(|error| LedgerError::Unavailable(error.to_string()))
+    }
+
+    /// The store holds `version`.
+    pub(in super::super) fn stored(&self, version: Version) -> Result<(), LedgerError> {
+        self.check()?;
+        self.state.lock().index.stored(version);
+        Ok(())
+    }
+
+    /// Returns when all that was told to be stored is written down, under this home's epoch.
+    pub(in super::super) async fn settle(&self) -> Result<(), LedgerError> {
+        let (done, settled) = oneshot::channel();
+        // Its end is there as long as the shard.
+        let _ = self.jobs.send(Job::Settle(done));
+        let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
+        settled.await.map_err(gone)?.map_err(|error| match error {
+            // No version was taken.
+            LedgerError::NotKept(reason) => LedgerError::Unavailable(reason),
+            other => other,
+        })
+    }
+
+    /// Drops what was trimmed from the servers; this home's epoch stays, which its appends name.
+    pub(super) async fn purge(&self, place: u64) {
+        for (subject, place) in [(&self.subject, place), (&self.epoch_subject, place.min(self.epoch.0))] {
+            if let Err(error) = self.cluster.purge(&self.stream, subject, place).await {
+                // What is left goes with the next trim.
+                tracing::warn!(stream = self.stream, %error, "the stream could not be trimmed");
+            }
+        }
+    }
+
+    /// Whether the front of the stream is worth a message and a purge.
+    pub(super) fn is_worth_trimming(&self, state: &State) -> bool {
+        let (limit, used) = (self.settings.limit.bytes(), state.index.bytes());
+        let (_, bytes) = state.index.trimmable();
+        bytes > 0 && (bytes >= limit / 64 || 2 * used > limit)
+    }
+
+    /// Looks at places that nobody was told of: copies of messages that were sent again.
+    async fn look_at_unknown(&self) -> Result<(), LedgerError> {
+        let unknown = self.state.lock().index.unknown();
+        for place in unknown {
+            let found = self.found(place).await?;
+            let mut state = self.state.lock();
+            let frame = found.first().map(|found| found.frame);
+            if frame.is_none() && !state.under_way.is_empty() {
+                // It may stand there for all but who answered.
+                continue;
+            }
+            match frame {
+                // Its sender is told, sooner or later.
+                Some(frame) if frame.epoch == self.epoch && state.under_way.contains_key(&frame.number) => continue,
+                // A copy, or a chunk that an earlier home had sent.
+                Some(frame) if frame.epoch <= self.epoch => {}
+                _ => tracing::error!(stream = self.stream, place, "a message in the stream is none of a home's"),
+            }
+            let bytes = found.iter().map(|found| found.body_bytes as usize).sum();
+            state.index.add(place, room_of(&self.subject, bytes));
+        }
+        Ok(())
+    }
+
+    /// Copies the writes that hold the trim back to the end, if what they hold back is much.
+    async fn copy_forward(self: &Arc<Self>) -> Result<(), LedgerError> {
+        let limit = self.settings.limit.bytes();
+        for _ in 0..COPIES_MAX {
+            let (version, place, chunks) = {
+                let state = self.state.lock();
+                if 2 * state.index.bytes() <= limit || state.index.idle_bytes() < limit / 4 {
+                    return Ok(());
+                }
+                let Some(version) = state.index.oldest_needed() else { return Ok(()) };
+                let Some(record) = state.index.record(version) else { return Ok(()) };
+                let room = record.body_bytes() + 2 * MESSAGE_MAX_BYTES as u64;
+                if !state.has_room(room, self.settings.stream_bytes()) {
+                    return Ok(());
+                }
+                (version, record.place, record.chunks.to_vec())
+            };
+            let Some((commit, inline)) = self.commit_at(version, place).await? else { return Ok(()) };
+            let mut bodies = Vec::with_capacity(chunks.len());
+            for chunk in chunks {
+                match self.part(version, chunk.id.0, Part::Chunk(chunk)).await? {
+                    Some(body) => bodies.push(body),
+                    // A reader will be told; it stays where it is.
+                    None => return Ok(()),
+                }
+            }
+            let numbered = self.number_chunks(&mut self.state.lock(), bodies);
+            let pieces = self.deliver_chunks(numbered).await?;
+            let (done, copied) = oneshot::channel();
+            let _ = self.jobs.send(Job::Copy(Copying { commit: Commit { pieces, ..commit }, inline, done }));
+            let gone = |_| LedgerError::Failed("a task of the ledger has ended".to_owned());
+            copied.await.map_err(gone)??;
+        }
+        Ok(())
+    }
+}

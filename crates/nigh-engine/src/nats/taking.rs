@@ -1,0 +1,196 @@
+//! How a home takes a shard: it writes an epoch's record on condition that the last such record is the one it knows, and
+//! only then reads the stream. From its place on nobody of an earlier epoch can append; that place is the new epoch.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use async_nats::header::{NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
+use bytes::Bytes;
+use nigh_terms::{Epoch, Incarnation, NodeId, ShardId};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::envelope::{Content, FORMAT, Frame, Record, Taking, decode, encode};
+use super::link::NotPublished;
+use super::recovery::{Outcome, Recovery};
+use super::settings::LedgerSettings;
+use super::witness::{Reached, Witness};
+use super::{Cluster, ClusterError};
+use crate::journal::DamageKind;
+
+/// Messages that are read at a time.
+const READ_AT_ONCE: u64 = 64;
+/// How often a message that is not there is asked for again: who answered may have led before.
+const ASKED_AGAIN: usize = 5;
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// What a message takes in a stream beside its subject and itself: its record's head and its headers, bytes.
+const HEADERS_BYTES: usize = 256;
+
+/// Who is to be a shard's home, and by what right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The shard.
+    pub shard: ShardId,
+    /// Grows from home to home: the revision of the shard's entry in the map of homes. A lower one yields.
+    pub claim: u64,
+    /// The home.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+}
+
+/// A shard that was taken.
+pub(super) struct Taken {
+    pub(super) epoch: Epoch,
+    pub(super) outcome: Outcome,
+    pub(super) witness: Witness,
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+}
+
+/// What a message takes in its stream, bytes.
+pub(super) fn room_of(subject: &str, message: usize) -> u64 {
+    (HEADERS_BYTES + subject.len() + message) as u64
+}
+
+/// Takes the shard of `claim`.
+pub(super) async fn take(cluster: &Cluster, settings: &LedgerSettings, claim: &Claim) -> Result<Taken, ClusterError> {
+    let names = cluster.settings();
+    let stream = names.ledger_stream(claim.shard);
+    let wanted = names.ledger_config(claim.shard, settings.stream_bytes(), settings.first_place.max(1));
+    let (witness, reached) = Witness::open(cluster.clone(), claim.shard).await?;
+    let found = cluster.stream_as(&wanted, reached.is_none()).await?;
+    let went_back = |stream, found, Reached { place: known, .. }| ClusterError::WentBack { stream, found, known };
+    if let Some(reached) = reached.filter(|reached| reached.went_back_to > 0) {
+        return Err(went_back(stream, reached.went_back_to, reached));
+    }
+    let epoch = take_epoch(cluster, &stream, claim).await?;
+    if let Some(reached) = reached.filter(|reached| epoch.0 <= reached.place) {
+        witness.went_back(epoch.0).await?;
+        return Err(went_back(stream, epoch.0, reached));
+    }
+    witness.tell(epoch.0).await?;
+    let recovery = Recovery::new(claim.shard, &stream, found.first_sequence.unwrap_or(1).max(1));
+    let (recovery, messages, bytes) = read(cluster, &stream, claim.shard, epoch.0, recovery).await?;
+    let outcome = recovery.finish(epoch.0);
+    if let Some(first) = outcome.damage.first() {
+        match &settings.keep_damaged {
+            None => {
+                let first = Box::new(first.clone());
+                return Err(ClusterError::Damaged { stream, first, damage: outcome.damage });
+            }
+            Some(folder) => keep(cluster, &stream, folder, &outcome).await?,
+        }
+    }
+    Ok(Taken { epoch, outcome, witness, messages, bytes })
+}
+
+/// Writes an epoch's record; its place is the epoch.
+async fn take_epoch(cluster: &Cluster, stream: &str, claim: &Claim) -> Result<Epoch, ClusterError> {
+    let [subject, _] = cluster.settings().ledger_subjects(claim.shard);
+    let nonce = rand::random();
+    let Claim { shard, claim: own, node, incarnation, .. } = claim.clone();
+    let frame = Frame { shard, epoch: Epoch(0), number: 0, trimmed: 0 };
+    let taking = Content::Epoch(Taking { claim: own, nonce, incarnation, node });
+    let message = encode(&frame, &[Record { content: taking, body: Bytes::new() }]);
+    let begun = Instant::now();
+    loop {
+        let mut last_place = 0;
+        if let Some((place, last)) = cluster.last_message(stream, &subject).await? {
+            last_place = place;
+            // Who cannot be read had no better claim that anybody knows of.
+            if let Some(Ok(Content::Epoch(last))) = decode(shard, &last).pop().map(|found| found.map(|one| one.content))
+            {
+                if last.nonce == nonce {
+                    return Ok(Epoch(place));
+                }
+                if last.claim > own {
+                    return Err(ClusterError::Superseded { shard, home: last.node, claim: last.claim });
+                }
+            }
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_MESSAGE_ID, format!("{stream}.{nonce:016x}"));
+        headers.insert(NATS_EXPECTED_STREAM, stream);
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last_place.to_string());
+        let reason = match cluster.publish_once(&subject, &headers, &message).await {
+            Ok(place) => return Ok(Epoch(place)),
+            Err(NotPublished::Condition) => "others take it at the same time".to_owned(),
+            Err(NotPublished::Full) => "its stream has no room".to_owned(),
+            Err(NotPublished::NotTaken(reason) | NotPublished::Unknown(reason) | NotPublished::Refused(reason)) => {
+                reason
+            }
+        };
+        if begun.elapsed() > cluster.settings().answer_within {
+            return Err(cluster.unreachable("take the shard of", stream)(&reason));
+        }
+        // An earlier home's append that is under way makes the server undecided: soon it is not.
+        sleep(Duration::from_millis(2 + u64::from(rand::random::<u8>() / 8))).await;
+    }
+}
+
+/// Reads a stream from its end, the epoch's record, to where it was trimmed.
+async fn read(
+    cluster: &Cluster,
+    stream: &str,
+    shard: ShardId,
+    end: u64,
+    mut recovery: Recovery,
+) -> Result<(Recovery, usize, u64), ClusterError> {
+    let [_, subject] = cluster.settings().ledger_subjects(shard);
+    let (mut messages, mut bytes) = (0, 0);
+    let mut left: Vec<u64> = Vec::new();
+    let (mut from, mut asked_again) = (end + 1, 0);
+    loop {
+        let first = recovery.trimmed();
+        if from > first {
+            let to = from;
+            from = to.saturating_sub(READ_AT_ONCE).max(first);
+            left.extend(from..to);
+        } else {
+            left = recovery.missing(end);
+            if left.is_empty() || asked_again == ASKED_AGAIN {
+                return Ok((recovery, messages, bytes));
+            }
+            asked_again += 1;
+            sleep(ASK_AGAIN_AFTER).await;
+        }
+        while !left.is_empty() {
+            let mut reads = JoinSet::new();
+            for place in left.drain(..left.len().min(READ_AT_ONCE as usize)) {
+                let (cluster, stream) = (cluster.clone(), stream.to_owned());
+                reads.spawn(async move { (place, cluster.message(&stream, place).await) });
+            }
+            for (place, message) in reads.join_all().await {
+                let Some(message) = message? else { continue };
+                let room = room_of(&subject, message.len());
+                (messages, bytes) = (messages + 1, bytes + message.len() as u64);
+                recovery.take(place, room, &message).map_err(|found| ClusterError::Newer {
+                    stream: stream.to_owned(),
+                    found,
+                    known: FORMAT,
+                })?;
+            }
+        }
+    }
+}
+
+/// Copies what is damaged into files, before the stream is trimmed.
+async fn keep(cluster: &Cluster, stream: &str, folder: &Path, outcome: &Outcome) -> Result<(), ClusterError> {
+    for damage in outcome.damage.iter().filter(|damage| damage.kind != DamageKind::Missing) {
+        let Some(message) = cluster.message(stream, damage.offset).await? else { continue };
+        let path = folder.join(format!("damaged-{stream}-{}.message", damage.offset));
+        let folder = folder.to_owned();
+        let kept = path.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            std::fs::create_dir_all(&folder)?;
+            std::fs::write(&kept, &message)
+        });
+        written
+            .await
+            .unwrap_or_else(|join| Err(std::io::Error::other(join)))
+            .map_err(|source| ClusterError::Keep { path, source })?;
+    }
+    Ok(())
+}

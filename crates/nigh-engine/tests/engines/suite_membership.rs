@@ -1,0 +1,89 @@
+//! What every membership must do, and what a cluster's does when a node is silent.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nigh_engine::nats::{NatsMembership, TTL};
+use nigh_engine::{LocalMembership, LocalRegistry, Members, Membership, StateFile};
+use nigh_terms::{Incarnation, NodeId, SystemClock};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::servers::{PATIENCE, Servers};
+
+fn node(name: &str) -> NodeId {
+    NodeId(name.to_owned())
+}
+
+async fn conforms(membership: &dyn Membership) {
+    let this = (membership.node().clone(), membership.incarnation());
+    assert!(membership.alive().await.unwrap().contains(&this));
+    assert!(membership.watch().borrow().contains(&this));
+}
+
+/// Waits until `expected` is true of the members.
+async fn until(members: &mut watch::Receiver<Members>, expected: impl Fn(&Members) -> bool) {
+    timeout(PATIENCE, members.wait_for(expected)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn one_machine_has_one_member_and_every_start_is_a_new_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = LocalRegistry::new(StateFile::open(&folder.path().join("state.redb")).unwrap());
+    for life in 1..3 {
+        let joined = LocalMembership::join(node("n1"), &registry).await.unwrap();
+        assert_eq!(joined.incarnation(), Incarnation(life));
+        conforms(&joined).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_see_each_other_come_go_and_fall_silent() {
+    let Some(servers) = Servers::start("members_see_each_other_come_go_and_fall_silent", 3) else { return };
+    let clock = Arc::new(SystemClock::new());
+    let cluster = servers.connect(3).await;
+    let join = |name| NatsMembership::join(cluster.clone(), node(name), Arc::clone(&clock) as _);
+    let (a, b, c) = (join("a").await.unwrap(), join("b").await.unwrap(), join("c").await.unwrap());
+    conforms(&a).await;
+    let mut seen = a.watch();
+    let all = vec![(node("a"), a.incarnation()), (node("b"), b.incarnation()), (node("c"), c.incarnation())];
+    until(&mut seen, |members| *members == all).await;
+    sleep(2 * TTL).await;
+    assert_eq!(a.alive().await.unwrap(), all, "entries are renewed");
+
+    c.leave().await.unwrap();
+    until(&mut seen, |members| *members == all[..2]).await;
+    // Dropped, it is renewed no more, as if its node had died.
+    let (gone, before) = (Instant::now(), b.incarnation());
+    drop(b);
+    until(&mut seen, |members| *members == all[..1]).await;
+    assert!(gone.elapsed() >= TTL / 2, "it was given time");
+    let again = join("b").await.unwrap();
+    assert!(again.incarnation() > before, "a new life has a higher number");
+    until(&mut seen, |members| members.contains(&(node("b"), again.incarnation()))).await;
+
+    // Another process takes the name: the first life is over, and knows it.
+    let mut own = a.watch();
+    let other = join("a").await.unwrap();
+    assert!(other.incarnation() > a.incarnation());
+    until(&mut own, |members| !members.contains(&(node("a"), a.incarnation()))).await;
+    conforms(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_servers_are_gone_for_long_has_to_join_again() {
+    let Some(mut servers) = Servers::start("a_member_whose_servers_are_gone_for_long_has_to_join_again", 3) else {
+        return;
+    };
+    let clock = Arc::new(SystemClock::new());
+    let a = NatsMembership::join(servers.connect(3).await, node("a"), clock.clone()).await.unwrap();
+    let (mut seen, this) = (a.watch(), (node("a"), a.incarnation()));
+    servers.kill(1);
+    servers.kill(2);
+    until(&mut seen, |members| !members.contains(&this)).await;
+    servers.run(1);
+    servers.run(2);
+    let again = NatsMembership::join(servers.connect(3).await, node("a"), clock).await.unwrap();
+    assert!(again.incarnation() > a.incarnation());
+    until(&mut seen, |members| members.contains(&(node("a"), again.incarnation())) && !members.contains(&this)).await;
+}
