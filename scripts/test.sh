@@ -35,6 +35,7 @@ part "build" cargo build $NIGH_TEST_BUILT --bins --tests
 part "rust tests" cargo test $NIGH_TEST_BUILT --no-fail-fast -- --show-output
 # The tests explore its small worlds.
 part "consistency contract, all worlds" target/debug/nigh check
+part "storms" target/debug/nigh experiment storm
 part "python tests" scripts/test-python.sh
 
 grep -E '^SKIPPED: ' "$log" | sort -u
