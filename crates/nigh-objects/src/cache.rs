@@ -18,6 +18,7 @@ use crate::ObjectId;
 use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
 use crate::kept::Kept;
 use crate::protocol::{Copy, CopyStore};
+use crate::shards::Shards;
 
 /// What a copy takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +126,7 @@ impl Index {
 /// Copies `V` and what they take.
 #[derive(Debug)]
 pub(crate) struct Shelf<V> {
+    shards: Shards,
     budget: Cost,
     kept: Cost,
     reserved: Cost,
@@ -139,8 +141,9 @@ pub(crate) struct Shelf<V> {
 pub(crate) type Dropped<V> = Vec<V>;
 
 impl<V: Clone> Shelf<V> {
-    pub(crate) fn new(budget: Cost) -> Self {
+    pub(crate) fn new(shards: Shards, budget: Cost) -> Self {
         Self {
+            shards,
             budget,
             kept: Cost::default(),
             reserved: Cost::default(),
@@ -326,9 +329,9 @@ impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
     }
 
     /// All: there is one shard.
-    fn objects_of(&self, _shard: ShardId) -> Vec<ObjectId> {
+    fn objects_of(&self, shard: ShardId) -> Vec<ObjectId> {
         let names = self.index.slots.iter().filter_map(|slot| self.slots.get(*slot)?.name.object());
-        let mut objects: Vec<ObjectId> = names.collect();
+        let mut objects: Vec<ObjectId> = names.filter(|object| self.shards.of(object) == shard).collect();
         objects.sort_unstable();
         objects
     }
@@ -368,7 +371,7 @@ mod tests {
     }
 
     fn shelf(budget: u64, segments: u64) -> Shelf<u64> {
-        Shelf::new(Cost { bytes: budget, segments })
+        Shelf::new(Shards::ONE, Cost { bytes: budget, segments })
     }
 
     fn keep(shelf: &mut Shelf<u64>, object: &ObjectId, value: u64, cost: Cost, origin: Origin) -> Vec<u64> {

@@ -32,6 +32,7 @@ pub mod protocol;
 mod range;
 mod request;
 mod segment;
+mod shards;
 mod slab;
 mod spool;
 pub mod store;
@@ -57,6 +58,7 @@ pub use request::{
     RangeSpec, ReadConditions, UploadId, UploadInfo, WriteConditions,
 };
 pub use segment::{Segment, SegmentName, SegmentSlice};
+pub use shards::Shards;
 pub use write_back::{
     Access, BucketPolicy, DirtyUsage, ModeRule, ParseWriteModeError, PolicyError, Pushed, StoreAbilities,
     UnpushedObject, WriteMode, WriteSettings, Writes,

@@ -8,8 +8,9 @@ mod append_order;
 mod coherence;
 mod copies;
 mod fast;
+mod foreign;
 mod invocations;
-mod loopback;
+mod machines;
 mod multipart;
 mod notify;
 mod outside;
@@ -29,13 +30,15 @@ use std::time::Duration;
 
 use nigh_engine::RequestId;
 use nigh_terms::{
-    Admission, BucketName, ByteSize, Clock, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version,
+    Admission, BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token,
+    Version,
 };
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendOrder, Asked};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
+use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
 use crate::account::{Account, segments_max};
@@ -47,8 +50,9 @@ use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
 use crate::outside::{Noticed, OutsideWrites};
-use crate::protocol::Stamp;
+use crate::protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
 use crate::segment::Segment;
+use crate::shards::Shards;
 use crate::spool::{Spool, blocking};
 use crate::store::Store;
 use crate::sync::{Mutex, spawn};
@@ -59,9 +63,6 @@ use crate::{
     BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
     ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
 };
-
-/// The one shard of a node alone.
-pub(crate) const SHARD: ShardId = ShardId(0);
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +243,7 @@ impl Inner {
     async fn current(self: &Arc<Self>, who: &Principal, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         let found = self.current_of(object).await;
         match &found {
-            Ok(meta) => self.shows(who, meta),
+            Ok(meta) => self.shows(who, object, meta),
             Err(_) => self.shows_newest(who),
         }
         found
@@ -278,6 +279,23 @@ impl Inner {
 
 fn object(who: &Principal, bucket: &BucketName, key: &ObjectKey) -> ObjectId {
     ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key.clone() }
+}
+
+/// The machines of a node alone: it and the home of its one shard, under the journal's new epoch, which is its
+/// incarnation too. Between the two nothing is lost: neither asks again.
+fn alone(writes: &Writes, budget: Cost) -> Coherence {
+    let (shard, ledger) = (ShardId(0), &writes.ledger);
+    let epoch = ledger.epoch(shard);
+    let me = Member { node: NodeNumber(0), incarnation: Incarnation(epoch.0) };
+    let limits = CacheLimits { resend: Duration::MAX, ..CacheLimits::default() };
+    let coherence = Coherence::open((me, Shards::ONE), Arc::clone(ledger), limits, budget, None);
+    let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
+    let new = NewHome { shard, epoch, records, decided: ledger.place(shard), summary: Token::empty() };
+    // The node's limit holds for both.
+    let limits = HomeLimits { puts_max: usize::MAX, ..HomeLimits::default() };
+    // There is nothing yet that could be dropped.
+    let _ = coherence.take(Monotonic::default(), new, limits);
+    coherence
 }
 
 impl Copies for Inner {
@@ -331,9 +349,8 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
-        let records = writes.recovered.iter().chain(&writes.lost).cloned().collect();
-        let coherence = Coherence::open(Arc::clone(&writes.ledger), records, budget);
-        let back = Arc::new(WriteBack::open(store, Arc::clone(&clock), writes).await?);
+        let coherence = alone(&writes, budget);
+        let back = Arc::new(WriteBack::open(store, coherence.shards, Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
             back,
             clock,

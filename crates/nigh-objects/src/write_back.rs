@@ -45,6 +45,7 @@ use self::shadow::{Life, Refused, Unannounced};
 pub use self::unpushed::UnpushedObject;
 use crate::bucket_documents::BucketDocuments;
 use crate::meter::WriteBackMeter;
+use crate::shards::Shards;
 use crate::store::{Payload, Store};
 use crate::sync::Mutex;
 use crate::{ObjectError, ObjectId, ObjectMeta};
@@ -159,6 +160,7 @@ pub(crate) struct Placed {
 pub(crate) struct WriteBack {
     store: Arc<dyn Store>,
     ledger: Arc<dyn Ledger>,
+    shards: Shards,
     clock: Arc<dyn Clock>,
     settings: WriteSettings,
     policies: Option<BucketDocuments<BucketPolicy>>,
@@ -216,6 +218,7 @@ impl WriteBack {
     /// Which record or policy cannot be read.
     pub(crate) async fn open(
         store: Arc<dyn Store>,
+        shards: Shards,
         clock: Arc<dyn Clock>,
         writes: Writes,
     ) -> Result<Self, ObjectError> {
@@ -280,6 +283,7 @@ impl WriteBack {
         Ok(Self {
             store,
             ledger,
+            shards,
             clock,
             settings,
             policies,

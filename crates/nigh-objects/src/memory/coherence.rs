@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::Ledger;
-use nigh_engine::journal::RecoveredRecord;
-use nigh_terms::{Monotonic, Token, Version};
+use nigh_terms::{Monotonic, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::SHARD;
 use super::append_order::Asked;
 use super::invocations::Invocations;
-use super::loopback::{Answer, Copies, Noted, Outcome, State, Turn};
+use super::machines::{Answer, Copies, Happened, NewHome, NewPut, Noted, Outcome, Standing, State, Turn};
 use super::reads::Landing;
 use crate::cache::{Cost, Shelved};
 use crate::kept::Kept;
-use crate::protocol::{AppendId, HomeInput, PutFailure, Read, RequestId, Stamp, Write};
+use crate::protocol::{
+    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, RequestId, Stamp, Write,
+};
+use crate::shards::Shards;
 use crate::sync::{Mutex, MutexGuard, timeout};
 use crate::{ObjectError, ObjectId};
 
@@ -31,15 +32,24 @@ pub(super) enum Begun {
     /// Somebody else's serves.
     Join(watch::Receiver<Landing>),
     /// The caller brings the bytes, for all who join.
-    Lead(RequestId, watch::Sender<Landing>),
+    Lead(BegunFetch, watch::Sender<Landing>),
     /// The caller brings them for itself.
-    Past(RequestId),
+    Past(BegunFetch),
+}
+
+/// A fetch whose bytes the caller brings.
+pub(super) struct BegunFetch {
+    pub(super) request: RequestId,
+    /// From where, and whether it has ended.
+    pub(super) stands: watch::Receiver<Standing>,
 }
 
 /// A write that has begun, and the ledger's answer to it.
 pub(super) struct BegunWrite {
     pub(super) request: RequestId,
-    pub(super) append: AppendId,
+    /// None if the home is elsewhere, or refuses.
+    pub(super) append: Option<AppendId>,
+    pub(super) stands: watch::Receiver<Standing>,
     pub(super) done: oneshot::Receiver<Result<Stamp, PutFailure>>,
     /// The copy there was.
     pub(super) before: Option<Shelved>,
@@ -62,14 +72,17 @@ impl DerefMut for ShelfGuard<'_> {
     }
 }
 
-/// Node and home.
+/// The machines of this process.
 pub(super) struct Coherence {
     pub(super) state: Mutex<State>,
     /// Taken within the lock of `state`, or alone.
     pub(super) invocations: Mutex<Invocations>,
+    pub(super) shards: Shards,
     ledger: Arc<dyn Ledger>,
     /// More versions have been decided.
     decided: Notify,
+    /// Who hears of what others are to be told; where there are none it is said in the log.
+    happened: Option<mpsc::UnboundedSender<Happened>>,
 }
 
 const fn too_much() -> ObjectError {
@@ -82,12 +95,40 @@ pub(super) fn ended() -> ObjectError {
     ObjectError::Memory { operation: "order a write", reason }
 }
 
+/// Says what happened where nobody hears of it.
+fn log(happened: &Happened) {
+    match happened {
+        // Its own writer is the node, whose answers have arrived.
+        Happened::Settled(..) => {}
+        Happened::Rejoin => tracing::error!("the home in this node refuses the node; restart it"),
+        Happened::Retired(_) => {
+            tracing::error!("the home in this node is deposed: it was told of a write out of order; restart it");
+        }
+        Happened::GaveUp(_) => tracing::error!("the home in this node has given the node up; restart it"),
+        Happened::Said(..) | Happened::Told(_) | Happened::Fences(..) => {
+            tracing::error!(?happened, "a node alone has something for others");
+        }
+    }
+}
+
 impl Coherence {
-    /// A node with nothing in memory, and the home of its shard, which takes `records` over. `budget` is what copies may
-    /// take.
-    pub(super) fn open(ledger: Arc<dyn Ledger>, records: Vec<RecoveredRecord>, budget: Cost) -> Self {
-        let state = State::begin(ledger.epoch(SHARD), records, ledger.place(SHARD), budget);
-        Self { state: Mutex::new(state), invocations: Mutex::default(), ledger, decided: Notify::new() }
+    /// A node with nothing in memory, of which copies may take `budget`, and no home. What others are to be told of goes to
+    /// `happened`.
+    pub(super) fn open(
+        (me, shards): (Member, Shards),
+        ledger: Arc<dyn Ledger>,
+        limits: CacheLimits,
+        budget: Cost,
+        happened: Option<mpsc::UnboundedSender<Happened>>,
+    ) -> Self {
+        let state = State::begin((me, shards), limits, budget, happened.is_none());
+        let (state, invocations) = (Mutex::new(state), Mutex::default());
+        Self { state, invocations, shards, ledger, decided: Notify::new(), happened }
+    }
+
+    /// A home begins here.
+    pub(super) fn take(&self, now: Monotonic, new: NewHome, limits: HomeLimits) -> Vec<Shelved> {
+        self.step(|state, outcome| state.take(now, outcome, new, limits)).1
     }
 
     /// The copies.
@@ -98,7 +139,24 @@ impl Coherence {
     pub(super) fn step<T>(&self, act: impl FnOnce(&mut State, &mut Outcome) -> T) -> (T, Vec<Shelved>) {
         let mut outcome = Outcome::default();
         let given = act(&mut self.state.lock(), &mut outcome);
+        for happened in outcome.happened {
+            match &self.happened {
+                // Nobody hears it at the end of the process.
+                Some(hears) => drop(hears.send(happened)),
+                None => log(&happened),
+            }
+        }
         (given, outcome.dropped)
+    }
+
+    /// True if the home of `shard` is in this process.
+    pub(super) fn is_home(&self, shard: ShardId) -> bool {
+        self.state.lock().homes.contains_key(&shard)
+    }
+
+    /// The shard of an object, and the object.
+    fn placed<'o>(&self, object: &'o ObjectId) -> (ShardId, &'o ObjectId) {
+        (self.shards.of(object), object)
     }
 
     /// Begins a read. Where what the store shows is in doubt, by `past`, a copy serves and nothing else is kept.
@@ -108,53 +166,57 @@ impl Coherence {
         object: &ObjectId,
         past: impl FnOnce() -> bool,
     ) -> Result<Begun, ObjectError> {
+        let shard = self.shards.of(object);
         // A read drops nothing.
-        let mut outcome = Outcome::default();
-        let mut state = self.state.lock();
-        // A doubt arises before its write ends here: under this lock it is seen, or the write is.
-        let checked = past() && state.node.cache.copies().peek(object).is_none();
-        let is_full = state.node.cache.is_full();
-        let mut said = Vec::new();
-        let read = state.node.cache.read(now, SHARD, object, checked, &mut said);
-        let (request, shared) = match read {
-            Read::Hit(copy) => return Ok(Begun::Hit(copy.value.kept)),
-            Read::Shared(request) => (request, true),
-            Read::Private(request) => (request, false),
-        };
-        if let Some(landing) = state.node.fetches.get(&request).and_then(|fetch| fetch.landing.clone()) {
-            return Ok(Begun::Join(landing));
-        }
-        if is_full {
-            state.node.cache.give_up_fetch(request);
-            return Err(too_much());
-        }
-        let (send, landing) = watch::channel(None);
-        state.fetch(now, &mut outcome, request, shared.then_some(landing), said);
-        Ok(if shared { Begun::Lead(request, send) } else { Begun::Past(request) })
+        let (begun, _) = self.step(|state, outcome| {
+            // A doubt arises before its write ends here: under this lock it is seen, or the write is.
+            let checked = past() && state.node.cache.copies().peek(object).is_none();
+            let is_full = state.node.cache.is_full();
+            let mut said = Vec::new();
+            let read = state.node.cache.read(now, shard, object, checked, &mut said);
+            let (request, shared) = match read {
+                Read::Hit(copy) => return Ok(Begun::Hit(copy.value.kept)),
+                Read::Shared(request) => (request, true),
+                Read::Private(request) => (request, false),
+            };
+            if let Some(landing) = state.node.fetches.get(&request).and_then(|fetch| fetch.landing.clone()) {
+                return Ok(Begun::Join(landing));
+            }
+            if is_full {
+                state.node.cache.give_up_fetch(request);
+                return Err(too_much());
+            }
+            let (send, landing) = watch::channel(None);
+            let stands = state.fetch(now, outcome, request, shared.then_some(landing), said);
+            let begun = BegunFetch { request, stands };
+            Ok(if shared { Begun::Lead(begun, send) } else { Begun::Past(begun) })
+        });
+        begun
     }
 
     /// Begins a question to the home about an object, whatever copy there is.
-    pub(super) fn ask(&self, now: Monotonic, object: &ObjectId) -> Result<RequestId, ObjectError> {
+    pub(super) fn ask(&self, now: Monotonic, object: &ObjectId) -> Result<BegunFetch, ObjectError> {
+        let shard = self.shards.of(object);
         let (asked, _) = self.step(|state, outcome| {
             if state.node.cache.is_full() {
                 return Err(too_much());
             }
             let mut said = Vec::new();
-            let Read::Private(request) = state.node.cache.read(now, SHARD, object, true, &mut said) else {
+            let Read::Private(request) = state.node.cache.read(now, shard, object, true, &mut said) else {
                 return Err(ObjectError::SlowDown("the object is being read"));
             };
-            state.fetch(now, outcome, request, None, said);
-            Ok(request)
+            let stands = state.fetch(now, outcome, request, None, said);
+            Ok(BegunFetch { request, stands })
         });
         asked
     }
 
-    /// What the home knows of the object of a fetch, whose bytes are now asked for.
+    /// What the home here knows of the object of a fetch, whose bytes are now asked for.
     pub(super) fn note(&self, object: &ObjectId, request: RequestId) -> Noted {
         let state = self.state.lock();
         match state.node.fetches.get(&request).and_then(|fetch| fetch.found.as_ref()) {
             Some((_, noted)) => *noted,
-            None => state.noted(object),
+            None => state.noted(self.shards.of(object), object),
         }
     }
 
@@ -168,7 +230,12 @@ impl Coherence {
         found: (Version, bool),
         copy: &mut dyn FnMut() -> Option<Shelved>,
     ) -> (Answer, Vec<Shelved>) {
-        self.step(|state, outcome| state.found(now, outcome, object, asked, found, copy))
+        self.step(|state, outcome| state.found(now, outcome, self.placed(object), asked, found, copy))
+    }
+
+    /// A fetch that waited for the node to catch up has landed.
+    pub(super) fn landed(&self, request: RequestId) {
+        self.state.lock().node.fetches.remove(&request);
     }
 
     /// The bytes of a fetch cannot be had.
@@ -176,22 +243,27 @@ impl Coherence {
         let ((), _) = self.step(|state, outcome| {
             state.node.cache.give_up_fetch(request);
             if state.node.fetches.remove(&request).is_some_and(|fetch| fetch.found.is_none()) {
-                state.home(now, outcome, HomeInput::NotLoaded(object.clone()));
+                state.home(now, outcome, self.shards.of(object), HomeInput::NotLoaded(object.clone()));
             }
         });
     }
 
-    /// Comes to its end when the home has been told of more than now.
+    /// Comes to its end when a home here has been told of more than now.
     pub(super) fn more_decided(&self) -> Notified<'_> {
         self.decided.notified()
     }
 
-    /// Waits until the home has been told of `version`, if it ever is.
-    pub(super) async fn until_told(&self, version: Version, within: Duration) -> Result<(), ObjectError> {
+    /// Waits until the home here has been told of `version`, if it ever is.
+    pub(super) async fn until_told(
+        &self,
+        shard: ShardId,
+        version: Version,
+        within: Duration,
+    ) -> Result<(), ObjectError> {
         let told = async {
             loop {
                 let more = self.more_decided();
-                if self.state.lock().home.order.is_decided(version) {
+                if !self.state.lock().is_early(shard, version) {
                     return;
                 }
                 more.await;
@@ -214,30 +286,35 @@ impl Coherence {
                 return Err(too_much());
             }
             let (send, done) = oneshot::channel();
-            match state.write(now, outcome, object, (write, token), Some(send)) {
-                (request, Some(append)) => Ok((request, append, done)),
-                (request, None) => {
-                    state.node.puts.remove(&request);
-                    Err(ended())
-                }
-            }
+            Ok((state.write(now, outcome, self.placed(object), (write, token), Some(send)), done))
         });
-        let (request, append, done) = begun?;
+        let (NewPut { request, append, stands }, done) = begun?;
         // All that a write drops when it begins is its object's copy.
         let before = dropped.pop();
-        Ok((BegunWrite { request, append, done, before }, dropped))
+        Ok((BegunWrite { request, append, stands, done, before }, dropped))
+    }
+
+    /// Keeps a copy of what somebody else has written at a home here as `version`.
+    pub(super) fn adopt(&self, now: Monotonic, object: &ObjectId, version: Version, copy: Shelved) -> Vec<Shelved> {
+        self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
+    }
+
+    /// A write that has begun is carried on by nobody: it has not taken place for the node.
+    pub(super) fn withdraw_write(&self, request: RequestId) {
+        self.state.lock().node.puts.remove(&request);
     }
 
     /// Somebody else has written an object in the store: what was kept of it is dropped, here and wherever it is.
     pub(super) fn outside(&self, now: Monotonic, object: &ObjectId) -> Vec<Shelved> {
+        let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {
-            let (_, append) = state.write(now, outcome, object, (Write::Outside, Arc::default()), None);
-            let Some(append) = append else { return };
-            let (version, turn) = (self.ledger.place(SHARD), Turn { append, stored: None });
-            state.home.order.placed(version, turn);
-            state.tell(now, outcome);
+            let new = state.write(now, outcome, (shard, object), (Write::Outside, Arc::default()), None);
+            let (Some(append), Some(home)) = (new.append, state.homes.get_mut(&shard)) else { return };
+            let (version, turn) = (self.ledger.place(shard), Turn { append, stored: None });
+            home.order.placed(version, turn);
+            state.tell(now, outcome, shard);
             let mut token = Token::empty();
-            token.see(SHARD, version);
+            token.see(shard, version);
             self.invocations.lock().hand_over(&object.namespace, &token);
         });
         self.decided.notify_waiters();
@@ -263,76 +340,81 @@ impl Coherence {
         copy.into_iter().collect()
     }
 
-    /// The ledger is about to be asked for a version.
-    pub(super) fn appending(&self) -> Asked {
-        self.state.lock().home.order.begins()
+    /// Lets the order of a home here take something in, and tells the home what is in its turn.
+    fn order(
+        &self,
+        now: Monotonic,
+        shard: ShardId,
+        act: impl FnOnce(&mut super::AppendOrder<Turn>, &dyn Ledger),
+    ) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| {
+            if let Some(home) = state.homes.get_mut(&shard) {
+                act(&mut home.order, &*self.ledger);
+                state.tell(now, outcome, shard);
+            }
+        });
+        self.decided.notify_waiters();
+        dropped
+    }
+
+    /// The ledger is about to be asked for a version of `shard`; none if its home is not here.
+    pub(super) fn appending(&self, shard: ShardId) -> Option<Asked> {
+        self.state.lock().homes.get_mut(&shard).map(|home| home.order.begins())
     }
 
     /// It has given one, durably, and readers of what stands behind see it. `stored` names the object if the store has it.
     pub(super) fn appended(
         &self,
         now: Monotonic,
+        shard: ShardId,
         (append, asked): (AppendId, Asked),
         version: Version,
         stored: Option<&ObjectId>,
     ) -> Vec<Shelved> {
-        let ((), dropped) = self.step(|state, outcome| {
-            state.home.order.appended(asked, version, Turn { append, stored: stored.cloned() });
-            state.tell(now, outcome);
-        });
-        self.decided.notify_waiters();
-        dropped
+        self.order(now, shard, |order, _| order.appended(asked, version, Turn { append, stored: stored.cloned() }))
     }
 
     /// It has given none; or, if `lost`, one that nobody knows.
-    pub(super) fn refused(&self, now: Monotonic, asked: Asked, lost: bool) -> Vec<Shelved> {
-        let ((), dropped) = self.step(|state, outcome| {
+    pub(super) fn refused(&self, now: Monotonic, shard: ShardId, asked: Asked, lost: bool) -> Vec<Shelved> {
+        self.order(now, shard, |order, ledger| {
             if lost {
-                state.home.order.lost(asked, self.ledger.place(SHARD));
+                order.lost(asked, ledger.place(shard));
             } else {
-                state.home.order.refused(asked);
+                order.refused(asked);
             }
-            state.tell(now, outcome);
-        });
-        self.decided.notify_waiters();
-        dropped
+        })
     }
 
     /// It has given one that is no write's.
-    pub(super) fn passed(&self, now: Monotonic, asked: Asked, version: Version) -> Vec<Shelved> {
-        let ((), dropped) = self.step(|state, outcome| {
-            state.home.order.passed(asked, version);
-            state.tell(now, outcome);
-        });
-        self.decided.notify_waiters();
-        dropped
+    pub(super) fn passed(&self, now: Monotonic, shard: ShardId, asked: Asked, version: Version) -> Vec<Shelved> {
+        self.order(now, shard, |order, _| order.passed(asked, version))
     }
 
     /// A version that no write has: to mark what goes to the store before its place in the order is known.
-    pub(super) fn mark(&self, now: Monotonic) -> (Version, Vec<Shelved>) {
-        let (version, dropped) = self.step(|state, outcome| {
-            let version = self.ledger.place(SHARD);
-            state.home.order.skip(version);
-            state.tell(now, outcome);
-            version
+    pub(super) fn mark(&self, now: Monotonic, shard: ShardId) -> (Version, Vec<Shelved>) {
+        let mut version = Version::OUTSIDE;
+        let dropped = self.order(now, shard, |order, ledger| {
+            version = ledger.place(shard);
+            order.skip(version);
         });
-        self.decided.notify_waiters();
         (version, dropped)
     }
 
     /// The write does not take place.
-    pub(super) fn not_appended(&self, now: Monotonic, append: AppendId) -> Vec<Shelved> {
-        self.step(|state, outcome| state.home(now, outcome, HomeInput::NotAppended { append })).1
+    pub(super) fn not_appended(&self, now: Monotonic, shard: ShardId, append: AppendId) -> Vec<Shelved> {
+        self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::NotAppended { append })).1
     }
 
     /// The store has a version.
     pub(super) fn pushed(&self, now: Monotonic, object: &ObjectId, version: Version) -> Vec<Shelved> {
+        let shard = self.shards.of(object);
         let ((), dropped) = self.step(|state, outcome| {
-            let early = version.epoch == state.home.home.epoch() && !state.home.order.is_decided(version);
-            if early {
-                state.home.pushed_early.insert(version, object.clone());
-            } else {
-                state.home(now, outcome, HomeInput::Pushed { object: object.clone(), version });
+            let is_early = state.is_early(shard, version);
+            match state.homes.get_mut(&shard) {
+                Some(home) if is_early => {
+                    home.pushed_early.insert(version, object.clone());
+                }
+                _ => state.home(now, outcome, shard, HomeInput::Pushed { object: object.clone(), version }),
             }
         });
         dropped
@@ -341,23 +423,27 @@ impl Coherence {
     /// Time has passed.
     pub(super) fn tick(&self, now: Monotonic) -> Vec<Shelved> {
         let ((), dropped) = self.step(|state, outcome| {
-            state.home(now, outcome, HomeInput::Tick);
+            let shards: Vec<ShardId> = state.homes.keys().copied().collect();
+            for shard in shards {
+                state.home(now, outcome, shard, HomeInput::Tick);
+            }
             state.node(now, outcome, |cache, out| cache.tick(now, out));
         });
         self.look(now);
         dropped
     }
 
-    /// How many objects the home has entries for.
+    /// How many objects the homes have entries for.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
-        self.state.lock().home.home.objects()
+        self.state.lock().homes.values().map(|home| home.home.objects()).sum()
     }
 
     /// How much is under way.
     #[cfg(test)]
     pub(super) fn under_way(&self) -> usize {
         let state = self.state.lock();
-        state.node.fetches.len() + state.node.puts.len() + state.home.pushed_early.len()
+        let early: usize = state.homes.values().map(|home| home.pushed_early.len()).sum();
+        state.node.fetches.len() + state.node.puts.len() + early
     }
 }

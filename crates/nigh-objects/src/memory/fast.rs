@@ -162,7 +162,10 @@ impl ObjectMemory {
         });
         // Beside the computing of its checksums.
         let staging = async {
-            if self.0.goes_to_journal(&object, &tags) { self.0.stage_segment(&segment).await } else { Ok(None) }
+            match self.0.goes_to_journal(&object, &tags) {
+                Some(shard) => self.0.stage_segment(shard, &segment).await,
+                None => Ok(None),
+            }
         };
         let (verified, journal) = futures::try_join!(hashing, staging)?;
         let size = segment.as_slice().len() as u64;

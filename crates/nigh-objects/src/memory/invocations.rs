@@ -9,15 +9,15 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, Token};
+use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::coherence::Coherence;
-use super::{Inner, ObjectMemory, SHARD};
+use super::{Inner, ObjectMemory, object};
 use crate::protocol::{Contract, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
 use crate::sync::timeout;
-use crate::{DataCall, ObjectMeta};
+use crate::{DataCall, ObjectId, ObjectMeta};
 
 /// Namespaces of which it is remembered what they have seen. With one more all are forgotten: a frontier that begins
 /// anew asks the home, which has all that any of them had seen.
@@ -121,10 +121,10 @@ impl Coherence {
             if frontiers.len() >= FRONTIERS_MAX && !frontiers.contains_key(namespace) {
                 frontiers.clear();
             }
-            let home = &state.home.home;
-            let begin = || Frontier::begin([(SHARD, home.epoch())], Contract);
+            let homes = || state.homes.iter().map(|(shard, side)| (*shard, &side.home));
+            let begin = || Frontier::begin(homes().map(|(shard, home)| (shard, home.epoch())), Contract);
             let frontier = frontiers.entry(namespace.clone()).or_insert_with(begin);
-            frontier.read(SHARD, home.newest());
+            homes().for_each(|(shard, home)| frontier.read(shard, home.newest()));
             frontier.see(token);
             let entry = || Known { namespace: namespace.clone(), begins: None, ends: None };
             known.entry(invocation).or_insert_with(entry).begins = Some(begins);
@@ -154,9 +154,17 @@ impl Coherence {
         self.invocations.lock().seen_by(invocation)
     }
 
-    /// The newest version that the home has been told of.
-    fn newest(&self) -> Stamp {
-        Stamp { version: self.state.lock().home.home.newest(), others: None }
+    /// What is no older than any version of `shard` that this node can have shown or written: the newest that its home
+    /// here has been told of; where the home is elsewhere, what the node covers.
+    fn newest(&self, shard: ShardId) -> Version {
+        self.state.lock().newest(shard)
+    }
+
+    /// As `newest`, of all shards.
+    fn newest_of_all(&self) -> Token {
+        let (state, mut token) = (self.state.lock(), Token::empty());
+        self.shards.all().for_each(|shard| token.see(shard, state.newest(shard)));
+        token
     }
 
     async fn end(&self, invocation: InvocationId, within: Duration) -> Token {
@@ -183,6 +191,7 @@ impl Coherence {
 struct Writer {
     inner: Arc<Inner>,
     namespace: Namespace,
+    shard: ShardId,
     /// The invocation whose end waits for this; none for a client outside, or one that the gate does not know (any more).
     invocation: Option<InvocationId>,
     wrote: Option<Stamp>,
@@ -195,16 +204,16 @@ impl Drop for Writer {
             (None, None) => {}
             (None, Some(stamp)) => {
                 let mut token = Token::empty();
-                stamp.join_into(SHARD, &mut token);
+                stamp.join_into(self.shard, &mut token);
                 coherence.invocations.lock().hand_over(&self.namespace, &token);
             }
             (Some(invocation), wrote) => {
                 // What did not come about has shown its writer what there is, or nobody knows its fate.
-                let through = coherence.newest().version;
+                let through = coherence.newest(self.shard);
                 let mut invocations = coherence.invocations.lock();
                 let mut told = Vec::new();
                 let outcome = wrote.as_ref().ok_or(PutFailure::GivenUp { through });
-                invocations.gate.has_put(invocation, SHARD, outcome, &mut told);
+                invocations.gate.has_put(invocation, self.shard, outcome, &mut told);
                 invocations.hear(told);
             }
         }
@@ -257,6 +266,7 @@ impl Inner {
         let writer = Writer {
             inner: Arc::clone(self),
             namespace: who.namespace.clone(),
+            shard: self.coherence.shards.of(&object(who, bucket, key)),
             invocation: who.invocation.filter(known),
             wrote: None,
         };
@@ -264,9 +274,10 @@ impl Inner {
     }
 
     /// Who asks is about to be shown what is known of an object.
-    pub(super) fn shows(&self, who: &Principal, meta: &ObjectMeta) {
+    pub(super) fn shows(&self, who: &Principal, object: &ObjectId, meta: &ObjectMeta) {
         if let Some(invocation) = who.invocation {
-            self.coherence.invocations.lock().gate.has_read(invocation, SHARD, &meta.stamp());
+            let shard = self.coherence.shards.of(object);
+            self.coherence.invocations.lock().gate.has_read(invocation, shard, &meta.stamp());
         }
     }
 
@@ -274,8 +285,11 @@ impl Inner {
     /// is stands for it.
     pub(super) fn shows_newest(&self, who: &Principal) {
         if let Some(invocation) = who.invocation {
-            let newest = self.coherence.newest();
-            self.coherence.invocations.lock().gate.has_read(invocation, SHARD, &newest);
+            let newest = self.coherence.newest_of_all();
+            let mut invocations = self.coherence.invocations.lock();
+            for (shard, version) in newest.iter() {
+                invocations.gate.has_read(invocation, shard, &Stamp { version, others: None });
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
 use super::invocations::WriteCall;
 use super::writes::{Content, Draft, Expected};
-use super::{Inner, ObjectMemory, SHARD, object, to_the_end};
+use super::{Inner, ObjectMemory, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
 use crate::attributes::check_tags;
 use crate::digest::Verified;
@@ -153,7 +153,7 @@ impl Inner {
     ) -> Result<PutDone, ObjectError> {
         let done = self.completed.lock().find(upload, object, &request.parts);
         let done = done.ok_or_else(|| ObjectError::NoSuchUpload(upload.clone()))?;
-        call.wrote(Stamp::new(SHARD, done.version, &done.token));
+        call.wrote(Stamp::new(self.coherence.shards.of(object), done.version, &done.token));
         call.succeeded(Served::Metadata, Some(done.version), done.token.clone());
         Ok(done)
     }
@@ -227,7 +227,7 @@ impl ObjectMemory {
             return Err(ObjectError::EntityTooLarge { limit });
         }
         let checksum = part_checksum(&upload, checksum)?;
-        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit, journal: false }).await?;
+        let part = self.0.stage_in_spool(body, Expected { length, md5, checksum, limit, journal: None }).await?;
         call.served(part.1);
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }
@@ -263,13 +263,8 @@ impl ObjectMemory {
         if length > limit {
             return Err(ObjectError::EntityTooLarge { limit });
         }
-        let expected = Expected {
-            length: Some(length),
-            md5: None,
-            checksum: part_checksum(&upload, None)?,
-            limit,
-            journal: false,
-        };
+        let expected =
+            Expected { length: Some(length), md5: None, checksum: part_checksum(&upload, None)?, limit, journal: None };
         let part = self.0.stage_in_spool(read.source.into_stream(), expected).await?;
         to_the_end(Arc::clone(&self.0).keep_part(call, upload, number, part)).await
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError};
 use nigh_terms::{BucketName, Namespace, Principal, Timestamp, Token, Version};
 
-use super::{Inner, ObjectMemory, SHARD};
+use super::{Inner, ObjectMemory};
 use crate::bucket_documents::BucketDocuments;
 use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
 use crate::{ETag, ObjectError, ObjectId};
@@ -114,7 +114,7 @@ impl Inner {
         let changed = Changed { object, change, who, created, version, at, region: &all.region };
         let documents = rules.iter().map(|rule| document(&changed, rule)).collect();
         let mut token = Token::empty();
-        token.see(SHARD, version);
+        token.see(self.coherence.shards.of(object), version);
         let sent = reserved.send(documents, token).await;
         sent.map_err(|reason| ObjectError::Memory { operation: "keep the event of a change", reason })
     }

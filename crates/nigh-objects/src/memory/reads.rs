@@ -7,8 +7,8 @@ use futures::StreamExt;
 use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
-use super::coherence::Begun;
-use super::loopback::{Answer, Noted};
+use super::coherence::{Begun, BegunFetch};
+use super::machines::{Answer, Noted, Standing};
 use super::{Inner, Reservation, Resident, object};
 use crate::cache::{Cost, Shelved};
 use crate::conditions::check_read;
@@ -17,7 +17,7 @@ use crate::kept::Kept;
 use crate::protocol::{RequestId, Stamp};
 use crate::range::resolve;
 use crate::segment::Filling;
-use crate::sync::spawn;
+use crate::sync::{spawn, timeout};
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read begins anew because the object changed under it.
@@ -83,12 +83,14 @@ struct Asking {
     inner: Arc<Inner>,
     object: ObjectId,
     request: RequestId,
+    stands: watch::Receiver<Standing>,
     landed: bool,
 }
 
 impl Asking {
-    fn new(inner: &Arc<Inner>, object: &ObjectId, request: RequestId) -> Self {
-        Self { inner: Arc::clone(inner), object: object.clone(), request, landed: false }
+    fn new(inner: &Arc<Inner>, object: &ObjectId, begun: BegunFetch) -> Self {
+        let BegunFetch { request, stands } = begun;
+        Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
     }
 
     /// What stands behind is asked next.
@@ -113,18 +115,35 @@ impl Asking {
         let asked = (self.request, noted);
         let (answer, dropped) = self.inner.coherence.found(self.inner.now(), &self.object, asked, found, &mut take);
         self.inner.settle(dropped);
-        match answer {
-            Answer::Landed(stamp) => {
-                self.landed = true;
-                Ok(Some(stamp))
-            }
-            Answer::Anew => Ok(None),
-            Answer::Early(version) => {
-                self.inner.coherence.until_told(version, TOLD_WITHIN).await?;
-                Ok(None)
-            }
-        }
+        self.taken(answer).await
     }
+
+    /// What became of an answer. Gives the stamp under which it may be shown; none if it is to be asked for anew.
+    async fn taken(&mut self, answer: Answer) -> Result<Option<Stamp>, ObjectError> {
+        let stamp = match answer {
+            Answer::Landed(stamp) => stamp,
+            Answer::Anew => return Ok(None),
+            Answer::Early(version) => {
+                let coherence = &self.inner.coherence;
+                coherence.until_told(coherence.shards.of(&self.object), version, TOLD_WITHIN).await?;
+                return Ok(None);
+            }
+            Answer::Waits => {
+                let late =
+                    |_| ObjectError::SlowDown("the node has not caught up with what the object's writer had seen");
+                timeout(TOLD_WITHIN, self.stands.changed()).await.map_err(late)?.map_err(|_| given_up())?;
+                let Standing::Landed(stamp) = self.stands.borrow().clone() else { return Ok(None) };
+                self.inner.coherence.landed(self.request);
+                stamp
+            }
+        };
+        self.landed = true;
+        Ok(Some(stamp))
+    }
+}
+
+fn given_up() -> ObjectError {
+    ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() }
 }
 
 impl Drop for Asking {
@@ -225,7 +244,7 @@ impl Inner {
     ) -> Result<Read, ObjectError> {
         let read = self.read_of(object, request, who.admission).await;
         match &read {
-            Ok(read) => self.shows(who, &read.meta),
+            Ok(read) => self.shows(who, object, &read.meta),
             Err(_) => self.shows_newest(who),
         }
         read
@@ -277,8 +296,7 @@ impl Inner {
             }
         };
         let landed = landing.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
-        let lost = || ObjectError::Memory { operation: "fetch", reason: "it was given up".to_owned() };
-        match landed.ok_or_else(lost)?? {
+        match landed.ok_or_else(given_up)?? {
             Fetched::Copy(Resident { meta, segment: Some(segment) }) => {
                 check_read(&request.conditions, &meta)?;
                 let range = resolve(request.range, &meta)?;

@@ -4,9 +4,9 @@
 use nigh_engine::RequestId;
 use nigh_terms::Token;
 
+use super::Inner;
 use super::invocations::WriteCall;
 use super::notify::ChangeDone;
-use super::{Inner, SHARD};
 use crate::notification::ObjectChange;
 use crate::protocol::Stamp;
 use crate::write_back::{Becomes, Known};
@@ -45,7 +45,7 @@ impl Inner {
         let Some(known) = self.back.repeated(object, request).await? else { return Ok(None) };
         let Becomes::Put(meta) = &known.becomes else { return Ok(None) };
         self.tell_of(call, object, change, request, &known).await?;
-        call.wrote(Stamp::new(SHARD, known.version, &meta.token));
+        call.wrote(Stamp::new(self.coherence.shards.of(object), known.version, &meta.token));
         call.succeeded(Served::Write, Some(known.version), meta.token.clone());
         call.of_object(meta.size);
         Ok(Some(PutDone {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use nigh_terms::{Token, Version};
-use tokio::sync::oneshot;
+use nigh_terms::{ShardId, Token, Version};
+use tokio::sync::{oneshot, watch};
 
 use super::append_order::Asked;
 use super::coherence::{BegunWrite, ended};
@@ -15,7 +15,7 @@ use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::outside::Noticed;
-use crate::protocol::{AppendId, PutFailure, RequestId, Stamp, Write};
+use crate::protocol::{AppendId, FromHome, PutFailure, Reply, RequestId, Stamp, Write};
 use crate::sync::Mutex;
 use crate::write_back::{Aside, Order};
 use crate::{ETag, ObjectError, ObjectId};
@@ -31,14 +31,22 @@ enum Stage {
     Told,
 }
 
-/// A write under way; one dropped leaves no copy, and a doubt.
+/// Whose write it is.
+enum Writer {
+    /// This node's.
+    Own { request: RequestId, done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>> },
+    /// Another's, with what is kept of it here.
+    Foreign { answered: watch::Receiver<Option<Reply<ObjectId>>>, copy: Option<Shelved> },
+}
+
+/// A write under way at a home here; one dropped leaves no copy, and a doubt.
 pub(super) struct WriteTicket {
     inner: Arc<Inner>,
     object: ObjectId,
-    request: RequestId,
+    shard: ShardId,
+    writer: Writer,
     append: AppendId,
     stage: Mutex<Stage>,
-    done: Option<oneshot::Receiver<Result<Stamp, PutFailure>>>,
     /// Of what is to be kept.
     etag: Option<ETag>,
     /// The store has said that it did not write.
@@ -53,6 +61,38 @@ impl WriteTicket {
         write: Write,
         seen: Arc<Token>,
     ) -> Result<(Self, Option<Kept>), ObjectError> {
+        Self::prepare(inner, object);
+        let begun = inner.coherence.write(inner.now(), object, write, seen);
+        let (begun, dropped) = begun.inspect_err(|_| Self::unprepare(inner, object))?;
+        inner.settle(dropped);
+        let BegunWrite { request, append, done, before, stands: _ } = begun;
+        let Some(append) = append else {
+            Self::unprepare(inner, object);
+            inner.coherence.withdraw_write(request);
+            return Err(ended());
+        };
+        let writer = Writer::Own { request, done: Some(done) };
+        Ok((Self::new(inner, object, writer, append), before.map(|before| before.kept)))
+    }
+
+    /// The write of another node, which this home wants appended.
+    pub(super) fn begin_foreign(
+        inner: &Arc<Inner>,
+        object: &ObjectId,
+        append: AppendId,
+        answered: watch::Receiver<Option<Reply<ObjectId>>>,
+    ) -> Self {
+        Self::prepare(inner, object);
+        Self::new(inner, object, Writer::Foreign { answered, copy: None }, append)
+    }
+
+    fn new(inner: &Arc<Inner>, object: &ObjectId, writer: Writer, append: AppendId) -> Self {
+        let shard = inner.coherence.shards.of(object);
+        let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));
+        Self { inner, object, shard, writer, append, stage, etag: None, refused: false }
+    }
+
+    fn prepare(inner: &Arc<Inner>, object: &ObjectId) {
         if inner.back.is_ephemeral(object) {
             let kept = inner.shelf().peek(object).cloned();
             if let Some(Kept { meta, segment: Some(segment) }) = kept {
@@ -61,22 +101,29 @@ impl WriteTicket {
             }
         }
         inner.writing.lock().insert(object.clone(), Noticed::default());
-        let begun = inner.coherence.write(inner.now(), object, write, seen).inspect_err(|_| {
-            inner.writing.lock().remove(object);
-            inner.back.release(object);
-        });
-        let (begun, dropped) = begun?;
-        inner.settle(dropped);
-        let BegunWrite { request, append, done, before } = begun;
-        let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));
-        let ticket = Self { inner, object, request, append, stage, done: Some(done), etag: None, refused: false };
-        Ok((ticket, before.map(|before| before.kept)))
+    }
+
+    fn unprepare(inner: &Arc<Inner>, object: &ObjectId) {
+        inner.writing.lock().remove(object);
+        inner.back.release(object);
     }
 
     /// This is kept of the write when it has its place.
     pub(super) fn keep(&mut self, (kept, room): (Kept, Reservation), origin: Origin) {
         self.etag = Some(kept.meta.unpack().etag.clone());
-        self.inner.coherence.deposit(self.request, Shelved { kept, cost: room.take(), origin });
+        let shelved = Shelved { kept, cost: room.take(), origin };
+        match &mut self.writer {
+            Writer::Own { request, .. } => self.inner.coherence.deposit(*request, shelved),
+            Writer::Foreign { copy, .. } => *copy = Some(shelved),
+        }
+    }
+
+    /// Nothing is kept of it, though it takes its place.
+    fn withdraw(&self) {
+        if let Writer::Own { request, .. } = &self.writer {
+            let withdrawn = self.inner.coherence.withdraw(*request);
+            self.inner.settle(withdrawn);
+        }
     }
 
     /// The ledger has spoken, if it was asked.
@@ -99,23 +146,38 @@ impl WriteTicket {
             self.refused = true;
             return Ok(None);
         }
-        let Some(done) = self.done.take() else { return Err(ended()) };
-        match done.await {
-            Ok(Ok(stamp)) => Ok(Some(stamp)),
-            Ok(Err(_)) | Err(_) => Err(ended()),
+        let (answered, copy) = match &mut self.writer {
+            Writer::Own { done, .. } => {
+                let Some(done) = done.take() else { return Err(ended()) };
+                return match done.await {
+                    Ok(Ok(stamp)) => Ok(Some(stamp)),
+                    Ok(Err(_)) | Err(_) => Err(ended()),
+                };
+            }
+            Writer::Foreign { answered, copy } => (answered, copy),
+        };
+        let answer = answered.wait_for(Option::is_some).await.map(|answer| answer.clone());
+        let Ok(Some(Reply { body: FromHome::Written { stamp, .. }, .. })) = answer else { return Err(ended()) };
+        if let Some(copy) = copy.take() {
+            let dropped = self.inner.coherence.adopt(self.inner.now(), &self.object, stamp.version, copy);
+            self.inner.settle(dropped);
         }
+        Ok(Some(stamp))
     }
 }
 
 impl Order for WriteTicket {
     fn mark(&self) -> Version {
-        let (version, dropped) = self.inner.coherence.mark(self.inner.now());
+        let (version, dropped) = self.inner.coherence.mark(self.inner.now(), self.shard);
         self.inner.settle(dropped);
         version
     }
 
     fn asking(&self) {
-        *self.stage.lock() = Stage::Asked(self.inner.coherence.appending());
+        // Where the home is gone the ledger refuses.
+        if let Some(asked) = self.inner.coherence.appending(self.shard) {
+            *self.stage.lock() = Stage::Asked(asked);
+        }
     }
 
     fn placed(&self, version: Version, stored: bool) {
@@ -125,35 +187,36 @@ impl Order for WriteTicket {
         let noticed = writing.remove(&self.object).unwrap_or_default();
         let is_own = self.etag.as_ref().is_none_or(|etag| noticed.is_of(etag));
         if !is_own || self.inner.is_written_outside(&self.object) {
-            self.inner.settle(self.inner.coherence.withdraw(self.request));
+            self.withdraw();
         }
-        let stored = stored.then_some(&self.object);
-        let dropped = self.inner.coherence.appended(self.inner.now(), (self.append, asked), version, stored);
+        let (stored, appended) = (stored.then_some(&self.object), (self.append, asked));
+        let dropped = self.inner.coherence.appended(self.inner.now(), self.shard, appended, version, stored);
         drop(writing);
         self.inner.settle(dropped);
     }
 
     fn placed_unseen(&self, version: Version) {
         let Some(asked) = self.leave(Stage::Told) else { return };
-        let withdrawn = self.inner.coherence.withdraw(self.request);
-        self.inner.settle(withdrawn);
-        let dropped = self.inner.coherence.appended(self.inner.now(), (self.append, asked), version, None);
+        self.withdraw();
+        let appended = (self.append, asked);
+        let dropped = self.inner.coherence.appended(self.inner.now(), self.shard, appended, version, None);
         self.inner.settle(dropped);
     }
 
     fn passed(&self, version: Version) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
-        let dropped = self.inner.coherence.passed(self.inner.now(), asked, version);
+        let dropped = self.inner.coherence.passed(self.inner.now(), self.shard, asked, version);
         self.inner.settle(dropped);
     }
 
     fn aside(&self) -> Box<dyn Aside> {
-        Box::new(AsideTicket { inner: Arc::clone(&self.inner), asked: Some(self.inner.coherence.appending()) })
+        let asked = self.inner.coherence.appending(self.shard);
+        Box::new(AsideTicket { inner: Arc::clone(&self.inner), shard: self.shard, asked })
     }
 
     fn refused(&self, lost: bool) {
         let Some(asked) = self.leave(Stage::Begun) else { return };
-        let dropped = self.inner.coherence.refused(self.inner.now(), asked, lost);
+        let dropped = self.inner.coherence.refused(self.inner.now(), self.shard, asked, lost);
         self.inner.settle(dropped);
     }
 }
@@ -180,13 +243,14 @@ impl WriteTicket {
 /// A version that is no write's, on its way to the order.
 struct AsideTicket {
     inner: Arc<Inner>,
+    shard: ShardId,
     asked: Option<Asked>,
 }
 
 impl Aside for AsideTicket {
     fn is(mut self: Box<Self>, version: Version) {
         if let Some(asked) = self.asked.take() {
-            let dropped = self.inner.coherence.passed(self.inner.now(), asked, version);
+            let dropped = self.inner.coherence.passed(self.inner.now(), self.shard, asked, version);
             self.inner.settle(dropped);
         }
     }
@@ -195,7 +259,7 @@ impl Aside for AsideTicket {
 impl Drop for AsideTicket {
     fn drop(&mut self) {
         if let Some(asked) = self.asked.take() {
-            let dropped = self.inner.coherence.refused(self.inner.now(), asked, true);
+            let dropped = self.inner.coherence.refused(self.inner.now(), self.shard, asked, true);
             self.inner.settle(dropped);
         }
     }
@@ -203,6 +267,9 @@ impl Drop for AsideTicket {
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
+        if let Writer::Foreign { copy: Some(copy), .. } = &self.writer {
+            self.inner.shelf().release(copy.cost);
+        }
         self.inner.writing.lock().remove(&self.object);
         // A ledger that was asked, and not heard, may have it.
         self.refused(true);
@@ -213,7 +280,7 @@ impl Drop for WriteTicket {
         if !self.refused {
             self.inner.doubts.lock().arise(&self.object, self.inner.now());
         }
-        let dropped = self.inner.coherence.not_appended(self.inner.now(), self.append);
+        let dropped = self.inner.coherence.not_appended(self.inner.now(), self.shard, self.append);
         self.inner.settle(dropped);
         self.release();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
-use nigh_terms::{BucketName, ObjectKey, Principal, Token, Version};
+use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
 
 use super::invocations::WriteCall;
 use super::notify::ChangeDone;
@@ -47,20 +47,21 @@ pub(super) struct Expected {
     pub(super) checksum: Option<ChecksumClaim>,
     /// The greatest length allowed.
     pub(super) limit: u64,
-    /// It is to be durable in the journal.
-    pub(super) journal: bool,
+    /// It is to be durable in the journal of this shard.
+    pub(super) journal: Option<ShardId>,
 }
 
 /// A body's way to the journal while it comes in.
 struct JournalIntake {
     back: Arc<WriteBack>,
+    shard: ShardId,
     piece: Vec<u8>,
     staging: Vec<Spawned<Result<Staged, ObjectError>>>,
 }
 
 impl JournalIntake {
-    const fn new(back: Arc<WriteBack>) -> Self {
-        Self { back, piece: Vec::new(), staging: Vec::new() }
+    const fn new(back: Arc<WriteBack>, shard: ShardId) -> Self {
+        Self { back, shard, piece: Vec::new(), staging: Vec::new() }
     }
 
     /// Takes the next bytes.
@@ -77,7 +78,7 @@ impl JournalIntake {
 
     fn put_on_its_way(&mut self) {
         let piece = std::mem::take(&mut self.piece).into();
-        self.staging.push(spawn(Arc::clone(&self.back).stage(piece)));
+        self.staging.push(spawn(Arc::clone(&self.back).stage(self.shard, piece)));
     }
 
     /// All pieces, in their order.
@@ -210,8 +211,8 @@ impl Inner {
     ) -> Result<Taken, ObjectError> {
         let mut filling = Filling::new(&self.account, length)?;
         let mut digest = Digest::new(expected.checksum.as_ref().map(|claim| claim.algorithm));
-        let goes = expected.journal && length > INLINE_MAX_BYTES as u64;
-        let mut journal = goes.then(|| JournalIntake::new(Arc::clone(&self.back)));
+        let goes = expected.journal.filter(|_| length > INLINE_MAX_BYTES as u64);
+        let mut journal = goes.map(|shard| JournalIntake::new(Arc::clone(&self.back), shard));
         while let Some(bytes) = body.next().await {
             let bytes = bytes?;
             if let Some(journal) = &mut journal {
@@ -368,20 +369,27 @@ impl Inner {
         if self.is_written_outside(object) { WriteMode::Through } else { WriteMode::Ephemeral }
     }
 
-    /// Whether the body of a write is to go to the journal, if it is not too large for that.
-    pub(super) fn goes_to_journal(&self, object: &ObjectId, tags: &Tags) -> bool {
-        matches!(self.back.mode(object, tags), WriteMode::Lazy | WriteMode::Shadow)
+    /// The journal to which the body of a write is to go, if it is not too large for that: none if its home is elsewhere,
+    /// or it is kept otherwise.
+    pub(super) fn goes_to_journal(&self, object: &ObjectId, tags: &Tags) -> Option<ShardId> {
+        let shard = self.coherence.shards.of(object);
+        let goes = matches!(self.back.mode(object, tags), WriteMode::Lazy | WriteMode::Shadow);
+        (goes && self.coherence.is_home(shard)).then_some(shard)
     }
 
     /// Puts the bytes of a segment on their way to the journal, if they do not go with their record.
-    pub(super) async fn stage_segment(&self, segment: &Segment) -> Result<Option<Vec<Staged>>, ObjectError> {
+    pub(super) async fn stage_segment(
+        &self,
+        shard: ShardId,
+        segment: &Segment,
+    ) -> Result<Option<Vec<Staged>>, ObjectError> {
         let length = segment.as_slice().len();
         if length <= INLINE_MAX_BYTES {
             return Ok(None);
         }
         let pieces = (0..length).step_by(PIECE_MAX_BYTES).map(|from| {
             let piece = segment.slice(from as u64..(from + PIECE_MAX_BYTES) as u64);
-            Arc::clone(&self.back).stage(piece.into_bytes())
+            Arc::clone(&self.back).stage(shard, piece.into_bytes())
         });
         futures::stream::iter(pieces).buffered(PIECES_AT_ONCE).try_collect().await.map(Some)
     }

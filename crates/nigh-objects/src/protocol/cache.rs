@@ -208,6 +208,22 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         pending.landed.and_then(|landed| landed.value)
     }
 
+    /// The home that had an own write has ended, and nobody will tell what became of it: it is not asked for again. Who
+    /// wrote is to be told a version of the next reign, which covers it.
+    pub fn abandon_put(&mut self, request: RequestId) {
+        if self.puts.remove(&request)
+            && let Some(pending) = self.requests.remove(&request)
+        {
+            self.end_work(&pending.object, request, true);
+        }
+    }
+
+    /// The newest version of `shard` that the node covers: nothing newer was shown by it.
+    #[must_use]
+    pub fn covered(&self, shard: ShardId) -> Version {
+        self.shards.get(&shard).map_or(Version::OUTSIDE, |shard| shard.coverage.covered())
+    }
+
     /// Asks the homes for what `token` needs and the node does not cover. They are asked once until they answer
     /// or `tick` finds it long ago.
     pub fn ask(&mut self, now: Monotonic, token: &Token, out: &mut Vec<CacheOutput<O, V>>) {

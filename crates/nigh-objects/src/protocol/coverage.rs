@@ -80,6 +80,12 @@ impl Coverage {
         grown
     }
 
+    /// The newest version that the node has caught up with.
+    #[must_use]
+    pub const fn covered(&self) -> Version {
+        Version { epoch: self.epoch, sequence: self.covered }
+    }
+
     /// True if the node has caught up with `version`.
     #[must_use]
     pub fn covers(&self, version: Version, rules: &impl Rules) -> bool {

@@ -158,6 +158,12 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.directory.get(object).map(|entry| (entry.version, entry.absent))
     }
 
+    /// True if this put of `from` is not remembered: neither under way, nor answered, nor settled.
+    #[must_use]
+    pub fn is_new(&self, from: Member, request: RequestId) -> bool {
+        self.peers.find(from).is_none_or(|peer| peer.known(request).is_none() && !peer.is_settled(request))
+    }
+
     /// The nodes that have been told of a newer version of `object` and have not said that they know.
     #[must_use]
     pub fn pending(&self, object: &O) -> Vec<Member> {

@@ -15,7 +15,6 @@ use nigh_terms::Version;
 use super::dirty::{Becomes, Below};
 use super::policy::WriteMode;
 use super::{Order, WriteBack, about};
-use crate::memory::SHARD;
 use crate::sync::{Mutex, Spawned, spawn};
 use crate::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 
@@ -64,8 +63,9 @@ impl WriteBack {
             return;
         }
         let (ledger, named, aside) = (Arc::clone(&self.ledger), object.clone(), order.aside());
+        let shard = self.shards.of(object);
         let coming = spawn(async move {
-            match ledger.append(SHARD, record, Body::Inline(Bytes::new())).await {
+            match ledger.append(shard, record, Body::Inline(Bytes::new())).await {
                 Ok(appended) => {
                     aside.is(appended.version);
                     Some(appended.version)
@@ -133,7 +133,7 @@ impl WriteBack {
         }
         let Some((meta, segment)) = held else { return Err(ObjectError::EphemeralLost(object.key.clone())) };
         order.asking();
-        let version = self.ledger.place(SHARD);
+        let version = self.ledger.place(self.shards.of(object));
         let meta = Arc::new(ObjectMeta { tags: tags.clone(), version, ..ObjectMeta::clone(&meta) });
         self.hold(object, Arc::clone(&meta), segment);
         dirty.write(object, version, WriteMode::Ephemeral, Becomes::Put(meta), Below::default(), now);

@@ -12,7 +12,6 @@ use super::dirty::{Becomes, Unpushed};
 use super::merged_page::{Merged, Side, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
-use crate::memory::SHARD;
 use crate::store::check_pin;
 use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
 
@@ -38,9 +37,9 @@ impl WriteBack {
         meta: &ObjectMeta,
     ) -> Result<Option<Bytes>, ObjectError> {
         let mut pieces: Vec<Bytes> = Vec::new();
-        let mut read = 0;
+        let (mut read, shard) = (0, self.shards.of(object));
         while read < meta.size {
-            let piece = match self.ledger.read(SHARD, meta.version, read).await {
+            let piece = match self.ledger.read(shard, meta.version, read).await {
                 Err(LedgerError::Unknown(_)) => return Ok(None),
                 other => other?,
             };

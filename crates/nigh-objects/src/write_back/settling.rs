@@ -1,13 +1,13 @@
 //! Waiting for the store: until it has what was acknowledged, and until no record of that comes back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nigh_terms::Version;
+use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Unpushed};
 use super::policy::WriteMode;
-use crate::memory::SHARD;
 use crate::{ObjectError, ObjectId};
 
 impl WriteBack {
@@ -101,7 +101,7 @@ impl WriteBack {
         }
         self.unsettled.lock().insert(object.clone());
         for version in settled {
-            if let Err(error) = self.ledger.stored(SHARD, version).await {
+            if let Err(error) = self.ledger.stored(self.shards.of(object), version).await {
                 tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
             }
         }
@@ -122,10 +122,18 @@ impl WriteBack {
         if settling.is_empty() {
             return Ok(());
         }
-        let settled = self.ledger.settle(SHARD).await;
-        if settled.is_err() {
-            self.unsettled.lock().extend(settling);
+        let mut of_shards: BTreeMap<ShardId, Vec<ObjectId>> = BTreeMap::new();
+        for object in settling {
+            of_shards.entry(self.shards.of(&object)).or_default().push(object);
         }
-        Ok(settled?)
+        let mut all = Ok(());
+        for (shard, objects) in of_shards {
+            let settled = self.ledger.settle(shard).await;
+            if settled.is_err() {
+                self.unsettled.lock().extend(objects);
+            }
+            all = all.and(settled);
+        }
+        Ok(all?)
     }
 }

@@ -17,7 +17,6 @@ use super::persistor::{Copies, Outcome};
 use super::policy::WriteMode;
 use super::room::Room;
 use super::{Order, Placed, Write, WriteBack, about, unkept};
-use crate::memory::SHARD;
 use crate::store::Shadows;
 use crate::store::swift::shadow::{Found, ShadowError, SwiftTimestamp};
 use crate::{ObjectError, ObjectId, ObjectMeta};
@@ -143,7 +142,7 @@ impl WriteBack {
         let about = about::encode(mode, Some(&meta), &Below::default()).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
-            None => self.journal_body(&payload, &meta).await?,
+            None => self.journal_body(object, &payload, &meta).await?,
         };
         self.mark_landed(object).await;
         let appending = Appending { object, meta, request, change: Change::Put { about }, body, order };
@@ -217,7 +216,7 @@ impl WriteBack {
         version: Version,
     ) -> Result<(), ObjectError> {
         let waits = self.dirty.lock().get(object).is_some_and(|newest| newest.version >= version);
-        if waits || version.epoch == self.ledger.epoch(SHARD) {
+        if waits || version.epoch == self.ledger.epoch(self.shards.of(object)) {
             return Ok(());
         }
         let there = shadows.standing(object).await?;

@@ -7,20 +7,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nigh_engine::{Appended, Body as LedgerBody, Change, INLINE_MAX_BYTES, LedgerError, Record, RequestId, Staged};
-use nigh_terms::Version;
+use nigh_terms::{ShardId, Version};
 
 use super::dirty::{Base, Becomes, Below};
 use super::policy::WriteMode;
 use super::room::Room;
 use super::{Order, Placed, Write, WriteBack, about, unkept};
-use crate::memory::SHARD;
 use crate::store::Payload;
 use crate::{ObjectError, ObjectId, ObjectMeta, Tags};
 
 impl WriteBack {
     /// Puts a piece of a body on its way to the ledger.
-    pub(crate) async fn stage(self: Arc<Self>, piece: Bytes) -> Result<Staged, ObjectError> {
-        Ok(self.ledger.stage(SHARD, piece).await?)
+    pub(crate) async fn stage(self: Arc<Self>, shard: ShardId, piece: Bytes) -> Result<Staged, ObjectError> {
+        Ok(self.ledger.stage(shard, piece).await?)
     }
 
     /// Keeps a write; durable by its mode when it returns.
@@ -63,7 +62,7 @@ impl WriteBack {
         self.drop_where(object, |newest| !newest.is_pushed_at_last()).await;
         self.unmark(object).await;
         self.settle(object).await?;
-        let meta = Arc::new(ObjectMeta { version: self.place_stored(*order), ..ObjectMeta::clone(&meta) });
+        let meta = Arc::new(ObjectMeta { version: self.place_stored(object, *order), ..ObjectMeta::clone(&meta) });
         self.note(*request, object, WriteMode::Through, meta.version, Becomes::Put(Arc::clone(&meta)), true);
         Ok(Placed { meta, repeated: false })
     }
@@ -74,7 +73,7 @@ impl WriteBack {
         let room = self.wait_for_room(object, meta.size).await?;
         let mark = self.mark_of(object, &meta)?;
         order.asking();
-        let meta = Arc::new(ObjectMeta { version: self.ledger.place(SHARD), ..meta });
+        let meta = Arc::new(ObjectMeta { version: self.ledger.place(self.shards.of(object)), ..meta });
         if let Payload::Segment(segment) = payload {
             self.hold(object, Arc::clone(&meta), segment);
         }
@@ -93,7 +92,7 @@ impl WriteBack {
         let about = about::encode(mode, Some(&meta), &below).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
-            None => self.journal_body(&payload, &meta).await?,
+            None => self.journal_body(object, &payload, &meta).await?,
         };
         self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Put { about }, body).await?;
@@ -123,7 +122,13 @@ impl WriteBack {
     }
 
     /// The bytes of a payload as the ledger takes them.
-    pub(super) async fn journal_body(&self, payload: &Payload, meta: &ObjectMeta) -> Result<LedgerBody, ObjectError> {
+    pub(super) async fn journal_body(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+    ) -> Result<LedgerBody, ObjectError> {
+        let shard = self.shards.of(object);
         let pieces = crate::store::payload_pieces(payload, meta)?;
         if meta.size <= INLINE_MAX_BYTES as u64 {
             let mut whole = Vec::with_capacity(meta.size as usize);
@@ -134,16 +139,16 @@ impl WriteBack {
         for mut piece in pieces {
             while !piece.is_empty() {
                 let part = piece.split_to(piece.len().min(nigh_engine::PIECE_MAX_BYTES));
-                staged.push(self.ledger.stage(SHARD, part).await?);
+                staged.push(self.ledger.stage(shard, part).await?);
             }
         }
         Ok(LedgerBody::Staged(staged))
     }
 
     /// A write that the store has takes its place: the newest, whatever came to stand while it was on its way.
-    fn place_stored(&self, order: &dyn Order) -> Version {
+    fn place_stored(&self, object: &ObjectId, order: &dyn Order) -> Version {
         order.asking();
-        let version = self.ledger.place(SHARD);
+        let version = self.ledger.place(self.shards.of(object));
         order.placed(version, true);
         version
     }
@@ -156,10 +161,10 @@ impl WriteBack {
         change: Change,
         body: LedgerBody,
     ) -> Result<Appended, ObjectError> {
-        let ObjectId { namespace, bucket, key } = object.clone();
+        let (shard, ObjectId { namespace, bucket, key }) = (self.shards.of(object), object.clone());
         let request = request.unwrap_or_else(|| RequestId(uuid::Uuid::new_v4().as_u128()));
         order.asking();
-        let appended = self.ledger.append(SHARD, Record { request, namespace, bucket, key, change }, body).await;
+        let appended = self.ledger.append(shard, Record { request, namespace, bucket, key, change }, body).await;
         match &appended {
             Ok(appended) if !appended.repeated => {}
             Ok(_) => order.refused(false),
@@ -214,7 +219,7 @@ impl WriteBack {
             self.settle(object).await?;
             let base = below.map_or(Base::Unknown, |below| below.base);
             self.delete_from(object, &base).await?;
-            let version = self.place_stored(order);
+            let version = self.place_stored(object, order);
             self.note(request, object, WriteMode::Through, version, Becomes::Gone, true);
             return Ok(Appended { version, repeated: false });
         }
@@ -252,7 +257,7 @@ impl WriteBack {
         let Some((meta, mode, bytes)) = waiting else {
             self.settle(object).await?;
             self.store.put_tags(object, tags).await?;
-            self.place_stored(order);
+            self.place_stored(object, order);
             return Ok(());
         };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };

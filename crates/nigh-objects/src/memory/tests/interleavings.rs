@@ -8,8 +8,8 @@ use nigh_terms::{FunctionName, InvocationId, SandboxId, Token};
 use shuttle::future::{block_on, spawn};
 
 use super::*;
-use crate::memory::SHARD;
 use crate::sync::explore::explore;
+use nigh_terms::ShardId;
 
 const SCHEDULES: usize = 100;
 /// Enough to find a seeded fault.
@@ -107,7 +107,7 @@ async fn begin_twice(memory: ObjectMemory, who: Principal, handed_over: Acknowle
         let floor = handed_over.lock().keys().next_back().copied();
         let id = InvocationId::now();
         memory.begin_invocation(&who.namespace, id, &Token::empty()).await.unwrap();
-        let seen = memory.end_invocation(id, Duration::MAX).await.get(SHARD);
+        let seen = memory.end_invocation(id, Duration::MAX).await.get(ShardId(0));
         assert!(seen >= floor, "it begins with {seen:?}, and {floor:?} was handed over before");
     }
 }

@@ -3,7 +3,6 @@
 use nigh_terms::{FunctionName, InvocationId, Monotonic, SandboxId, ShardId, Token};
 
 use super::*;
-use crate::memory::SHARD;
 use crate::memory::invocations::FRONTIERS_MAX;
 use crate::protocol::GateRefusal;
 
@@ -32,7 +31,7 @@ impl Fixture {
     }
 
     fn seen(&self, id: InvocationId) -> Option<Version> {
-        self.memory.seen_by(id).get(SHARD)
+        self.memory.seen_by(id).get(ShardId(0))
     }
 
     fn known(&self) -> (usize, usize) {
@@ -49,7 +48,7 @@ async fn an_invocation_begins_with_what_ended_ones_and_writers_outside_had_seen(
     let written = f.put_by(first, "b", body(b"1")).await.unwrap();
     let beside = f.begin(&Token::empty()).await;
     assert_eq!(f.seen(beside), Some(before.version), "it has not ended");
-    assert_eq!(f.memory.end_invocation(first, WITHIN).await, token(SHARD, written.version));
+    assert_eq!(f.memory.end_invocation(first, WITHIN).await, token(ShardId(0), written.version));
     let next = f.begin(&Token::empty()).await;
     assert_eq!(f.seen(next), Some(written.version));
     let outside = f.put("c", b"outside").await;
@@ -147,8 +146,8 @@ async fn an_end_waits_for_the_fate_of_each_write_and_another_attempt_for_those_o
     assert!(tokio::time::timeout(Duration::from_millis(10), &mut ending).await.is_err(), "it may yet take place");
     gate.let_one_on();
     let written = putting.await.unwrap().unwrap().version;
-    assert_eq!(ending.await, token(SHARD, written));
-    assert!(told.get(SHARD) < Some(written));
+    assert_eq!(ending.await, token(ShardId(0), written));
+    assert!(told.get(ShardId(0)) < Some(written));
     assert_eq!((f.seen(f.begin(&Token::empty()).await), f.known()), (Some(written), (1, 1)));
 }
 
@@ -165,7 +164,7 @@ async fn a_write_after_its_invocations_end_is_one_from_outside() {
 async fn a_node_that_is_behind_lets_a_dispatch_wait_and_refuses_it_in_time() {
     let f = Fixture::new().await;
     let newest = f.put("a", b"1").await.version;
-    let ahead = token(SHARD, Version { sequence: newest.sequence.next(), ..newest });
+    let ahead = token(ShardId(0), Version { sequence: newest.sequence.next(), ..newest });
     let dispatched = || {
         let (memory, namespace, ahead) = (f.memory.clone(), f.who.namespace.clone(), ahead.clone());
         let id = InvocationId::now();
@@ -178,7 +177,7 @@ async fn a_node_that_is_behind_lets_a_dispatch_wait_and_refuses_it_in_time() {
     f.memory.abandon_invocation(id);
 
     let newest = f.put("a", b"3").await.version;
-    let far = token(SHARD, Version { sequence: nigh_terms::Sequence(newest.sequence.0 + 100), ..newest });
+    let far = token(ShardId(0), Version { sequence: nigh_terms::Sequence(newest.sequence.0 + 100), ..newest });
     let (memory, namespace) = (f.memory.clone(), Namespace::new("other").unwrap());
     let refused = tokio::spawn(async move { memory.begin_invocation(&namespace, InvocationId::now(), &far).await });
     until(|| f.known().0 == 1).await;
@@ -192,7 +191,7 @@ async fn a_node_that_is_behind_lets_a_dispatch_wait_and_refuses_it_in_time() {
 async fn who_hangs_up_before_its_invocation_begins_leaves_nothing() {
     let f = Fixture::new().await;
     let newest = f.put("a", b"1").await.version;
-    let far = token(SHARD, Version { sequence: nigh_terms::Sequence(newest.sequence.0 + 5), ..newest });
+    let far = token(ShardId(0), Version { sequence: nigh_terms::Sequence(newest.sequence.0 + 5), ..newest });
     let waits = f.memory.begin_invocation(&f.who.namespace, InvocationId::now(), &far);
     assert!(tokio::time::timeout(Duration::from_millis(10), waits).await.is_err());
     assert_eq!(f.known().0, 1);

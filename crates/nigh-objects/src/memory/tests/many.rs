@@ -47,7 +47,7 @@ fn a_small_object_in_memory_takes_256_bytes_at_most_beside_its_pages_and_its_key
 fn measure() {
     let objects: usize = std::env::var(OBJECTS_VARIABLE).map_or(OBJECTS, |number| number.parse().unwrap());
     let account = Account::open().unwrap();
-    let mut cache: Shelf<Kept> = Shelf::new(Cost { bytes: 1 << 40, segments: 1000 });
+    let mut cache: Shelf<Kept> = Shelf::new(crate::Shards::ONE, Cost { bytes: 1 << 40, segments: 1000 });
     let object = |n: usize| ObjectId {
         namespace: Namespace::new("default").unwrap(),
         bucket: BucketName::new("pictures-of-2026").unwrap(),

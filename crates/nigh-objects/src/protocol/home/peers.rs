@@ -189,6 +189,11 @@ impl<O: ObjectName> Peers<O> {
         self.living.get_mut(&member.node).filter(|peer| peer.incarnation == member.incarnation)
     }
 
+    /// As `living`.
+    pub(super) fn find(&self, member: Member) -> Option<&Peer<O>> {
+        self.living.get(&member.node).filter(|peer| peer.incarnation == member.incarnation)
+    }
+
     /// True if `sharer` has not been forgotten.
     pub(super) fn lives(&self, sharer: SharerId) -> bool {
         self.by_sharer.contains_key(&sharer)
