@@ -28,6 +28,16 @@ pub(crate) fn of_tls(error: io::Error) -> ConnectError {
     }
 }
 
+/// The same of a handshake: one that breaks off met somebody who does not speak TLS.
+fn of_handshake(error: io::Error) -> ConnectError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            ConnectError::Tls(format!("it does not speak it ({error})"))
+        }
+        _ => of_tls(error),
+    }
+}
+
 impl From<ReadError> for ConnectError {
     fn from(error: ReadError) -> Self {
         match error {
@@ -58,7 +68,7 @@ pub(crate) async fn connect(
             let address = tcp.peer_addr()?.ip();
             let connector = TlsConnector::from(credentials.current().client);
             let ahead = Ahead::new(tcp, true);
-            let stream = connector.connect(ServerName::IpAddress(address.into()), ahead).await.map_err(of_tls)?;
+            let stream = connector.connect(ServerName::IpAddress(address.into()), ahead).await.map_err(of_handshake)?;
             let stream = TlsStream::Client(stream);
             let certified = certified(&stream)?;
             (Link::tls(stream), Some(certified))
