@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 13] = [
+const FLOORS: [(&str, u8); 14] = [
     ("nigh-client", 0),
+    ("nigh-rpc", 0),
     ("nigh-terms", 0),
     ("nigh-engine", 1),
     ("nigh-objects", 1),

@@ -1,0 +1,157 @@
+//! The connections to one peer: so many at most, the youngest used first, idle ones kept for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, sink};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::hello::Hello;
+use crate::link::Link;
+use crate::meters::Open;
+use crate::settings::ClientSettings;
+
+/// An answer's body of which at most so much is left is read to its end when it is dropped, that its connection can stay.
+pub(crate) const LITTLE_BYTES: u64 = 64 << 10;
+/// For that.
+const LITTLE_TIME: Duration = Duration::from_secs(1);
+
+/// The connections to one peer.
+pub(crate) struct Pool {
+    idle: Mutex<Vec<Idle>>,
+    pub(crate) permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
+    settings: ClientSettings,
+}
+
+/// A connection and what is known of it.
+pub(crate) struct Connected {
+    pub(crate) link: Link,
+    pub(crate) hello: Hello,
+    pub(crate) calls: u32,
+    pub(crate) since: Instant,
+    pub(crate) _open: Open,
+}
+
+struct Idle {
+    connected: Connected,
+    since: Instant,
+}
+
+/// A connection in use, and its place among the peer's. It goes back to them if its call is over and all was read.
+pub(crate) struct Lease {
+    connected: Option<Connected>,
+    pool: Arc<Pool>,
+    /// None of the call's bytes can come any more.
+    pub(crate) settled: bool,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// One that waits for a connection.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(settings: &ClientSettings) -> Self {
+        Self {
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(settings.connections_max)),
+            waiting: AtomicUsize::new(0),
+            settings: settings.clone(),
+        }
+    }
+
+    /// The right to a connection, before `deadline`; nothing if too many wait, or none came free.
+    pub(crate) async fn permit(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Some(permit);
+        }
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.settings.waiting_max {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let _waiting = Waiting(&self.waiting);
+        tokio::time::timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.ok()?.ok()
+    }
+
+    /// An idle connection of which nothing says that it is broken.
+    pub(crate) fn idle(&self) -> Option<Connected> {
+        loop {
+            let Idle { connected, since } = self.idle.lock().pop()?;
+            if self.keeps(&connected, since) && !connected.link.has_heard() {
+                return Some(connected);
+            }
+        }
+    }
+
+    fn keeps(&self, connected: &Connected, since: Instant) -> bool {
+        since.elapsed() < self.settings.idle_max && connected.since.elapsed() < self.settings.age_max
+    }
+
+    /// Closes what was idle for too long or is closed on the other side. True if none is left, and none is in use.
+    pub(crate) fn tidy(&self) -> bool {
+        let mut idle = self.idle.lock();
+        idle.retain(|one| self.keeps(&one.connected, one.since) && !one.connected.link.has_heard());
+        idle.is_empty() && self.permits.available_permits() == self.settings.connections_max
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(connected: Connected, pool: Arc<Pool>, permit: OwnedSemaphorePermit) -> Self {
+        Self { connected: Some(connected), pool, settled: false, permit: Some(permit) }
+    }
+
+    /// The connection, as long as the lease is not dropped.
+    pub(crate) fn link(&mut self) -> &mut Link {
+        &mut self.connected().link
+    }
+
+    #[expect(clippy::expect_used, reason = "only drop takes it")]
+    pub(crate) fn connected(&mut self) -> &mut Connected {
+        self.connected.as_mut().expect("a lease has its connection")
+    }
+}
+
+fn give_back(pool: &Pool, connected: Connected, permit: OwnedSemaphorePermit) {
+    pool.idle.lock().push(Idle { connected, since: Instant::now() });
+    drop(permit);
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let (Some(mut connected), Some(permit)) = (self.connected.take(), self.permit.take()) else { return };
+        let left = connected.link.left;
+        if !self.settled || left > LITTLE_BYTES {
+            return;
+        }
+        if left == 0 {
+            return give_back(&self.pool, connected, permit);
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let pool = Arc::clone(&self.pool);
+        runtime.spawn(async move {
+            if drain(&mut connected.link).await {
+                give_back(&pool, connected, permit);
+            }
+        });
+    }
+}
+
+/// Reads what is left of a body and drops it; false if it does not come.
+pub(crate) async fn drain(link: &mut Link) -> bool {
+    let left = link.left;
+    let mut rest = (&mut *link).take(left);
+    let read = timeout(LITTLE_TIME, tokio::io::copy(&mut rest, &mut sink())).await;
+    let whole = matches!(read, Ok(Ok(count)) if count == left);
+    link.left = 0;
+    whole
+}
