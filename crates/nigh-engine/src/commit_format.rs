@@ -34,6 +34,7 @@ pub(crate) const fn change_code(change: &Change) -> u8 {
         Change::Put { .. } => 1,
         Change::Delete { .. } => 2,
         Change::Amend { .. } => 3,
+        Change::Fence { .. } => 4,
     }
 }
 
@@ -100,6 +101,7 @@ pub(crate) fn decode_commit(own: &[u8], change: u8, pieces_max: usize) -> Option
         1 => Change::Put { about },
         2 => Change::Delete { about },
         3 => Change::Amend { about },
+        4 => Change::Fence { about },
         _ => return None,
     };
     let record = Record { request, namespace, bucket, key, change };

@@ -44,6 +44,11 @@ pub enum Change {
         /// As above.
         about: Bytes,
     },
+    /// No object's: a member of the cluster writes no more.
+    Fence {
+        /// As above.
+        about: Bytes,
+    },
 }
 
 impl Change {
@@ -51,7 +56,7 @@ impl Change {
     #[must_use]
     pub const fn about(&self) -> &Bytes {
         match self {
-            Self::Put { about } | Self::Delete { about } | Self::Amend { about } => about,
+            Self::Put { about } | Self::Delete { about } | Self::Amend { about } | Self::Fence { about } => about,
         }
     }
 }
@@ -271,6 +276,17 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// If the ledger takes nothing; if another home has the shard.
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError>;
+
+    /// Returns when it is known that this home had `shard` after this was asked: what it has read since its last write there
+    /// is no other reign's. Many who ask at once are answered at once.
+    ///
+    /// # Errors
+    /// If another home has the shard, or the ledger cannot say.
+    async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
+        // Of a ledger that nobody else can take.
+        let _ = shard;
+        self.check()
+    }
 
     /// The bytes of a record's body from `offset` to the end of the piece in which that lies, checked; empty at the end
     /// of the body. A whole body is read by asking on until then.

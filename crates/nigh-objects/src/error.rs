@@ -58,6 +58,10 @@ pub enum ObjectError {
     MetadataTooLarge,
     #[error("busy: {0}; try again later")]
     SlowDown(&'static str),
+    #[error("busy: {0}; try again later")]
+    Busy(String),
+    #[error("the object's home: {0}")]
+    AtHome(String),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     #[error("store {store}: {operation}: {reason}")]
@@ -74,6 +78,6 @@ impl ObjectError {
     /// Whether a write that failed so may have taken place all the same, or may yet.
     #[must_use]
     pub const fn is_in_doubt(&self) -> bool {
-        matches!(self, Self::Store { .. } | Self::StoreSilent { .. } | Self::Memory { .. })
+        matches!(self, Self::Store { .. } | Self::StoreSilent { .. } | Self::Memory { .. } | Self::AtHome(_))
     }
 }

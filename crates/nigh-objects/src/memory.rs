@@ -5,6 +5,7 @@
 //! for each data call. Here is what is asked of it; `reads`, `writes`, `copies` and `multipart` do it.
 
 mod append_order;
+pub(crate) mod cluster;
 mod coherence;
 mod copies;
 mod fast;
@@ -22,7 +23,7 @@ mod tests;
 mod write_ticket;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -33,9 +34,11 @@ use nigh_terms::{
     Admission, BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token,
     Version,
 };
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendOrder, Asked};
+use self::cluster::{Elsewhere, Frontiers, Neighbours, Place};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
@@ -112,6 +115,11 @@ struct Inner {
     uploads: Uploads,
     completed: Mutex<Completed>,
     meter: Arc<Meter>,
+    /// The other processes of the cluster; none of a node alone.
+    neighbours: Option<Arc<Neighbours>>,
+    /// Shards whose homes are about to leave.
+    leaving: Mutex<HashSet<ShardId>>,
+    frontiers: OnceLock<Arc<dyn Frontiers>>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
 }
@@ -229,7 +237,15 @@ impl Inner {
     }
 
     /// Somebody else has written an object in the store: a new version, of which nothing is kept.
-    fn written_by_others(&self, object: &ObjectId) {
+    fn written_by_others(self: &Arc<Self>, object: &ObjectId) {
+        if !self.coherence.is_home(self.coherence.shards.of(object)) {
+            return self.outside_there(object);
+        }
+        self.written_by_others_here(object);
+    }
+
+    /// As `written_by_others`, of an object whose home is here.
+    fn written_by_others_here(&self, object: &ObjectId) {
         let kept = self.shelf().peek(object).map(|kept| kept.meta.version());
         let only_copy = kept.filter(|_| self.back.is_ephemeral(object));
         let forgotten = self.coherence.outside(self.now(), object);
@@ -241,7 +257,11 @@ impl Inner {
 
     /// The object's metadata as it is now, shown to `who`.
     async fn current(self: &Arc<Self>, who: &Principal, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
-        let found = self.current_of(object).await;
+        let found = if who.invocation.is_none() && !self.coherence.is_alone() {
+            self.current_from_outside(object).await
+        } else {
+            self.current_of(object).await
+        };
         match &found {
             Ok(meta) => self.shows(who, object, meta),
             Err(_) => self.shows_newest(who),
@@ -307,7 +327,7 @@ impl Copies for Inner {
 
     fn forget(&self, object: &ObjectId, version: Version) {
         if self.shelf().peek(object).is_none_or(|kept| kept.meta.version() <= version) {
-            self.written_by_others(object);
+            self.written_by_others_here(object);
         }
     }
 
@@ -340,6 +360,35 @@ impl ObjectMemory {
         spool: PathBuf,
         limits: MemoryLimits,
     ) -> Result<Self, ObjectError> {
+        Self::open_at(None, store, writes, clock, observers, spool, limits).await
+    }
+
+    /// As `open`, of a member of a cluster: homes come by `take_home`, and what has its home elsewhere is asked for there.
+    /// `writes` has the ledger of the homes to come, and has recovered nothing.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn open_in_cluster(
+        place: Place,
+        store: Arc<dyn Store>,
+        writes: Writes,
+        clock: Arc<dyn Clock>,
+        observers: Vec<Arc<dyn ObjectObserver>>,
+        spool: PathBuf,
+        limits: MemoryLimits,
+    ) -> Result<Self, ObjectError> {
+        Self::open_at(Some(place), store, writes, clock, observers, spool, limits).await
+    }
+
+    async fn open_at(
+        place: Option<Place>,
+        store: Arc<dyn Store>,
+        writes: Writes,
+        clock: Arc<dyn Clock>,
+        observers: Vec<Arc<dyn ObjectObserver>>,
+        spool: PathBuf,
+        limits: MemoryLimits,
+    ) -> Result<Self, ObjectError> {
         let folder = store.spool().map_or(spool, Path::to_path_buf);
         let uploads = folder.join("uploads");
         let uploads = blocking(move || Uploads::open(uploads)).await?;
@@ -349,8 +398,17 @@ impl ObjectMemory {
         all.extend(observers);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
-        let coherence = alone(&writes, budget);
-        let back = Arc::new(WriteBack::open(store, coherence.shards, Arc::clone(&clock), writes).await?);
+        let (member, neighbours, carried, coherence) = match place {
+            None => (None, None, None, alone(&writes, budget)),
+            Some(Place { me, shards, neighbours, events }) => {
+                let (happens, happened) = mpsc::unbounded_channel();
+                let limits = cluster::limits().1;
+                let ledger = Arc::clone(&writes.ledger);
+                let coherence = Coherence::open((me, shards), ledger, limits, budget, Some(happens));
+                (Some(me), Some(Arc::clone(&neighbours)), Some((neighbours, happened, events)), coherence)
+            }
+        };
+        let back = Arc::new(WriteBack::open(store, (member, coherence.shards), Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
             back,
             clock,
@@ -366,8 +424,15 @@ impl ObjectMemory {
             uploads,
             completed: Mutex::default(),
             meter,
+            neighbours,
+            leaving: Mutex::default(),
+            frontiers: OnceLock::new(),
             notifications: OnceLock::new(),
         });
+        if let Some((neighbours, happened, events)) = carried {
+            spawn(cluster::carry_all(Arc::downgrade(&inner), neighbours, happened, events));
+            spawn(cluster::tick(Arc::downgrade(&inner)));
+        }
         inner.abandon_uploads().await;
         Ok(Self(inner))
     }
@@ -501,6 +566,7 @@ impl ObjectMemory {
     /// `NoSuchBucket`, `BucketNotEmpty`, or the store's.
     pub async fn delete_bucket(&self, who: &Principal, bucket: &BucketName) -> Result<(), ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
+        self.0.check_empty_elsewhere(&who.namespace, bucket).await?;
         self.0.back.delete_bucket(&who.namespace, bucket).await?;
         self.0.forget_notifications(&who.namespace, bucket).await;
         self.0.completed.lock().forget(&who.namespace, bucket);
@@ -617,10 +683,13 @@ impl ObjectMemory {
         if question.is_none() {
             self.0.back.head_bucket(&who.namespace, bucket).await?;
         }
+        let elsewhere = Elsewhere::new(&self.0, (&who.namespace, bucket), &prefix);
         while let Some(asked) = question {
-            let listed = self.0.back.list(&who.namespace, bucket, &prefix, asked.after.as_deref(), asked.limit).await?;
+            let (after, back) = (asked.after.as_deref(), &self.0.back);
+            let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
             question = roll_up.answer(listed);
         }
+        elsewhere.until_covered().await?;
         self.0.shows_newest(who);
         call.succeeded(Served::Metadata, None, Token::empty());
         Ok(roll_up.page())

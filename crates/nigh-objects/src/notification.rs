@@ -29,7 +29,7 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'*')
 macro_rules! changes {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         /// What happened to an object.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum ObjectChange {
             $($(#[$doc])* $name,)*
         }

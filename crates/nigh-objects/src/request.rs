@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp, Token, Version};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Attributes, Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, DataCall, ETag, ObjectError, ObjectMeta,
@@ -20,7 +21,7 @@ use crate::{
 pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
 
 /// An object's full name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId {
     /// The tenant.
     pub namespace: Namespace,
@@ -46,7 +47,7 @@ pub struct BucketInfo {
 }
 
 /// Conditions of a read (RFC 9110 section 13, in the precedence it states). Entity tags without quotes; `*` is any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadConditions {
     /// `If-Match`.
     pub if_match: Option<Vec<ETag>>,
@@ -59,7 +60,7 @@ pub struct ReadConditions {
 }
 
 /// Conditions of a write.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteConditions {
     /// `If-Match`: the object is there with this tag.
     pub if_match: Option<ETag>,
@@ -68,7 +69,7 @@ pub struct WriteConditions {
 }
 
 /// A part of an object, as HTTP's `Range` states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RangeSpec {
     /// From `first` to `last`, both included; to the end if `last` is absent.
     From {
@@ -186,7 +187,7 @@ pub struct PutRequest {
 }
 
 /// A write's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutDone {
     /// The new entity tag.
     pub etag: ETag,
@@ -260,7 +261,7 @@ pub struct ListRequest {
 }
 
 /// One object of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// Its key.
     pub key: ObjectKey,

@@ -19,7 +19,9 @@ mod requests;
 mod room;
 mod settling;
 mod shadow;
+mod shards;
 mod shared_bucket;
+mod trims;
 mod unpushed;
 mod writes;
 
@@ -32,19 +34,25 @@ use nigh_engine::{Ledger, Registry, RequestId, Staged, WriteThrough};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, Version};
 use tokio::sync::{Notify, watch};
 
+pub(crate) use self::about::By;
 use self::buckets::Buckets;
 pub use self::dirty::{Base, Becomes, Below, Dirty, DirtyLimits, DirtyUsage, Next, Push, Seen, Settled, Unpushed};
 use self::ephemeral::Ephemeral;
+pub(crate) use self::merged_page::joined;
 pub use self::merged_page::{Merged, Side, merge, waiting};
 pub(crate) use self::persistor::Copies;
 pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode};
+pub(crate) use self::reads::AskElsewhere;
 pub(crate) use self::requests::Known;
 use self::requests::Requests;
 pub use self::shadow::Pushed;
-use self::shadow::{Life, Refused, Unannounced};
+use self::shadow::{Refused, Unannounced};
+pub(crate) use self::shards::{fenced, written_by};
+use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
 use crate::bucket_documents::BucketDocuments;
 use crate::meter::WriteBackMeter;
+use crate::protocol::Member;
 use crate::shards::Shards;
 use crate::store::{Payload, Store};
 use crate::sync::Mutex;
@@ -147,6 +155,8 @@ pub(crate) struct Write<'a> {
     pub(crate) below: Option<Below>,
     /// It is too large for the journal.
     pub(crate) past_journal: bool,
+    /// Who asks for it, where homes move.
+    pub(crate) by: Option<By>,
 }
 
 /// A write that was kept.
@@ -167,6 +177,10 @@ pub(crate) struct WriteBack {
     dirty: Mutex<Dirty>,
     /// Objects whose records were let go, and the ledger has not been asked whether that is durable.
     unsettled: Mutex<HashSet<ObjectId>>,
+    trims: Mutex<Trims>,
+    /// This process, where homes move: the store is then written by the journal alone, for a home that was deposed may
+    /// not know.
+    member: Option<Member>,
     /// Writes in mode `shadow` of which it is not known whether the store shows them.
     unannounced: Mutex<Unannounced>,
     refused: Mutex<Refused>,
@@ -218,7 +232,7 @@ impl WriteBack {
     /// Which record or policy cannot be read.
     pub(crate) async fn open(
         store: Arc<dyn Store>,
-        shards: Shards,
+        (member, shards): (Option<Member>, Shards),
         clock: Arc<dyn Clock>,
         writes: Writes,
     ) -> Result<Self, ObjectError> {
@@ -231,56 +245,12 @@ impl WriteBack {
                 Some(opened.map_err(|error| failed("read the write policies", error.to_string()))?)
             }
         };
-        let mut dirty = Dirty::new(settings.limits());
-        let (ephemeral, mut requests) = (Ephemeral::default(), Requests::default());
-        let mut unannounced = Unannounced::new();
-        let now = clock.monotonic();
-        let whole = recovered.into_iter().map(|record| (record, true));
-        let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
-        found.sort_by_key(|(record, _)| record.version);
-        for (RecoveredRecord { version, record, .. }, whole) in found {
-            let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
-            let written = about::decode(record.change.about(), version)
-                .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
-            ephemeral.recover(&object, version, written.mode);
-            if written.mode == WriteMode::Ephemeral {
-                // The record says that it was there; its bytes are gone with the memory that they were in.
-                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
-                continue;
-            }
-            if !whole {
-                tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
-                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
-                continue;
-            }
-            let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
-            // Of a shadow nobody knows whether it was acknowledged, before its request is made again.
-            if mode != WriteMode::Shadow {
-                requests.note(record.request, &object, Known { version, mode, becomes, is_certain: true, told });
-            }
-            // Older writes of the object are in the journal too; they go when the newest has been pushed.
-            dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
-            if written.mode == WriteMode::Shadow {
-                unannounced.insert(object, (version, Life::Earlier));
-                continue;
-            }
-            unannounced.remove(&object);
-            if store.abilities(&object.namespace).lands_late {
-                dirty.doubt(&object, now);
-            }
-        }
         let buckets = Buckets::default();
-        // What was put there keeps a bucket from being removed by this node; if others did, the first push finds out.
-        for (namespace, bucket, _, newest, _) in dirty.all() {
-            if matches!(newest.becomes, Becomes::Put(_)) {
-                buckets.heard(buckets.moment(), namespace, bucket);
-            }
-        }
         let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
-        let (dirty, unsettled, work) = (Mutex::new(dirty), Mutex::default(), Notify::new());
-        let requests = Mutex::new(requests);
-        let (unannounced, refused, announcing) = (Mutex::new(unannounced), Mutex::default(), Mutex::default());
-        Ok(Self {
+        let dirty = Mutex::new(Dirty::new(settings.limits()));
+        let (unsettled, work, requests) = (Mutex::default(), Notify::new(), Mutex::default());
+        let (unannounced, refused, announcing) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let back = Self {
             store,
             ledger,
             shards,
@@ -289,16 +259,20 @@ impl WriteBack {
             policies,
             dirty,
             unsettled,
+            trims: Mutex::default(),
+            member,
             unannounced,
             refused,
             announcing,
             pushes,
             work,
             buckets,
-            ephemeral,
+            ephemeral: Ephemeral::default(),
             requests,
             meter,
-        })
+        };
+        back.recover(recovered, lost)?;
+        Ok(back)
     }
 
     /// The system of record, for what is about buckets.

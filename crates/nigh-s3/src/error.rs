@@ -83,7 +83,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),
         ObjectError::EphemeralLost(_) => named("EphemeralObjectLost", StatusCode::GONE, message),
         ObjectError::Damaged(_) => named("ObjectDamaged", StatusCode::INTERNAL_SERVER_ERROR, message),
-        ObjectError::SlowDown(_) | ObjectError::Ledger(LedgerError::Full) => {
+        ObjectError::SlowDown(_) | ObjectError::Busy(_) | ObjectError::Ledger(LedgerError::Full) => {
             S3Error::with_message(Code::SlowDown, message)
         }
         ObjectError::Ledger(LedgerError::Unavailable(_) | LedgerError::NotKept(_)) => {
@@ -98,7 +98,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             tracing::warn!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::ServiceUnavailable, SILENT)
         }
-        ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } => {
+        ObjectError::Ledger(_)
+        | ObjectError::Store { .. }
+        | ObjectError::Memory { .. }
+        | ObjectError::AtHome(_) => {
             tracing::error!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::InternalError, INTERNAL)
         }

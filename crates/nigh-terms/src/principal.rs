@@ -1,9 +1,11 @@
 //! Who asks.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{FunctionName, InvocationId, Namespace, SandboxId};
 
 /// Whether what is read on somebody's behalf is brought into the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Admission {
     /// It is, whatever has to make room.
     #[default]
@@ -18,7 +20,7 @@ pub enum Admission {
 ///
 /// Objects, functions and segments of `namespace` are reachable, of no other.
 /// `function`, `sandbox` and `invocation` are set together, for a request from inside a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// The tenant.
     pub namespace: Namespace,

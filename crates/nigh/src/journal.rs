@@ -82,6 +82,7 @@ fn listed(record: RecoveredRecord, stored: bool) -> Listed {
         Change::Put { .. } => "put",
         Change::Delete { .. } => "delete",
         Change::Amend { .. } => "amend",
+        Change::Fence { .. } => "fence",
     };
     Listed {
         version: version.to_string(),

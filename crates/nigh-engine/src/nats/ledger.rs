@@ -111,6 +111,11 @@ impl Ledger for NatsLedger {
         self.shard(shard)?.settle().await
     }
 
+    /// A message of the home's own says it, together with what waits to be committed.
+    async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.settle(shard).await
+    }
+
     async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
         self.shard(shard)?.read(version, offset).await
     }

@@ -334,6 +334,8 @@ impl LambdaDoor {
             | ObjectError::StoreUnreached { .. }
             | ObjectError::StoreSilent { .. }
             | ObjectError::Memory { .. }
+            | ObjectError::Busy(_)
+            | ObjectError::AtHome(_)
             | ObjectError::Ledger(_) => LambdaError::service(format!("the archive could not be read: {error}")),
             _ => LambdaError::invalid_parameter(format!("the archive {bucket}/{key} could not be read: {error}")),
         };

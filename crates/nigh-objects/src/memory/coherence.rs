@@ -13,13 +13,16 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::append_order::Asked;
+use super::foreign::{Asker, ForeignWrite};
 use super::invocations::Invocations;
-use super::machines::{Answer, Copies, Happened, NewHome, NewPut, Noted, Outcome, Standing, State, Turn};
+use super::machines::{
+    Answer, Copies, ForeignAnswer, Happened, NewHome, NewPut, Noted, Outcome, Standing, State, Turn,
+};
 use super::reads::Landing;
 use crate::cache::{Cost, Shelved};
 use crate::kept::Kept;
 use crate::protocol::{
-    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, RequestId, Stamp, Write,
+    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, Reply, Request, RequestId, Stamp, Write,
 };
 use crate::shards::Shards;
 use crate::sync::{Mutex, MutexGuard, timeout};
@@ -93,6 +96,11 @@ const fn too_much() -> ObjectError {
 pub(super) fn ended() -> ObjectError {
     let reason = "the home in this node is deposed; the node must be restarted".to_owned();
     ObjectError::Memory { operation: "order a write", reason }
+}
+
+/// Why a write is to be made again.
+pub(super) const fn moved() -> ObjectError {
+    ObjectError::SlowDown("the home of the object is moving")
 }
 
 /// Says what happened where nobody hears of it.
@@ -299,9 +307,138 @@ impl Coherence {
         self.step(|state, outcome| state.adopt(now, outcome, self.placed(object), version, copy)).1
     }
 
-    /// A write that has begun is carried on by nobody: it has not taken place for the node.
+    /// A write that has begun, and of which no home was asked, is carried on by nobody: it does not take place.
     pub(super) fn withdraw_write(&self, request: RequestId) {
-        self.state.lock().node.puts.remove(&request);
+        let mut state = self.state.lock();
+        state.node.puts.remove(&request);
+        state.node.cache.abandon_put(request);
+    }
+
+    /// Another node writes an object whose turn it is.
+    pub(super) fn foreign_write(&self, now: Monotonic, object: &ObjectId, request: Request<ObjectId>) -> ForeignWrite {
+        // Who writes elsewhere drops nothing here before it is told.
+        self.step(|state, outcome| state.foreign_write(now, outcome, self.shards.of(object), request)).0
+    }
+
+    /// Another node fetches an object.
+    pub(super) fn foreign_fetch(&self, now: Monotonic, object: &ObjectId, request: Request<ObjectId>) {
+        // What others ask drops nothing here.
+        let ((), _) = self.step(|state, outcome| state.foreign_fetch(now, outcome, self.shards.of(object), request));
+    }
+
+    /// What the home here knows of the object of another node's fetch.
+    pub(super) fn foreign_noted(&self, object: &ObjectId, asker: Asker) -> Noted {
+        self.state.lock().foreign_noted(self.shards.of(object), object, asker)
+    }
+
+    /// As `found`, for another node.
+    pub(super) fn foreign_found(
+        &self,
+        now: Monotonic,
+        object: &ObjectId,
+        asked: (Asker, Noted),
+        found: (Version, bool),
+    ) -> ForeignAnswer {
+        self.step(|state, outcome| state.foreign_found(now, outcome, self.placed(object), asked, found)).0
+    }
+
+    /// As `give_up`, for another node.
+    pub(super) fn foreign_give_up(&self, now: Monotonic, object: &ObjectId, asker: Asker) {
+        let ((), _) = self.step(|state, outcome| state.foreign_give_up(now, outcome, self.placed(object), asker));
+    }
+
+    /// True if the home here has not met this write of another node, as far as it remembers.
+    pub(super) fn is_new_write(&self, shard: ShardId, from: Member, request: RequestId) -> bool {
+        self.state.lock().is_new(shard, from, request)
+    }
+
+    /// Has the home here fence `member`, if it is here.
+    pub(super) fn fence(&self, now: Monotonic, shard: ShardId, member: Member) -> Option<oneshot::Receiver<Version>> {
+        self.step(|state, outcome| state.fence(now, outcome, shard, member)).0
+    }
+
+    /// The ledger says that another home has the shard.
+    pub(super) fn depose(&self, now: Monotonic, shard: ShardId) {
+        let ((), _) = self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Deposed));
+    }
+
+    /// The home of `shard` is here no more.
+    pub(super) fn let_go(&self, now: Monotonic, shard: ShardId) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| state.let_go(outcome, shard));
+        self.look(now);
+        self.decided.notify_waiters();
+        dropped
+    }
+
+    /// Another process says something to a home here.
+    pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<Shelved> {
+        self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Request(request))).1
+    }
+
+    /// A home elsewhere says something to this node.
+    pub(super) fn hear(&self, now: Monotonic, reply: Reply<ObjectId>) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| state.hear(now, outcome, reply));
+        self.look(now);
+        self.decided.notify_waiters();
+        dropped
+    }
+
+    /// A home elsewhere has answered a fetch; `copy` is what may be kept of its bytes.
+    pub(super) fn landing(
+        &self,
+        now: Monotonic,
+        request: RequestId,
+        reply: Reply<ObjectId>,
+        copy: Option<Shelved>,
+    ) -> (Answer, Vec<Shelved>) {
+        let landed = self.step(|state, outcome| state.landing(now, outcome, request, reply, copy));
+        self.look(now);
+        landed
+    }
+
+    /// True if the node has caught up with `token`; else the homes are asked.
+    pub(super) fn covers_or_asks(&self, now: Monotonic, token: &Token) -> bool {
+        let (covers, _) = self.step(|state, outcome| {
+            let covers = state.node.cache.covers(token);
+            if !covers {
+                state.node(now, outcome, |cache, out| cache.ask(now, token, out));
+            }
+            covers
+        });
+        covers
+    }
+
+    /// How far the homes here have come.
+    pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
+        self.state.lock().homes.iter().map(|(shard, side)| (*shard, side.home.newest())).collect()
+    }
+
+    /// True while the ledger is asked for a version of `shard`.
+    pub(super) fn is_appending(&self, shard: ShardId) -> bool {
+        self.state.lock().homes.get(&shard).is_some_and(|side| side.order.is_asking())
+    }
+
+    /// What the home here wants appended for a write of the node's.
+    pub(super) fn append_of(&self, request: RequestId) -> Option<AppendId> {
+        self.state.lock().node.puts.get(&request).and_then(|put| put.append)
+    }
+
+    /// A write that began elsewhere and whose home came here has ended without being appended.
+    pub(super) fn end_begun(&self, now: Monotonic, object: &ObjectId, request: RequestId) -> Vec<Shelved> {
+        match self.append_of(request) {
+            Some(append) => self.not_appended(now, self.shards.of(object), append),
+            None => Vec::new(),
+        }
+    }
+
+    /// True if there is no other process.
+    pub(super) const fn is_alone(&self) -> bool {
+        self.happened.is_none()
+    }
+
+    /// This life of this node.
+    pub(super) fn member(&self) -> Member {
+        self.state.lock().node.cache.member()
     }
 
     /// Somebody else has written an object in the store: what was kept of it is dropped, here and wherever it is.

@@ -89,6 +89,7 @@ impl ObjectMemory {
             content: taken.content,
             parts: Vec::new(),
             change: ObjectChange::Copy,
+            modified: self.0.clock.wall(),
         };
         let done = to_the_end(Arc::clone(&self.0).commit(call, draft)).await?;
         Ok(Copied { done, source_version: read.meta.version })

@@ -183,6 +183,7 @@ impl ObjectMemory {
             request,
             parts: Vec::new(),
             change: ObjectChange::Put,
+            modified: self.0.clock.wall(),
         };
         to_the_end(Arc::clone(&self.0).commit(call, draft)).await
     }

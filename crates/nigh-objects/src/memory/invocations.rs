@@ -15,7 +15,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use super::coherence::Coherence;
 use super::{Inner, ObjectMemory, object};
-use crate::protocol::{Contract, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
+use crate::protocol::{Contract, Dispatch, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
 use crate::sync::timeout;
 use crate::{DataCall, ObjectId, ObjectMeta};
 
@@ -139,6 +139,26 @@ impl Coherence {
         });
     }
 
+    /// An invocation is dispatched to this node by a scheduler elsewhere.
+    fn admit(
+        &self,
+        now: Monotonic,
+        (namespace, invocation): (&Namespace, InvocationId),
+        dispatch: Dispatch,
+        begins: oneshot::Sender<Result<(), GateRefusal>>,
+    ) {
+        // A dispatch drops nothing.
+        let ((), _) = self.step(|state, outcome| {
+            let mut invocations = self.invocations.lock();
+            let Invocations { gate, known, .. } = &mut *invocations;
+            let entry = || Known { namespace: namespace.clone(), begins: None, ends: None };
+            known.entry(invocation).or_insert_with(entry).begins = Some(begins);
+            let mut told = Vec::new();
+            state.node(now, outcome, |cache, sent| gate.dispatch(now, invocation, dispatch, cache, sent, &mut told));
+            invocations.hear(told);
+        });
+    }
+
     /// Node or home has come further, or time has passed: who may begin now begins.
     pub(super) fn look(&self, now: Monotonic) {
         let ((), _) = self.step(|state, outcome| {
@@ -156,7 +176,7 @@ impl Coherence {
 
     /// What is no older than any version of `shard` that this node can have shown or written: the newest that its home
     /// here has been told of; where the home is elsewhere, what the node covers.
-    fn newest(&self, shard: ShardId) -> Version {
+    pub(super) fn newest(&self, shard: ShardId) -> Version {
         self.state.lock().newest(shard)
     }
 
@@ -308,8 +328,30 @@ impl ObjectMemory {
         token: &Token,
     ) -> Result<(), GateRefusal> {
         let coherence = &self.0.coherence;
-        let (send, mut begun) = oneshot::channel();
+        let (send, begun) = oneshot::channel();
         coherence.dispatch(self.0.now(), (namespace, invocation), token, send);
+        self.until_begun(begun).await
+    }
+
+    /// As `begin_invocation`, of one that a scheduler elsewhere dispatches: its token is all that the invocation begins with,
+    /// and it is for this life of this node only.
+    ///
+    /// # Errors
+    /// As `begin_invocation`.
+    pub async fn begin_dispatched(
+        &self,
+        namespace: &Namespace,
+        invocation: InvocationId,
+        dispatch: Dispatch,
+    ) -> Result<(), GateRefusal> {
+        let coherence = &self.0.coherence;
+        let (send, begun) = oneshot::channel();
+        coherence.admit(self.0.now(), (namespace, invocation), dispatch, send);
+        self.until_begun(begun).await
+    }
+
+    async fn until_begun(&self, mut begun: oneshot::Receiver<Result<(), GateRefusal>>) -> Result<(), GateRefusal> {
+        let coherence = &self.0.coherence;
         loop {
             let more = coherence.more_decided();
             coherence.look(self.0.now());

@@ -25,6 +25,7 @@ use crate::protocol::{
     Takeover, ToHome, Write,
 };
 use crate::shards::Shards;
+use crate::write_back::{By, fenced, written_by};
 
 /// Of the directory's entries over the limit, so many are forgotten at a time.
 const FORGOTTEN_AT_ONCE: usize = 4096;
@@ -174,15 +175,23 @@ fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Replayed<Objec
     let mut records = records;
     records.sort_by_key(|record| record.version);
     let replay = |(number, RecoveredRecord { version, record, .. }): (u64, RecoveredRecord)| {
-        let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
-        let write = match record.change {
+        let about = record.change.about();
+        let write = match &record.change {
             Change::Put { .. } | Change::Amend { .. } => Write::Put,
             Change::Delete { .. } => Write::Delete,
+            Change::Fence { .. } => {
+                return fenced(about).map(|member| Replayed { version, record: LedgerRecord::Fence { member } });
+            }
         };
-        let (token, request) = (Arc::new(Token::empty()), RequestId(number));
-        Replayed { version, record: LedgerRecord::Write { object, write, token, writer: before, request } }
+        let (writer, request, token) = match written_by(about) {
+            Some(By { member, request, token }) => (member, request, token),
+            None => (before, RequestId(number), Token::empty()),
+        };
+        let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
+        let record = LedgerRecord::Write { object, write, token: Arc::new(token), writer, request };
+        Some(Replayed { version, record })
     };
-    (0..).zip(records).map(replay).collect()
+    (0..).zip(records).filter_map(replay).collect()
 }
 
 /// A shard that is taken.
@@ -412,7 +421,7 @@ impl State {
         let waiting = side.fences.extract_if(.., |(fenced, _)| *fenced == member);
         for (_, waiting) in waiting {
             // Who has gone asks again.
-            drop(waiting.send(through));
+            let _heard = waiting.send(through);
         }
     }
 

@@ -120,6 +120,7 @@ impl Inner {
             checksum: whole.checksum,
             parts: whole.lengths,
             change: ObjectChange::CompleteMultipartUpload,
+            modified: self.clock.wall(),
         };
         let done = Arc::clone(&self).commit(call, draft).await?;
         self.completed.lock().keep(&upload.id, &object, &request.parts, &done);

@@ -14,16 +14,16 @@ use crate::cache::{Cost, Shelved};
 use crate::conditions::check_read;
 use crate::eviction::Origin;
 use crate::kept::Kept;
-use crate::protocol::{RequestId, Stamp};
+use crate::protocol::{Reply, RequestId, Stamp};
 use crate::range::resolve;
 use crate::segment::Filling;
 use crate::sync::{spawn, timeout};
 use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read begins anew because the object changed under it.
-const ATTEMPTS: usize = 8;
+pub(super) const ATTEMPTS: usize = 8;
 /// How long a read waits for the home to be told of what it has met.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const TOLD_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often an ephemeral object is looked for: between the cache and what stands behind it a write may have ended,
 /// after which it is in the cache.
@@ -48,7 +48,7 @@ impl Fetched {
         }
     }
 
-    fn stamped(self, stamp: &Stamp) -> Self {
+    pub(super) fn stamped(self, stamp: &Stamp) -> Self {
         match self {
             Self::Copy(resident) => Self::Copy(resident.stamped(stamp)),
             Self::TooLarge(meta) => Self::TooLarge(Arc::new(meta.stamped(stamp))),
@@ -79,18 +79,41 @@ impl ReadSource {
 }
 
 /// A fetch that the node has begun; one dropped is given up.
-struct Asking {
+pub(super) struct Asking {
     inner: Arc<Inner>,
-    object: ObjectId,
+    pub(super) object: ObjectId,
     request: RequestId,
     stands: watch::Receiver<Standing>,
     landed: bool,
 }
 
 impl Asking {
-    fn new(inner: &Arc<Inner>, object: &ObjectId, begun: BegunFetch) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, object: &ObjectId, begun: BegunFetch) -> Self {
         let BegunFetch { request, stands } = begun;
         Self { inner: Arc::clone(inner), object: object.clone(), request, stands, landed: false }
+    }
+
+    /// How it stands now.
+    pub(super) fn standing(&mut self) -> Standing {
+        self.stands.borrow_and_update().clone()
+    }
+
+    /// Returns when it is to be asked for again.
+    pub(super) async fn asked_again(&mut self) -> Result<(), ObjectError> {
+        self.stands.changed().await.map_err(|_| given_up())
+    }
+
+    /// A home elsewhere has answered, and this may be kept of its bytes. Gives the stamp under which they may be shown;
+    /// none if they are to be asked for anew.
+    pub(super) async fn answered_there(
+        &mut self,
+        reply: Reply<ObjectId>,
+        copy: Option<(Kept, Reservation)>,
+    ) -> Result<Option<Stamp>, ObjectError> {
+        let copy = copy.map(|(kept, room)| Shelved { kept, cost: room.take(), origin: Origin::Read });
+        let (answer, dropped) = self.inner.coherence.landing(self.inner.now(), self.request, reply, copy);
+        self.inner.settle(dropped);
+        self.taken(answer).await
     }
 
     /// What stands behind is asked next.
@@ -106,6 +129,10 @@ impl Asking {
         meta: Option<&ObjectMeta>,
         mut copy: Option<(Kept, Reservation)>,
     ) -> Result<Option<Stamp>, ObjectError> {
+        if !self.inner.coherence.is_alone() {
+            // A home that was deposed may know less than the store has.
+            self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await?;
+        }
         let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
         // What is not taken gives its room back when this ends, and no lock is held.
         let mut take = || {
@@ -242,7 +269,11 @@ impl Inner {
         object: &ObjectId,
         request: &GetRequest,
     ) -> Result<Read, ObjectError> {
-        let read = self.read_of(object, request, who.admission).await;
+        let read = if who.invocation.is_none() && !self.coherence.is_alone() {
+            self.read_from_outside(object, request, who.admission).await
+        } else {
+            self.read_of(object, request, who.admission).await
+        };
         match &read {
             Ok(read) => self.shows(who, object, &read.meta),
             Err(_) => self.shows_newest(who),
@@ -250,7 +281,7 @@ impl Inner {
         read
     }
 
-    async fn read_of(
+    pub(super) async fn read_of(
         self: &Arc<Self>,
         object: &ObjectId,
         request: &GetRequest,
@@ -338,8 +369,13 @@ impl Inner {
         check_read(&request.conditions, meta)?;
         let range = resolve(request.range, meta)?;
         let part = (range != (0..meta.size)).then(|| range.clone());
-        match self.back.get(object, part, Some(&meta.etag)).await {
-            Ok((_, stream)) => {
+        let read = if self.coherence.is_home(self.coherence.shards.of(object)) {
+            self.back.get(object, part, Some(&meta.etag)).await.map(|(_, stream)| stream)
+        } else {
+            self.pinned_there(object, part, meta).await
+        };
+        match read {
+            Ok(stream) => {
                 let stream = exactly(stream, range.end - range.start, self.back.store().kind());
                 Ok(Some((range, stream)))
             }
@@ -350,9 +386,19 @@ impl Inner {
 
     /// Reads without keeping. If it takes more than one question to the store the bytes are pinned to the entity tag. It
     /// begins anew if the object has changed meanwhile.
-    async fn read_past(self: &Arc<Self>, mut asking: Asking, request: &GetRequest) -> Result<Read, ObjectError> {
+    pub(super) async fn read_past(
+        self: &Arc<Self>,
+        mut asking: Asking,
+        request: &GetRequest,
+    ) -> Result<Read, ObjectError> {
         let object = asking.object.clone();
         for _ in 0..ATTEMPTS {
+            if let Standing::There(_) = asking.standing() {
+                match self.read_past_there(&mut asking, request).await? {
+                    Some(read) => return Ok(read),
+                    None => continue,
+                }
+            }
             let noted = asking.note();
             let answer = if request.range.is_none() {
                 self.back.get(&object, None, None).await.map(|(meta, stream)| (meta, Some(stream)))
@@ -389,6 +435,12 @@ impl Inner {
     pub(super) async fn look(self: &Arc<Self>, object: &ObjectId) -> Result<Arc<ObjectMeta>, ObjectError> {
         let mut asking = Asking::new(self, object, self.coherence.ask(self.now(), object)?);
         for _ in 0..ATTEMPTS {
+            if let Standing::There(_) = asking.standing() {
+                match self.look_there(&mut asking).await? {
+                    Some(meta) => return Ok(meta),
+                    None => continue,
+                }
+            }
             let noted = asking.note();
             let meta = match self.back.head(object).await {
                 Ok(meta) => Some(meta),
@@ -413,6 +465,12 @@ impl Inner {
     async fn bring(self: &Arc<Self>, mut asking: Asking) -> Result<Fetched, ObjectError> {
         let object = asking.object.clone();
         for _ in 0..ATTEMPTS {
+            if let Standing::There(_) = asking.standing() {
+                match self.bring_there(&mut asking).await? {
+                    Some(fetched) => return Ok(fetched),
+                    None => continue,
+                }
+            }
             let noted = asking.note();
             let (fetched, copy) = match self.bring_bytes(&object).await {
                 Ok((fetched, copy)) => (Some(fetched), copy),

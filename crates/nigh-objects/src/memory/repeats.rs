@@ -2,27 +2,26 @@
 //! condition is looked at, and nothing is written.
 
 use nigh_engine::RequestId;
-use nigh_terms::Token;
+use nigh_terms::{Principal, Version};
 
 use super::Inner;
-use super::invocations::WriteCall;
 use super::notify::ChangeDone;
 use crate::notification::ObjectChange;
 use crate::protocol::Stamp;
 use crate::write_back::{Becomes, Known};
-use crate::{ObjectError, ObjectId, PutDone, Served};
+use crate::{ObjectError, ObjectId, PutDone};
 
 impl Inner {
     /// Tells of a change that was made by an earlier try, if that did not come to it.
     async fn tell_of(
         &self,
-        call: &WriteCall,
+        who: Option<&Principal>,
         object: &ObjectId,
         change: ObjectChange,
         request: Option<RequestId>,
         known: &Known,
     ) -> Result<(), ObjectError> {
-        let Some(who) = call.principal().filter(|_| !known.told) else { return Ok(()) };
+        let Some(who) = who.filter(|_| !known.told) else { return Ok(()) };
         let notices = self.reserve_notices(object, change)?;
         let (created, at) = match &known.becomes {
             Becomes::Put(meta) => (Some((meta.size, &meta.etag)), meta.modified),
@@ -37,39 +36,35 @@ impl Inner {
     /// The answer to a put that was made before.
     pub(super) async fn put_before(
         &self,
-        call: &mut WriteCall,
+        who: Option<&Principal>,
         object: &ObjectId,
         change: ObjectChange,
         request: Option<RequestId>,
-    ) -> Result<Option<PutDone>, ObjectError> {
+    ) -> Result<Option<(Stamp, PutDone)>, ObjectError> {
         let Some(known) = self.back.repeated(object, request).await? else { return Ok(None) };
         let Becomes::Put(meta) = &known.becomes else { return Ok(None) };
-        self.tell_of(call, object, change, request, &known).await?;
-        call.wrote(Stamp::new(self.coherence.shards.of(object), known.version, &meta.token));
-        call.succeeded(Served::Write, Some(known.version), meta.token.clone());
-        call.of_object(meta.size);
-        Ok(Some(PutDone {
+        self.tell_of(who, object, change, request, &known).await?;
+        let done = PutDone {
             etag: meta.etag.clone(),
             size: meta.size,
             modified: meta.modified,
             checksum: meta.checksums.first().cloned(),
             version: known.version,
             token: meta.token.clone(),
-        }))
+        };
+        Ok(Some((Stamp::new(self.coherence.shards.of(object), known.version, &meta.token), done)))
     }
 
-    /// Whether a deletion was made before; it is answered then.
+    /// The version of a deletion that was made before.
     pub(super) async fn deleted_before(
         &self,
-        call: &mut WriteCall,
+        who: Option<&Principal>,
         object: &ObjectId,
         request: Option<RequestId>,
-    ) -> Result<bool, ObjectError> {
+    ) -> Result<Option<Version>, ObjectError> {
         let known = self.back.repeated(object, request).await?;
-        let Some(known) = known.filter(|known| known.becomes == Becomes::Gone) else { return Ok(false) };
-        self.tell_of(call, object, ObjectChange::Delete, request, &known).await?;
-        call.wrote(Stamp { version: known.version, others: None });
-        call.succeeded(Served::Delete, Some(known.version), Token::empty());
-        Ok(true)
+        let Some(known) = known.filter(|known| known.becomes == Becomes::Gone) else { return Ok(None) };
+        self.tell_of(who, object, ObjectChange::Delete, request, &known).await?;
+        Ok(Some(known.version))
     }
 }

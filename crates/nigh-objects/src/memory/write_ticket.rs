@@ -9,15 +9,16 @@ use nigh_terms::{ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::append_order::Asked;
-use super::coherence::{BegunWrite, ended};
+use super::coherence::{BegunWrite, ended, moved};
+use super::foreign::ForeignWrite;
 use super::{Inner, Reservation};
 use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::outside::Noticed;
-use crate::protocol::{AppendId, FromHome, PutFailure, Reply, RequestId, Stamp, Write};
+use crate::protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, Stamp, ToHome, Write};
 use crate::sync::Mutex;
-use crate::write_back::{Aside, Order};
+use crate::write_back::{Aside, By, Order};
 use crate::{ETag, ObjectError, ObjectId};
 
 /// How far a write has come.
@@ -29,6 +30,16 @@ enum Stage {
     Asked(Asked),
     /// The home has been told, or will be in its turn.
     Told,
+}
+
+/// Whose write is to begin.
+pub(super) enum WriteSource {
+    /// This node's, by one who has seen this.
+    Own(Arc<Token>),
+    /// This node's, begun when its home was elsewhere.
+    Begun(BegunWrite, Arc<Token>),
+    /// Another's.
+    Foreign(Request<ObjectId>),
 }
 
 /// Whose write it is.
@@ -46,6 +57,7 @@ pub(super) struct WriteTicket {
     shard: ShardId,
     writer: Writer,
     append: AppendId,
+    by: By,
     stage: Mutex<Stage>,
     /// Of what is to be kept.
     etag: Option<ETag>,
@@ -54,42 +66,60 @@ pub(super) struct WriteTicket {
 }
 
 impl WriteTicket {
-    /// The node forgets the object, and the fetches begun before. The copy there was is given. The writer has `seen`.
+    /// The write begins at its home here; the node's own at the node too, which forgets the object and the fetches begun
+    /// before. The copy there was is given.
     pub(super) fn begin(
         inner: &Arc<Inner>,
         object: &ObjectId,
         write: Write,
-        seen: Arc<Token>,
+        source: WriteSource,
     ) -> Result<(Self, Option<Kept>), ObjectError> {
         Self::prepare(inner, object);
-        let begun = inner.coherence.write(inner.now(), object, write, seen);
-        let (begun, dropped) = begun.inspect_err(|_| Self::unprepare(inner, object))?;
-        inner.settle(dropped);
-        let BegunWrite { request, append, done, before, stands: _ } = begun;
-        let Some(append) = append else {
-            Self::unprepare(inner, object);
-            inner.coherence.withdraw_write(request);
-            return Err(ended());
-        };
-        let writer = Writer::Own { request, done: Some(done) };
-        Ok((Self::new(inner, object, writer, append), before.map(|before| before.kept)))
+        let (inner, object) = (Arc::clone(inner), object.clone());
+        let begun = Self::ask(&inner, &object, write, source).inspect_err(|_| Self::unprepare(&inner, &object));
+        let (writer, append, by, before) = begun?;
+        let (shard, stage) = (inner.coherence.shards.of(&object), Mutex::new(Stage::Begun));
+        Ok((Self { inner, object, shard, writer, append, by, stage, etag: None, refused: false }, before))
     }
 
-    /// The write of another node, which this home wants appended.
-    pub(super) fn begin_foreign(
+    /// Asks the home.
+    fn ask(
         inner: &Arc<Inner>,
         object: &ObjectId,
-        append: AppendId,
-        answered: watch::Receiver<Option<Reply<ObjectId>>>,
-    ) -> Self {
-        Self::prepare(inner, object);
-        Self::new(inner, object, Writer::Foreign { answered, copy: None }, append)
+        write: Write,
+        source: WriteSource,
+    ) -> Result<(Writer, AppendId, By, Option<Kept>), ObjectError> {
+        let coherence = &inner.coherence;
+        let (begun, token) = match source {
+            WriteSource::Foreign(request) => {
+                let ToHome::Put { request: id, token, .. } = &request.body else { return Err(ended()) };
+                let by = By { member: request.from, request: *id, token: Token::clone(token) };
+                return match coherence.foreign_write(inner.now(), object, request) {
+                    ForeignWrite::Append(append, answered) => {
+                        Ok((Writer::Foreign { answered, copy: None }, append, by, None))
+                    }
+                    ForeignWrite::Answer(_) | ForeignWrite::Nothing => Err(moved()),
+                };
+            }
+            WriteSource::Begun(begun, token) => (begun, token),
+            WriteSource::Own(token) => {
+                let (begun, dropped) = coherence.write(inner.now(), object, write, Arc::clone(&token))?;
+                inner.settle(dropped);
+                (begun, token)
+            }
+        };
+        let BegunWrite { request, append, done, before, stands: _ } = begun;
+        let Some(append) = append else {
+            coherence.withdraw_write(request);
+            return Err(if coherence.is_alone() { ended() } else { moved() });
+        };
+        let by = By { member: coherence.member(), request, token: Token::clone(&token) };
+        Ok((Writer::Own { request, done: Some(done) }, append, by, before.map(|before| before.kept)))
     }
 
-    fn new(inner: &Arc<Inner>, object: &ObjectId, writer: Writer, append: AppendId) -> Self {
-        let shard = inner.coherence.shards.of(object);
-        let (inner, object, stage) = (Arc::clone(inner), object.clone(), Mutex::new(Stage::Begun));
-        Self { inner, object, shard, writer, append, stage, etag: None, refused: false }
+    /// Who asks, where the ledger is to know.
+    pub(super) fn by(&self) -> Option<By> {
+        (!self.inner.coherence.is_alone()).then(|| self.by.clone())
     }
 
     fn prepare(inner: &Arc<Inner>, object: &ObjectId) {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
-use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
+use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
 
 use super::invocations::WriteCall;
 use super::notify::ChangeDone;
 use super::reads::metadata_cost;
-use super::write_ticket::WriteTicket;
+use super::write_ticket::{WriteSource, WriteTicket};
 use super::{Inner, Reservation, object, to_the_end};
 use crate::attributes::check_tags;
 use crate::cache::Cost;
@@ -28,6 +28,7 @@ use crate::spool::SpoolFile;
 use crate::store::Payload;
 use crate::sync::{Lost, Spawned, spawn};
 use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
+use crate::write_order::Turn;
 use crate::{
     Attributes, ByteStream, Checksum, ChecksumClaim, ETag, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
     Served, Tags, WriteConditions,
@@ -135,6 +136,8 @@ pub(super) struct Draft {
     pub(super) change: ObjectChange,
     /// The client's name for the request, the same when it repeats it.
     pub(super) request: Option<RequestId>,
+    /// When it was written, by the clock of the node that took it in.
+    pub(super) modified: Timestamp,
 }
 
 impl Inner {
@@ -171,6 +174,7 @@ impl Inner {
             parts: Vec::new(),
             change: ObjectChange::Put,
             request,
+            modified: self.clock.wall(),
         };
         to_the_end(Arc::clone(self).commit(call, draft)).await
     }
@@ -255,8 +259,45 @@ impl Inner {
         Ok((spooled.file, spooled.size, spooled.digest.verify(md5, checksum)?))
     }
 
-    /// Writes `draft` in its turn. Not to be given up half way: run it by `to_the_end`.
+    /// Writes `draft`, at its home wherever that is. Not to be given up half way: run it by `to_the_end`.
     pub(super) async fn commit(self: Arc<Self>, mut call: WriteCall, draft: Draft) -> Result<PutDone, ObjectError> {
+        let (size, shard) = (draft.size, self.coherence.shards.of(&draft.object));
+        self.until_settled(shard).await;
+        let done = if self.coherence.is_home(shard) {
+            let turn = self.order.turn(&draft.object).await?;
+            let source = WriteSource::Own(call.seen());
+            self.put_here(&turn, call.principal().cloned(), source, draft).await
+        } else {
+            self.put_there(&mut call, draft).await
+        };
+        let (stamp, done) = done?;
+        self.wrote(&mut call, shard, stamp).await?;
+        call.succeeded(Served::Write, Some(done.version), done.token.clone());
+        call.of_object(size);
+        Ok(done)
+    }
+
+    /// A write has its place: its writer's next invocation, or any of its namespace if it has none, is to know.
+    async fn wrote(&self, call: &mut WriteCall, shard: ShardId, stamp: Stamp) -> Result<(), ObjectError> {
+        if !self.coherence.is_alone()
+            && let Some(who) = call.principal().filter(|who| who.invocation.is_none())
+        {
+            let mut token = Token::empty();
+            stamp.join_into(shard, &mut token);
+            self.hand_over(&who.namespace, &token).await?;
+        }
+        call.wrote(stamp);
+        Ok(())
+    }
+
+    /// Writes `draft` at the home here, in its turn.
+    pub(super) async fn put_here(
+        self: &Arc<Self>,
+        _turn: &Turn,
+        who: Option<Principal>,
+        source: WriteSource,
+        draft: Draft,
+    ) -> Result<(Stamp, PutDone), ObjectError> {
         let Draft {
             object,
             conditions,
@@ -270,9 +311,9 @@ impl Inner {
             parts,
             change,
             request,
+            modified,
         } = draft;
-        let _turn = self.order.turn(&object).await?;
-        if let Some(done) = self.put_before(&mut call, &object, change, request).await? {
+        if let Some(done) = self.put_before(who.as_ref(), &object, change, request).await? {
             return Ok(done);
         }
         let below = self.check_write(&conditions, &object).await?;
@@ -281,7 +322,7 @@ impl Inner {
         let meta = ObjectMeta {
             size,
             etag,
-            modified: self.clock.wall(),
+            modified,
             attributes,
             tags,
             checksums: checksum.clone().into_iter().collect(),
@@ -289,7 +330,7 @@ impl Inner {
             version: Version::OUTSIDE,
             token: Token::empty(),
         };
-        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Put, call.seen())?;
+        let (mut ticket, _) = WriteTicket::begin(self, &object, protocol::Write::Put, source)?;
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
@@ -300,22 +341,20 @@ impl Inner {
             ticket.keep(copy, if mode == WriteMode::Ephemeral { Origin::Ephemeral } else { Origin::Written });
         }
         let past_journal = size > self.limits.cached_object.bytes();
-        let (object, order) = (&object, &ticket);
-        let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal };
+        let (object, order, by) = (&object, &ticket, ticket.by());
+        let write = Write { object, meta, payload, staged: journal, mode, request, order, below, past_journal, by };
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or_else(|| meta.stamp());
-        call.wrote(stamp.clone());
         self.doubts.lock().settle(object);
         let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
-        if let Some(who) = call.principal() {
-            let (object, created) = (&object, Some((size, &meta.etag)));
-            let done = ChangeDone { object, change, who, created, version, at: meta.modified };
+        if let Some(who) = who {
+            let created = Some((size, &meta.etag));
+            let done = ChangeDone { object, change, who: &who, created, version, at: meta.modified };
             self.notify(notices, done).await?;
             self.back.told(object, request);
         }
-        call.succeeded(Served::Write, Some(version), token.clone());
-        call.of_object(size);
-        Ok(PutDone { etag: meta.etag.clone(), size, modified: meta.modified, checksum, version, token })
+        let done = PutDone { etag: meta.etag.clone(), size, modified: meta.modified, checksum, version, token };
+        Ok((stamp, done))
     }
 
     /// What is kept of an object that is written: its bytes if they are in memory; if it is too large for that, its
@@ -419,15 +458,40 @@ impl Inner {
         conditions: WriteConditions,
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
-        let _turn = self.order.turn(&object).await?;
+        let shard = self.coherence.shards.of(&object);
+        self.until_settled(shard).await;
+        let stamp = if self.coherence.is_home(shard) {
+            let turn = self.order.turn(&object).await?;
+            let source = WriteSource::Own(call.seen());
+            self.delete_here(&turn, call.principal().cloned(), source, &object, &conditions, request).await
+        } else {
+            self.delete_there(&mut call, object, conditions, request).await
+        };
+        let stamp = stamp?;
+        let version = stamp.version;
+        self.wrote(&mut call, shard, stamp).await?;
+        call.succeeded(Served::Delete, Some(version), Token::empty());
+        Ok(())
+    }
+
+    /// Deletes an object at the home here, in its turn.
+    pub(super) async fn delete_here(
+        self: &Arc<Self>,
+        _turn: &Turn,
+        who: Option<Principal>,
+        source: WriteSource,
+        object: &ObjectId,
+        conditions: &WriteConditions,
+        request: Option<RequestId>,
+    ) -> Result<Stamp, ObjectError> {
         let change = ObjectChange::Delete;
-        if self.deleted_before(&mut call, &object, request).await? {
-            return Ok(());
+        if let Some(version) = self.deleted_before(who.as_ref(), object, request).await? {
+            return Ok(Stamp { version, others: None });
         }
-        let below = self.check_write(&conditions, &object).await?;
-        let is_wanted = self.is_wanted(&object, change);
-        let (is_there, tags) = if is_wanted || self.back.asks_tags(&object) {
-            match self.current_if_any(&object).await {
+        let below = self.check_write(conditions, object).await?;
+        let is_wanted = self.is_wanted(object, change);
+        let (is_there, tags) = if is_wanted || self.back.asks_tags(object) {
+            match self.current_if_any(object).await {
                 Ok(meta) => (meta.is_some(), meta.map(|meta| meta.tags.clone()).unwrap_or_default()),
                 // What is lost can be deleted.
                 Err(ObjectError::EphemeralLost(_) | ObjectError::Damaged(_)) => (true, Tags::new()),
@@ -436,23 +500,20 @@ impl Inner {
         } else {
             (false, Tags::new())
         };
-        let mode = self.back.mode(&object, &tags).max(self.least_mode_beside_others(&object));
+        let mode = self.back.mode(object, &tags).max(self.least_mode_beside_others(object));
         // Nobody is told of the removal of what was not there.
-        let notices = if is_wanted && is_there { self.reserve_notices(&object, change)? } else { None };
-        let (mut ticket, _) = WriteTicket::begin(&self, &object, protocol::Write::Delete, call.seen())?;
-        let deleted = self.back.delete(&object, mode, request, &ticket, below).await;
+        let notices = if is_wanted && is_there { self.reserve_notices(object, change)? } else { None };
+        let (mut ticket, _) = WriteTicket::begin(self, object, protocol::Write::Delete, source)?;
+        let deleted = self.back.delete(object, mode, request, &ticket, below, ticket.by()).await;
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
-        let placed = ticket.ended(repeated).await?;
-        call.wrote(placed.unwrap_or(Stamp { version, others: None }));
-        self.doubts.lock().settle(&object);
-        if let Some(who) = call.principal() {
-            let (object, at) = (&object, self.clock.wall());
-            let done = ChangeDone { object, change, who, created: None, version, at };
+        let stamp = ticket.ended(repeated).await?.unwrap_or(Stamp { version, others: None });
+        self.doubts.lock().settle(object);
+        if let Some(who) = who {
+            let done = ChangeDone { object, change, who: &who, created: None, version, at: self.clock.wall() };
             self.notify(notices, done).await?;
             self.back.told(object, request);
         }
-        call.succeeded(Served::Delete, Some(version), Token::empty());
-        Ok(())
+        Ok(stamp)
     }
 
     pub(super) async fn write_tags(
@@ -461,21 +522,42 @@ impl Inner {
         object: ObjectId,
         tags: Tags,
     ) -> Result<(), ObjectError> {
-        let _turn = self.order.turn(&object).await?;
-        let (mut ticket, before) = WriteTicket::begin(&self, &object, protocol::Write::Put, call.seen())?;
+        let shard = self.coherence.shards.of(&object);
+        self.until_settled(shard).await;
+        let stamp = if self.coherence.is_home(shard) {
+            let turn = self.order.turn(&object).await?;
+            self.tag_here(&turn, WriteSource::Own(call.seen()), &object, &tags).await
+        } else {
+            self.tag_there(&mut call, object, tags).await
+        };
+        let stamp = stamp?;
+        let version = stamp.as_ref().map(|stamp| stamp.version);
+        if let Some(stamp) = stamp {
+            self.wrote(&mut call, shard, stamp).await?;
+        }
+        call.succeeded(Served::Metadata, version, Token::empty());
+        Ok(())
+    }
+
+    /// Replaces an object's tags at the home here, in its turn.
+    pub(super) async fn tag_here(
+        self: &Arc<Self>,
+        _turn: &Turn,
+        source: WriteSource,
+        object: &ObjectId,
+        tags: &Tags,
+    ) -> Result<Option<Stamp>, ObjectError> {
+        let (mut ticket, before) = WriteTicket::begin(self, object, protocol::Write::Put, source)?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         if let Some(Kept { meta, segment }) = before {
             let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };
-            let cost = segment.as_ref().map_or_else(|| metadata_cost(&object, &meta), Segment::cost);
+            let cost = segment.as_ref().map_or_else(|| metadata_cost(object, &meta), Segment::cost);
             if let Some(room) = self.reserve(cost) {
                 ticket.keep((Kept::new(&meta, segment), room), Origin::Written);
             }
         }
-        self.back.put_tags(&object, &tags, &ticket).await.inspect_err(|error| ticket.failed(error))?;
-        let placed = ticket.ended(false).await?;
-        let version = placed.as_ref().map(|stamp| stamp.version);
-        placed.into_iter().for_each(|stamp| call.wrote(stamp));
-        call.succeeded(Served::Metadata, version, Token::empty());
-        Ok(())
+        let tagged = self.back.put_tags(object, tags, &ticket, ticket.by()).await;
+        tagged.inspect_err(|error| ticket.failed(error))?;
+        ticket.ended(false).await
     }
 }

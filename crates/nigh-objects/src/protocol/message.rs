@@ -9,6 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use nigh_terms::{Epoch, Incarnation, ShardId, Token, Version};
+use serde::{Deserialize, Serialize};
 
 /// What names an object: cheap to clone, totally ordered.
 pub trait ObjectName: Clone + Ord + Hash + fmt::Debug {}
@@ -16,11 +17,11 @@ pub trait ObjectName: Clone + Ord + Hash + fmt::Debug {}
 impl<T: Clone + Ord + Hash + fmt::Debug> ObjectName for T {}
 
 /// The number that membership has given a node; its name is not repeated in every message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeNumber(pub u32);
 
 /// One life of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// The node.
     pub node: NodeNumber,
@@ -29,12 +30,12 @@ pub struct Member {
 }
 
 /// What a node asked for; never reused by one incarnation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
 /// One asking of a request. A later one is for an answer that the earlier can no longer give; a message sent
 /// again for fear that it was lost is the same attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// The request.
     pub request: RequestId,
@@ -43,12 +44,12 @@ pub struct Attempt {
 }
 
 /// How many invalidations a home has sent to one incarnation under one epoch: dense, the first is 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Counter(pub u64);
 
 /// A home's claim: who has applied the invalidations up to `counter` has caught up with all versions up to
 /// `through`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cover {
     /// The invalidations sent so far.
     pub counter: Counter,
@@ -57,7 +58,7 @@ pub struct Cover {
 }
 
 /// A version with its token: itself in its own shard, and what its writer had seen of the others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The version.
     pub version: Version,
@@ -83,7 +84,7 @@ impl Stamp {
 }
 
 /// What a write does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Write {
     /// It gives the object new bytes.
     Put,
@@ -94,7 +95,7 @@ pub enum Write {
 }
 
 /// A node's message to the home of a shard.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Request<O> {
     /// Who asks.
     pub from: Member,
@@ -105,7 +106,7 @@ pub struct Request<O> {
 }
 
 /// What a node tells a home.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ToHome<O> {
     /// Give me the object.
     Fetch {
@@ -142,7 +143,7 @@ pub enum ToHome<O> {
 }
 
 /// A home's message to a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reply<O> {
     /// The home's shard.
     pub shard: ShardId,
@@ -155,7 +156,7 @@ pub struct Reply<O> {
 }
 
 /// What a home tells a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FromHome<O> {
     /// The object as it is now.
     Found {
@@ -207,7 +208,7 @@ pub enum FromHome<O> {
 }
 
 /// Why a home refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The incarnation was given up, or a later one has been met.
     #[error("the home has given this incarnation of the node up; the node must join again")]

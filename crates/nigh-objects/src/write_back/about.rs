@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nigh_terms::Version;
+use nigh_terms::{Token, Version};
 use serde::{Deserialize, Serialize};
 
 use super::dirty::{Base, Becomes, Below};
 use super::policy::WriteMode;
+use crate::protocol::{Member, RequestId};
 use crate::{ETag, ObjectMeta};
 
 /// The form that this build writes.
@@ -29,6 +30,18 @@ struct About {
     /// What else of Nigh's own it may have held: what pushes under way then have left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     attempts: Vec<String>,
+    /// Who wrote, where homes move: a home knows its own node's writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<By>,
+}
+
+/// Who asked for a write, and what it had seen: its node asks again at the next home, if this one has not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct By {
+    pub(crate) member: Member,
+    pub(crate) request: RequestId,
+    #[serde(default, skip_serializing_if = "Token::is_empty")]
+    pub(crate) token: Token,
 }
 
 /// A write read back.
@@ -37,6 +50,7 @@ pub(super) struct Written {
     pub(super) mode: WriteMode,
     pub(super) becomes: Becomes,
     pub(super) below: Below,
+    pub(super) by: Option<By>,
 }
 
 fn text_of(base: &Base) -> Option<String> {
@@ -52,9 +66,14 @@ fn base_of(text: String) -> Base {
 }
 
 /// The bytes that keep `mode`, what is known of the object, and what the store may hold below it.
-pub(super) fn encode(mode: WriteMode, meta: Option<&ObjectMeta>, below: &Below) -> Result<Bytes, String> {
+pub(super) fn encode(
+    mode: WriteMode,
+    meta: Option<&ObjectMeta>,
+    below: &Below,
+    by: Option<By>,
+) -> Result<Bytes, String> {
     let attempts = below.attempts.iter().filter_map(text_of).collect();
-    let about = About { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts };
+    let about = About { format: FORMAT, mode, meta: meta.cloned(), base: text_of(&below.base), attempts, by };
     serde_json::to_vec(&about).map(Bytes::from).map_err(|error| error.to_string())
 }
 
@@ -69,15 +88,16 @@ pub(super) fn decode(bytes: &[u8], version: Version) -> Result<Written, String> 
         base: about.base.map_or(Base::Unknown, base_of),
         attempts: about.attempts.into_iter().map(base_of).collect(),
     };
-    Ok(Written { mode: about.mode, becomes, below })
+    Ok(Written { mode: about.mode, becomes, below, by: about.by })
 }
 
 #[cfg(test)]
 mod tests {
-    use nigh_terms::{Epoch, Sequence, Timestamp, Token};
+    use nigh_terms::{Epoch, Incarnation, Sequence, Timestamp};
 
     use super::*;
     use crate::Attributes;
+    use crate::protocol::NodeNumber;
 
     #[test]
     fn a_write_is_read_back_as_it_was_with_the_ledgers_version() {
@@ -95,15 +115,18 @@ mod tests {
         };
         for base in [Base::Unknown, Base::Absent, Base::Holds(ETag("before".to_owned()))] {
             let below = Below { base, attempts: vec![Base::Absent, Base::Holds(ETag("left".to_owned()))] };
-            let bytes = encode(WriteMode::Shadow, Some(&meta), &below).unwrap();
+            let member = Member { node: NodeNumber(3), incarnation: Incarnation(9) };
+            let by = Some(By { member, request: RequestId(7), token: Token::empty() });
+            let bytes = encode(WriteMode::Shadow, Some(&meta), &below, by.clone()).unwrap();
             let expected = Written {
                 mode: WriteMode::Shadow,
                 becomes: Becomes::Put(Arc::new(ObjectMeta { version, ..meta.clone() })),
                 below,
+                by,
             };
             assert_eq!(decode(&bytes, version), Ok(expected));
         }
-        let gone = encode(WriteMode::Lazy, None, &Below::default()).unwrap();
+        let gone = encode(WriteMode::Lazy, None, &Below::default(), None).unwrap();
         assert_eq!(decode(&gone, version).unwrap().becomes, Becomes::Gone);
     }
 

@@ -221,6 +221,19 @@ impl Dirty {
         Some(Below { base: entry.base.clone(), attempts })
     }
 
+    /// Forgets what is to be another's, pushed or not.
+    pub fn forget(&mut self, is_gone: impl Fn(&ObjectId) -> bool) {
+        let named = self.all().map(|(namespace, bucket, key, ..)| ObjectId {
+            namespace: namespace.clone(),
+            bucket: bucket.clone(),
+            key: key.clone(),
+        });
+        let gone: Vec<ObjectId> = named.filter(|object| is_gone(object)).collect();
+        for object in gone {
+            let _another_has_it = self.take(&object);
+        }
+    }
+
     /// How many objects of a bucket wait.
     pub fn count(&self, namespace: &Namespace, bucket: &BucketName) -> usize {
         self.buckets.get(&(namespace.clone(), bucket.clone())).map_or(0, BTreeMap::len)

@@ -35,6 +35,16 @@ pub(super) struct Ephemeral {
 }
 
 impl Ephemeral {
+    /// Forgets what is another's now.
+    pub(super) fn forget(&self, is_gone: impl Fn(&ObjectId) -> bool) {
+        self.marks.lock().retain(|object, _| !is_gone(object));
+        let held: Vec<Vec<Held>> = {
+            let mut held = self.held.lock();
+            held.extract_if(|object, _| is_gone(object)).map(|(_, held)| held).collect()
+        };
+        drop(held);
+    }
+
     /// A record of an earlier life: it says that the object was there, or that a durable write followed.
     pub(super) fn recover(&self, object: &ObjectId, version: Version, mode: WriteMode) {
         let mut marks = self.marks.lock();
@@ -49,7 +59,7 @@ impl Ephemeral {
 impl WriteBack {
     /// The record by which the journal remembers that `object` is ephemeral.
     pub(super) fn mark_of(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<Record, ObjectError> {
-        let about = about::encode(WriteMode::Ephemeral, Some(meta), &Below::default())
+        let about = about::encode(WriteMode::Ephemeral, Some(meta), &Below::default(), None)
             .map_err(|reason| super::unkept(object, &reason))?;
         let ObjectId { namespace, bucket, key } = object.clone();
         let request = RequestId(uuid::Uuid::new_v4().as_u128());

@@ -49,6 +49,17 @@ pub fn waiting(
     Side { entries, more: keys.next().is_some() }
 }
 
+/// What waits at several homes, none of which has a key of another's.
+#[must_use]
+pub(crate) fn joined(sides: Vec<Side<(ObjectKey, Option<Listed>)>>) -> Side<(ObjectKey, Option<Listed>)> {
+    let ends = sides.iter().filter(|side| side.more).filter_map(|side| side.entries.last());
+    let end = ends.map(|(key, _)| key.clone()).min();
+    let within = |key: &ObjectKey| end.as_ref().is_none_or(|end| key <= end);
+    let all = sides.into_iter().flat_map(|side| side.entries).filter(|(key, _)| within(key));
+    let entries: BTreeMap<ObjectKey, Option<Listed>> = all.collect();
+    Side { entries: entries.into_iter().collect(), more: end.is_some() }
+}
+
 /// Lays what waits (`None`: a deletion) over what is stored.
 #[must_use]
 pub fn merge(stored: Side<Listed>, waiting: Side<(ObjectKey, Option<Listed>)>) -> Merged {

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use nigh_engine::LedgerError;
-use nigh_terms::{BucketName, Namespace};
+use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use super::dirty::{Becomes, Unpushed};
-use super::merged_page::{Merged, Side, merge, waiting};
+use super::merged_page::{Merged, Side, joined, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
 use crate::store::check_pin;
@@ -17,6 +18,17 @@ use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
 
 /// How often a read begins anew because what it read was pushed, and let go, under it.
 const READ_ATTEMPTS: usize = 4;
+
+/// What waits at homes in other processes.
+#[async_trait]
+pub(crate) trait AskElsewhere: Send + Sync {
+    /// Up to `limit` of each, behind `after`.
+    async fn waiting(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Side<(ObjectKey, Option<Listed>)>>, ObjectError>;
+}
 
 impl WriteBack {
     /// What waits of an object: what is known of it and how it was acknowledged; `None` if nothing waits.
@@ -129,10 +141,13 @@ impl WriteBack {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
+        elsewhere: &(dyn AskElsewhere + '_),
     ) -> Result<Vec<Listed>, ObjectError> {
         let (mut listed, mut after) = (Vec::new(), after.map(str::to_owned));
         loop {
-            let waiting = self.waiting(namespace, bucket, prefix, after.as_deref(), limit);
+            let mut sides = elsewhere.waiting(after.as_deref(), limit).await?;
+            sides.push(self.waiting(namespace, bucket, prefix, after.as_deref(), limit));
+            let waiting = joined(sides);
             let since = self.buckets.moment();
             let entries = self.store.list(namespace, bucket, prefix, after.as_deref(), limit).await?;
             self.buckets.heard(since, namespace, bucket);
@@ -146,14 +161,15 @@ impl WriteBack {
         Ok(listed)
     }
 
-    fn waiting(
+    /// What waits here of a bucket.
+    pub(crate) fn waiting(
         &self,
         namespace: &Namespace,
         bucket: &BucketName,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Side<(nigh_terms::ObjectKey, Option<Listed>)> {
+    ) -> Side<(ObjectKey, Option<Listed>)> {
         waiting(&self.dirty.lock(), (namespace, bucket), prefix, after, limit)
     }
 }

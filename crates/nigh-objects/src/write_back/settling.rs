@@ -96,6 +96,19 @@ impl WriteBack {
     /// Tells the ledger which records may go. If it cannot be told they stay, and are pushed again after a restart, to
     /// the same effect.
     pub(super) async fn let_go(&self, object: &ObjectId, settled: Vec<Version>) {
+        let settled = self.trims.lock().stored(object, settled);
+        self.may_go(object, settled).await;
+    }
+
+    /// Who wrote `version` asks for it no more.
+    pub(crate) async fn writer_settled(&self, shard: ShardId, version: Version) {
+        let goes = self.trims.lock().settled(shard, version);
+        if let Some((object, versions)) = goes {
+            self.may_go(&object, versions).await;
+        }
+    }
+
+    async fn may_go(&self, object: &ObjectId, settled: Vec<Version>) {
         if settled.is_empty() {
             return;
         }

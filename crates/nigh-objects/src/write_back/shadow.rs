@@ -139,7 +139,8 @@ impl WriteBack {
         }
         let Write { object, meta, payload, staged, mode, request, order, .. } = write;
         let room = self.wait_for_room(object, meta.size).await?;
-        let about = about::encode(mode, Some(&meta), &Below::default()).map_err(|reason| unkept(object, &reason))?;
+        let about =
+            about::encode(mode, Some(&meta), &Below::default(), None).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(object, &payload, &meta).await?,

@@ -12,7 +12,7 @@ use nigh_terms::{ShardId, Version};
 use super::dirty::{Base, Becomes, Below};
 use super::policy::WriteMode;
 use super::room::Room;
-use super::{Order, Placed, Write, WriteBack, about, unkept};
+use super::{By, Order, Placed, Write, WriteBack, about, unkept};
 use crate::store::Payload;
 use crate::{ObjectError, ObjectId, ObjectMeta, Tags};
 
@@ -31,6 +31,7 @@ impl WriteBack {
         self.ledger.check()?;
         let _inside = self.enter(write.object).await?;
         match write.mode {
+            WriteMode::Through if self.member.is_some() && !write.past_journal => self.put_journal(write).await,
             WriteMode::Through => self.put_through(write).await,
             WriteMode::Ephemeral => self.put_ephemeral(write).await,
             WriteMode::Shadow => self.put_shadow(write).await,
@@ -86,10 +87,10 @@ impl WriteBack {
     }
 
     async fn put_journal(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
-        let Write { object, meta, payload, staged, mode, request, order, below, past_journal: _ } = write;
+        let Write { object, meta, payload, staged, mode, request, order, below, past_journal: _, by } = write;
         let room = self.wait_for_room(object, meta.size).await?;
         let below = self.below(object, below).await?;
-        let about = about::encode(mode, Some(&meta), &below).map_err(|reason| unkept(object, &reason))?;
+        let about = about::encode(mode, Some(&meta), &below, by.clone()).map_err(|reason| unkept(object, &reason))?;
         let body = match staged {
             Some(staged) => LedgerBody::Staged(staged),
             None => self.journal_body(object, &payload, &meta).await?,
@@ -99,6 +100,7 @@ impl WriteBack {
         let meta = Arc::new(ObjectMeta { version: appended.version, ..meta });
         self.note(request, object, mode, meta.version, Becomes::Put(Arc::clone(&meta)), true);
         if !appended.repeated {
+            self.opened(object, meta.version, by.as_ref());
             self.wrote(object, meta.version, mode, Becomes::Put(Arc::clone(&meta)), below, room).await;
             self.unmark(object).await;
             order.placed(meta.version, false);
@@ -143,6 +145,13 @@ impl WriteBack {
             }
         }
         Ok(LedgerBody::Staged(staged))
+    }
+
+    /// A write stands in the ledger: if another node asked for it, it may ask again.
+    fn opened(&self, object: &ObjectId, version: Version, by: Option<&By>) {
+        if by.is_some_and(|by| Some(by.member) != self.member) {
+            self.trims.lock().opened(self.shards.of(object), object, version);
+        }
     }
 
     /// A write that the store has takes its place: the newest, whatever came to stand while it was on its way.
@@ -208,6 +217,7 @@ impl WriteBack {
         request: Option<RequestId>,
         order: &dyn Order,
         below: Option<Below>,
+        by: Option<By>,
     ) -> Result<Appended, ObjectError> {
         self.ledger.check()?;
         let _inside = self.enter(object).await?;
@@ -215,7 +225,7 @@ impl WriteBack {
         // In a shared bucket a deletion is late only if a write of the object is. And a store shows that something is
         // coming, not that something is going.
         let through = mode >= WriteMode::Shadow || self.is_shared(object);
-        if through && !waits {
+        if through && !waits && self.member.is_none() {
             self.settle(object).await?;
             let base = below.map_or(Base::Unknown, |below| below.base);
             self.delete_from(object, &base).await?;
@@ -226,12 +236,13 @@ impl WriteBack {
         let mode = if through { WriteMode::Through } else { mode.max(WriteMode::Lazy) };
         let room = self.wait_for_room(object, 0).await?;
         let below = self.below(object, below).await?;
-        let about = about::encode(mode, None, &below).map_err(|reason| unkept(object, &reason))?;
+        let about = about::encode(mode, None, &below, by.clone()).map_err(|reason| unkept(object, &reason))?;
         let body = LedgerBody::Inline(Bytes::new());
         self.mark_landed(object).await;
         let appended = self.append(order, object, request, Change::Delete { about }, body).await?;
         self.note(request, object, mode, appended.version, Becomes::Gone, true);
         if !appended.repeated {
+            self.opened(object, appended.version, by.as_ref());
             self.wrote(object, appended.version, mode, Becomes::Gone, below, room).await;
             self.unmark(object).await;
             order.placed(appended.version, false);
@@ -244,7 +255,13 @@ impl WriteBack {
     ///
     /// # Errors
     /// `NoSuchKey`, or as of a put.
-    pub(crate) async fn put_tags(&self, object: &ObjectId, tags: &Tags, order: &dyn Order) -> Result<(), ObjectError> {
+    pub(crate) async fn put_tags(
+        &self,
+        object: &ObjectId,
+        tags: &Tags,
+        order: &dyn Order,
+        by: Option<By>,
+    ) -> Result<(), ObjectError> {
         self.ledger.check()?;
         let _inside = self.enter(object).await?;
         if self.retag(object, tags, order)? {
@@ -263,7 +280,7 @@ impl WriteBack {
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
         let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
         let (below, past_journal) = (None, false);
-        let write = Write { object, meta, payload, staged: None, mode, request: None, order, below, past_journal };
+        let write = Write { object, meta, payload, staged: None, mode, request: None, order, below, past_journal, by };
         match mode {
             WriteMode::Shadow => self.put_shadow(write).await?,
             _ => self.put_journal(write).await?,

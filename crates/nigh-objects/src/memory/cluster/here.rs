@@ -1,0 +1,386 @@
+//! What other processes ask of the homes in this one.
+//!
+//! A call is answered by the same steps as the node's own (`reads`, `writes`): the home is asked, the bytes are brought, and
+//! both must be of one version. A call whose asker is gone is given up, but for writes, which go on.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use nigh_engine::{LedgerError, RequestId};
+use nigh_rpc::{Body, Call, Hello, Method, Refusal, RefusalKind, Reply as Answer};
+use nigh_terms::{ShardId, Version};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::io::StreamReader;
+
+use super::wire::{
+    Becomes, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, PINNED, POST, Pinned, WAITING, WRITE,
+    Waiting, Want, WireError, Write, Wrote, decode, encode,
+};
+use crate::memory::foreign::{Asker, ForeignWrite};
+use crate::memory::machines::ForeignAnswer;
+use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
+use crate::memory::write_ticket::WriteSource;
+use crate::memory::writes::{Content, Draft, Expected};
+use crate::memory::{Inner, ObjectMemory};
+use crate::protocol::{Reply, Request, ToHome};
+use crate::range::resolve;
+use crate::segment::Filling;
+use crate::store::check_pin;
+use crate::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
+
+/// What a call is answered with.
+type Given<T> = Result<(T, Body), WireError>;
+
+/// The fetch of another node at a home here; one dropped is given up.
+struct Fetching {
+    inner: Arc<Inner>,
+    object: ObjectId,
+    asker: Asker,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.inner.coherence.foreign_give_up(self.inner.now(), &self.object, self.asker);
+    }
+}
+
+/// Bytes that come, as a body of so many.
+fn body_of(stream: ByteStream, bytes: u64) -> Body {
+    Body::reader(bytes, StreamReader::new(stream.map_err(std::io::Error::other)))
+}
+
+fn answer<T: Serialize>(given: Given<T>) -> Answer {
+    match given {
+        Ok((head, body)) => Answer { head: encode(&Ok::<_, WireError>(head)).into(), body },
+        Err(error) => Answer { head: encode(&Err::<(), _>(error)).into(), body: Body::empty() },
+    }
+}
+
+fn read<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Refusal> {
+    decode(&call.head).map_err(|why| Refusal::failed(format!("the head of a call to {}: {why}", call.method.name)))
+}
+
+impl ObjectMemory {
+    /// The method of this number that `answer` answers.
+    #[must_use]
+    pub fn method(number: u16) -> Option<&'static Method> {
+        METHODS.into_iter().find(|method| method.number == number)
+    }
+
+    /// Answers a call of another process of the cluster.
+    ///
+    /// # Errors
+    /// If the call is none that can be read, or its caller may not make it.
+    pub async fn answer(&self, call: Call<'_>) -> Result<Answer, Refusal> {
+        let inner = &self.0;
+        let number = call.method.number;
+        Ok(match number {
+            _ if number == FETCH.number => {
+                let fetch: Fetch = read(&call)?;
+                inner.is_from(call.peer, &fetch.request)?;
+                answer(inner.serve_fetch(fetch).await)
+            }
+            _ if number == PINNED.number => answer(inner.serve_pinned(read(&call)?).await),
+            _ if number == WRITE.number => {
+                let write: Write = read(&call)?;
+                inner.is_from(call.peer, &write.request)?;
+                answer(inner.serve_write(write, call).await.map(|wrote| (wrote, Body::empty())))
+            }
+            _ if number == POST.number => {
+                let letters: Vec<Letter> = read(&call)?;
+                for letter in letters {
+                    inner.take_letter(call.peer, letter)?;
+                }
+                answer(Ok(((), Body::empty())))
+            }
+            _ if number == WAITING.number => {
+                let waiting: Waiting = read(&call)?;
+                answer(Ok((inner.waiting_here(&waiting), Body::empty())))
+            }
+            _ if number == NEWEST.number => answer(Ok((Newest { homes: inner.newest_here() }, Body::empty()))),
+            _ => {
+                let Fence { shard, member } = read(&call)?;
+                answer(inner.fence_here(shard, member).await.map(|through| (through, Body::empty())))
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// Refuses what speaks for somebody else.
+    fn is_from(&self, peer: &Hello, request: &Request<ObjectId>) -> Result<(), Refusal> {
+        if self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is(peer, request.from)) {
+            return Ok(());
+        }
+        let why = format!("{} is not known as this life of node {}", peer.identity, request.from.node.0);
+        Err(Refusal::new(RefusalKind::Forbidden, why))
+    }
+
+    fn home_here(&self, object: &ObjectId) -> Result<ShardId, WireError> {
+        let shard = self.coherence.shards.of(object);
+        if self.coherence.is_home(shard) && !self.is_leaving(shard) { Ok(shard) } else { Err(WireError::Elsewhere) }
+    }
+
+    async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> Given<Fetched> {
+        let Fetch { request, want } = fetch;
+        let ToHome::Fetch { attempt, object, shared } = &request.body else {
+            return Err(WireError::InvalidRequest("a fetch that fetches nothing".to_owned()));
+        };
+        let (asker, shared, object) = ((request.from, *attempt), *shared, object.clone());
+        let shard = self.home_here(&object)?;
+        let _fetching = Fetching { inner: Arc::clone(self), object: object.clone(), asker };
+        for _ in 0..ATTEMPTS {
+            self.coherence.foreign_fetch(self.now(), &object, request.clone());
+            let noted = self.coherence.foreign_noted(&object, asker);
+            let (found, is_copy) = match self.bytes_for(&object, &want).await {
+                Ok((found, is_copy)) => (Some(found), is_copy),
+                Err(ObjectError::NoSuchKey(_)) => (None, false),
+                Err(error) => return Err(error.into()),
+            };
+            let known = found.as_ref().map_or((Version::OUTSIDE, true), |found| (found.meta.version, false));
+            let reply = match self.coherence.foreign_found(self.now(), &object, (asker, noted), known) {
+                ForeignAnswer::Found(reply) => reply,
+                ForeignAnswer::Anew => continue,
+                ForeignAnswer::Early(version) => {
+                    self.coherence.until_told(shard, version, TOLD_WITHIN).await?;
+                    continue;
+                }
+            };
+            // A home that was deposed may know less than the store has.
+            if !(shared && is_copy) {
+                self.confirm(shard).await?;
+            }
+            let (meta, range, body) = match found {
+                None => (None, None, Body::empty()),
+                Some(FoundBytes { meta, range, body }) => (Some(ObjectMeta::clone(&meta)), range, body),
+            };
+            return Ok((Fetched { reply, meta, range }, body));
+        }
+        Err(WireError::Busy("the object changes faster than it can be read".to_owned()))
+    }
+
+    /// What is wanted of an object, and whether it is a copy in memory.
+    async fn bytes_for(self: &Arc<Self>, object: &ObjectId, want: &Want) -> Result<(FoundBytes, bool), ObjectError> {
+        let kept = self.shelf().peek(object).cloned();
+        if let Some(kept) = kept {
+            let meta = kept.meta.unpack();
+            let range = match want {
+                Want::Known => None,
+                Want::Whole => Some(0..meta.size),
+                // What cannot be satisfied the reader is told of the object.
+                Want::Part(part) => resolve(*part, &meta).ok(),
+            };
+            match (range, kept.segment) {
+                (None, _) => return Ok((FoundBytes { meta, range: None, body: Body::empty() }, true)),
+                (Some(range), Some(segment)) => {
+                    let body = Body::pieces([segment.slice(range.clone()).into_bytes()]);
+                    return Ok((FoundBytes { meta, range: Some(range), body }, true));
+                }
+                (Some(_), None) => {}
+            }
+        }
+        let found = match want {
+            Want::Known => {
+                let meta = self.back.head(object).await?;
+                FoundBytes { meta: Arc::new(meta), range: None, body: Body::empty() }
+            }
+            Want::Whole | Want::Part(None) => {
+                let (meta, stream) = self.back.get(object, None, None).await?;
+                let is_large = matches!(want, Want::Whole) && meta.size > self.limits.cached_object.bytes();
+                let (range, body) =
+                    if is_large { (None, Body::empty()) } else { (Some(0..meta.size), body_of(stream, meta.size)) };
+                FoundBytes { meta: Arc::new(meta), range, body }
+            }
+            Want::Part(part) => {
+                let meta = self.back.head(object).await?;
+                match resolve(*part, &meta) {
+                    Err(_) => FoundBytes { meta: Arc::new(meta), range: None, body: Body::empty() },
+                    Ok(range) => {
+                        let (_, stream) = self.back.get(object, Some(range.clone()), Some(&meta.etag)).await?;
+                        let body = body_of(stream, range.end - range.start);
+                        FoundBytes { meta: Arc::new(meta), range: Some(range), body }
+                    }
+                }
+            }
+        };
+        Ok((found, false))
+    }
+
+    async fn serve_pinned(self: &Arc<Self>, pinned: Pinned) -> Given<()> {
+        let Pinned { object, range, etag } = pinned;
+        self.home_here(&object)?;
+        let kept = self.shelf().peek(&object).cloned();
+        if let Some(segment) = kept.as_ref().and_then(|kept| kept.segment.clone()) {
+            let meta = kept.as_ref().map(|kept| kept.meta.unpack());
+            if let Some(meta) = meta {
+                check_pin(&meta, Some(&etag))?;
+                let body = Body::pieces([segment.slice(range.unwrap_or(0..meta.size)).into_bytes()]);
+                return Ok(((), body));
+            }
+        }
+        let (meta, stream) = self.back.get(&object, range.clone(), Some(&etag)).await?;
+        let range = range.unwrap_or(0..meta.size);
+        Ok(((), body_of(stream, range.end - range.start)))
+    }
+
+    async fn serve_write(self: &Arc<Self>, write: Write, mut call: Call<'_>) -> Result<Wrote, WireError> {
+        let ToHome::Put { object, .. } = &write.request.body else {
+            return Err(WireError::InvalidRequest("a write that writes nothing".to_owned()));
+        };
+        let object = object.clone();
+        let shard = self.home_here(&object)?;
+        let content = match &write.becomes {
+            Becomes::Put { size, .. } => Some(self.take_body(&mut call, *size).await?),
+            Becomes::Gone { .. } | Becomes::Tagged { .. } | Becomes::Outside => None,
+        };
+        let inner = Arc::clone(self);
+        // It goes on when who asks hangs up, and is answered when it is asked again.
+        let served = crate::sync::spawn(async move { inner.write_for(shard, object, write, content).await });
+        served.await.map_err(|error| WireError::Failed(error.to_string()))
+    }
+
+    /// Takes the bytes of another node's write in; it has checked them.
+    async fn take_body(self: &Arc<Self>, call: &mut Call<'_>, size: u64) -> Result<Content, WireError> {
+        let broken = |error: nigh_rpc::BodyError| WireError::Busy(error.to_string());
+        if call.body.len() != size {
+            return Err(WireError::InvalidRequest(format!("{size} bytes were announced, {} come", call.body.len())));
+        }
+        let room =
+            if size <= self.limits.cached_object.bytes() { self.reserve_share(self.account.cost(size)) } else { None };
+        if let Some(room) = room {
+            let mut filling = Filling::new(&self.account, size)?;
+            while let Some(piece) = call.body.next().await.map_err(broken)? {
+                filling.append(&piece)?;
+            }
+            return Ok(Content::Memory(filling.seal()?, room));
+        }
+        let (pieces, stream) = tokio::sync::mpsc::channel(4);
+        let limit = self.limits.object.bytes();
+        let expected = Expected { length: Some(size), md5: None, checksum: None, limit, journal: None };
+        let taken = self.stage_in_spool(stream_of(stream), expected);
+        let sent = async move {
+            while let Some(piece) = call.body.next().await.map_err(broken)? {
+                if pieces.send(Ok(piece)).await.is_err() {
+                    break;
+                }
+            }
+            Ok::<(), WireError>(())
+        };
+        let ((file, ..), ()) = futures::try_join!(async { taken.await.map_err(WireError::from) }, sent)?;
+        Ok(Content::File(file))
+    }
+
+    async fn write_for(
+        self: &Arc<Self>,
+        shard: ShardId,
+        object: ObjectId,
+        write: Write,
+        content: Option<Content>,
+    ) -> Wrote {
+        let Write { request, who, id, becomes } = write;
+        let id = id.map(RequestId);
+        let nothing = |newest| Wrote { reply: None, outcome: Ok(None), newest };
+        let ToHome::Put { request: number, .. } = &request.body else { return nothing(Version::OUTSIDE) };
+        let (from, number) = (request.from, *number);
+        let Ok(turn) = self.order.turn(&object).await else { return nothing(Version::OUTSIDE) };
+        let is_new = || self.coherence.is_new_write(shard, from, number);
+        let outcome = if is_new() {
+            let source = WriteSource::Foreign(request.clone());
+            let written = match becomes {
+                Becomes::Put { conditions, attributes, tags, size, etag, checksum, parts, change, modified } => {
+                    let Some(content) = content else { return nothing(Version::OUTSIDE) };
+                    let journal = match (&content, self.goes_to_journal(&object, &tags)) {
+                        (Content::Memory(segment, _), Some(shard)) => self.stage_segment(shard, segment).await,
+                        _ => Ok(None),
+                    };
+                    match journal {
+                        Err(error) => Err(error),
+                        Ok(journal) => {
+                            let draft = Draft {
+                                object: object.clone(),
+                                conditions,
+                                attributes,
+                                tags,
+                                content,
+                                journal,
+                                size,
+                                etag,
+                                checksum,
+                                parts,
+                                change,
+                                request: id,
+                                modified,
+                            };
+                            self.put_here(&turn, who, source, draft).await.map(|(stamp, _)| stamp.version)
+                        }
+                    }
+                }
+                Becomes::Gone { conditions } => {
+                    let deleted = self.delete_here(&turn, who, source, &object, &conditions, id).await;
+                    deleted.map(|stamp| stamp.version)
+                }
+                Becomes::Tagged { tags } => {
+                    let tagged = self.tag_here(&turn, source, &object, &tags).await;
+                    tagged.map(|stamp| stamp.map_or(Version::OUTSIDE, |stamp| stamp.version))
+                }
+                Becomes::Outside => {
+                    self.written_by_others(&object);
+                    Ok(Version::OUTSIDE)
+                }
+            };
+            if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
+                // What became of it the next home knows.
+                self.coherence.depose(self.now(), shard);
+                return nothing(Version::OUTSIDE);
+            }
+            written.map(Some).map_err(WireError::from)
+        } else {
+            Ok(None)
+        };
+        let newest = self.coherence.newest(shard);
+        let reply = match self.coherence.foreign_write(self.now(), &object, request) {
+            ForeignWrite::Answer(reply) => Some(reply),
+            // The machine has not met it: it was refused before, or was made under another name.
+            ForeignWrite::Append(append, answered) => {
+                let dropped = self.coherence.not_appended(self.now(), shard, append);
+                self.settle(dropped);
+                answered.borrow().clone()
+            }
+            ForeignWrite::Nothing => None,
+        };
+        drop(turn);
+        Wrote { reply, outcome, newest }
+    }
+
+    /// A letter of another process.
+    fn take_letter(self: &Arc<Self>, peer: &Hello, letter: Letter) -> Result<(), Refusal> {
+        match letter {
+            Letter::ToHome(shard, request) => {
+                self.is_from(peer, &request)?;
+                let dropped = self.coherence.said(self.now(), shard, request);
+                self.settle(dropped);
+            }
+            Letter::ToNode(reply) => self.hear(reply),
+        }
+        Ok(())
+    }
+
+    /// The node hears a home elsewhere.
+    pub(super) fn hear(self: &Arc<Self>, reply: Reply<ObjectId>) {
+        let dropped = self.coherence.hear(self.now(), reply);
+        self.settle(dropped);
+    }
+}
+
+/// What there is of an object for another node.
+struct FoundBytes {
+    meta: Arc<ObjectMeta>,
+    range: Option<ByteRange>,
+    body: Body,
+}
+
+/// What a channel gives, as a stream.
+fn stream_of(pieces: tokio::sync::mpsc::Receiver<Result<bytes::Bytes, ObjectError>>) -> ByteStream {
+    futures::stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) }).boxed()
+}

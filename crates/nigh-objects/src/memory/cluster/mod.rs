@@ -1,0 +1,402 @@
+//! The memory as a member of a cluster: homes of shards come here and go, and what has its home elsewhere is asked for
+//! there.
+//!
+//! `here` answers what others ask of the homes in this process, `there` asks them, `posts` carries what needs no answer.
+//! Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's reign is mixed
+//! with this one's the ledger sees to.
+
+mod here;
+mod neighbours;
+mod posts;
+mod there;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::try_join_all;
+use nigh_engine::journal::RecoveredRecord;
+use nigh_rpc::Body;
+use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Token, Version};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+
+pub use self::neighbours::Neighbours;
+use self::neighbours::NotAnswered;
+pub use self::posts::HomeEvent;
+pub(super) use self::posts::carry_all;
+#[doc(hidden)]
+pub use self::wire::fuzz;
+use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, WireError};
+use super::machines::NewHome;
+use super::{Inner, ObjectMemory};
+use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member};
+use crate::shards::Shards;
+use crate::sync::Mutex;
+use crate::write_back::{AskElsewhere, Side, joined};
+use crate::{Listed, ObjectError};
+
+/// How often the machines look at the time: the least pause after which anything is sent again.
+const TICK: Duration = Duration::from_millis(20);
+/// How long homes may take to fence a member, or to say how far they have come.
+const HOMES_WITHIN: Duration = Duration::from_secs(20);
+/// Between two askings of one.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a listing waits for its node to catch up with what it shows.
+const COVERED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the appends of a home that leaves may take.
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Who dispatches invocations, elsewhere.
+#[async_trait]
+pub trait Frontiers: Send + Sync {
+    /// The next dispatch of `namespace`, by whomever, is to know of `token`.
+    ///
+    /// # Errors
+    /// If nobody who dispatches it can be told: the write is not to be acknowledged.
+    async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError>;
+}
+
+/// A memory's place in a cluster.
+pub struct Place {
+    /// This life of this node.
+    pub me: Member,
+    /// The cluster's shards.
+    pub shards: Shards,
+    /// The other processes.
+    pub neighbours: Arc<Neighbours>,
+    /// Who hears what the host of the memory is to know.
+    pub events: tokio::sync::mpsc::UnboundedSender<HomeEvent>,
+}
+
+/// The limits of a node's machines in a cluster.
+pub(super) fn limits() -> (HomeLimits, CacheLimits) {
+    (HomeLimits::default(), CacheLimits::default())
+}
+
+/// Lets the machines look at the time until the memory is gone.
+pub(super) async fn tick(inner: std::sync::Weak<Inner>) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(inner) = inner.upgrade() else { return };
+        let dropped = inner.coherence.tick(inner.now());
+        inner.settle(dropped);
+    }
+}
+
+/// What waits of a bucket at homes in other processes, and how far those had come.
+pub(super) struct Elsewhere<'l> {
+    inner: &'l Inner,
+    bucket: (&'l Namespace, &'l BucketName),
+    prefix: &'l str,
+    newest: Mutex<Token>,
+}
+
+impl<'l> Elsewhere<'l> {
+    pub(super) fn new(inner: &'l Inner, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
+        Self { inner, bucket, prefix, newest: Mutex::default() }
+    }
+
+    /// Waits until the node has caught up with what was listed.
+    pub(super) async fn until_covered(self) -> Result<(), ObjectError> {
+        let newest = self.newest.into_inner();
+        self.inner.cover(&newest, COVERED_WITHIN).await
+    }
+}
+
+#[async_trait]
+impl AskElsewhere for Elsewhere<'_> {
+    async fn waiting(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Side<(ObjectKey, Option<Listed>)>>, ObjectError> {
+        let pages = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
+        let mut newest = self.newest.lock();
+        let side = |WaitingPage { entries, more, newest: told }| {
+            told.into_iter().for_each(|(shard, version)| newest.see(shard, version));
+            Side { entries, more }
+        };
+        Ok(pages.into_iter().map(side).collect())
+    }
+}
+
+/// A shard whose home begins here.
+pub struct TakenShard {
+    /// Which.
+    pub shard: ShardId,
+    /// What its earlier homes have acknowledged and not said to be stored.
+    pub records: Vec<RecoveredRecord>,
+    /// What of it is damaged.
+    pub lost: Vec<RecoveredRecord>,
+    /// The newest versions of all other shards, or newer: what forgotten writers can have seen.
+    pub summary: Token,
+}
+
+impl ObjectMemory {
+    /// Who dispatches the namespaces' invocations. Set once.
+    pub fn set_frontiers(&self, frontiers: Arc<dyn Frontiers>) {
+        if self.0.frontiers.set(frontiers).is_err() {
+            tracing::error!("the frontiers of the object memory are set already");
+        }
+    }
+
+    /// The home of a shard begins here, which the memory's ledger has taken.
+    ///
+    /// # Errors
+    /// Which record cannot be read. Nothing of the shard is here then.
+    pub async fn take_home(&self, taken: TakenShard) -> Result<(), ObjectError> {
+        let TakenShard { shard, records, lost, summary } = taken;
+        let inner = &self.0;
+        let (epoch, decided) = inner.back.reign(shard);
+        let all = records.iter().chain(&lost).cloned().collect();
+        inner.back.recover(records, lost)?;
+        let new = NewHome { shard, epoch, records: all, decided, summary };
+        let dropped = inner.coherence.take(inner.now(), new, limits().0);
+        inner.settle(dropped);
+        tracing::info!(%shard, %epoch, "the home of a shard begins here");
+        Ok(())
+    }
+
+    /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds. Then
+    /// nothing of it is here any more.
+    pub async fn let_go_of_home(&self, shard: ShardId) {
+        let inner = &self.0;
+        inner.leaving.lock().insert(shard);
+        let deadline = Instant::now() + DRAIN_WITHIN;
+        while inner.coherence.is_appending(shard) && Instant::now() < deadline {
+            let more = inner.coherence.more_decided();
+            let _looked_at_again = timeout_at(deadline.min(Instant::now() + PAUSE), more).await;
+        }
+        inner.lose_home(shard);
+        inner.leaving.lock().remove(&shard);
+    }
+
+    /// How far the homes here have come.
+    #[must_use]
+    pub fn newest_here(&self) -> Vec<(ShardId, Version)> {
+        self.0.newest_here()
+    }
+
+    /// How far each home of the cluster has come, none of an older reign than `at_least` names: what whoever begins to
+    /// dispatch must have read.
+    ///
+    /// # Errors
+    /// Which home does not answer.
+    pub async fn newest_of_all(&self, at_least: &[(ShardId, nigh_terms::Epoch)]) -> Result<Token, ObjectError> {
+        let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
+        let asked = at_least.iter().map(|&(shard, epoch)| async move {
+            loop {
+                let version = inner.newest_at_home(shard).await;
+                match version {
+                    Some(version) if version.epoch >= epoch => return Ok((shard, version)),
+                    _ if Instant::now() >= deadline => {
+                        return Err(ObjectError::Busy(format!("the home of shard {shard} does not answer")));
+                    }
+                    _ => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+        let mut token = Token::empty();
+        for (shard, version) in try_join_all(asked).await? {
+            token.see(shard, version);
+        }
+        Ok(token)
+    }
+
+    /// Has every home fence `member`: what it has not written by then it never will. Gives how far each had come.
+    ///
+    /// # Errors
+    /// Which home does not answer; it is to be asked again.
+    pub async fn fence(&self, member: Member) -> Result<Token, ObjectError> {
+        let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
+        let asked = inner.coherence.shards.all().map(|shard| async move {
+            loop {
+                match inner.fence_at_home(shard, member).await {
+                    Ok(through) => return Ok((shard, through)),
+                    Err(error) if Instant::now() >= deadline => return Err(ObjectError::from(error)),
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+        let mut token = Token::empty();
+        for (shard, version) in try_join_all(asked).await? {
+            token.see(shard, version);
+        }
+        Ok(token)
+    }
+}
+
+impl Inner {
+    pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
+        self.coherence.newest_here()
+    }
+
+    async fn newest_at_home(&self, shard: ShardId) -> Option<Version> {
+        if self.coherence.is_home(shard) {
+            // One that was deposed may not know.
+            self.confirm(shard).await.ok()?;
+            return self.coherence.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version);
+        }
+        let neighbours = self.neighbours.as_ref()?;
+        let (Newest { homes }, _) = neighbours.ask_home(shard, &NEWEST, &(), Body::empty()).await.ok()?;
+        homes.into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version)
+    }
+
+    async fn fence_at_home(&self, shard: ShardId, member: Member) -> Result<Version, WireError> {
+        if self.coherence.is_home(shard) {
+            return self.fence_here(shard, member).await;
+        }
+        let neighbours = self.neighbours.as_ref().ok_or(WireError::Elsewhere)?;
+        let fence = Fence { shard, member };
+        let fenced = neighbours.ask_home::<Version>(shard, &FENCE, &fence, Body::empty()).await;
+        fenced.map(|(through, _)| through).map_err(WireError::from)
+    }
+
+    async fn fence_here(&self, shard: ShardId, member: Member) -> Result<Version, WireError> {
+        let fenced = self.coherence.fence(self.now(), shard, member).ok_or(WireError::Elsewhere)?;
+        let late = || WireError::Busy("the ledger does not answer".to_owned());
+        let fenced = tokio::time::timeout(HOMES_WITHIN, fenced).await.map_err(|_| late())?;
+        fenced.map_err(|_| WireError::Elsewhere)
+    }
+
+    /// Appends the fence that a home here wants, and tells it.
+    pub(super) async fn append_fence(self: &Arc<Self>, shard: ShardId, append: AppendId, member: Member) {
+        let Some(asked) = self.coherence.appending(shard) else { return };
+        let dropped = match self.back.append_fence(shard, member).await {
+            Ok(version) => self.coherence.appended(self.now(), shard, (append, asked), version, None),
+            Err(error) => {
+                tracing::warn!(%shard, ?member, %error, "a fence could not be kept");
+                let lost = error.may_have_taken_a_version();
+                let dropped = self.coherence.refused(self.now(), shard, asked, lost);
+                self.settle(dropped);
+                self.coherence.not_appended(self.now(), shard, append)
+            }
+        };
+        self.settle(dropped);
+    }
+
+    /// The home of a shard is here no more.
+    pub(super) fn lose_home(self: &Arc<Self>, shard: ShardId) {
+        let dropped = self.coherence.let_go(self.now(), shard);
+        self.back.forget(shard);
+        self.settle(dropped);
+    }
+
+    /// Returns when this process is known to have had the home of `shard` after this was asked.
+    pub(super) async fn confirm(&self, shard: ShardId) -> Result<(), ObjectError> {
+        let confirmed = self.back.confirm(shard).await;
+        if let Err(nigh_engine::LedgerError::Fenced { .. }) = &confirmed {
+            self.coherence.depose(self.now(), shard);
+        }
+        Ok(confirmed?)
+    }
+
+    /// Waits until the node has caught up with `token`.
+    pub(super) async fn cover(&self, token: &Token, within: Duration) -> Result<(), ObjectError> {
+        let deadline = Instant::now() + within;
+        loop {
+            let more = self.coherence.more_decided();
+            if self.coherence.covers_or_asks(self.now(), token) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(ObjectError::SlowDown("the node has not caught up with what it is to show"));
+            }
+            let _looked_at_again = timeout_at(deadline.min(Instant::now() + PAUSE), more).await;
+        }
+    }
+
+    /// What waits at the homes here, for a listing.
+    fn waiting_here(&self, waiting: &Waiting) -> WaitingPage {
+        let Waiting { namespace, bucket, prefix, after, limit } = waiting;
+        let newest = self.newest_here();
+        let side = self.back.waiting(namespace, bucket, prefix, after.as_deref(), *limit);
+        WaitingPage { entries: side.entries, more: side.more, newest }
+    }
+
+    /// What waits at all homes of the cluster but those here, and how far they had come.
+    async fn waiting_there(
+        &self,
+        (namespace, bucket): (&Namespace, &BucketName),
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<WaitingPage>, ObjectError> {
+        let Some(neighbours) = &self.neighbours else { return Ok(Vec::new()) };
+        let deadline = Instant::now() + HOMES_WITHIN;
+        let (namespace, bucket) = (namespace.clone(), bucket.clone());
+        let waiting = Waiting { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
+        loop {
+            let elsewhere: Vec<ShardId> =
+                self.coherence.shards.all().filter(|shard| !self.coherence.is_home(*shard)).collect();
+            let mut nodes: Vec<_> = elsewhere.iter().filter_map(|shard| neighbours.home_of(*shard)).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let asked = nodes.into_iter().map(|node| {
+                let waiting = &waiting;
+                async move {
+                    let page = neighbours.ask::<WaitingPage>(node, &WAITING, waiting, Body::empty()).await;
+                    page.map(|(page, _)| page)
+                }
+            });
+            let pages: Result<Vec<WaitingPage>, NotAnswered> = try_join_all(asked).await;
+            let has_all = |pages: &[WaitingPage]| {
+                let told = |shard| pages.iter().any(|page| page.newest.iter().any(|(of, _)| *of == shard));
+                elsewhere.iter().all(|shard| told(*shard))
+            };
+            match pages {
+                Ok(pages) if has_all(&pages) => return Ok(pages),
+                _ if Instant::now() >= deadline => {
+                    return Err(ObjectError::SlowDown("not every home of the cluster answers"));
+                }
+                _ => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Refuses to remove a bucket of which something waits at a home elsewhere. Deletions that wait there are no reason:
+    /// they find no bucket, and are done.
+    pub(super) async fn check_empty_elsewhere(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+    ) -> Result<(), ObjectError> {
+        let mut after: Option<ObjectKey> = None;
+        loop {
+            let from = after.as_ref().map(ObjectKey::as_str);
+            let pages = self.waiting_there((namespace, bucket), "", from, 1000).await?;
+            let sides = pages.into_iter().map(|WaitingPage { entries, more, .. }| Side { entries, more });
+            let Side { entries, more } = joined(sides.collect());
+            if entries.iter().any(|(_, listed)| listed.is_some()) {
+                return Err(ObjectError::BucketNotEmpty(bucket.clone()));
+            }
+            match entries.into_iter().last() {
+                Some((last, _)) if more => after = Some(last),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Tells whoever dispatches a namespace's invocations what a client outside has written, before that is acknowledged.
+    pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
+        match self.frontiers.get() {
+            Some(frontiers) => frontiers.hand_over(namespace, token).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits while the home of a shard here is about to leave.
+    pub(super) async fn until_settled(&self, shard: ShardId) {
+        while self.is_leaving(shard) {
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Whether the home of a shard here is about to leave.
+    fn is_leaving(&self, shard: ShardId) -> bool {
+        self.leaving.lock().contains(&shard)
+    }
+}

@@ -1,0 +1,118 @@
+//! The other processes of the cluster: where they are, which shards have their homes there, and calls to them.
+//!
+//! What is known is told from outside (the members and the map of homes); it may be late, never unsafe: a call that goes to
+//! a home that has moved is refused there, and made again where the home is.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use nigh_rpc::{Answer, Body, CallError, Method, PeerAddress, Peers};
+use nigh_terms::ShardId;
+use parking_lot::RwLock;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout};
+
+use super::wire::{WireError, decode, encode};
+use crate::protocol::{Member, NodeNumber};
+
+/// How long a call waits for the head of its answer: a write waits at its home as long as a write may.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// How long a body may take.
+const BODY_WITHIN: Duration = Duration::from_secs(900);
+
+/// Why a home has not answered.
+#[derive(Debug)]
+pub(super) enum NotAnswered {
+    /// It is not known where it is, or it is not there, or the way is broken: ask again.
+    Away(String),
+    /// It has refused.
+    Refused(WireError),
+}
+
+/// The other processes of the cluster.
+pub struct Neighbours {
+    peers: Peers,
+    addresses: RwLock<HashMap<NodeNumber, PeerAddress>>,
+    homes: RwLock<HashMap<ShardId, NodeNumber>>,
+}
+
+impl Neighbours {
+    /// Nobody is known yet.
+    #[must_use]
+    pub fn new(peers: Peers) -> Self {
+        Self { peers, addresses: RwLock::default(), homes: RwLock::default() }
+    }
+
+    /// `node` is at `address`; or nowhere any more.
+    pub fn set_address(&self, node: NodeNumber, address: Option<PeerAddress>) {
+        let mut addresses = self.addresses.write();
+        let _before = match address {
+            Some(address) => addresses.insert(node, address),
+            None => addresses.remove(&node),
+        };
+    }
+
+    /// The home of `shard` is at `node`.
+    pub fn set_home(&self, shard: ShardId, node: NodeNumber) {
+        self.homes.write().insert(shard, node);
+    }
+
+    /// Where the home of `shard` is, as far as is known.
+    #[must_use]
+    pub fn home_of(&self, shard: ShardId) -> Option<NodeNumber> {
+        self.homes.read().get(&shard).copied()
+    }
+
+    /// All nodes that have homes, as far as is known.
+    #[must_use]
+    pub fn nodes_with_homes(&self) -> Vec<NodeNumber> {
+        let mut nodes: Vec<NodeNumber> = self.homes.read().values().copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// True if `peer` is who `member` says it is.
+    pub(super) fn is(&self, peer: &nigh_rpc::Hello, member: Member) -> bool {
+        let addresses = self.addresses.read();
+        let named = addresses.get(&member.node).is_some_and(|address| *address.name == *peer.identity.name());
+        named && peer.incarnation == member.incarnation.0
+    }
+
+    /// Asks `node`, whose answer's head is a `T` or an error.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        node: NodeNumber,
+        method: &Method,
+        head: &impl Serialize,
+        body: Body,
+    ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
+        let away = |why: String| NotAnswered::Away(why);
+        let address = self.addresses.read().get(&node).cloned();
+        let address = address.ok_or_else(|| away(format!("node {} is not known", node.0)))?;
+        let head = encode(head);
+        let call = self.peers.call(&address, method, &head, body, Instant::now() + BODY_WITHIN);
+        let answer: Result<Answer, CallError> =
+            timeout(ANSWER_WITHIN, call).await.map_err(|_| away(format!("{} does not answer", address.name)))?;
+        let answer = answer.map_err(|error| away(error.to_string()))?;
+        match decode::<Result<T, WireError>>(&answer.head).map_err(away)? {
+            Ok(given) => Ok((given, answer.body)),
+            Err(WireError::Elsewhere) => Err(away("the home is not there".to_owned())),
+            Err(error) => Err(NotAnswered::Refused(error)),
+        }
+    }
+
+    /// As `ask`, of the home of `shard`.
+    pub(super) async fn ask_home<T: DeserializeOwned>(
+        &self,
+        shard: ShardId,
+        method: &Method,
+        head: &impl Serialize,
+        body: Body,
+    ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
+        let node = self.home_of(shard);
+        let node = node.ok_or_else(|| NotAnswered::Away(format!("the home of shard {shard} is not known")))?;
+        self.ask(node, method, head, body).await
+    }
+}

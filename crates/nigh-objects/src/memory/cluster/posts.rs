@@ -1,0 +1,100 @@
+//! What happened at the machines of this process that others are to hear: letters to other nodes, and what the ledger and
+//! the host are to know.
+//!
+//! A letter may be lost: who needs its answer sends it again. So each node has one task that carries its letters, many in a
+//! call, and lets go of what it cannot deliver.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use nigh_rpc::Body;
+use nigh_terms::ShardId;
+use tokio::sync::mpsc;
+
+use super::super::Inner;
+use super::super::machines::Happened;
+use super::Neighbours;
+use super::wire::{Letter, POST};
+use crate::protocol::{Member, NodeNumber};
+
+/// Letters of one call.
+const LETTERS_MAX: usize = 512;
+/// Letters that wait for one node; further ones are let go.
+const WAITING_MAX: usize = 65_536;
+
+/// What the host of a memory is to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HomeEvent {
+    /// The home of a shard in this process is another's now.
+    Deposed(ShardId),
+    /// A home here has given a member up.
+    GaveUp(Member),
+    /// This member was given up by a home: it must join again, with nothing in memory.
+    Rejoin,
+}
+
+/// Carries what happens until the memory is gone.
+pub(in crate::memory) async fn carry_all(
+    inner: Weak<Inner>,
+    neighbours: Arc<Neighbours>,
+    mut happened: mpsc::UnboundedReceiver<Happened>,
+    host: mpsc::UnboundedSender<HomeEvent>,
+) {
+    let mut couriers = Couriers { neighbours, of: HashMap::new() };
+    while let Some(happened) = happened.recv().await {
+        let Some(inner) = inner.upgrade() else { return };
+        let event = match happened {
+            Happened::Said(shard, request) => {
+                couriers.send(couriers.neighbours.home_of(shard), Letter::ToHome(shard, request));
+                continue;
+            }
+            Happened::Told(reply) => {
+                couriers.send(Some(reply.to.node), Letter::ToNode(reply));
+                continue;
+            }
+            Happened::Settled(shard, version) => {
+                inner.back.writer_settled(shard, version).await;
+                continue;
+            }
+            Happened::Fences(shard, append, member) => {
+                tokio::spawn(async move { inner.append_fence(shard, append, member).await });
+                continue;
+            }
+            Happened::Retired(shard) => {
+                inner.lose_home(shard);
+                HomeEvent::Deposed(shard)
+            }
+            Happened::GaveUp(member) => HomeEvent::GaveUp(member),
+            Happened::Rejoin => HomeEvent::Rejoin,
+        };
+        let _heard_until_the_process_ends = host.send(event);
+    }
+}
+
+struct Couriers {
+    neighbours: Arc<Neighbours>,
+    of: HashMap<NodeNumber, mpsc::Sender<Letter>>,
+}
+
+impl Couriers {
+    fn send(&mut self, to: Option<NodeNumber>, letter: Letter) {
+        let Some(to) = to else { return };
+        let courier = self.of.entry(to).or_insert_with(|| {
+            let (courier, letters) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(deliver(Arc::clone(&self.neighbours), to, letters));
+            courier
+        });
+        // One that finds no room is sent again by whoever needs it.
+        let _sent = courier.try_send(letter);
+    }
+}
+
+async fn deliver(neighbours: Arc<Neighbours>, to: NodeNumber, mut letters: mpsc::Receiver<Letter>) {
+    let mut batch = Vec::new();
+    while letters.recv_many(&mut batch, LETTERS_MAX).await > 0 {
+        if let Err(why) = neighbours.ask::<()>(to, &POST, &batch, Body::empty()).await {
+            tracing::debug!(node = to.0, ?why, letters = batch.len(), "letters to a node were not delivered");
+        }
+        batch.clear();
+    }
+}

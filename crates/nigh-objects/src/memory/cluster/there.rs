@@ -1,0 +1,455 @@
+//! Reads and writes of objects whose home is in another process.
+//!
+//! A question is asked until it is answered, by the home wherever it has moved meanwhile: what is asked again is for the
+//! machines to say (`Standing`), which they do when time has passed or a new reign was met. What came of a write that no
+//! answer came to is not guessed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use nigh_engine::RequestId;
+use nigh_rpc::{Body, Incoming};
+use nigh_terms::{Admission, Token, Version};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::io::{ReaderStream, StreamReader};
+
+use super::Neighbours;
+use super::neighbours::NotAnswered;
+use super::wire::{Becomes, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write, Wrote};
+use crate::cache::Shelved;
+use crate::conditions::check_read;
+use crate::eviction::Origin;
+use crate::kept::Kept;
+use crate::memory::coherence::{BegunWrite, moved};
+use crate::memory::invocations::WriteCall;
+use crate::memory::machines::Standing;
+use crate::memory::reads::{Asking, Fetched, Read, ReadSource, metadata_cost};
+use crate::memory::write_ticket::WriteSource;
+use crate::memory::writes::{Content, Draft};
+use crate::memory::{Inner, Reservation, Resident};
+use crate::protocol::{self, FromHome, PutFailure, Request, Stamp};
+use crate::range::resolve;
+use crate::segment::Filling;
+use crate::{
+    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Served, Tags, WriteConditions,
+};
+
+/// How long a read looks for a home that answers.
+const READ_WITHIN: Duration = Duration::from_secs(20);
+/// How long a reader of a refusal waits for its node to catch up with what that shows.
+const COVERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What came of a write that was begun at the node when its home was elsewhere.
+enum Carried {
+    /// Its home has answered.
+    Wrote(Result<Stamp, PutFailure>, Wrote),
+    /// Its home is in this process now.
+    Here(BegunWrite),
+}
+
+fn no_home() -> ObjectError {
+    ObjectError::SlowDown("the home of the object does not answer")
+}
+
+/// A body as bytes that come.
+fn stream_of(body: Incoming<'static>) -> ByteStream {
+    let broken = |error: std::io::Error| ObjectError::AtHome(format!("the bytes of the object broke off: {error}"));
+    ReaderStream::with_capacity(body, 256 << 10).map_err(broken).boxed()
+}
+
+impl Inner {
+    fn neighbours(&self) -> Result<&Arc<Neighbours>, ObjectError> {
+        self.neighbours.as_ref().ok_or_else(moved)
+    }
+
+    /// Asks the home elsewhere for an object until it has answered; none once the home is here.
+    async fn ask_there(
+        &self,
+        asking: &mut Asking,
+        want: &Want,
+    ) -> Result<Option<(Request<ObjectId>, Found, Incoming<'static>)>, ObjectError> {
+        let neighbours = self.neighbours()?;
+        let shard = self.coherence.shards.of(&asking.object);
+        let deadline = Instant::now() + READ_WITHIN;
+        loop {
+            let Standing::There(request) = asking.standing() else { return Ok(None) };
+            let fetch = Fetch { request, want: want.clone() };
+            match neighbours.ask_home::<Found>(shard, &FETCH, &fetch, Body::empty()).await {
+                Ok((found, body)) => return Ok(Some((fetch.request, found, body))),
+                Err(NotAnswered::Refused(error)) => return Err(error.into()),
+                Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a fetch is asked again"),
+            }
+            timeout_at(deadline, asking.asked_again()).await.map_err(|_| no_home())??;
+        }
+    }
+
+    /// As `bring`, from a home elsewhere; none if it is to be begun anew.
+    pub(in crate::memory) async fn bring_there(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<Option<Fetched>, ObjectError> {
+        let Some((_, found, body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
+        let Found { reply, meta, range } = found;
+        let key = asking.object.key.clone();
+        let Some(meta) = meta.map(Arc::new) else {
+            let landed = asking.answered_there(reply, None).await?;
+            return if landed.is_some() { Err(ObjectError::NoSuchKey(key)) } else { Ok(None) };
+        };
+        let room = match range {
+            Some(_) => self.reserve(self.account.cost(meta.size)),
+            None => None,
+        };
+        let (fetched, copy) = match room {
+            Some(room) => {
+                let segment = self.filled(body, meta.size).await?;
+                let copy = (Kept::new(&meta, Some(segment.clone())), room);
+                (Fetched::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
+            }
+            None => {
+                let room = self.reserve(metadata_cost(&asking.object, &meta));
+                let copy = room.map(|room| (Kept::new(&meta, None), room));
+                (Fetched::TooLarge(meta), copy)
+            }
+        };
+        let stamp = asking.answered_there(reply, copy).await?;
+        Ok(stamp.map(|stamp| fetched.stamped(&stamp)))
+    }
+
+    async fn filled(&self, mut body: Incoming<'static>, size: u64) -> Result<crate::Segment, ObjectError> {
+        let broken = |error: nigh_rpc::BodyError| ObjectError::AtHome(error.to_string());
+        let mut filling = Filling::new(&self.account, size)?;
+        while let Some(piece) = body.next().await.map_err(broken)? {
+            filling.append(&piece)?;
+        }
+        filling.seal()
+    }
+
+    /// As `read_past`, from a home elsewhere; none if it is to be begun anew.
+    pub(in crate::memory) async fn read_past_there(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+        request: &GetRequest,
+    ) -> Result<Option<Read>, ObjectError> {
+        let Some((_, found, body)) = self.ask_there(asking, &Want::Part(request.range)).await? else {
+            return Ok(None);
+        };
+        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
+        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
+        let meta = Arc::new(meta.stamped(&stamp));
+        check_read(&request.conditions, &meta)?;
+        let range = resolve(request.range, &meta)?;
+        Ok(Some(Read { meta, range, source: ReadSource::Stream(stream_of(body)), served: Served::Past }))
+    }
+
+    /// As `look`, at a home elsewhere; none if it is to be begun anew.
+    pub(in crate::memory) async fn look_there(
+        self: &Arc<Self>,
+        asking: &mut Asking,
+    ) -> Result<Option<Arc<ObjectMeta>>, ObjectError> {
+        let Some((_, found, _)) = self.ask_there(asking, &Want::Known).await? else { return Ok(None) };
+        let Some(stamp) = asking.answered_there(found.reply, None).await? else { return Ok(None) };
+        let meta = found.meta.ok_or_else(|| ObjectError::NoSuchKey(asking.object.key.clone()))?;
+        Ok(Some(Arc::new(meta.stamped(&stamp))))
+    }
+
+    /// The bytes of an object that has this entity tag, from a home elsewhere; `PreconditionFailed` if it has another.
+    pub(in crate::memory) async fn pinned_there(
+        &self,
+        object: &ObjectId,
+        range: Option<ByteRange>,
+        meta: &ObjectMeta,
+    ) -> Result<ByteStream, ObjectError> {
+        let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
+        let pinned = Pinned { object: object.clone(), range, etag: meta.etag.clone() };
+        let deadline = Instant::now() + READ_WITHIN;
+        loop {
+            match neighbours.ask_home::<()>(shard, &PINNED, &pinned, Body::empty()).await {
+                Ok(((), body)) => return Ok(stream_of(body)),
+                Err(NotAnswered::Refused(error)) => return Err(error.into()),
+                Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a read is asked again"),
+            }
+            if self.coherence.is_home(shard) || Instant::now() >= deadline {
+                return Err(no_home());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// As `read_of`, for a client outside any invocation: it carries no token, so the home is asked whatever copy there is.
+    pub(in crate::memory) async fn read_from_outside(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        request: &GetRequest,
+        admission: Admission,
+    ) -> Result<Read, ObjectError> {
+        let shard = self.coherence.shards.of(object);
+        if self.coherence.is_home(shard) {
+            let read = self.read_of(object, request, admission).await;
+            self.confirm(shard).await?;
+            return read;
+        }
+        let newest = self.look(object).await?.version;
+        if self.shelf().peek(object).is_some_and(|kept| kept.meta.version() >= newest) {
+            return self.read_of(object, request, admission).await;
+        }
+        let asked = self.coherence.ask(self.now(), object)?;
+        self.read_past(Asking::new(self, object, asked), request).await
+    }
+
+    /// As `current_of`, for a client outside any invocation.
+    pub(in crate::memory) async fn current_from_outside(
+        self: &Arc<Self>,
+        object: &ObjectId,
+    ) -> Result<Arc<ObjectMeta>, ObjectError> {
+        let shard = self.coherence.shards.of(object);
+        if self.coherence.is_home(shard) {
+            let current = self.current_of(object).await;
+            self.confirm(shard).await?;
+            return current;
+        }
+        self.look(object).await
+    }
+
+    /// Writes at a home elsewhere what `call` asks for.
+    pub(in crate::memory) async fn put_there(
+        self: &Arc<Self>,
+        call: &mut WriteCall,
+        draft: Draft,
+    ) -> Result<(Stamp, PutDone), ObjectError> {
+        let (seen, who) = (call.seen(), call.principal().cloned());
+        let becomes = || Becomes::Put {
+            conditions: draft.conditions.clone(),
+            attributes: draft.attributes.clone(),
+            tags: draft.tags.clone(),
+            size: draft.size,
+            etag: draft.etag.clone(),
+            checksum: draft.checksum.clone(),
+            parts: draft.parts.clone(),
+            change: draft.change,
+            modified: draft.modified,
+        };
+        let write = |request| Write { request, who: who.clone(), id: draft.request.map(|id| id.0), becomes: becomes() };
+        let (write_kind, object) = (protocol::Write::Put, draft.object.clone());
+        let begun = self.begin_there(&object, write_kind, &seen)?;
+        let keep = |inner: &Arc<Self>| inner.copy_there(&draft);
+        let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.size), keep).await?;
+        let (ended, wrote) = match carried {
+            Carried::Wrote(ended, wrote) => (ended, wrote),
+            Carried::Here(begun) => {
+                let turn = self.order.turn(&object).await?;
+                let number = begun.request;
+                let written = self.put_here(&turn, who, WriteSource::Begun(begun, seen), draft).await;
+                self.end_begun(&object, number);
+                return written;
+            }
+        };
+        let stamp = self.outcome(&object, ended, wrote).await?;
+        let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
+        let Draft { etag, size, modified, checksum, .. } = draft;
+        Ok((stamp, PutDone { etag, size, modified, checksum, version, token }))
+    }
+
+    pub(in crate::memory) async fn delete_there(
+        self: &Arc<Self>,
+        call: &mut WriteCall,
+        object: ObjectId,
+        conditions: WriteConditions,
+        id: Option<RequestId>,
+    ) -> Result<Stamp, ObjectError> {
+        let (seen, who) = (call.seen(), call.principal().cloned());
+        let write = |request| {
+            let becomes = Becomes::Gone { conditions: conditions.clone() };
+            Write { request, who: who.clone(), id: id.map(|id| id.0), becomes }
+        };
+        let begun = self.begin_there(&object, protocol::Write::Delete, &seen)?;
+        match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
+            Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await,
+            Carried::Here(begun) => {
+                let turn = self.order.turn(&object).await?;
+                let number = begun.request;
+                let source = WriteSource::Begun(begun, seen);
+                let deleted = self.delete_here(&turn, who, source, &object, &conditions, id).await;
+                self.end_begun(&object, number);
+                deleted
+            }
+        }
+    }
+
+    pub(in crate::memory) async fn tag_there(
+        self: &Arc<Self>,
+        call: &mut WriteCall,
+        object: ObjectId,
+        tags: Tags,
+    ) -> Result<Option<Stamp>, ObjectError> {
+        let (seen, who) = (call.seen(), call.principal().cloned());
+        let write =
+            |request| Write { request, who: who.clone(), id: None, becomes: Becomes::Tagged { tags: tags.clone() } };
+        let begun = self.begin_there(&object, protocol::Write::Put, &seen)?;
+        match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
+            Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await.map(Some),
+            Carried::Here(begun) => {
+                let turn = self.order.turn(&object).await?;
+                let number = begun.request;
+                let tagged = self.tag_here(&turn, WriteSource::Begun(begun, seen), &object, &tags).await;
+                self.end_begun(&object, number);
+                tagged
+            }
+        }
+    }
+
+    /// Tells the home elsewhere that somebody else has written an object in the store.
+    pub(in crate::memory) fn outside_there(self: &Arc<Self>, object: &ObjectId) {
+        let (inner, object, seen) = (Arc::clone(self), object.clone(), Arc::new(Token::empty()));
+        let Ok(begun) = self.begin_there(&object, protocol::Write::Outside, &seen) else { return };
+        crate::sync::spawn(async move {
+            let write = |request| Write { request, who: None, id: None, becomes: Becomes::Outside };
+            match inner.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await {
+                Ok(Carried::Wrote(..)) => {}
+                Ok(Carried::Here(begun)) => {
+                    inner.coherence.withdraw_write(begun.request);
+                    inner.written_by_others(&object);
+                }
+                Err(error) => tracing::warn!(%object, %error, "the object's home was not told of a change"),
+            }
+        });
+    }
+
+    /// A write whose home came here has ended: if it was refused before it began there, that is told.
+    fn end_begun(self: &Arc<Self>, object: &ObjectId, number: protocol::RequestId) {
+        let dropped = self.coherence.end_begun(self.now(), object, number);
+        self.settle(dropped);
+    }
+
+    fn begin_there(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        write: protocol::Write,
+        seen: &Arc<Token>,
+    ) -> Result<BegunWrite, ObjectError> {
+        let (begun, dropped) = self.coherence.write(self.now(), object, write, Arc::clone(seen))?;
+        self.settle(dropped);
+        Ok(begun)
+    }
+
+    /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
+    fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(Kept, Reservation)> {
+        let Content::Memory(segment, _) = &draft.content else { return None };
+        let meta = ObjectMeta {
+            size: draft.size,
+            etag: draft.etag.clone(),
+            modified: draft.modified,
+            attributes: draft.attributes.clone(),
+            tags: draft.tags.clone(),
+            checksums: draft.checksum.clone().into_iter().collect(),
+            parts: draft.parts.clone(),
+            version: Version::OUTSIDE,
+            token: Token::empty(),
+        };
+        let room = self.reserve(segment.cost())?;
+        Some((Kept::new(&meta, Some(segment.clone())), room))
+    }
+
+    /// Asks the home of a write until it has said what became of it, or is here.
+    async fn carry(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        mut begun: BegunWrite,
+        write: impl Fn(Request<ObjectId>) -> Write,
+        body: impl Fn() -> Result<Body, ObjectError>,
+        keep: impl Fn(&Arc<Self>) -> Option<(Kept, Reservation)>,
+    ) -> Result<Carried, ObjectError> {
+        let (neighbours, shard) = (self.neighbours()?, self.coherence.shards.of(object));
+        loop {
+            let standing = begun.stands.borrow_and_update().clone();
+            let Standing::There(request) = standing else {
+                if let Ok(ended) = begun.done.try_recv() {
+                    return Ok(Carried::Wrote(
+                        ended,
+                        Wrote { reply: None, outcome: Ok(None), newest: Version::OUTSIDE },
+                    ));
+                }
+                begun.append = self.coherence.append_of(begun.request);
+                return Ok(Carried::Here(begun));
+            };
+            match neighbours.ask_home::<Wrote>(shard, &WRITE, &write(request), body()?).await {
+                Ok((wrote, _)) => {
+                    if let Some(reply) = wrote.reply.clone() {
+                        if matches!(reply.body, FromHome::Written { .. })
+                            && let Some((kept, room)) = keep(self)
+                        {
+                            let copy = Shelved { kept, cost: room.take(), origin: Origin::Written };
+                            self.coherence.deposit(begun.request, copy);
+                        }
+                        self.hear(reply);
+                    }
+                    if let Ok(ended) = begun.done.try_recv() {
+                        return Ok(Carried::Wrote(ended, wrote));
+                    }
+                }
+                Err(NotAnswered::Refused(error)) => {
+                    tracing::warn!(%object, ?error, "the home of a write does not understand it; it is sent again");
+                }
+                Err(NotAnswered::Away(why)) => tracing::debug!(%shard, %why, "a write is sent again"),
+            }
+            tokio::select! {
+                ended = &mut begun.done => {
+                    // By what the home has told in a letter: the node was given up.
+                    let ended = ended.map_err(|_| moved())?;
+                    let wrote = Wrote { reply: None, outcome: Ok(None), newest: Version::OUTSIDE };
+                    return Ok(Carried::Wrote(ended, wrote));
+                }
+                changed = begun.stands.changed() => changed.map_err(|_| moved())?,
+            }
+        }
+    }
+
+    /// What is told of a write whose home has answered.
+    async fn outcome(
+        &self,
+        object: &ObjectId,
+        ended: Result<Stamp, PutFailure>,
+        wrote: Wrote,
+    ) -> Result<Stamp, ObjectError> {
+        match (ended, wrote.outcome) {
+            (Ok(stamp), _) => Ok(stamp),
+            // It was made before, under another name.
+            (Err(_), Ok(Some(version))) => Ok(Stamp { version, others: None }),
+            (Err(_), Err(error)) => {
+                // A refusal shows what there is: not before the node has caught up with it.
+                self.until_covered(object, wrote.newest).await?;
+                Err(error.into())
+            }
+            (Err(failure), Ok(None)) => Err(ObjectError::AtHome(failure.to_string())),
+        }
+    }
+
+    async fn until_covered(&self, object: &ObjectId, newest: Version) -> Result<(), ObjectError> {
+        let mut token = Token::empty();
+        token.see(self.coherence.shards.of(object), newest);
+        self.cover(&token, COVERED_WITHIN).await
+    }
+}
+
+/// The bytes of a write, to be sent.
+fn body_of(content: &Content, size: u64) -> Result<Body, ObjectError> {
+    let files = match content {
+        Content::Memory(segment, _) => return Ok(Body::pieces([segment.slice(0..u64::MAX).into_bytes()])),
+        Content::File(file) => vec![file.path().to_owned()],
+        Content::Parts(files) => files.clone(),
+    };
+    let failed = |error: std::io::Error| ObjectError::Memory { operation: "read a body", reason: error.to_string() };
+    let open = |file| std::fs::File::open(file).map(tokio::fs::File::from_std).map_err(failed);
+    let files = files.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let bytes = futures::stream::iter(files).flat_map(|file| ReaderStream::with_capacity(file, 256 << 10));
+    Ok(Body::reader(size, StreamReader::new(bytes)))
+}
+
+impl From<NotAnswered> for WireError {
+    fn from(error: NotAnswered) -> Self {
+        match error {
+            NotAnswered::Refused(error) => error,
+            NotAnswered::Away(why) => Self::Busy(why),
+        }
+    }
+}

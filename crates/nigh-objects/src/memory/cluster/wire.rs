@@ -1,0 +1,270 @@
+//! What nodes and homes of different processes say to each other: the heads of their calls and answers. Pure.
+//!
+//! The form is MessagePack with names, so that a later build may add to it; `FORMAT` changes where an older one would
+//! misread it. The bytes of objects are bodies, beside the heads.
+
+use nigh_rpc::Method;
+use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::notification::ObjectChange;
+use crate::protocol::{Member, Reply, Request};
+use crate::{
+    Attributes, ByteRange, Checksum, ETag, Listed, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions,
+};
+
+/// The form of the heads.
+const FORMAT: u8 = 1;
+/// The longest head of a call.
+const HEAD_MAX: u32 = 1 << 20;
+/// The longest body of a call: the largest object.
+const BODY_MAX: u64 = 5 << 40;
+
+const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
+    Method { number, name, head_max: HEAD_MAX, body_max }
+}
+
+/// A node fetches an object from its home.
+pub(super) static FETCH: Method = method(1, "fetch", 0);
+/// A node reads on an object that it knows.
+pub(super) static PINNED: Method = method(2, "pinned", 0);
+/// A node writes an object at its home.
+pub(super) static WRITE: Method = method(3, "write", BODY_MAX);
+/// A node or a home says what needs no answer.
+pub(super) static POST: Method = method(4, "post", 0);
+/// What waits at homes of a bucket, for a listing.
+pub(super) static WAITING: Method = method(5, "waiting", 0);
+/// How far the homes of a process have come.
+pub(super) static NEWEST: Method = method(6, "newest", 0);
+/// A home is to fence a member.
+pub(super) static FENCE: Method = method(7, "fence", 0);
+
+/// All of them.
+pub(super) static METHODS: [&Method; 7] = [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE];
+
+/// What of an object is wanted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Want {
+    /// All of it, to be kept, if it is not too large for that.
+    Whole,
+    /// What is known of it.
+    Known,
+    /// These bytes, or all, to be passed on.
+    Part(Option<RangeSpec>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Fetch {
+    pub(super) request: Request<ObjectId>,
+    pub(super) want: Want,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Fetched {
+    pub(super) reply: Reply<ObjectId>,
+    /// None if there is no object.
+    pub(super) meta: Option<ObjectMeta>,
+    /// The bytes that follow; none if only `meta` was wanted, or the object is too large.
+    pub(super) range: Option<ByteRange>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Pinned {
+    pub(super) object: ObjectId,
+    pub(super) range: Option<ByteRange>,
+    pub(super) etag: ETag,
+}
+
+/// What a write makes of its object.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Becomes {
+    Put {
+        conditions: WriteConditions,
+        attributes: Attributes,
+        tags: Tags,
+        size: u64,
+        etag: ETag,
+        checksum: Option<Checksum>,
+        parts: Vec<u64>,
+        change: ObjectChange,
+        modified: Timestamp,
+    },
+    Gone {
+        conditions: WriteConditions,
+    },
+    Tagged {
+        tags: Tags,
+    },
+    /// What somebody else has made of it in the store.
+    Outside,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Write {
+    pub(super) request: Request<ObjectId>,
+    /// On whose behalf; none for what nobody asked for.
+    pub(super) who: Option<Principal>,
+    /// The client's name for its request.
+    pub(super) id: Option<u128>,
+    pub(super) becomes: Becomes,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Wrote {
+    /// None if nothing can be said now: the node asks again.
+    pub(super) reply: Option<Reply<ObjectId>>,
+    /// Why the write did not take place. Without a reply that says that it did, and without an error, it was made before,
+    /// as this version.
+    pub(super) outcome: Result<Option<Version>, WireError>,
+    /// The home's newest version: what a refusal shows is no newer.
+    pub(super) newest: Version,
+}
+
+/// What needs no answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Letter {
+    ToHome(ShardId, Request<ObjectId>),
+    ToNode(Reply<ObjectId>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Waiting {
+    pub(super) namespace: Namespace,
+    pub(super) bucket: BucketName,
+    pub(super) prefix: String,
+    pub(super) after: Option<String>,
+    pub(super) limit: usize,
+}
+
+/// A part of what waits, in the order of keys: of each whether it is there, or gone.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WaitingPage {
+    pub(super) entries: Vec<(ObjectKey, Option<Listed>)>,
+    pub(super) more: bool,
+    /// The homes that were asked, and how far they had come.
+    pub(super) newest: Vec<(ShardId, Version)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Newest {
+    pub(super) homes: Vec<(ShardId, Version)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Fence {
+    pub(super) shard: ShardId,
+    pub(super) member: Member,
+}
+
+/// Why a home refuses, as far as who asked is to know it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum WireError {
+    /// The home is not here (any more).
+    Elsewhere,
+    NoSuchBucket(BucketName),
+    NoSuchKey(ObjectKey),
+    EphemeralLost(ObjectKey),
+    Damaged(ObjectKey),
+    PreconditionFailed(String),
+    Conflict,
+    InvalidRange(u64),
+    InvalidPartNumber(u32),
+    EntityTooLarge(u64),
+    InvalidArgument(String),
+    InvalidRequest(String),
+    Busy(String),
+    Failed(String),
+}
+
+/// The conditions by their names in requests.
+const CONDITIONS: [&str; 6] = [
+    "If-Match",
+    "If-None-Match",
+    "If-Modified-Since",
+    "If-Unmodified-Since",
+    "x-amz-if-match-size",
+    "x-amz-if-match-last-modified-time",
+];
+
+impl From<ObjectError> for WireError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::NoSuchBucket(bucket) => Self::NoSuchBucket(bucket),
+            ObjectError::NoSuchKey(key) => Self::NoSuchKey(key),
+            ObjectError::EphemeralLost(key) => Self::EphemeralLost(key),
+            ObjectError::Damaged(key) => Self::Damaged(key),
+            ObjectError::PreconditionFailed(which) => Self::PreconditionFailed(which.to_owned()),
+            ObjectError::ConditionalRequestConflict => Self::Conflict,
+            ObjectError::InvalidRange { size } => Self::InvalidRange(size),
+            ObjectError::InvalidPartNumber(number) => Self::InvalidPartNumber(number),
+            ObjectError::EntityTooLarge { limit } => Self::EntityTooLarge(limit),
+            ObjectError::InvalidArgument(why) => Self::InvalidArgument(why),
+            ObjectError::InvalidRequest(why) => Self::InvalidRequest(why),
+            ObjectError::SlowDown(why) => Self::Busy(why.to_owned()),
+            ObjectError::Busy(why) => Self::Busy(why),
+            ObjectError::Ledger(error) => Self::Busy(error.to_string()),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<WireError> for ObjectError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Elsewhere => Self::SlowDown("the home of the object is moving"),
+            WireError::NoSuchBucket(bucket) => Self::NoSuchBucket(bucket),
+            WireError::NoSuchKey(key) => Self::NoSuchKey(key),
+            WireError::EphemeralLost(key) => Self::EphemeralLost(key),
+            WireError::Damaged(key) => Self::Damaged(key),
+            WireError::PreconditionFailed(which) => {
+                let known = CONDITIONS.into_iter().find(|known| *known == which);
+                Self::PreconditionFailed(known.unwrap_or("a condition of the request"))
+            }
+            WireError::Conflict => Self::ConditionalRequestConflict,
+            WireError::InvalidRange(size) => Self::InvalidRange { size },
+            WireError::InvalidPartNumber(number) => Self::InvalidPartNumber(number),
+            WireError::EntityTooLarge(limit) => Self::EntityTooLarge { limit },
+            WireError::InvalidArgument(why) => Self::InvalidArgument(why),
+            WireError::InvalidRequest(why) => Self::InvalidRequest(why),
+            WireError::Busy(why) => Self::Busy(why),
+            WireError::Failed(why) => Self::AtHome(why),
+        }
+    }
+}
+
+/// Writes a head.
+pub(super) fn encode(head: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    // What is written has no form of its own that could fail, and a vector takes all.
+    if let Err(error) = rmp_serde::encode::write_named(&mut bytes, head) {
+        tracing::error!(%error, "the head of a call cannot be written");
+    }
+    bytes
+}
+
+/// Reads a head.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
+    match head.split_first() {
+        Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
+        Some((other, _)) => Err(format!("a head of form {other}, where {FORMAT} is known: both need the same Nigh")),
+        None => Err("an empty head".to_owned()),
+    }
+}
+
+/// Reads any head, for the fuzzer: none may panic.
+#[doc(hidden)]
+pub fn fuzz(head: &[u8]) {
+    let _ = decode::<Fetch>(head);
+    let _ = decode::<Result<Fetched, WireError>>(head);
+    let _ = decode::<Pinned>(head);
+    let _ = decode::<Write>(head);
+    let _ = decode::<Result<Wrote, WireError>>(head);
+    let _ = decode::<Vec<Letter>>(head);
+    let _ = decode::<Waiting>(head);
+    let _ = decode::<Result<WaitingPage, WireError>>(head);
+    let _ = decode::<Token>(head);
+}

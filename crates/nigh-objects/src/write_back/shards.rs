@@ -1,0 +1,144 @@
+//! Shards that come here and go: what the journal has of them, and what it keeps of none of their objects.
+
+use nigh_engine::journal::RecoveredRecord;
+use nigh_engine::{Body, Change, LedgerError, Record, RequestId};
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
+
+use super::dirty::Becomes;
+use super::policy::WriteMode;
+use super::shadow::Life;
+use super::{Known, WriteBack, about};
+use crate::protocol::Member;
+use crate::{ObjectError, ObjectId};
+
+/// The names of a fence's record, which is no object's.
+const FENCES: (&str, &str) = ("nigh", "fences");
+
+fn failed(operation: &'static str, reason: String) -> ObjectError {
+    ObjectError::Memory { operation, reason }
+}
+
+impl WriteBack {
+    /// The reign under which a shard is written here, and a version of it that no write has.
+    pub(crate) fn reign(&self, shard: ShardId) -> (Epoch, Version) {
+        (self.ledger.epoch(shard), self.ledger.place(shard))
+    }
+
+    /// Takes over what an earlier life, or home, has acknowledged and not pushed; of `lost` the journal has no bytes.
+    ///
+    /// # Errors
+    /// Which record cannot be read.
+    pub(crate) fn recover(&self, records: Vec<RecoveredRecord>, lost: Vec<RecoveredRecord>) -> Result<(), ObjectError> {
+        let now = self.clock.monotonic();
+        let whole = records.into_iter().map(|record| (record, true));
+        let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
+        found.sort_by_key(|(record, _)| record.version);
+        for (RecoveredRecord { version, record, .. }, whole) in found {
+            if matches!(record.change, Change::Fence { .. }) {
+                continue;
+            }
+            let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };
+            let shard = self.shards.of(&object);
+            let written = about::decode(record.change.about(), version)
+                .map_err(|reason| failed("read the journal", format!("the write {version} of {object}: {reason}")))?;
+            // What was put there keeps a bucket from being removed by this node; if others did, the first push finds out.
+            if matches!(written.becomes, Becomes::Put(_)) {
+                self.buckets.heard(self.buckets.moment(), &object.namespace, &object.bucket);
+            }
+            if written.by.as_ref().is_some_and(|by| Some(by.member) != self.member) && self.member.is_some() {
+                self.trims.lock().opened(shard, &object, version);
+            }
+            self.ephemeral.recover(&object, version, written.mode);
+            let mut dirty = self.dirty.lock();
+            if written.mode == WriteMode::Ephemeral {
+                // The record says that it was there; its bytes are gone with the memory that they were in.
+                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
+                continue;
+            }
+            if !whole {
+                tracing::error!(%object, %version, "an acknowledged write is damaged in the journal");
+                dirty.recover(&object, version, written.mode, Becomes::Lost, written.below, now);
+                continue;
+            }
+            let (mode, becomes, told) = (written.mode, written.becomes.clone(), false);
+            // Of a shadow nobody knows whether it was acknowledged, before its request is made again.
+            if mode != WriteMode::Shadow {
+                let known = Known { version, mode, becomes, is_certain: true, told };
+                self.requests.lock().note(record.request, &object, known);
+            }
+            // Older writes of the object are in the journal too; they go when the newest has been pushed.
+            dirty.recover(&object, version, written.mode, written.becomes, written.below, now);
+            let mut unannounced = self.unannounced.lock();
+            if written.mode == WriteMode::Shadow {
+                unannounced.insert(object, (version, Life::Earlier));
+                continue;
+            }
+            unannounced.remove(&object);
+            if self.store.abilities(&object.namespace).lands_late {
+                dirty.doubt(&object, now);
+            }
+        }
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// The home of `shard` is another's: what waits of it is that one's to push.
+    pub(crate) fn forget(&self, shard: ShardId) {
+        let is_of = |object: &ObjectId| self.shards.of(object) == shard;
+        self.dirty.lock().forget(is_of);
+        self.trims.lock().forget(shard);
+        self.unsettled.lock().retain(|object| !is_of(object));
+        self.unannounced.lock().retain(|object, _| !is_of(object));
+        self.ephemeral.forget(is_of);
+        // Who waits for a push of it looks again.
+        self.pushes.send_modify(|_| {});
+    }
+
+    /// Returns when this process is known to have had `shard` after this was asked.
+    pub(crate) async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.ledger.confirm(shard).await
+    }
+
+    /// Has the journal say that `member` writes no more.
+    pub(crate) async fn append_fence(&self, shard: ShardId, member: Member) -> Result<Version, LedgerError> {
+        let request = RequestId(uuid::Uuid::new_v4().as_u128());
+        let record = fence_record(request, member).map_err(LedgerError::NotKept)?;
+        let appended = self.ledger.append(shard, record, Body::Inline(bytes::Bytes::new())).await?;
+        Ok(appended.version)
+    }
+}
+
+fn fence_record(request: RequestId, member: Member) -> Result<Record, String> {
+    let about = serde_json::to_vec(&member).map_err(|error| error.to_string())?.into();
+    let (namespace, bucket) = FENCES;
+    let namespace = Namespace::new(namespace).map_err(|error| error.to_string())?;
+    let bucket = BucketName::new(bucket).map_err(|error| error.to_string())?;
+    let key = ObjectKey::new(&member.node.0.to_string()).map_err(|error| error.to_string())?;
+    Ok(Record { request, namespace, bucket, key, change: Change::Fence { about } })
+}
+
+/// Whom a record fences.
+pub(crate) fn fenced(about: &[u8]) -> Option<Member> {
+    serde_json::from_slice(about).ok()
+}
+
+/// By whom a record says that it was written.
+pub(crate) fn written_by(about: &[u8]) -> Option<about::By> {
+    about::decode(about, Version::OUTSIDE).ok()?.by
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::Incarnation;
+
+    use super::*;
+    use crate::protocol::NodeNumber;
+
+    #[test]
+    fn a_fence_is_read_back() {
+        let member = Member { node: NodeNumber(7), incarnation: Incarnation(12) };
+        let record = fence_record(RequestId(1), member).unwrap();
+        assert_eq!(fenced(record.change.about()), Some(member));
+        assert_eq!(fenced(b"{}"), None);
+    }
+}
