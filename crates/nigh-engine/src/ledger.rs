@@ -237,11 +237,11 @@ pub trait Ledger: Send + Sync {
     /// The epoch under which this home appends to `shard`.
     fn epoch(&self, shard: ShardId) -> Epoch;
 
-    /// Whether it takes records, as far as is known.
+    /// Whether it takes records of `shard`, as far as is known.
     ///
     /// # Errors
     /// [`LedgerError::Failed`] once a write or a sync has failed.
-    fn check(&self) -> Result<(), LedgerError>;
+    fn check(&self, shard: ShardId) -> Result<(), LedgerError>;
 
     /// A place in the order for a write that the store itself makes durable: nothing is kept. Where the object had
     /// records before, these must be `stored`, and [`settle`](Self::settle) have returned, before the write is
@@ -284,8 +284,7 @@ pub trait Ledger: Send + Sync {
     /// If another home has the shard, or the ledger cannot say.
     async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
         // Of a ledger that nobody else can take.
-        let _ = shard;
-        self.check()
+        self.check(shard)
     }
 
     /// The bytes of a record's body from `offset` to the end of the piece in which that lies, checked; empty at the end
@@ -319,7 +318,7 @@ impl Ledger for WriteThrough {
         self.epoch
     }
 
-    fn check(&self) -> Result<(), LedgerError> {
+    fn check(&self, _shard: ShardId) -> Result<(), LedgerError> {
         Ok(())
     }
 

@@ -23,7 +23,7 @@ mod tests;
 mod write_ticket;
 mod writes;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendOrder, Asked};
-use self::cluster::{Elsewhere, Frontiers, Neighbours, Place};
+use self::cluster::{Elsewhere, Frontiers, HomeUses, Neighbours, Place};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
@@ -117,8 +117,7 @@ struct Inner {
     meter: Arc<Meter>,
     /// The other processes of the cluster; none of a node alone.
     neighbours: Option<Arc<Neighbours>>,
-    /// Shards whose homes are about to leave.
-    leaving: Mutex<HashSet<ShardId>>,
+    uses: HomeUses,
     frontiers: OnceLock<Arc<dyn Frontiers>>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
@@ -389,7 +388,9 @@ impl ObjectMemory {
         spool: PathBuf,
         limits: MemoryLimits,
     ) -> Result<Self, ObjectError> {
-        let folder = store.spool().map_or(spool, Path::to_path_buf);
+        // Of a cluster's store others have the same.
+        let own = store.spool().filter(|_| place.is_none());
+        let folder = own.map_or(spool, Path::to_path_buf);
         let uploads = folder.join("uploads");
         let uploads = blocking(move || Uploads::open(uploads)).await?;
         let spool = Spool::open(folder.join("bodies")).await?;
@@ -425,7 +426,7 @@ impl ObjectMemory {
             completed: Mutex::default(),
             meter,
             neighbours,
-            leaving: Mutex::default(),
+            uses: HomeUses::default(),
             frontiers: OnceLock::new(),
             notifications: OnceLock::new(),
         });

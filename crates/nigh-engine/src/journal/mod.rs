@@ -261,7 +261,7 @@ impl Ledger for Journal {
         self.shared.life
     }
 
-    fn check(&self) -> Result<(), LedgerError> {
+    fn check(&self, _shard: ShardId) -> Result<(), LedgerError> {
         self.shared.check()
     }
 

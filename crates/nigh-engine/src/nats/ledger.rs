@@ -80,8 +80,8 @@ impl Ledger for NatsLedger {
         self.shards.read().get(&shard).map_or(Epoch(0), |shard| shard.epoch())
     }
 
-    fn check(&self) -> Result<(), LedgerError> {
-        self.shards.read().values().try_for_each(|shard| shard.check())
+    fn check(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.shard(shard)?.check()
     }
 
     /// `Version::OUTSIDE` for a shard that this home does not have.

@@ -147,7 +147,7 @@ async fn an_append_that_was_not_decided_is_one_record_when_it_is_made_again() {
     .await;
     (0..3).for_each(|at| servers.go_on(at));
     assert!(undecided.iter().all(|one| matches!(one, Err(LedgerError::Failed(_)))), "{undecided:?}");
-    assert!(matches!(ledger.check(), Err(LedgerError::Failed(_))), "it takes nothing before it was taken again");
+    assert!(matches!(ledger.check(SHARD), Err(LedgerError::Failed(_))), "it takes nothing before it was taken again");
 
     let (again, recovered) = homes.take().await.unwrap();
     let there = found(&recovered);

@@ -144,7 +144,7 @@ async fn a_stream_that_others_have_filled_refuses_and_the_home_goes_on() {
     }
     let last = last.unwrap();
     assert!(matches!(&last, LedgerError::NotKept(_)) && last.may_have_taken_a_version(), "{last:?}");
-    assert!(ledger.check().is_ok(), "the home has the shard still");
+    assert!(ledger.check(SHARD).is_ok(), "the home has the shard still");
     let stream = bare.get_stream(STREAM).await.unwrap();
     for place in strange {
         stream.delete_message(place).await.unwrap();

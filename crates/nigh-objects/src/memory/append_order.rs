@@ -55,12 +55,6 @@ impl<T> AppendOrder<T> {
         nothing_waits || version < Version { epoch: self.epoch, sequence: self.next }
     }
 
-    /// True while the ledger has not answered all that it was asked.
-    #[must_use]
-    pub fn is_asking(&self) -> bool {
-        !self.under_way.is_empty()
-    }
-
     /// The ledger is about to be asked.
     pub fn begins(&mut self) -> Asked {
         self.asked += 1;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::Ledger;
-use nigh_terms::{Monotonic, ShardId, Token, Version};
+use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -372,7 +372,17 @@ impl Coherence {
 
     /// Another process says something to a home here.
     pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<Shelved> {
-        self.step(|state, outcome| state.home(now, outcome, shard, HomeInput::Request(request))).1
+        self.step(|state, outcome| state.said(now, outcome, shard, request)).1
+    }
+
+    /// The map of homes says that `shard` is under `epoch`.
+    pub(super) fn meet(&self, now: Monotonic, shard: ShardId, epoch: Epoch) -> Vec<Shelved> {
+        let ((), dropped) = self.step(|state, outcome| {
+            state.depose_before(now, outcome, shard, epoch);
+            state.node(now, outcome, |cache, out| cache.meet(now, shard, epoch, out));
+        });
+        self.look(now);
+        dropped
     }
 
     /// A home elsewhere says something to this node.
@@ -411,11 +421,6 @@ impl Coherence {
     /// How far the homes here have come.
     pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
         self.state.lock().homes.iter().map(|(shard, side)| (*shard, side.home.newest())).collect()
-    }
-
-    /// True while the ledger is asked for a version of `shard`.
-    pub(super) fn is_appending(&self, shard: ShardId) -> bool {
-        self.state.lock().homes.get(&shard).is_some_and(|side| side.order.is_asking())
     }
 
     /// What the home here wants appended for a write of the node's.

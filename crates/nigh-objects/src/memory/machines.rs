@@ -306,9 +306,26 @@ impl State {
             stands.send_replace(if is_here { Standing::Here } else { there() });
         }
         if is_here {
-            self.home(now, outcome, shard, HomeInput::Request(request));
+            self.said(now, outcome, shard, request);
         } else if matches!(request.body, ToHome::Ask { .. } | ToHome::Applied { .. }) {
             outcome.happened.push(Happened::Said(shard, request));
+        }
+    }
+
+    /// A home here is told something. Who asks for a version of a later reign knows that it is deposed.
+    pub(super) fn said(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, request: Request<ObjectId>) {
+        let later = match request.body {
+            ToHome::Ask { need } => Some(need.epoch),
+            _ => None,
+        };
+        self.depose_before(now, outcome, shard, later.unwrap_or_default());
+        self.home(now, outcome, shard, HomeInput::Request(request));
+    }
+
+    /// A home here of a reign before `epoch` is deposed.
+    pub(super) fn depose_before(&mut self, now: Monotonic, outcome: &mut Outcome, shard: ShardId, epoch: Epoch) {
+        if self.homes.get(&shard).is_some_and(|side| side.home.epoch() < epoch) {
+            self.home(now, outcome, shard, HomeInput::Deposed);
         }
     }
 
@@ -508,10 +525,6 @@ impl State {
                 self.node.cache.copies_mut().release(copy.cost);
                 outcome.dropped.push(copy);
             }
-        }
-        for fetch in self.node.fetches.values() {
-            // Who brings its bytes looks again where the home is.
-            fetch.stands.send_modify(|_| {});
         }
     }
 

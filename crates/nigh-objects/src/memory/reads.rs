@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use nigh_engine::LedgerError;
 use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
@@ -103,6 +104,21 @@ impl Asking {
         self.stands.changed().await.map_err(|_| given_up())
     }
 
+    /// What stands behind has failed with `error`. If that says that the home has moved, returns when it is to be asked
+    /// where it is.
+    async fn moved(&mut self, error: ObjectError) -> Result<(), ObjectError> {
+        let is_fenced = matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. }));
+        if !is_fenced || self.inner.coherence.is_alone() {
+            return Err(error);
+        }
+        let shard = self.inner.coherence.shards.of(&self.object);
+        self.inner.depose(shard);
+        while matches!(*self.stands.borrow(), Standing::Here) && !self.inner.coherence.is_home(shard) {
+            timeout(TOLD_WITHIN, self.asked_again()).await.map_err(|_| error.clone())??;
+        }
+        Ok(())
+    }
+
     /// A home elsewhere has answered, and this may be kept of its bytes. Gives the stamp under which they may be shown;
     /// none if they are to be asked for anew.
     pub(super) async fn answered_there(
@@ -131,7 +147,11 @@ impl Asking {
     ) -> Result<Option<Stamp>, ObjectError> {
         if !self.inner.coherence.is_alone() {
             // A home that was deposed may know less than the store has.
-            self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await?;
+            let confirmed = self.inner.confirm(self.inner.coherence.shards.of(&self.object)).await;
+            if let Err(error) = confirmed {
+                self.moved(error).await?;
+                return Ok(None);
+            }
         }
         let found = meta.map_or((Version::OUTSIDE, true), |meta| (meta.version, false));
         // What is not taken gives its room back when this ends, and no lock is held.
@@ -408,7 +428,10 @@ impl Inner {
             let (meta, stream) = match answer {
                 Ok((meta, stream)) => (Some(meta), stream),
                 Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    asking.moved(error).await?;
+                    continue;
+                }
             };
             let bytes = match (&meta, stream) {
                 (None, _) => None,
@@ -445,7 +468,10 @@ impl Inner {
             let meta = match self.back.head(object).await {
                 Ok(meta) => Some(meta),
                 Err(ObjectError::NoSuchKey(_)) => None,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    asking.moved(error).await?;
+                    continue;
+                }
             };
             if let Some(stamp) = asking.answered(noted, meta.as_ref(), None).await? {
                 let meta = meta.ok_or_else(|| ObjectError::NoSuchKey(object.key.clone()))?;
@@ -475,7 +501,10 @@ impl Inner {
             let (fetched, copy) = match self.bring_bytes(&object).await {
                 Ok((fetched, copy)) => (Some(fetched), copy),
                 Err(ObjectError::NoSuchKey(_)) => (None, None),
-                Err(error) => return Err(error),
+                Err(error) => {
+                    asking.moved(error).await?;
+                    continue;
+                }
             };
             let meta = fetched.as_ref().map(Fetched::meta);
             if let Some(stamp) = asking.answered(noted, meta, copy).await? {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use nigh_engine::{Appended, INLINE_MAX_BYTES, PIECE_MAX_BYTES, RequestId, Staged};
+use nigh_engine::{Appended, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, RequestId, Staged};
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
 
 use super::invocations::WriteCall;
@@ -262,19 +262,30 @@ impl Inner {
     /// Writes `draft`, at its home wherever that is. Not to be given up half way: run it by `to_the_end`.
     pub(super) async fn commit(self: Arc<Self>, mut call: WriteCall, draft: Draft) -> Result<PutDone, ObjectError> {
         let (size, shard) = (draft.size, self.coherence.shards.of(&draft.object));
-        self.until_settled(shard).await;
-        let done = if self.coherence.is_home(shard) {
+        let home = self.use_home(shard).await;
+        let done = if home.is_some() {
             let turn = self.order.turn(&draft.object).await?;
             let source = WriteSource::Own(call.seen());
             self.put_here(&turn, call.principal().cloned(), source, draft).await
         } else {
             self.put_there(&mut call, draft).await
         };
-        let (stamp, done) = done?;
+        let (stamp, done) = self.fenced(done)?;
+        drop(home);
         self.wrote(&mut call, shard, stamp).await?;
         call.succeeded(Served::Write, Some(done.version), done.token.clone());
         call.of_object(size);
         Ok(done)
+    }
+
+    /// Takes note of a ledger that another home has taken: what became of the write the next home knows.
+    fn fenced<T>(&self, written: Result<T, ObjectError>) -> Result<T, ObjectError> {
+        if let Err(ObjectError::Ledger(LedgerError::Fenced { shard, .. })) = &written
+            && !self.coherence.is_alone()
+        {
+            self.depose(*shard);
+        }
+        written
     }
 
     /// A write has its place: its writer's next invocation, or any of its namespace if it has none, is to know.
@@ -459,15 +470,16 @@ impl Inner {
         request: Option<RequestId>,
     ) -> Result<(), ObjectError> {
         let shard = self.coherence.shards.of(&object);
-        self.until_settled(shard).await;
-        let stamp = if self.coherence.is_home(shard) {
+        let home = self.use_home(shard).await;
+        let stamp = if home.is_some() {
             let turn = self.order.turn(&object).await?;
             let source = WriteSource::Own(call.seen());
             self.delete_here(&turn, call.principal().cloned(), source, &object, &conditions, request).await
         } else {
             self.delete_there(&mut call, object, conditions, request).await
         };
-        let stamp = stamp?;
+        let stamp = self.fenced(stamp)?;
+        drop(home);
         let version = stamp.version;
         self.wrote(&mut call, shard, stamp).await?;
         call.succeeded(Served::Delete, Some(version), Token::empty());
@@ -523,14 +535,15 @@ impl Inner {
         tags: Tags,
     ) -> Result<(), ObjectError> {
         let shard = self.coherence.shards.of(&object);
-        self.until_settled(shard).await;
-        let stamp = if self.coherence.is_home(shard) {
+        let home = self.use_home(shard).await;
+        let stamp = if home.is_some() {
             let turn = self.order.turn(&object).await?;
             self.tag_here(&turn, WriteSource::Own(call.seen()), &object, &tags).await
         } else {
             self.tag_there(&mut call, object, tags).await
         };
-        let stamp = stamp?;
+        let stamp = self.fenced(stamp)?;
+        drop(home);
         let version = stamp.as_ref().map(|stamp| stamp.version);
         if let Some(stamp) = stamp {
             self.wrote(&mut call, shard, stamp).await?;

@@ -28,7 +28,7 @@ impl WriteBack {
     /// `SlowDown` if there is no room, the store's, or the ledger's.
     pub(crate) async fn put(&self, write: Write<'_>) -> Result<Placed, ObjectError> {
         self.store.check(write.object, &write.meta)?;
-        self.ledger.check()?;
+        self.ledger.check(self.shards.of(write.object))?;
         let _inside = self.enter(write.object).await?;
         match write.mode {
             WriteMode::Through if self.member.is_some() && !write.past_journal => self.put_journal(write).await,
@@ -219,7 +219,7 @@ impl WriteBack {
         below: Option<Below>,
         by: Option<By>,
     ) -> Result<Appended, ObjectError> {
-        self.ledger.check()?;
+        self.ledger.check(self.shards.of(object))?;
         let _inside = self.enter(object).await?;
         let waits = self.dirty.lock().get(object).is_some();
         // In a shared bucket a deletion is late only if a write of the object is. And a store shows that something is
@@ -262,7 +262,7 @@ impl WriteBack {
         order: &dyn Order,
         by: Option<By>,
     ) -> Result<(), ObjectError> {
-        self.ledger.check()?;
+        self.ledger.check(self.shards.of(object))?;
         let _inside = self.enter(object).await?;
         if self.retag(object, tags, order)? {
             return Ok(());

@@ -119,7 +119,7 @@ impl Inner {
 
     fn home_here(&self, object: &ObjectId) -> Result<ShardId, WireError> {
         let shard = self.coherence.shards.of(object);
-        if self.coherence.is_home(shard) && !self.is_leaving(shard) { Ok(shard) } else { Err(WireError::Elsewhere) }
+        if self.coherence.is_home(shard) { Ok(shard) } else { Err(WireError::Elsewhere) }
     }
 
     async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> Given<Fetched> {
@@ -234,9 +234,17 @@ impl Inner {
             Becomes::Put { size, .. } => Some(self.take_body(&mut call, *size).await?),
             Becomes::Gone { .. } | Becomes::Tagged { .. } | Becomes::Outside => None,
         };
+        let home = match self.uses.leaves(shard) {
+            true => None,
+            false => self.use_home(shard).await,
+        };
+        let home = home.ok_or(WireError::Elsewhere)?;
         let inner = Arc::clone(self);
         // It goes on when who asks hangs up, and is answered when it is asked again.
-        let served = crate::sync::spawn(async move { inner.write_for(shard, object, write, content).await });
+        let served = crate::sync::spawn(async move {
+            let _home = home;
+            inner.write_for(shard, object, write, content).await
+        });
         served.await.map_err(|error| WireError::Failed(error.to_string()))
     }
 
@@ -331,7 +339,7 @@ impl Inner {
             };
             if let Err(ObjectError::Ledger(LedgerError::Fenced { .. } | LedgerError::Failed(_))) = &written {
                 // What became of it the next home knows.
-                self.coherence.depose(self.now(), shard);
+                self.depose(shard);
                 return nothing(Version::OUTSIDE);
             }
             written.map(Some).map_err(WireError::from)

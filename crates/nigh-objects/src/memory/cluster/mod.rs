@@ -9,6 +9,7 @@ mod here;
 mod neighbours;
 mod posts;
 mod there;
+mod uses;
 mod wire;
 
 use std::sync::Arc;
@@ -16,21 +17,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::try_join_all;
+use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_rpc::Body;
-use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Token, Version};
+use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
 pub(super) use self::posts::carry_all;
+pub(super) use self::uses::HomeUses;
 #[doc(hidden)]
 pub use self::wire::fuzz;
 use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, WireError};
 use super::machines::NewHome;
 use super::{Inner, ObjectMemory};
-use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member};
+use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
 use crate::shards::Shards;
 use crate::sync::Mutex;
 use crate::write_back::{AskElsewhere, Side, joined};
@@ -101,7 +104,7 @@ impl<'l> Elsewhere<'l> {
 
     /// Waits until the node has caught up with what was listed.
     pub(super) async fn until_covered(self) -> Result<(), ObjectError> {
-        let newest = self.newest.into_inner();
+        let newest = self.newest.lock().clone();
         self.inner.cover(&newest, COVERED_WITHIN).await
     }
 }
@@ -160,18 +163,23 @@ impl ObjectMemory {
         Ok(())
     }
 
+    /// The map of homes says that the home of `shard` is at `node`, under `epoch`.
+    pub fn home_is(&self, shard: ShardId, node: NodeNumber, epoch: Epoch) {
+        let inner = &self.0;
+        if let Some(neighbours) = &inner.neighbours {
+            neighbours.set_home(shard, node);
+        }
+        let dropped = inner.coherence.meet(inner.now(), shard, epoch);
+        inner.settle(dropped);
+    }
+
     /// The home of a shard here takes no more writes; returns when those under way have ended, or after ten seconds. Then
     /// nothing of it is here any more.
     pub async fn let_go_of_home(&self, shard: ShardId) {
         let inner = &self.0;
-        inner.leaving.lock().insert(shard);
-        let deadline = Instant::now() + DRAIN_WITHIN;
-        while inner.coherence.is_appending(shard) && Instant::now() < deadline {
-            let more = inner.coherence.more_decided();
-            let _looked_at_again = timeout_at(deadline.min(Instant::now() + PAUSE), more).await;
-        }
+        inner.uses.leave(shard, DRAIN_WITHIN).await;
         inner.lose_home(shard);
-        inner.leaving.lock().remove(&shard);
+        inner.uses.left(shard);
     }
 
     /// How far the homes here have come.
@@ -185,7 +193,7 @@ impl ObjectMemory {
     ///
     /// # Errors
     /// Which home does not answer.
-    pub async fn newest_of_all(&self, at_least: &[(ShardId, nigh_terms::Epoch)]) -> Result<Token, ObjectError> {
+    pub async fn newest_of_all(&self, at_least: &[(ShardId, Epoch)]) -> Result<Token, ObjectError> {
         let (inner, deadline) = (&self.0, Instant::now() + HOMES_WITHIN);
         let asked = at_least.iter().map(|&(shard, epoch)| async move {
             loop {
@@ -279,7 +287,7 @@ impl Inner {
     }
 
     /// The home of a shard is here no more.
-    pub(super) fn lose_home(self: &Arc<Self>, shard: ShardId) {
+    pub(super) fn lose_home(&self, shard: ShardId) {
         let dropped = self.coherence.let_go(self.now(), shard);
         self.back.forget(shard);
         self.settle(dropped);
@@ -288,10 +296,16 @@ impl Inner {
     /// Returns when this process is known to have had the home of `shard` after this was asked.
     pub(super) async fn confirm(&self, shard: ShardId) -> Result<(), ObjectError> {
         let confirmed = self.back.confirm(shard).await;
-        if let Err(nigh_engine::LedgerError::Fenced { .. }) = &confirmed {
-            self.coherence.depose(self.now(), shard);
+        if let Err(LedgerError::Fenced { .. }) = &confirmed {
+            self.depose(shard);
         }
         Ok(confirmed?)
+    }
+
+    /// The ledger says that another home has the shard.
+    pub(super) fn depose(&self, shard: ShardId) {
+        self.coherence.depose(self.now(), shard);
+        self.lose_home(shard);
     }
 
     /// Waits until the node has caught up with `token`.
@@ -386,17 +400,5 @@ impl Inner {
             Some(frontiers) => frontiers.hand_over(namespace, token).await,
             None => Ok(()),
         }
-    }
-
-    /// Waits while the home of a shard here is about to leave.
-    pub(super) async fn until_settled(&self, shard: ShardId) {
-        while self.is_leaving(shard) {
-            tokio::time::sleep(TICK).await;
-        }
-    }
-
-    /// Whether the home of a shard here is about to leave.
-    fn is_leaving(&self, shard: ShardId) -> bool {
-        self.leaving.lock().contains(&shard)
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
-use nigh_engine::RequestId;
+use nigh_engine::{LedgerError, RequestId};
 use nigh_rpc::{Body, Incoming};
-use nigh_terms::{Admission, Token, Version};
+use nigh_terms::{Admission, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -186,8 +186,9 @@ impl Inner {
         let shard = self.coherence.shards.of(object);
         if self.coherence.is_home(shard) {
             let read = self.read_of(object, request, admission).await;
-            self.confirm(shard).await?;
-            return read;
+            if self.still_has(shard).await? {
+                return read;
+            }
         }
         let newest = self.look(object).await?.version;
         if self.shelf().peek(object).is_some_and(|kept| kept.meta.version() >= newest) {
@@ -195,6 +196,14 @@ impl Inner {
         }
         let asked = self.coherence.ask(self.now(), object)?;
         self.read_past(Asking::new(self, object, asked), request).await
+    }
+
+    /// Whether the home of a shard is here still.
+    async fn still_has(&self, shard: ShardId) -> Result<bool, ObjectError> {
+        match self.confirm(shard).await {
+            Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
+            confirmed => confirmed.map(|()| true),
+        }
     }
 
     /// As `current_of`, for a client outside any invocation.
@@ -205,8 +214,9 @@ impl Inner {
         let shard = self.coherence.shards.of(object);
         if self.coherence.is_home(shard) {
             let current = self.current_of(object).await;
-            self.confirm(shard).await?;
-            return current;
+            if self.still_has(shard).await? {
+                return current;
+            }
         }
         self.look(object).await
     }

@@ -92,7 +92,7 @@ impl Ledger for Breaking {
         self.order.epoch(shard)
     }
 
-    fn check(&self) -> Result<(), LedgerError> {
+    fn check(&self, _shard: ShardId) -> Result<(), LedgerError> {
         let broken = self.broken.load(Ordering::SeqCst);
         if broken { Err(LedgerError::Failed("its disk is gone".to_owned())) } else { Ok(()) }
     }
@@ -112,16 +112,16 @@ impl Ledger for Breaking {
         if self.breaks.load(Ordering::SeqCst) {
             self.broken.store(true, Ordering::SeqCst);
         }
-        self.check()?;
+        self.check(shard)?;
         Ok(Appended { version, repeated: false })
     }
 
     async fn stored(&self, _shard: ShardId, _version: Version) -> Result<(), LedgerError> {
-        self.check()
+        self.check(shard)
     }
 
-    async fn settle(&self, _shard: ShardId) -> Result<(), LedgerError> {
-        self.check()
+    async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.check(shard)
     }
 
     async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {

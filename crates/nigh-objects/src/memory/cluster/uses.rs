@@ -1,0 +1,102 @@
+//! Writes under way at the homes here: a home that leaves lets them end, and no further ones begin.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_terms::ShardId;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::Inner;
+use crate::sync::Mutex;
+
+#[derive(Debug, Default)]
+struct Use {
+    writes: usize,
+    leaves: bool,
+}
+
+/// How the homes here are used.
+#[derive(Debug, Default)]
+pub(in crate::memory) struct HomeUses {
+    of: Mutex<HashMap<ShardId, Use>>,
+    changed: Notify,
+}
+
+/// A write under way.
+pub(in crate::memory) struct HomeUse {
+    inner: Arc<Inner>,
+    shard: ShardId,
+}
+
+impl Drop for HomeUse {
+    fn drop(&mut self) {
+        let uses = &self.inner.uses;
+        let mut of = uses.of.lock();
+        if let Some(home) = of.get_mut(&self.shard) {
+            home.writes -= 1;
+            if home.writes == 0 && !home.leaves {
+                of.remove(&self.shard);
+            }
+        }
+        drop(of);
+        uses.changed.notify_waiters();
+    }
+}
+
+impl HomeUses {
+    /// True while the home of `shard` is about to leave.
+    pub(super) fn leaves(&self, shard: ShardId) -> bool {
+        self.of.lock().get(&shard).is_some_and(|home| home.leaves)
+    }
+
+    /// No write begins from now on; returns when those under way have ended, or `within` has passed.
+    pub(super) async fn leave(&self, shard: ShardId, within: Duration) {
+        self.of.lock().entry(shard).or_default().leaves = true;
+        let deadline = Instant::now() + within;
+        loop {
+            let changed = self.changed.notified();
+            if self.of.lock().get(&shard).is_none_or(|home| home.writes == 0) {
+                return;
+            }
+            if timeout_at(deadline, changed).await.is_err() {
+                tracing::warn!(%shard, "the home of a shard leaves before all writes there have ended");
+                return;
+            }
+        }
+    }
+
+    /// It has left.
+    pub(super) fn left(&self, shard: ShardId) {
+        let mut of = self.of.lock();
+        if let Some(home) = of.get_mut(&shard) {
+            home.leaves = false;
+            if home.writes == 0 {
+                of.remove(&shard);
+            }
+        }
+        drop(of);
+        self.changed.notify_waiters();
+    }
+}
+
+impl Inner {
+    /// The home of `shard`, if it is here, for a write; waits while it is about to leave.
+    pub(in crate::memory) async fn use_home(self: &Arc<Self>, shard: ShardId) -> Option<HomeUse> {
+        loop {
+            let changed = self.uses.changed.notified();
+            {
+                let mut of = self.uses.of.lock();
+                if !of.get(&shard).is_some_and(|home| home.leaves) {
+                    if !self.coherence.is_home(shard) {
+                        return None;
+                    }
+                    of.entry(shard).or_default().writes += 1;
+                    return Some(HomeUse { inner: Arc::clone(self), shard });
+                }
+            }
+            changed.await;
+        }
+    }
+}

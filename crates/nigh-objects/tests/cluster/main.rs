@@ -1,0 +1,14 @@
+//! Several memories with homes of shards in each, calls between them over TCP, and their ledger in a real NATS server.
+//!
+//! The store is one directory for all, as a store in a network is. Where NATS is not installed the tests say so and are
+//! skipped.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test, where it stands")]
+
+#[allow(dead_code, unreachable_pub, reason = "others need more of it")]
+#[path = "../../../nigh-engine/tests/engines/servers.rs"]
+mod servers;
+
+mod moves;
+mod objects;
+mod under_load;
+mod world;

@@ -1,0 +1,113 @@
+//! Homes that move, and nodes that are lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nigh_engine::LedgerError;
+use nigh_objects::ObjectError;
+use nigh_objects::cluster::HomeEvent;
+use nigh_terms::ShardId;
+use tokio::sync::Mutex;
+
+use crate::world::{SHARDS, World, bucket, key, request, who};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_is_there_when_its_node_is_lost() {
+    let Some(mut world) = World::start("what_was_acknowledged_is_there_when_its_node_is_lost", 3).await else {
+        return;
+    };
+    for n in 0..30_u32 {
+        world.nodes[&(n % 3)].put(&format!("k{n:02}"), &vec![n as u8; 3000 * n as usize]).await.unwrap();
+    }
+    world.nodes[&0].delete("k07").await.unwrap();
+    world.lose(1).await;
+    for node in world.nodes.values() {
+        for n in 0..30 {
+            let got = node.get(&format!("k{n:02}")).await;
+            match n {
+                7 => assert!(matches!(got, Err(ObjectError::NoSuchKey(_)))),
+                _ => assert_eq!(got.unwrap(), vec![n as u8; 3000 * n]),
+            }
+        }
+        assert_eq!(node.list().await.len(), 29);
+    }
+    world.nodes[&2].put("k07", b"again").await.unwrap();
+    assert_eq!(world.nodes[&0].get("k07").await.unwrap(), b"again");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn homes_that_move_as_planned_fail_no_write() {
+    let Some(world) = World::start("homes_that_move_as_planned_fail_no_write", 3).await else { return };
+    let going = Arc::new(AtomicBool::new(true));
+    let writers = world.nodes.values().map(|node| {
+        let (memory, going, number) = (node.memory.clone(), Arc::clone(&going), node.member.node.0);
+        tokio::spawn(async move {
+            let mut round = 0;
+            while going.load(Ordering::Relaxed) || round < 3 {
+                for n in 0..8 {
+                    let text = format!("{number} {round}");
+                    let name = key(&format!("k{n}-{number}"));
+                    let put = memory.put(&who(), &bucket(), &name, request(text.as_bytes())).await;
+                    assert!(put.is_ok(), "{name} in {round}: {put:?}");
+                }
+                round += 1;
+            }
+            round - 1
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let world = Arc::new(Mutex::new(world));
+    for turn in 0..2 {
+        for shard in 0..SHARDS {
+            world.lock().await.hand_over(ShardId(shard), (u32::from(shard) + turn + 1) % 3).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    going.store(false, Ordering::Relaxed);
+    let mut last = Vec::new();
+    for writer in writers {
+        last.push(writer.await.unwrap());
+    }
+    let world = Arc::into_inner(world).unwrap().into_inner();
+    for node in world.nodes.values() {
+        for (number, rounds) in last.iter().enumerate() {
+            for n in 0..8 {
+                let got = node.get(&format!("k{n}-{number}")).await.unwrap();
+                assert_eq!(String::from_utf8(got).unwrap(), format!("{number} {rounds}"));
+            }
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_that_was_deposed_serves_nothing_stale() {
+    let Some(mut world) = World::start("a_home_that_was_deposed_serves_nothing_stale", 2).await else { return };
+    for n in 0..16 {
+        world.nodes[&0].put(&format!("k{n}"), b"before").await.unwrap();
+    }
+    for shard in 0..SHARDS {
+        // Nobody has told the one that had it.
+        let (one, other) = (u32::from(shard) % 2, (u32::from(shard) + 1) % 2);
+        world.give(ShardId(shard), other).await;
+        assert!(world.nodes[&one].memory.newest_here().iter().any(|(of, _)| *of == ShardId(shard)));
+    }
+    for n in 0..16 {
+        // A home finds out by its first write, which its client makes again.
+        let name = format!("k{n}");
+        while let Err(error) = world.nodes[&1].put(&name, b"after").await {
+            assert!(matches!(error, ObjectError::Ledger(LedgerError::Fenced { .. })), "{name}: {error:?}");
+        }
+    }
+    for node in world.nodes.values() {
+        for n in 0..16 {
+            assert_eq!(node.get(&format!("k{n}")).await.unwrap(), b"after", "k{n} at {:?}", node.member);
+        }
+    }
+    for number in 0..2 {
+        assert!(world.heard(number).iter().any(|event| matches!(event, HomeEvent::Deposed(_))));
+    }
+    world.end().await;
+}

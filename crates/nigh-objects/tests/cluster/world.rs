@@ -1,0 +1,267 @@
+//! Memories that are a cluster, and the hand that says which home is where.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
+use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
+use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
+use nigh_objects::protocol::{Member, NodeNumber};
+use nigh_objects::store::directory::DirectoryStore;
+use nigh_objects::{
+    Attributes, GetRequest, ListRequest, MemoryLimits, ObjectError, ObjectMemory, PutDone, PutRequest, Shards, Tags,
+    WriteConditions, WriteSettings, Writes,
+};
+use nigh_rpc::{
+    Call, ClientSettings, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role, Security,
+    ServerSettings, serve,
+};
+use nigh_terms::{
+    BucketName, ByteSize, Clock, Epoch, Incarnation, Namespace, NodeId, ObjectKey, Principal, ShardId, SystemClock,
+    Token, Version,
+};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::servers::Servers;
+
+pub(crate) const SHARDS: u16 = 8;
+pub(crate) const CACHED: usize = 2 << 20;
+
+struct Door(ObjectMemory);
+
+#[async_trait]
+impl Handler for Door {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        ObjectMemory::method(number)
+    }
+
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+        self.0.answer(call).await
+    }
+}
+
+/// A memory of the cluster.
+pub(crate) struct Node {
+    pub(crate) memory: ObjectMemory,
+    pub(crate) member: Member,
+    name: NodeId,
+    ledger: NatsLedger,
+    neighbours: Arc<Neighbours>,
+    address: PeerAddress,
+    events: mpsc::UnboundedReceiver<HomeEvent>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    _spool: TempDir,
+}
+
+/// Some of them.
+pub(crate) struct World {
+    servers: Servers,
+    store: Arc<DirectoryStore>,
+    pub(crate) nodes: BTreeMap<u32, Node>,
+    homes: BTreeMap<ShardId, (u32, Epoch)>,
+    claims: AtomicU64,
+    lives: AtomicU64,
+    _folder: TempDir,
+}
+
+pub(crate) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(name).unwrap()
+}
+
+pub(crate) fn who() -> Principal {
+    Principal::outside(Namespace::new("tenant").unwrap())
+}
+
+pub(crate) fn bucket() -> BucketName {
+    BucketName::new("bucket").unwrap()
+}
+
+pub(crate) fn request(bytes: &[u8]) -> PutRequest {
+    let pieces: Vec<_> = bytes.chunks(300_000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+    PutRequest {
+        attributes: Attributes { content_type: Some("x/y".to_owned()), ..Attributes::default() },
+        tags: Tags::new(),
+        conditions: WriteConditions::default(),
+        body: futures::stream::iter(pieces).boxed(),
+        length: Some(bytes.len() as u64),
+        md5: None,
+        checksum: None,
+        request: None,
+    }
+}
+
+impl Node {
+    pub(crate) async fn put(&self, name: &str, bytes: &[u8]) -> Result<PutDone, ObjectError> {
+        self.memory.put(&who(), &bucket(), &key(name), request(bytes)).await
+    }
+
+    pub(crate) async fn get_as(&self, who: &Principal, name: &str) -> Result<(Vec<u8>, Version), ObjectError> {
+        let got = self.memory.get(who, &bucket(), &key(name), GetRequest::default()).await?;
+        let version = got.version;
+        let bytes: Vec<Bytes> = got.body.try_collect().await?;
+        Ok((bytes.concat(), version))
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Vec<u8>, ObjectError> {
+        self.get_as(&who(), name).await.map(|(bytes, _)| bytes)
+    }
+
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), ObjectError> {
+        self.memory.delete(&who(), &bucket(), &key(name), WriteConditions::default(), None).await
+    }
+
+    pub(crate) async fn list(&self) -> Vec<String> {
+        let request = ListRequest { limit: 1000, ..ListRequest::default() };
+        let page = self.memory.list(&who(), &bucket(), request).await.unwrap();
+        page.objects.into_iter().map(|listed| listed.key.as_str().to_owned()).collect()
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+impl World {
+    /// A cluster of so many memories, each with its part of the homes; none where NATS is not installed.
+    pub(crate) async fn start(test: &str, count: u32) -> Option<Self> {
+        let servers = Servers::start(test, 1)?;
+        let folder = tempfile::tempdir().unwrap();
+        let store = DirectoryStore::open(folder.path(), Arc::new(SystemClock::new())).unwrap();
+        let mut world = Self {
+            servers,
+            store: Arc::new(store),
+            nodes: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            claims: AtomicU64::new(0),
+            lives: AtomicU64::new(0),
+            _folder: folder,
+        };
+        for number in 0..count {
+            world.join(number).await;
+        }
+        for shard in Shards::new(NonZeroU16::new(SHARDS).unwrap()).all() {
+            world.give(shard, u32::from(shard.0) % count).await;
+        }
+        world.nodes[&0].memory.create_bucket(&who(), &bucket()).await.unwrap();
+        Some(world)
+    }
+
+    /// A new life of a node.
+    pub(crate) async fn join(&mut self, number: u32) {
+        let life = self.lives.fetch_add(1, Ordering::Relaxed) + 1;
+        let (name, incarnation) = (NodeId(format!("n{number}")), Incarnation(life));
+        let member = Member { node: NodeNumber(number), incarnation };
+        let identity = Identity::new("test", Role::Node, &name.0).unwrap();
+        let hello = Hello { identity, incarnation: life };
+        let peers = Peers::new(hello.clone(), Security::Plain, ClientSettings::default());
+        let neighbours = Arc::new(Neighbours::new(peers));
+        let cluster = self.servers.connect(1).await;
+        let ledger = NatsLedger::new(cluster, LedgerSettings::default());
+        let (events, heard) = mpsc::unbounded_channel();
+        let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
+        let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events };
+        let settings = WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() };
+        let writes = Writes { ledger: Arc::new(ledger.clone()), settings, ..Writes::through(Epoch(1)) };
+        let limits =
+            MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize(CACHED as u64), object: ByteSize::gib(1) };
+        let spool = tempfile::tempdir().unwrap();
+        let store = Arc::clone(&self.store);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let opened =
+            ObjectMemory::open_in_cluster(place, store, writes, clock, Vec::new(), spool.path().to_owned(), limits);
+        let memory = opened.await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = PeerAddress {
+            name: name.0.clone().into(),
+            address: listener.local_addr().unwrap().to_string().into(),
+            incarnation: Some(life),
+        };
+        let stop = CancellationToken::new();
+        let settings = ServerSettings { drain_max: Duration::ZERO, ..ServerSettings::default() };
+        let door = Arc::new(Door(memory.clone()));
+        let served = serve(listener, hello, Security::Plain, settings, door, stop.clone());
+        let tasks = vec![tokio::spawn(served), tokio::spawn(memory.clone().persist(stop.clone()))];
+        let node =
+            Node { memory, member, name, ledger, neighbours, address, events: heard, stop, tasks, _spool: spool };
+        self.nodes.insert(number, node);
+        for one in self.nodes.values() {
+            for other in self.nodes.values() {
+                one.neighbours.set_address(other.member.node, Some(other.address.clone()));
+            }
+            for (shard, (home, _)) in &self.homes {
+                one.neighbours.set_home(*shard, NodeNumber(*home));
+            }
+        }
+    }
+
+    /// The home of `shard` begins at a node, whoever had it.
+    pub(crate) async fn give(&mut self, shard: ShardId, number: u32) {
+        let node = &self.nodes[&number];
+        let claim = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        let claim = Claim { shard, claim, node: node.name.clone(), incarnation: node.member.incarnation };
+        let recovered = node.ledger.take(&claim).await.unwrap();
+        assert!(recovered.damage.is_empty());
+        let mut summary = Token::empty();
+        for (other, (home, _)) in self.homes.iter().filter(|(other, _)| **other != shard) {
+            let newest = self.nodes.get(home).map(|home| home.memory.newest_here()).unwrap_or_default();
+            newest.into_iter().filter(|(of, _)| of == other).for_each(|(of, version)| summary.see(of, version));
+        }
+        let taken = TakenShard { shard, records: recovered.records, lost: Vec::new(), summary };
+        node.memory.take_home(taken).await.unwrap();
+        self.homes.insert(shard, (number, recovered.epoch));
+        for node in self.nodes.values() {
+            node.neighbours.set_home(shard, NodeNumber(number));
+        }
+    }
+
+    /// The home of `shard` moves as planned.
+    pub(crate) async fn hand_over(&mut self, shard: ShardId, to: u32) {
+        let (from, _) = self.homes[&shard];
+        self.nodes[&from].memory.let_go_of_home(shard).await;
+        self.nodes[&from].ledger.let_go(shard);
+        self.give(shard, to).await;
+    }
+
+    /// A node is gone with all that it had in memory; its homes are given to the others.
+    pub(crate) async fn lose(&mut self, number: u32) {
+        let node = self.nodes.remove(&number).unwrap();
+        node.tasks.iter().for_each(JoinHandle::abort);
+        drop(node);
+        let homeless: Vec<ShardId> =
+            self.homes.iter().filter(|(_, (home, _))| *home == number).map(|(shard, _)| *shard).collect();
+        let living: Vec<u32> = self.nodes.keys().copied().collect();
+        for (at, shard) in homeless.into_iter().enumerate() {
+            self.give(shard, living[at % living.len()]).await;
+        }
+    }
+
+    /// The reigns that the engine knows.
+    pub(crate) fn reigns(&self) -> Vec<(ShardId, Epoch)> {
+        self.homes.iter().map(|(shard, (_, epoch))| (*shard, *epoch)).collect()
+    }
+
+    /// What the hosts were told.
+    pub(crate) fn heard(&mut self, number: u32) -> Vec<HomeEvent> {
+        let events = &mut self.nodes.get_mut(&number).unwrap().events;
+        std::iter::from_fn(|| events.try_recv().ok()).collect()
+    }
+
+    pub(crate) async fn end(self) {
+        for node in self.nodes.into_values() {
+            node.end().await;
+        }
+    }
+}
