@@ -187,7 +187,8 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
     let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
     let issue = |name: &str| authority.issue(&identity(name)?, &[LOCALHOST.to_owned()], DAYS, false).map_err(refused);
     let files = [issue("server")?, issue("caller")?];
-    let secured = |files| Ok(Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?)));
+    let secured =
+        |files| Credentials::open(files).map(|credentials| Security::Tls(Arc::new(credentials))).map_err(refused);
     let [server, caller] = files.clone();
     let plain = Ours::start(&bytes, [Security::Plain, Security::Plain]).await?;
     let secured = Ours::start(&bytes, [secured(server)?, secured(caller)?]).await?;
