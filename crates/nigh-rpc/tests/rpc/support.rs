@@ -62,7 +62,10 @@ impl Drop for Unfinished {
 
 /// Bytes that tell their place.
 pub(crate) fn pattern(length: usize) -> Bytes {
-    (0..length).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
+    let turn: Vec<u8> = (0..251).collect();
+    let mut bytes = turn.repeat(length.div_ceil(turn.len()));
+    bytes.truncate(length);
+    bytes.into()
 }
 
 #[async_trait]
@@ -83,7 +86,7 @@ impl Handler for Answering {
         let mut unfinished = Unfinished(Arc::clone(&self.dropped), false);
         let body = match call.method.name {
             "echo" => call.body.collect(1 << 30).await.map_err(|error| Refusal::failed(error.to_string()))?.into(),
-            "fetch" => pattern(usize::from_str_radix(str::from_utf8(&call.head).unwrap(), 10).unwrap()).into(),
+            "fetch" => pattern(str::from_utf8(&call.head).unwrap().parse().unwrap()).into(),
             "wait" => {
                 self.gate.acquire().await.unwrap().forget();
                 Body::empty()

@@ -118,6 +118,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-rpc",
+        about: "Calls between processes against bare TCP and bare rustls",
+        command: &["bench", "rpc"],
+        quick: &["--rounds", "2"],
+        page: None,
+    },
+    Experiment {
         name: "bench-objects",
         about: "boto3 by the hook against MinIO, clients of the fast path against Redis",
         command: &["bench", "objects"],
