@@ -160,6 +160,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "scheduling",
+        about: "Where invocations go: weights of the scheduler's criteria, on simulated clusters (OFC section 6.5)",
+        command: &["experiment", "scheduling"],
+        quick: &["--quick"],
+        page: None,
+    },
+    Experiment {
         name: "learn",
         about: "Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)",
         command: &["experiment", "learn"],
