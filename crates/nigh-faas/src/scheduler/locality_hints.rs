@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn where_there_is_no_room_the_smallest_copy_is_forgotten() {
-        let mut hints = LocalityHints::new(8);
+        let mut hints = LocalityHints::new(5);
         (0..8).for_each(|number| hints.installed(object(number), NodeIndex(0), 1 << (20 - number)));
         hints.installed(object(100), NodeIndex(3), 1 << 30);
         assert!(

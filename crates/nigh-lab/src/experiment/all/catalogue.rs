@@ -174,6 +174,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("learn.html"),
     },
     Experiment {
+        name: "bench-coherence",
+        about: "The coherence protocol's machines, and a placement over a thousand nodes",
+        command: &["bench", "coherence"],
+        quick: &["--rounds", "1", "--objects", "100000"],
+        page: None,
+    },
+    Experiment {
         name: "bench-llc",
         about: "The cache simulator, placement and layout",
         command: &["bench", "llc"],
