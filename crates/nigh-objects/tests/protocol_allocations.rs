@@ -151,6 +151,7 @@ fn a_local_hit_allocates_nothing_and_sends_nothing() {
     let mut cache: NodeCache<u64, Arc<()>> = NodeCache::new(member(3), CacheLimits::default(), Contract);
     let mut out: Vec<CacheOutput<u64, Arc<()>>> = Vec::new();
     let value = Arc::new(());
+    cache.meet(NOW, SHARD, EPOCH, &mut out);
     for object in 0..OBJECTS {
         out.clear();
         assert!(matches!(cache.read(NOW, SHARD, &object, false, &mut out), Read::Shared(_)));

@@ -1,7 +1,8 @@
 //! What the coherence protocol's machines take: steps of one home, its directory's memory, a hit at a node, and a placement
 //! by the scheduler over a thousand nodes and ten million objects.
 //!
-//! The machines alone, on one processor: no network, no ledger, no bytes. Beside each figure stands what bounds it: an object
+//! The machines alone, on one processor: no network, no ledger, no bytes. Times are the processor's for this thread, so that
+//! what else the machine does is in none of them but by its caches. Beside each figure stands what bounds it: an object
 //! drawn from millions is in no cache of the processor, and an access to memory takes 80 to 100 ns.
 
 mod decision;
@@ -34,6 +35,14 @@ pub(super) struct CoherenceLength {
     objects: u64,
 }
 
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    rounds: usize,
+    /// Of each round.
+    operations: usize,
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct CoherenceReport {
     machine: Machine,
@@ -49,12 +58,13 @@ pub(super) struct CoherenceReport {
 }
 
 pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<CoherenceReport, LabError> {
-    let rounds = length.rounds as usize;
     let (many, fewer) = (length.objects, length.objects / 10);
-    let steps = home_steps::run(&[1_000, fewer, many], rounds)?;
-    let directory = [fewer, many].into_iter().map(directory::row).collect::<Result<Vec<_>, _>>()?;
-    let decisions = decision::run(many, rounds);
-    let hits = local_hit::run(&[1_000, fewer], rounds)?;
+    let length = Length { rounds: length.rounds as usize, operations: (many / 10).clamp(1_000, 1_000_000) as usize };
+    // First: what the others give back to the heap would be used again and not be seen.
+    let directory = directory::run(&[fewer, many])?;
+    let steps = home_steps::run(&[1_000, fewer, many], length)?;
+    let decisions = decision::run(many, length.rounds);
+    let hits = local_hit::run(&[1_000, fewer], length)?;
     let mut figures: Vec<(&'static str, f64, Asked, &'static str)> = Vec::new();
     if let Some(row) = steps.iter().find(|row| row.objects == fewer && row.names == "numbers") {
         let bound = "one or two accesses to memory a step of a million objects, 80 to 200 ns; hashing";
@@ -90,7 +100,9 @@ pub(super) fn text(report: &CoherenceReport) -> String {
     let table = |header: &[&str], rows: Vec<Vec<String>>| {
         let mut table = Table::new();
         table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
-        rows.into_iter().for_each(|row| drop(table.add_row(row)));
+        for row in rows {
+            table.add_row(row);
+        }
         table.to_string()
     };
     let steps = report.steps.iter().map(|row| {

@@ -20,7 +20,13 @@ pub(super) struct DirectoryRow {
 /// The heap gives pages back a moment after it could.
 const SETTLES: Duration = Duration::from_millis(300);
 
-pub(super) fn row(objects: u64) -> Result<DirectoryRow, LabError> {
+pub(super) fn run(sizes: &[u64]) -> Result<Vec<DirectoryRow>, LabError> {
+    // None is dropped before all are measured.
+    let mut homes = Vec::new();
+    sizes.iter().map(|objects| row(*objects, &mut homes)).collect()
+}
+
+fn row(objects: u64, homes: &mut Vec<Asked<u64>>) -> Result<DirectoryRow, LabError> {
     std::thread::sleep(SETTLES);
     let before = own_memory()?;
     let begun = Instant::now();
@@ -38,5 +44,6 @@ pub(super) fn row(objects: u64) -> Result<DirectoryRow, LabError> {
         return Err(crate::bench::made_up::failed("the directory", &format!("it has {kept} of {objects} objects")));
     }
     let bytes_per_object = after.saturating_sub(before) as f64 / objects as f64 - size_of::<u64>() as f64;
+    homes.push(asked);
     Ok(DirectoryRow { objects, bytes_per_object, fill_seconds })
 }

@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
 
 use nigh_objects::ObjectId;
 use nigh_objects::protocol::{
@@ -13,14 +12,14 @@ use nigh_sim::llc::SplitMix64;
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 use serde::Serialize;
 
+use super::Length;
 use crate::LabError;
 use crate::bench::made_up::failed;
+use crate::cpu_time::of_this_thread;
 use crate::stats::Sample;
 
 /// Nodes that ask.
 pub(super) const NODES: u32 = 64;
-/// Operations of a round.
-const OPERATIONS: u64 = 400_000;
 /// Of ten operations so many are fetches; the rest are puts.
 const FETCHES: u32 = 7;
 
@@ -125,7 +124,7 @@ impl<O: ObjectName> Asked<O> {
     }
 }
 
-fn measure<O: ObjectName>(names: &'static str, objects: &[O], rounds: usize) -> Result<StepsRow, LabError> {
+fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) -> Result<StepsRow, LabError> {
     let mut asked = Asked::new();
     for (object, node) in objects.iter().zip((0..NODES).cycle()) {
         asked.fetch(node, object);
@@ -134,11 +133,11 @@ fn measure<O: ObjectName>(names: &'static str, objects: &[O], rounds: usize) -> 
     let mut times = Vec::new();
     let mut counts = (0, 0);
     // The first round makes what the others reuse.
-    for round in 0..=rounds {
+    for round in 0..=length.rounds {
         let (steps, acknowledged) = (asked.steps, asked.acknowledged);
         counts = (0, 0);
-        let begun = Instant::now();
-        for _ in 0..OPERATIONS {
+        let begun = of_this_thread();
+        for _ in 0..length.operations {
             let object = &objects[random.below(objects.len() as u32) as usize];
             let node = random.below(NODES);
             if random.below(10) < FETCHES {
@@ -149,7 +148,7 @@ fn measure<O: ObjectName>(names: &'static str, objects: &[O], rounds: usize) -> 
                 counts.1 += 1;
             }
         }
-        let took = begun.elapsed().as_nanos() as f64;
+        let took = (of_this_thread() - begun).as_nanos() as f64;
         if round > 0 {
             times.push(took / (asked.steps - steps) as f64);
         }
@@ -182,14 +181,14 @@ pub(super) fn names(count: u64) -> Result<Vec<ObjectId>, LabError> {
     (0..count).map(name).collect()
 }
 
-pub(super) fn run(sizes: &[u64], rounds: usize) -> Result<Vec<StepsRow>, LabError> {
+pub(super) fn run(sizes: &[u64], length: Length) -> Result<Vec<StepsRow>, LabError> {
     let mut rows = Vec::new();
     for &objects in sizes {
         let numbers: Vec<u64> = (0..objects).collect();
-        rows.push(measure("numbers", &numbers, rounds)?);
+        rows.push(measure("numbers", &numbers, length)?);
         // Ten million names are as many allocations again, and say nothing that a million do not.
         if objects <= 1_000_000 {
-            rows.push(measure("names", &names(objects)?, rounds)?);
+            rows.push(measure("names", &names(objects)?, length)?);
         }
     }
     Ok(rows)

@@ -36,7 +36,10 @@ pub(super) const CONTENDERS: &[Contender] = &[
     Contender { name: "least loaded", weights: Weights { spread_us: 1_000_000, ..NOTHING } },
     Contender { name: "hash only", weights: NOTHING },
     Contender { name: "locality only", weights: Weights { fetch_object_us: 200, fetch_mib_us: 1_000, ..NOTHING } },
-    Contender { name: "warm, then least loaded", weights: Weights { new_sandbox_us: 10_000_000, spread_us: 10_000, ..NOTHING } },
+    Contender {
+        name: "warm, then least loaded",
+        weights: Weights { new_sandbox_us: 10_000_000, spread_us: 10_000, ..NOTHING },
+    },
     Contender { name: SETTLED, weights: OURS },
     Contender { name: "a new sandbox at what it takes", weights: Weights { new_sandbox_us: 0, ..OURS } },
     Contender { name: "a new sandbox at 0.1 s more", weights: Weights { new_sandbox_us: 100_000, ..OURS } },
@@ -44,7 +47,10 @@ pub(super) const CONTENDERS: &[Contender] = &[
     Contender { name: "no locality", weights: Weights { fetch_object_us: 0, fetch_mib_us: 0, ..OURS } },
     Contender { name: "locality by a quarter", weights: Weights { fetch_object_us: 50, fetch_mib_us: 250, ..OURS } },
     Contender { name: "locality by four", weights: Weights { fetch_object_us: 800, fetch_mib_us: 4_000, ..OURS } },
-    Contender { name: "locality by sixteen", weights: Weights { fetch_object_us: 3_200, fetch_mib_us: 16_000, ..OURS } },
+    Contender {
+        name: "locality by sixteen",
+        weights: Weights { fetch_object_us: 3_200, fetch_mib_us: 16_000, ..OURS },
+    },
     Contender { name: "locality without bound", weights: Weights { overload_percent: 1_000_000, ..OURS } },
     Contender { name: "no slowdown", weights: Weights { slowdown_percent: 0, ..OURS } },
     Contender { name: "no spread", weights: Weights { spread_us: 0, ..OURS } },

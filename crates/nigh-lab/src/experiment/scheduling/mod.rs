@@ -27,8 +27,8 @@ use crate::recorded_invocations;
 
 const SIZES: [u16; 4] = [3, 10, 30, 100];
 const QUICK_SIZES: [u16; 2] = [3, 10];
-const SECONDS: u64 = 60;
-const QUICK_SECONDS: u64 = 10;
+const SECONDS: u64 = 20;
+const QUICK_SECONDS: u64 = 5;
 
 /// What `nigh experiment scheduling` takes.
 #[derive(Clone, Debug, Args)]

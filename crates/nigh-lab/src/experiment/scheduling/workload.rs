@@ -87,14 +87,19 @@ impl Workload {
     pub(super) fn all(minutes: &[Vec<u32>], runs: &[RecordedRun], processors: f64, seconds: u64) -> Vec<Self> {
         vec![
             Self::recorded(minutes, runs, processors, seconds),
-            Self::made("skewed", &Made { median_ms: 100.0, functions: 100, skew: 1.2, ..Made::COMMON }, processors, seconds),
             Self::made(
-                "data-bound",
-                &Made { median_ms: 15.0, functions: 40, skew: 0.8, inputs: 400, bytes: 4 << 20, ..Made::COMMON },
+                "skewed",
+                &Made { median_ms: 100.0, functions: 100, skew: 1.2, ..Made::COMMON },
                 processors,
                 seconds,
             ),
-            Self::made("bursts", &Made { burst: 40, ..Made::COMMON }, processors, seconds),
+            Self::made(
+                "data-bound",
+                &Made { median_ms: 40.0, functions: 40, skew: 0.8, inputs: 400, bytes: 2 << 20, ..Made::COMMON },
+                processors,
+                seconds,
+            ),
+            Self::made("bursts", &Made { burst: 20, ..Made::COMMON }, processors, seconds),
             Self::made("pipelines", &Made { stages: 3, ..Made::COMMON }, processors, seconds),
         ]
     }
@@ -102,7 +107,9 @@ impl Workload {
     fn recorded(minutes: &[Vec<u32>], runs: &[RecordedRun], processors: f64, seconds: u64) -> Self {
         let mut random = StdRng::seed_from_u64(1);
         let (mut functions, mut arrivals, mut inputs) = (Vec::new(), Vec::new(), Inputs::new());
-        let wanted_us = processors * seconds as f64 * 1e6 * LOAD;
+        // Whole minutes, as they were recorded.
+        let played = seconds.div_ceil(60);
+        let wanted_us = processors * played as f64 * 60e6 * LOAD;
         let mut work_us = 0.0;
         // The day again and again, each time by other tenants and another part of an hour earlier, until it is enough.
         'enough: for copy in 0.. {
@@ -116,7 +123,7 @@ impl Workload {
                 });
                 let count = 1000_f64.powf(random.random_range(0.0..1.0)) as usize;
                 inputs.add(count, &mut random, size);
-                for minute in 0..seconds.div_ceil(60) as usize {
+                for minute in 0..played as usize {
                     let recorded = counts.get((BUSIEST_MINUTE + minute + 1440 - copy * 7 % 1440) % 1440).copied();
                     for _ in 0..recorded.unwrap_or_default() {
                         let run_us = (run.draw(&mut random).clamp(1.0, RUN_MAX_MS) * 1000.0) as u64;
@@ -211,7 +218,8 @@ mod tests {
     #[test]
     fn each_workload_asks_the_same_of_its_cluster_and_is_made_of_its_seed() {
         let minutes = vec![vec![30; 1440]; 20];
-        let runs = vec![RecordedRun { quartiles_ms: [50.0, 100.0, 150.0, 400.0], median_ms: 100.0, memory_mib: 128 }; 20];
+        let runs =
+            vec![RecordedRun { quartiles_ms: [50.0, 100.0, 150.0, 400.0], median_ms: 100.0, memory_mib: 128 }; 20];
         let all = Workload::all(&minutes, &runs, 40.0, 60);
         assert_eq!(format!("{all:?}"), format!("{:?}", Workload::all(&minutes, &runs, 40.0, 60)));
         for workload in &all {
