@@ -108,7 +108,7 @@ impl LocalityHints {
 
     fn line(&self, object: Fingerprint) -> usize {
         // The tag's bits stay out of it.
-        ((object.0 >> 32) * self.lines.len() as u64 >> 32) as usize
+        (((object.0 >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 }
 

@@ -49,7 +49,9 @@ fn weights_are_shares_and_who_was_away_has_saved_nothing() {
     let mut queue = queue();
     queue.set_weight("tenant-1".parse().unwrap(), 3);
     let fill = |queue: &mut DispatchQueue<usize>, tenant| {
-        (0..16).for_each(|_| drop(queue.push(entry(tenant, 0, 9, tenant), at(0)).unwrap()));
+        for _ in 0..16 {
+            queue.push(entry(tenant, 0, 9, tenant), at(0)).unwrap();
+        }
     };
     let served = |queue: &mut DispatchQueue<usize>, most: usize| {
         let mut counts = [0; 3];
@@ -59,7 +61,9 @@ fn weights_are_shares_and_who_was_away_has_saved_nothing() {
     fill(&mut queue, 0);
     fill(&mut queue, 1);
     assert_eq!(served(&mut queue, 16), [4, 12, 0]);
-    (0..8).for_each(|_| drop(queue.push(entry(2, 0, 9, 2), at(0)).unwrap()));
+    for _ in 0..8 {
+        queue.push(entry(2, 0, 9, 2), at(0)).unwrap();
+    }
     assert_eq!(served(&mut queue, 5), [1, 3, 1]);
 }
 
@@ -80,7 +84,9 @@ fn what_does_not_fit_is_passed_but_not_for_ever() {
 fn who_fits_nowhere_holds_the_others_for_a_while_only() {
     let mut queue = queue();
     queue.push(entry(0, 0, 100, "huge"), at(0)).unwrap();
-    (0..16).for_each(|_| drop(queue.push(entry(1, 0, 100, "small"), at(0)).unwrap()));
+    for _ in 0..16 {
+        queue.push(entry(1, 0, 100, "small"), at(0)).unwrap();
+    }
     let mut at_second = |second| {
         let fits = |item: &&str| (*item == "small").then_some(());
         std::iter::from_fn(|| queue.next(at(second), fits)).count()
@@ -107,8 +113,11 @@ fn nothing_is_kept_of_tenants_that_are_done() {
     let mut queue = queue();
     let tickets: Vec<DispatchTicket> =
         (0..30).map(|number| queue.push(entry(number % 7, number % 3, 9, number), at(0)).unwrap()).collect();
-    (0..20).for_each(|_| drop(placed(&mut queue, |_| true).unwrap()));
-    tickets.into_iter().for_each(|ticket| drop(queue.leave(ticket)));
+    for _ in 0..20 {
+        placed(&mut queue, |_| true).unwrap();
+    }
+    let left = tickets.into_iter().filter_map(|ticket| queue.leave(ticket)).count();
+    assert_eq!(left, 10);
     assert!(queue.is_empty() && queue.tenants.is_empty() && queue.turns.is_empty() && queue.resting.is_empty());
     assert!(queue.deadlines.is_empty() && queue.first_deadline().is_none());
 }
