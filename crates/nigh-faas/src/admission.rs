@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId, Token};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -236,14 +236,10 @@ impl Sandboxes {
     }
 
     /// Admits an invocation of `function`, after a bounded wait if need be.
-    pub(crate) async fn admit(
-        self: &Arc<Self>,
-        function: &Arc<Function>,
-        token: &Token,
-    ) -> Result<Admitted, InvokeError> {
+    pub(crate) async fn admit(self: &Arc<Self>, function: &Arc<Function>) -> Result<Admitted, InvokeError> {
         let (ticket, mut served, why) = {
             let mut books = self.books.lock();
-            match books.pool.ask(function, token) {
+            match books.pool.ask(function) {
                 Answer::Admitted(admission) => {
                     drop(books);
                     return Ok(self.admitted(admission, function));

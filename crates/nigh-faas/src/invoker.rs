@@ -87,7 +87,7 @@ impl Invoker {
     /// An invoker that is ready. Needs a tokio runtime, in which it looks after its idle sandboxes.
     #[must_use]
     pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
-        let pool = SandboxPool::new(parts.node, parts.incarnation, settings.limits, settings.keep_alive);
+        let pool = SandboxPool::new(&parts.node, parts.incarnation, settings.limits, settings.keep_alive);
         let clock = Arc::clone(&parts.clock);
         let prewarm = settings.prewarm.clone().filter(|_| parts.engine.makes_stems().is_ok());
         let stems_max = prewarm.as_ref().map_or(0, PrewarmSettings::most);
@@ -237,7 +237,7 @@ impl Inner {
         };
         for _ in 0..ATTEMPTS_MAX {
             let Admitted { place, evicted, in_the_way, run: _run, waited_for } =
-                self.executor.sandboxes.admit(&call.function, &call.token).await?;
+                self.executor.sandboxes.admit(&call.function).await?;
             call.placement = placement(&place, evicted.len(), waited_for);
             let stems = join_all(in_the_way.into_iter().map(SpareStem::end));
             join(join_all(evicted.into_iter().map(Lease::end)), stems).await;

@@ -14,8 +14,9 @@ mod random_run;
 mod waiting;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace, NodeId, Token};
+use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace, NodeId};
 
 use self::concurrency::Concurrency;
 use self::idle::IdleSandboxes;
@@ -23,7 +24,9 @@ pub use self::waiting::Ticket;
 use self::waiting::WaitingLine;
 use crate::function::Function;
 use crate::keep_alive::{KeepAlive, victims};
-use crate::scheduler::{Decision, NodeView, Placement, schedule};
+use crate::scheduler::{
+    Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+};
 
 /// What a node's sandboxes may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub enum Answer<S> {
 
 /// The books of a node's sandboxes; `S` is a handle of one.
 pub struct SandboxPool<S> {
-    node: NodeId,
+    node: Fingerprint,
     incarnation: Incarnation,
     limits: PoolLimits,
     keep_alive: KeepAlive,
@@ -104,9 +107,9 @@ pub struct PoolUse {
 impl<S: PartialEq> SandboxPool<S> {
     /// An empty pool of `node`.
     #[must_use]
-    pub fn new(node: NodeId, incarnation: Incarnation, limits: PoolLimits, keep_alive: KeepAlive) -> Self {
+    pub fn new(node: &NodeId, incarnation: Incarnation, limits: PoolLimits, keep_alive: KeepAlive) -> Self {
         Self {
-            node,
+            node: Fingerprint::of(&[&node.0]),
             incarnation,
             limits,
             keep_alive,
@@ -142,8 +145,8 @@ impl<S: PartialEq> SandboxPool<S> {
         &self.limits
     }
 
-    /// Asks for a sandbox of `function`, for an invocation that carries `token`.
-    pub fn ask(&mut self, function: &Arc<Function>, token: &Token) -> Answer<S> {
+    /// Asks for a sandbox of `function`.
+    pub fn ask(&mut self, function: &Arc<Function>) -> Answer<S> {
         if self.closed {
             return Answer::Closed;
         }
@@ -154,14 +157,14 @@ impl<S: PartialEq> SandboxPool<S> {
             return Answer::OverReserved(limit);
         }
         let room_is_free = !self.waiting.iter().any(|one| self.waits_for_room(&one.function));
-        let why = match self.admit(function, token, room_is_free) {
+        let why = match self.admit(function, room_is_free) {
             Ok(admission) => return Answer::Admitted(admission),
             Err(why) => why,
         };
         if self.waiting.len() >= self.limits.waiting_max {
             return Answer::Refused(why);
         }
-        Answer::Waiting(self.waiting.join(Arc::clone(function), token.clone()), why)
+        Answer::Waiting(self.waiting.join(Arc::clone(function)), why)
     }
 
     /// Serves those who wait, as far as it goes. To be called after every change that may have made room.
@@ -169,7 +172,7 @@ impl<S: PartialEq> SandboxPool<S> {
         let mut served = Vec::new();
         let mut room_is_taken = false;
         for one in self.waiting.take_all() {
-            match self.admit(&one.function, &one.token, !room_is_taken) {
+            match self.admit(&one.function, !room_is_taken) {
                 Ok(admission) => served.push((one.ticket, admission)),
                 Err(_) => {
                     room_is_taken |= self.waits_for_room(&one.function);
@@ -275,39 +278,52 @@ impl<S: PartialEq> SandboxPool<S> {
         self.idle.take_oldest(self.idle.len())
     }
 
-    fn view(&self, function: &Function, token: &Token) -> NodeView {
+    fn view(&self, function: &Function) -> NodeView {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         NodeView {
-            node: self.node.clone(),
             incarnation: self.incarnation,
-            warm: self.idle.of(function),
-            idle: self.idle.len(),
+            name: self.node,
+            role: NodeRole::Worker,
+            // Its own gate asks of each invocation, when it begins.
+            shards_behind: 0,
+            idle: count(self.idle.len()),
+            memory: self.limits.memory_max,
             memory_free: self.limits.memory_max.saturating_sub(self.booked),
             memory_idle: self.idle.booked(),
-            sandboxes_free: self.limits.sandboxes_max.saturating_sub(self.sandboxes),
-            invocations_free: self.running.free(function, self.limits.invocations_max),
-            // The only node is every object's home: it has applied whatever anyone has seen.
-            covered: token.clone(),
+            sandboxes_free: count(self.limits.sandboxes_max.saturating_sub(self.sandboxes)),
+            running: count(self.running.all()),
+            invocations_free: count(self.running.free(function, self.limits.invocations_max)),
+            // Terms of the cost, and there is no other node to compare with.
+            processors: 1,
+            ways_free: 0,
         }
     }
 
-    fn admit(
-        &mut self,
-        function: &Arc<Function>,
-        token: &Token,
-        room_is_free: bool,
-    ) -> Result<Admission<S>, &'static str> {
-        let placement = Placement { booked: function.memory, token: token.clone() };
-        let decision = schedule(&placement, &[self.view(function, token)]);
-        let admission = match decision {
-            Decision::Refused(why) => return Err(why.first().map_or("has no room", |(_, why)| *why)),
-            Decision::Warm(..) => {
-                Admission::Warm(self.idle.take_warmest(function).ok_or("has no warm sandbox after all")?)
-            }
-            Decision::Cold(..) | Decision::Evict(..) if !room_is_free => {
+    fn admit(&mut self, function: &Arc<Function>, room_is_free: bool) -> Result<Admission<S>, &'static str> {
+        let mut warm = PerNode::default();
+        let sandboxes = u32::try_from(self.idle.of(function)).unwrap_or(u32::MAX);
+        *warm.entry(NodeIndex(0)) = Warm { sandboxes, granted: function.memory, idle_for: Duration::ZERO };
+        let placement = Placement {
+            function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
+            booked: function.memory,
+            expected: function.memory,
+            run: Duration::ZERO,
+            cold_start: Duration::ZERO,
+            ways: 0,
+            warm: &warm,
+            inputs: &Inputs::default(),
+        };
+        let decision = schedule(&Weights::SETTLED, &placement, &[self.view(function)]);
+        let Some(choice) = decision.choice else {
+            return Err(decision.refusals.commonest().map_or("has no room", Refusal::reason));
+        };
+        let admission = match choice.offer {
+            Offer::Warm => Admission::Warm(self.idle.take_warmest(function).ok_or("has no warm sandbox after all")?),
+            Offer::Cold | Offer::Evict if !room_is_free => {
                 return Err("has others waiting for room before this one");
             }
-            Decision::Cold(..) => Admission::Cold,
-            Decision::Evict(..) => {
+            Offer::Cold => Admission::Cold,
+            Offer::Evict => {
                 let free = self.limits.memory_max.saturating_sub(self.booked);
                 let missing = usize::from(self.sandboxes >= self.limits.sandboxes_max);
                 let count = victims(&self.idle.views(), missing, function.memory.saturating_sub(free))
@@ -326,8 +342,6 @@ impl<S: PartialEq> SandboxPool<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::function::tests::function;
 
@@ -335,7 +349,7 @@ mod tests {
         PoolLimits { sandboxes_max: 4, memory_max: ByteSize::mib(512), invocations_max: 4, waiting_max: 2 };
 
     pub(super) fn pool(limits: PoolLimits) -> SandboxPool<u32> {
-        SandboxPool::new(NodeId("node".to_owned()), Incarnation(1), limits, KeepAlive::default())
+        SandboxPool::new(&NodeId("node".to_owned()), Incarnation(1), limits, KeepAlive::default())
     }
 
     pub(super) fn sized(name: &str, mib: u64) -> Arc<Function> {
@@ -343,7 +357,7 @@ mod tests {
     }
 
     pub(super) fn ask(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Answer<u32> {
-        pool.ask(function, &Token::empty())
+        pool.ask(function)
     }
 
     /// Runs one invocation in a new sandbox that is idle afterwards, since `since_s`.

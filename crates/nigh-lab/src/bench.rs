@@ -1,5 +1,6 @@
 //! `nigh bench`: figures of one machine, each beside its peer in the same run.
 
+mod coherence;
 mod coldstart;
 mod functions;
 mod grant;
@@ -59,6 +60,8 @@ enum What {
     Memory(memory::MemoryLength),
     /// Foretelling an invocation: the model alone, with features from its payload, a fit of 500 rows
     Predict(predict::PredictLength),
+    /// The coherence protocol's machines alone: a home's steps and directory, a hit, a placement over a thousand nodes
+    Coherence(coherence::CoherenceLength),
     /// The cache simulator, its sampled curves, a placement and a change of layout
     Llc(llc::LlcLength),
 }
@@ -185,6 +188,10 @@ impl BenchArgs {
             What::Predict(length) => {
                 let report = predict::run(&length, machine)?;
                 return crate::experiment::llc::print_report(&report, || predict::text(&report), json);
+            }
+            What::Coherence(length) => {
+                let report = coherence::run(&length, machine)?;
+                return crate::experiment::llc::print_report(&report, || coherence::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;

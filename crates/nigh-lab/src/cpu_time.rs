@@ -1,7 +1,15 @@
-//! The processor time of another process: from `/proc/<pid>/schedstat` of its threads (nanoseconds; proc(5)), or, in
+//! The processor time of this thread, and of another process: from `/proc/<pid>/schedstat` of its threads (nanoseconds; proc(5)), or, in
 //! ticks of mostly 10 ms, from `/proc/<pid>/stat` with the threads that have ended.
 
 use std::time::Duration;
+
+/// The time that this thread has run so far. On a machine that others load it is steadier than the time that passes.
+#[must_use]
+pub fn of_this_thread() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // Neither part of such a time is below 0.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
 
 /// The time that the living threads of `pid` have run so far.
 ///

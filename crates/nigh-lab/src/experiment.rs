@@ -13,11 +13,14 @@ mod learn;
 mod lies;
 pub(crate) mod llc;
 pub(crate) mod llc_tail;
+mod measured_sizes;
 mod mixed_load;
 mod outside;
 mod phase_log;
 pub(crate) mod sample_function;
+mod scheduling;
 mod shrink_impact;
+mod simulated_copies;
 mod single;
 mod stacked_bars;
 mod storm;
@@ -55,6 +58,8 @@ enum What {
     Storm(storm::StormArgs),
     /// Which copies the cache gives up: policies on a day of recorded invocations (OFC section 6.3)
     Eviction(eviction::EvictionArgs),
+    /// Where invocations go: weights of the scheduler's criteria on simulated clusters (OFC section 6.5)
+    Scheduling(scheduling::SchedulingArgs),
     /// Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)
     Learn(learn::LearnArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
@@ -100,6 +105,7 @@ impl ExperimentArgs {
             What::Lies(lies) => lies.run(machine, json).await,
             What::Storm(storm) => storm.run(machine, json),
             What::Eviction(eviction) => eviction.run(machine, json),
+            What::Scheduling(scheduling) => scheduling.run(machine, json),
             What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,

@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nigh_terms::Token;
-
 use crate::function::Function;
 
 /// Names one who waits.
@@ -15,7 +13,6 @@ pub struct Ticket(u64);
 pub(super) struct Waiting {
     pub(super) ticket: Ticket,
     pub(super) function: Arc<Function>,
-    pub(super) token: Token,
 }
 
 /// The line of those who wait.
@@ -40,10 +37,10 @@ impl WaitingLine {
     }
 
     /// One more waits, behind all others.
-    pub(super) fn join(&mut self, function: Arc<Function>, token: Token) -> Ticket {
+    pub(super) fn join(&mut self, function: Arc<Function>) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.line.push_back(Waiting { ticket, function, token });
+        self.line.push_back(Waiting { ticket, function });
         ticket
     }
 

@@ -42,7 +42,7 @@ pub(super) struct MemoryReport {
 }
 
 /// Memory of this process that is no file's and not shared.
-fn own_memory() -> Result<u64, LabError> {
+pub(super) fn own_memory() -> Result<u64, LabError> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).map_err(|error| LabError::file(path, &error))?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

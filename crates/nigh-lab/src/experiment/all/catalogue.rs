@@ -167,11 +167,25 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "scheduling",
+        about: "Where invocations go: weights of the scheduler's criteria, on simulated clusters (OFC section 6.5)",
+        command: &["experiment", "scheduling"],
+        quick: &["--quick"],
+        page: None,
+    },
+    Experiment {
         name: "learn",
         about: "Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)",
         command: &["experiment", "learn"],
         quick: &["--quick"],
         page: Some("learn.html"),
+    },
+    Experiment {
+        name: "bench-coherence",
+        about: "The coherence protocol's machines, and a placement over a thousand nodes",
+        command: &["bench", "coherence"],
+        quick: &["--rounds", "1", "--objects", "100000"],
+        page: None,
     },
     Experiment {
         name: "bench-llc",

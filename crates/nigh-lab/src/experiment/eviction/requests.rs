@@ -9,27 +9,13 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 
+use crate::experiment::measured_sizes::size;
+
 /// What is told of it in the report.
 pub(super) const ABOUT: &str = "made up: 1 to 1000 inputs a function (log-uniform), read by Zipf 0.9; one output an \
                                 invocation, of 30 % of functions read once or twice within a minute; sizes between \
                                 measured deciles of public workflows, at most 10 MiB";
 
-/// Deciles of the sizes of 66 objects that public workflows read and write, bytes.
-const SIZE_DECILES: [f64; 11] = [
-    21.0,
-    19_905.0,
-    24_891.0,
-    29_723.0,
-    206_971.0,
-    329_300.0,
-    828_674.0,
-    1_204_391.0,
-    3_145_728.0,
-    31_726_403.0,
-    238_896_207.0,
-];
-/// What the cache keeps at most.
-const OBJECT_MAX: f64 = 10_485_760.0;
 /// Inputs of a function at most.
 const INPUTS_MAX: f64 = 1000.0;
 const ZIPF: f64 = 0.9;
@@ -54,13 +40,6 @@ pub(super) struct Requests {
     pub(super) all: Vec<Request>,
     /// The bytes of all objects that are read, each once.
     pub(super) read_bytes: u64,
-}
-
-fn size(random: &mut StdRng) -> u64 {
-    let at: f64 = random.random_range(0.0..(SIZE_DECILES.len() - 1) as f64);
-    let (low, high) = (SIZE_DECILES[at as usize], SIZE_DECILES[at as usize + 1]);
-    // Between two deciles evenly by the logarithm: the sizes span seven orders of magnitude.
-    (low * (high / low).powf(at.fract())).min(OBJECT_MAX) as u64
 }
 
 impl Requests {

@@ -1,0 +1,173 @@
+//! The choice itself: offers and refusals, then costs, then the function's order among equals.
+
+use std::cmp::Reverse;
+
+use nigh_terms::Incarnation;
+
+use super::cost::{Terms, Weights};
+pub use super::node_view::Offer;
+use super::node_view::{NodeIndex, NodeRole, NodeView, Refusal};
+use super::placement::{Held, Placement, Warm};
+
+/// No cost is more: there is always one to compare with.
+const COST_MAX: u64 = u64::MAX - 1;
+
+/// Where an invocation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The node.
+    pub node: NodeIndex,
+    /// Its life, which the dispatch names.
+    pub incarnation: Incarnation,
+    /// How it runs there.
+    pub offer: Offer,
+    /// What it is expected to lose there.
+    pub terms: Terms,
+}
+
+/// How many nodes refused, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals([u32; Refusal::ALL.len()]);
+
+impl Refusals {
+    /// How many had this reason.
+    #[must_use]
+    pub const fn count(&self, reason: Refusal) -> u32 {
+        self.0[reason as usize]
+    }
+
+    /// The reason that most of them had; of reasons that as many had, the one that is looked for last, for who comes as
+    /// far is nearest to running it.
+    #[must_use]
+    pub fn commonest(&self) -> Option<Refusal> {
+        Refusal::ALL.into_iter().max_by_key(|reason| self.count(*reason)).filter(|reason| self.count(*reason) > 0)
+    }
+}
+
+/// What was decided, with the reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Where it goes; nowhere now if every node refused.
+    pub choice: Option<Choice>,
+    /// Nodes whose cost was as good, the chosen one included: among them the function's order decided.
+    pub equals: u32,
+    /// Those who refused.
+    pub refusals: Refusals,
+}
+
+/// What one node makes of a placement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// How it would run it, or why not.
+    pub offer: Result<(Offer, Terms), Refusal>,
+    /// It is so busy that what it holds does not count for it.
+    pub overloaded: bool,
+}
+
+/// The load beyond which nobody is favoured.
+#[derive(Clone, Copy)]
+struct LoadBound {
+    running: u64,
+    processors: u64,
+    percent: u64,
+}
+
+impl LoadBound {
+    fn of(nodes: &[NodeView], overload_percent: u64) -> Self {
+        let workers = nodes.iter().filter(|node| node.role == NodeRole::Worker);
+        let (running, processors) = workers.fold((1, 0), |(running, processors), node| {
+            (running + u64::from(node.running), processors + u64::from(node.processors.max(1)))
+        });
+        Self { running, processors, percent: overload_percent.saturating_add(100) }
+    }
+
+    /// True if one more would bring `node` above both its own processors and its part of the mean load.
+    const fn is_reached(&self, node: &NodeView) -> bool {
+        let (running, processors) = (node.running as u64, node.processors as u64);
+        let mean_part = self.running.saturating_mul(processors).saturating_mul(self.percent);
+        running >= processors && running.saturating_mul(self.processors).saturating_mul(100) >= mean_part
+    }
+}
+
+/// What all nodes are judged by.
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    weights: &'a Weights,
+    placement: &'a Placement<'a>,
+    bound: LoadBound,
+}
+
+impl<'a> Judge<'a> {
+    fn new(weights: &'a Weights, placement: &'a Placement<'a>, nodes: &[NodeView]) -> Self {
+        Self { weights, placement, bound: LoadBound::of(nodes, weights.overload_percent) }
+    }
+
+    fn judge(&self, node: &NodeView, warm: Option<&Warm>, held: Option<&Held>) -> Judgement {
+        let overloaded = self.bound.is_reached(node);
+        let counts = held.copied().filter(|_| !overloaded).unwrap_or_default();
+        let offer = node.offer(self.placement, warm);
+        let terms = |offer| (offer, self.weights.terms(self.placement, node, offer, warm, counts));
+        Judgement { offer: offer.map(terms), overloaded }
+    }
+
+    /// All nodes in order. What is known by node lies in that order too, so that each costs a step.
+    fn all(self, nodes: &[NodeView]) -> impl Iterator<Item = Judgement> {
+        let (mut warm, mut held) = (self.placement.warm.walk(), self.placement.inputs.by_node().walk());
+        nodes
+            .iter()
+            .zip(0..)
+            .map(move |(node, index)| self.judge(node, warm.at(NodeIndex(index)), held.at(NodeIndex(index))))
+    }
+}
+
+fn looked_at(nodes: &[NodeView]) -> &[NodeView] {
+    &nodes[..nodes.len().min(usize::from(u16::MAX))]
+}
+
+/// Places one invocation. Of nodes beyond the 65,535th none is looked at.
+#[must_use]
+pub fn schedule(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Decision {
+    let nodes = looked_at(nodes);
+    let judge = Judge::new(weights, placement, nodes);
+    let mut refusals = Refusals::default();
+    let mut least = COST_MAX;
+    let costs: Vec<Option<(u64, bool)>> = judge
+        .all(nodes)
+        .map(|Judgement { offer, overloaded }| match offer {
+            Ok((_, terms)) => {
+                let cost = terms.sum().0.min(COST_MAX);
+                least = least.min(cost);
+                Some((cost, overloaded))
+            }
+            Err(refusal) => {
+                refusals.0[refusal as usize] += 1;
+                None
+            }
+        })
+        .collect();
+    let most = least.saturating_add(weights.equal_within_us);
+    let mut equals = 0;
+    let mut first = None;
+    for ((index, node), cost) in (0..).zip(nodes).zip(costs) {
+        let Some((_, overloaded)) = cost.filter(|(cost, _)| *cost <= most) else { continue };
+        equals += 1;
+        let rank = (!overloaded, node.name.affinity(placement.function), Reverse(index));
+        if first.is_none_or(|(best, _)| rank > best) {
+            first = Some((rank, index));
+        }
+    }
+    let choice = first.and_then(|(_, index)| {
+        let (index, node) = (NodeIndex(index), nodes.get(usize::from(index))?);
+        let judgement = judge.judge(node, placement.warm.get(index), placement.inputs.by_node().get(index));
+        let (offer, terms) = judgement.offer.ok()?;
+        Some(Choice { node: index, incarnation: node.incarnation, offer, terms })
+    });
+    Decision { choice, equals, refusals }
+}
+
+/// What every node makes of a placement, in their order: what `schedule` decides by.
+#[must_use]
+pub fn explain(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Vec<Judgement> {
+    let nodes = looked_at(nodes);
+    Judge::new(weights, placement, nodes).all(nodes).collect()
+}

@@ -1,0 +1,201 @@
+//! What an invocation is expected to lose in time at a node, term by term, in microseconds.
+//!
+//! A term that is no time by itself (memory that becomes scarce, a sandbox that could time out) has a weight that says
+//! what all of it is worth in microseconds. A whole number decides: equal inputs have equal answers on every machine.
+
+use std::ops::Add;
+use std::time::Duration;
+
+use super::node_view::{NodeView, Offer};
+use super::placement::{Held, Placement, Warm};
+
+/// Microseconds, or what is worth as many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(pub u64);
+
+impl Cost {
+    /// Time as a cost.
+    #[must_use]
+    pub const fn of(time: Duration) -> Self {
+        Self(time.as_secs().saturating_mul(1_000_000).saturating_add(time.subsec_micros() as u64))
+    }
+
+    /// `part` of `whole` of this cost; all of it where the part is more than the whole, or the whole nothing.
+    fn share(self, part: u64, whole: u64) -> Self {
+        if part == 0 || self.0 == 0 {
+            return Self(0);
+        }
+        if part >= whole {
+            return self;
+        }
+        // Ten times as fast as a division of whole numbers, and the same on every machine too.
+        Self((self.0 as f64 * (part as f64 / whole as f64)) as u64)
+    }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+/// What each term weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Weights {
+    /// Of the time that a new sandbox takes, per cent.
+    pub start_percent: u64,
+    /// Added for each new sandbox: memory and processor time that others miss.
+    pub new_sandbox_us: u64,
+    /// Added when idle sandboxes must end for it, which others would have used.
+    pub evict_us: u64,
+    /// For an object that must come from elsewhere.
+    pub fetch_object_us: u64,
+    /// For a MiB that must come from elsewhere.
+    pub fetch_mib_us: u64,
+    /// Of the time by which a run grows where more run than there are processors, per cent.
+    pub slowdown_percent: u64,
+    /// For a node all of whose processors are busy, in proportion below that.
+    pub spread_us: u64,
+    /// For a node all of whose memory is booked, in proportion below that; of new sandboxes.
+    pub memory_us: u64,
+    /// For a warm sandbox whose memory must change by all of it, in proportion below that.
+    pub misfit_us: u64,
+    /// For a warm sandbox that is about to time out: the one used last is kept in use.
+    pub staleness_us: u64,
+    /// For a node that has none of the cache ways asked for, in proportion where it has some.
+    pub ways_us: u64,
+    /// Costs that differ by no more are equal: the function's order of nodes decides.
+    pub equal_within_us: u64,
+    /// A node that runs more than it has processors, and by so many per cent more than the mean, counts as if it held
+    /// nothing, and comes last in every function's order.
+    pub overload_percent: u64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self::SETTLED
+    }
+}
+
+impl Weights {
+    /// The weights that `nigh experiment scheduling` settled.
+    pub const SETTLED: Self = Self {
+        start_percent: 100,
+        new_sandbox_us: 10_000_000,
+        evict_us: 50_000,
+        fetch_object_us: 200,
+        fetch_mib_us: 1_000,
+        slowdown_percent: 100,
+        spread_us: 2_000,
+        memory_us: 2_000,
+        misfit_us: 100,
+        staleness_us: 100,
+        ways_us: 2_000,
+        equal_within_us: 500,
+        overload_percent: 25,
+    };
+}
+
+/// Idle sandboxes end after about so long (`keep_alive`).
+const STALE_AFTER: Duration = Duration::from_secs(600);
+
+/// What an invocation would lose at one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Until a sandbox runs.
+    pub start: Cost,
+    /// Inputs that are not there.
+    pub fetch: Cost,
+    /// Its own run, beside others.
+    pub slowdown: Cost,
+    /// Processors that are busy.
+    pub spread: Cost,
+    /// Memory that becomes scarce, or a grant that must change.
+    pub memory: Cost,
+    /// A sandbox that others leave to time out.
+    pub staleness: Cost,
+    /// Cache ways that it wants and the node has not.
+    pub ways: Cost,
+}
+
+impl Terms {
+    /// All of them.
+    #[must_use]
+    pub fn sum(&self) -> Cost {
+        self.start + self.fetch + self.slowdown + self.spread + self.memory + self.staleness + self.ways
+    }
+}
+
+impl Weights {
+    /// The terms of a node that makes `offer`. `held` is what it counts as holding.
+    pub(super) fn terms(
+        &self,
+        placement: &Placement<'_>,
+        node: &NodeView,
+        offer: Offer,
+        warm: Option<&Warm>,
+        held: Held,
+    ) -> Terms {
+        let all = placement.inputs.all();
+        let objects = u64::from(all.objects.saturating_sub(held.objects));
+        let mib = Cost(self.fetch_mib_us.saturating_mul(all.bytes.saturating_sub(held.bytes)) >> 20);
+        let processors = u64::from(node.processors.max(1));
+        let beyond = (u64::from(node.running) + 1).saturating_sub(processors);
+        let expected = placement.expected.bytes();
+        let (memory, staleness) = match (offer, warm) {
+            (Offer::Warm, Some(warm)) => {
+                let granted = warm.granted.bytes();
+                let misfit = Cost(self.misfit_us).share(granted.abs_diff(expected), granted.max(expected));
+                (misfit, Cost(self.staleness_us).share(Cost::of(warm.idle_for).0, Cost::of(STALE_AFTER).0))
+            }
+            _ => {
+                let booked = node.memory.saturating_sub(node.memory_free) + placement.booked;
+                (Cost(self.memory_us).share(booked.bytes(), node.memory.bytes()), Cost(0))
+            }
+        };
+        let start = match offer {
+            Offer::Warm => Cost(0),
+            Offer::Cold | Offer::Evict => {
+                let evict = if offer == Offer::Evict { self.evict_us } else { 0 };
+                percent(Cost::of(placement.cold_start), self.start_percent) + Cost(self.new_sandbox_us) + Cost(evict)
+            }
+        };
+        let missing = placement.ways.saturating_sub(node.ways_free);
+        Terms {
+            start,
+            fetch: Cost(self.fetch_object_us.saturating_mul(objects)) + mib,
+            slowdown: if beyond == 0 { Cost(0) } else { self.slowdown(placement, beyond, processors) },
+            spread: Cost(self.spread_us).share(u64::from(node.running), processors),
+            memory,
+            staleness,
+            ways: Cost(self.ways_us).share(u64::from(missing), u64::from(placement.ways)),
+        }
+    }
+}
+
+impl Weights {
+    fn slowdown(&self, placement: &Placement<'_>, beyond: u64, processors: u64) -> Cost {
+        let run = percent(Cost::of(placement.run), self.slowdown_percent);
+        Cost(run.0.saturating_mul(beyond) / processors)
+    }
+}
+
+const fn percent(cost: Cost, percent: u64) -> Cost {
+    Cost(cost.0.saturating_mul(percent) / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_in_proportion_and_never_more_than_the_whole() {
+        assert_eq!(Cost(1000).share(0, 0), Cost(0));
+        assert_eq!(Cost(1000).share(1, 0), Cost(1000));
+        assert_eq!(Cost(1000).share(9, 4), Cost(1000));
+        assert_eq!(Cost(4096).share(1, 4), Cost(1024));
+        assert!(Cost(u64::MAX / 2).share(u64::MAX / 2, u64::MAX) <= Cost(u64::MAX / 2));
+    }
+}

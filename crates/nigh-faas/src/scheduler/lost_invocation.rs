@@ -1,0 +1,159 @@
+//! What becomes of an invocation whose node is declared lost: pure.
+//!
+//! The design's ninth law: retry is the function's choice. Nigh runs an invocation again only if its function says that it
+//! is idempotent, or if no byte of it can have run; asynchronous ones are retried as Lambda does, by their queue. What the
+//! lost node last said proves little: it may have begun since. So only a dispatch that never left, or that the node
+//! refused, counts as not run. Nothing is decided before every home has fenced the incarnation: until then a put of it
+//! may still be acknowledged, and a second run would race it.
+
+use nigh_terms::Monotonic;
+
+use crate::event_queue::RunEnd;
+
+/// How far an invocation is known to have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It was decided where it goes; nothing was sent.
+    NotSent,
+    /// It was sent, and the node refused it.
+    Refused,
+    /// It was sent; whatever the node has said since, a byte of it may have run.
+    Sent,
+    /// Its end was reported, with all that it had seen.
+    Ended,
+}
+
+/// Who waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Somebody who waits for the answer, until then.
+    Waits(Monotonic),
+    /// The queue of asynchronous invocations.
+    EventQueue,
+}
+
+/// What is known of an invocation when its node is declared lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostInvocation {
+    /// How far it came.
+    pub progress: Progress,
+    /// Every home has fenced the node's incarnation (`Frontier::fenced`).
+    pub fenced: bool,
+    /// Its function says that it is idempotent (`idempotence::says`).
+    pub idempotent: bool,
+    /// Who waits.
+    pub caller: Caller,
+    /// How often it was run again because of lost nodes.
+    pub reruns: u32,
+}
+
+/// Runs again because of lost nodes, at most: an invocation that ends its nodes must not go through all of them.
+pub const RERUNS_MAX: u32 = 2;
+
+/// Why an invocation of a lost node fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LossError {
+    /// It may have run in part.
+    #[error(
+        "the node that ran it was lost, and it may have run in part; mark the function idempotent to have it run again"
+    )]
+    MayHaveRun,
+    /// Too many nodes were lost under it.
+    #[error("the node that ran it was lost, and {RERUNS_MAX} before it; see whether it ends its nodes")]
+    TooOften,
+    /// Nobody would get its answer any more.
+    #[error("the node that ran it was lost, and its time was up before it could be run again")]
+    TooLate,
+}
+
+/// What is done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// Ask again when every home has fenced the incarnation.
+    Wait,
+    /// Nothing: it has ended.
+    Nothing,
+    /// It is dispatched again, to another incarnation, with the token of then.
+    RunAgain,
+    /// The queue of asynchronous invocations is told that its attempt ended so.
+    Tell(RunEnd),
+    /// Its caller gets an error.
+    Fail(LossError),
+}
+
+/// What becomes of `lost` at `now`.
+#[must_use]
+pub fn after_loss(lost: &LostInvocation, now: Monotonic) -> AfterLoss {
+    let LostInvocation { progress, fenced, idempotent, caller, reruns } = *lost;
+    match progress {
+        Progress::Ended => return AfterLoss::Nothing,
+        Progress::Sent if !fenced => return AfterLoss::Wait,
+        Progress::NotSent | Progress::Refused | Progress::Sent => {}
+    }
+    let may_have_run = progress == Progress::Sent;
+    match caller {
+        Caller::EventQueue if may_have_run => AfterLoss::Tell(RunEnd::Failed),
+        Caller::EventQueue => AfterLoss::Tell(RunEnd::Fault),
+        Caller::Waits(until) if until <= now => AfterLoss::Fail(LossError::TooLate),
+        Caller::Waits(_) if may_have_run && !idempotent => AfterLoss::Fail(LossError::MayHaveRun),
+        Caller::Waits(_) if may_have_run && reruns >= RERUNS_MAX => AfterLoss::Fail(LossError::TooOften),
+        Caller::Waits(_) => AfterLoss::RunAgain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Monotonic = Monotonic(5);
+    const LOST: LostInvocation = LostInvocation {
+        progress: Progress::Sent,
+        fenced: true,
+        idempotent: false,
+        caller: Caller::Waits(Monotonic(10)),
+        reruns: 0,
+    };
+
+    #[test]
+    fn what_may_have_run_runs_again_only_if_its_function_says_that_it_may() {
+        assert_eq!(after_loss(&LOST, NOW), AfterLoss::Fail(LossError::MayHaveRun));
+        let idempotent = LostInvocation { idempotent: true, ..LOST };
+        assert_eq!(after_loss(&idempotent, NOW), AfterLoss::RunAgain);
+        let unlucky = LostInvocation { reruns: RERUNS_MAX, ..idempotent };
+        assert_eq!(after_loss(&unlucky, NOW), AfterLoss::Fail(LossError::TooOften));
+    }
+
+    #[test]
+    fn what_never_left_or_was_refused_runs_again_whatever_the_function_says() {
+        for progress in [Progress::NotSent, Progress::Refused] {
+            let lost = LostInvocation { progress, fenced: false, reruns: 9, ..LOST };
+            assert_eq!(after_loss(&lost, NOW), AfterLoss::RunAgain);
+        }
+    }
+
+    #[test]
+    fn nothing_is_decided_of_what_was_sent_before_every_home_has_fenced_the_node() {
+        for idempotent in [false, true] {
+            for caller in [LOST.caller, Caller::EventQueue] {
+                let lost = LostInvocation { fenced: false, idempotent, caller, ..LOST };
+                assert_eq!(after_loss(&lost, NOW), AfterLoss::Wait);
+            }
+        }
+    }
+
+    #[test]
+    fn asynchronous_ones_go_back_to_their_queue_and_those_that_ended_are_left_alone() {
+        let event = LostInvocation { caller: Caller::EventQueue, ..LOST };
+        assert_eq!(after_loss(&event, NOW), AfterLoss::Tell(RunEnd::Failed), "an attempt that counts");
+        let not_sent = LostInvocation { progress: Progress::NotSent, ..event };
+        assert_eq!(after_loss(&not_sent, NOW), AfterLoss::Tell(RunEnd::Fault));
+        let ended = LostInvocation { progress: Progress::Ended, fenced: false, ..LOST };
+        assert_eq!(after_loss(&ended, NOW), AfterLoss::Nothing);
+    }
+
+    #[test]
+    fn nobody_is_given_an_answer_after_his_time() {
+        let late = LostInvocation { idempotent: true, caller: Caller::Waits(NOW), ..LOST };
+        assert_eq!(after_loss(&late, NOW), AfterLoss::Fail(LossError::TooLate));
+    }
+}

@@ -1,0 +1,124 @@
+//! What the scheduler knows of a node, and why a node may not run an invocation.
+
+use nigh_terms::{ByteSize, Incarnation};
+
+use super::Fingerprint;
+use super::placement::{Placement, Warm};
+
+/// A node's place in the list that the scheduler is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(pub u16);
+
+/// What a node is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NodeRole {
+    /// It runs invocations.
+    #[default]
+    Worker,
+    /// It lends memory and runs nothing.
+    MemoryOnly,
+    /// It ends what runs and takes nothing new.
+    Draining,
+}
+
+/// What the scheduler knows of a node, whatever is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its life; a dispatch names it.
+    pub incarnation: Incarnation,
+    /// The fingerprint of its name, which puts nodes into each function's order.
+    pub name: Fingerprint,
+    /// What it is for.
+    pub role: NodeRole,
+    /// Shards of whose part in the dispatch's token it has not shown that it covers it (`coverage_board`).
+    pub shards_behind: u16,
+    /// Idle sandboxes of all functions.
+    pub idle: u32,
+    /// Memory that all sandboxes together may book.
+    pub memory: ByteSize,
+    /// The part of it that new sandboxes may book.
+    pub memory_free: ByteSize,
+    /// Memory of idle sandboxes that may be ended to make room.
+    pub memory_idle: ByteSize,
+    /// Sandboxes that may be added before the node's limit.
+    pub sandboxes_free: u32,
+    /// Invocations that run.
+    pub running: u32,
+    /// Invocations that may be added before the node's limit.
+    pub invocations_free: u32,
+    /// Processors that invocations share.
+    pub processors: u16,
+    /// Last-level cache ways that no isolated class has; all of them where there is no allocation.
+    pub ways_free: u8,
+}
+
+/// Why a node does not run an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// It lends memory only, or drains.
+    RunsNothing,
+    /// It has not shown to cover the dispatch's token.
+    Behind,
+    /// It runs as many as it may.
+    Busy,
+    /// It has as many sandboxes as it may, none of them idle.
+    Crowded,
+    /// It has too little memory, even without its idle sandboxes.
+    Full,
+}
+
+impl Refusal {
+    /// All of them, in the order in which they are looked for.
+    pub const ALL: [Self; 5] = [Self::RunsNothing, Self::Behind, Self::Busy, Self::Crowded, Self::Full];
+
+    /// The reason in words, after "the node".
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::RunsNothing => "lends memory only, or drains",
+            Self::Behind => "has not applied all that the invocation's caller has seen",
+            Self::Busy => "runs as many invocations as it may",
+            Self::Crowded => "has as many sandboxes as it may, none of them idle",
+            Self::Full => "has not enough memory beside the running sandboxes",
+        }
+    }
+}
+
+/// How a node would run an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Offer {
+    /// In an idle sandbox of its function.
+    Warm,
+    /// In a new sandbox.
+    Cold,
+    /// In a new sandbox, once idle ones have made room.
+    Evict,
+}
+
+impl NodeView {
+    /// How this node would run `placement`; `warm` are its idle sandboxes of the function.
+    pub(super) fn offer(&self, placement: &Placement<'_>, warm: Option<&Warm>) -> Result<Offer, Refusal> {
+        if self.role != NodeRole::Worker {
+            return Err(Refusal::RunsNothing);
+        }
+        if self.shards_behind > 0 {
+            return Err(Refusal::Behind);
+        }
+        if self.invocations_free == 0 {
+            return Err(Refusal::Busy);
+        }
+        if warm.is_some_and(|warm| warm.sandboxes > 0) {
+            return Ok(Offer::Warm);
+        }
+        if self.sandboxes_free > 0 && self.memory_free >= placement.booked {
+            return Ok(Offer::Cold);
+        }
+        if self.sandboxes_free == 0 && self.idle == 0 {
+            return Err(Refusal::Crowded);
+        }
+        if self.memory_free + self.memory_idle < placement.booked {
+            return Err(Refusal::Full);
+        }
+        Ok(Offer::Evict)
+    }
+}

@@ -1,0 +1,190 @@
+//! What is to be placed, and what is known of it by node.
+
+use std::time::Duration;
+
+use nigh_terms::ByteSize;
+
+use super::Fingerprint;
+use super::node_view::NodeIndex;
+
+/// A list of what is known of some nodes, in their order, so that the scheduler walks through it beside its own list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerNode<T>(Vec<(NodeIndex, T)>);
+
+impl<T> Default for PerNode<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> PerNode<T> {
+    /// What is known of `node`.
+    #[must_use]
+    pub fn get(&self, node: NodeIndex) -> Option<&T> {
+        let at = self.0.binary_search_by_key(&node, |(of, _)| *of).ok()?;
+        self.0.get(at).map(|(_, value)| value)
+    }
+
+    /// What is known of `node`, to be changed; `T`'s default if nothing was.
+    pub fn entry(&mut self, node: NodeIndex) -> &mut T
+    where
+        T: Default,
+    {
+        let at = self.0.partition_point(|(of, _)| *of < node);
+        if self.0.get(at).is_none_or(|(of, _)| *of != node) {
+            self.0.insert(at, (node, T::default()));
+        }
+        &mut self.0[at].1
+    }
+
+    /// Nothing is known of `node` any more.
+    pub fn remove(&mut self, node: NodeIndex) -> Option<T> {
+        let at = self.0.binary_search_by_key(&node, |(of, _)| *of).ok()?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Nothing is known; what the list takes in memory stays.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// All, in the order of the nodes.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIndex, &T)> {
+        self.0.iter().map(|(node, value)| (*node, value))
+    }
+
+    /// To be asked of nodes in their order, each once: a step a node.
+    pub(super) fn walk(&self) -> Walk<'_, T> {
+        Walk(&self.0)
+    }
+}
+
+/// See [`PerNode::walk`].
+pub(super) struct Walk<'a, T>(&'a [(NodeIndex, T)]);
+
+impl<'a, T> Walk<'a, T> {
+    pub(super) fn at(&mut self, node: NodeIndex) -> Option<&'a T> {
+        while let [(of, value), rest @ ..] = self.0 {
+            if *of > node {
+                return None;
+            }
+            self.0 = rest;
+            if *of == node {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+/// A node's idle sandboxes of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Warm {
+    /// How many.
+    pub sandboxes: u32,
+    /// What the one used last has of memory.
+    pub granted: ByteSize,
+    /// How long that one has been idle.
+    pub idle_for: Duration,
+}
+
+/// What a node is thought to hold of an invocation's inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// How many objects.
+    pub objects: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The objects that an invocation will read: those its arguments and its trigger name, and what it is known to read of
+/// its predecessors' outputs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    all: Held,
+    by_node: PerNode<Held>,
+}
+
+impl Inputs {
+    /// Adds an object of so many bytes that these nodes are thought to hold; a node told twice counts twice.
+    pub fn add(&mut self, bytes: u64, holders: impl IntoIterator<Item = NodeIndex>) {
+        let add = |held: &mut Held| {
+            held.objects += 1;
+            held.bytes += bytes;
+        };
+        add(&mut self.all);
+        holders.into_iter().for_each(|node| add(self.by_node.entry(node)));
+    }
+
+    /// No inputs any more; what the list takes in memory stays.
+    pub fn clear(&mut self) {
+        self.all = Held::default();
+        self.by_node.clear();
+    }
+
+    /// All objects, wherever they are.
+    #[must_use]
+    pub const fn all(&self) -> Held {
+        self.all
+    }
+
+    /// What each node is thought to hold.
+    #[must_use]
+    pub const fn by_node(&self) -> &PerNode<Held> {
+        &self.by_node
+    }
+}
+
+/// What is to be placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a> {
+    /// The fingerprint of namespace and function.
+    pub function: Fingerprint,
+    /// The memory that a new sandbox would book.
+    pub booked: ByteSize,
+    /// The memory that the invocation is predicted to need; what is booked, if nothing is.
+    pub expected: ByteSize,
+    /// How long a run of the function takes, as far as is known; zero if it is not.
+    pub run: Duration,
+    /// How long a new sandbox of it takes until it runs.
+    pub cold_start: Duration,
+    /// Last-level cache ways that it is predicted to need of its own; 0 if any place will do.
+    pub ways: u8,
+    /// The function's idle sandboxes.
+    pub warm: &'a PerNode<Warm>,
+    /// What it will read.
+    pub inputs: &'a Inputs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_walked_in_the_order_of_nodes_whatever_it_was_filled_in() {
+        let mut list: PerNode<u32> = PerNode::default();
+        for node in [7, 2, 9, 2] {
+            *list.entry(NodeIndex(node)) += u32::from(node);
+        }
+        assert_eq!(list.iter().map(|(node, value)| (node.0, *value)).collect::<Vec<_>>(), [(2, 4), (7, 7), (9, 9)]);
+        let mut walk = list.walk();
+        let met: Vec<u32> = (0..12).filter_map(|node| walk.at(NodeIndex(node)).copied()).collect();
+        assert_eq!(met, [4, 7, 9]);
+        assert_eq!(
+            (list.remove(NodeIndex(7)), list.get(NodeIndex(7)), list.get(NodeIndex(9))),
+            (Some(7), None, Some(&9))
+        );
+    }
+
+    #[test]
+    fn inputs_are_summed_by_node() {
+        let mut inputs = Inputs::default();
+        inputs.add(100, [NodeIndex(1), NodeIndex(2)]);
+        inputs.add(10, [NodeIndex(2)]);
+        inputs.add(1, []);
+        assert_eq!(inputs.all(), Held { objects: 3, bytes: 111 });
+        assert_eq!(inputs.by_node().get(NodeIndex(2)), Some(&Held { objects: 2, bytes: 110 }));
+        inputs.clear();
+        assert_eq!(inputs, Inputs::default());
+    }
+}

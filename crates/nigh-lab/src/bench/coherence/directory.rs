@@ -1,0 +1,49 @@
+//! What an object takes in a home's directory, its name apart, among a million and ten.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::home_steps::{Asked, NODES};
+use crate::LabError;
+use crate::bench::memory::own_memory;
+
+/// Among so many objects.
+#[derive(Debug, Serialize)]
+pub(super) struct DirectoryRow {
+    pub(super) objects: u64,
+    /// Of the process's own memory, without the eight bytes of the name.
+    pub(super) bytes_per_object: f64,
+    pub(super) fill_seconds: f64,
+}
+
+/// The heap gives pages back a moment after it could.
+const SETTLES: Duration = Duration::from_millis(300);
+
+pub(super) fn run(sizes: &[u64]) -> Result<Vec<DirectoryRow>, LabError> {
+    // None is dropped before all are measured.
+    let mut homes = Vec::new();
+    sizes.iter().map(|objects| row(*objects, &mut homes)).collect()
+}
+
+fn row(objects: u64, homes: &mut Vec<Asked<u64>>) -> Result<DirectoryRow, LabError> {
+    std::thread::sleep(SETTLES);
+    let before = own_memory()?;
+    let begun = Instant::now();
+    let mut asked: Asked<u64> = Asked::new();
+    for object in 0..objects {
+        // Two nodes have each, as the home thinks.
+        asked.fetch(object as u32 % NODES, &object);
+        asked.fetch((object as u32 + 1) % NODES, &object);
+    }
+    let fill_seconds = begun.elapsed().as_secs_f64();
+    std::thread::sleep(SETTLES);
+    let after = own_memory()?;
+    let kept = asked.home.objects() as u64;
+    if kept != objects {
+        return Err(crate::bench::made_up::failed("the directory", &format!("it has {kept} of {objects} objects")));
+    }
+    let bytes_per_object = after.saturating_sub(before) as f64 / objects as f64 - size_of::<u64>() as f64;
+    homes.push(asked);
+    Ok(DirectoryRow { objects, bytes_per_object, fill_seconds })
+}

@@ -1,0 +1,195 @@
+//! Steps of one home: fetches, puts with their appends, and acknowledged invalidations, of objects drawn at random.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use nigh_objects::ObjectId;
+use nigh_objects::protocol::{
+    Attempt, Contract, FromHome, Home, HomeInput, HomeLimits, HomeOutput, Member, NodeNumber, ObjectName, Request,
+    RequestId, Takeover, ToHome, Write,
+};
+use nigh_sim::llc::SplitMix64;
+use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
+use serde::Serialize;
+
+use super::Length;
+use crate::LabError;
+use crate::bench::made_up::failed;
+use crate::cpu_time::of_this_thread;
+use crate::stats::Sample;
+
+/// Nodes that ask.
+pub(super) const NODES: u32 = 64;
+/// Of ten operations so many are fetches; the rest are puts.
+const FETCHES: u32 = 7;
+
+/// One kind of names, one size of the directory.
+#[derive(Debug, Serialize)]
+pub(super) struct StepsRow {
+    pub(super) objects: u64,
+    /// What names an object.
+    pub(super) names: &'static str,
+    pub(super) ns_per_step: f64,
+    pub(super) per_second: f64,
+    /// Of a round's steps.
+    fetches: u64,
+    puts: u64,
+    appends: u64,
+    acknowledgements: u64,
+}
+
+const NOW: Monotonic = Monotonic(0);
+const EPOCH: Epoch = Epoch(1);
+
+/// A home with those who ask it.
+pub(super) struct Asked<O: ObjectName> {
+    pub(super) home: Home<O>,
+    out: Vec<HomeOutput<O>>,
+    /// Of each node.
+    requests: Vec<RequestId>,
+    sequence: u64,
+    token: Arc<Token>,
+    acknowledgements: Vec<(Member, nigh_objects::protocol::Counter)>,
+    pub(super) steps: u64,
+    acknowledged: u64,
+}
+
+fn member(node: u32) -> Member {
+    Member { node: NodeNumber(node), incarnation: Incarnation(1) }
+}
+
+impl<O: ObjectName> Asked<O> {
+    pub(super) fn new() -> Self {
+        let takeover =
+            Takeover { shard: ShardId(0), epoch: EPOCH, records: Vec::new(), summary: Token::empty(), resident: None };
+        Self {
+            home: Home::begin(takeover, HomeLimits::default(), Contract),
+            out: Vec::new(),
+            requests: vec![RequestId::default(); NODES as usize],
+            sequence: 0,
+            token: Arc::new(Token::empty()),
+            acknowledgements: Vec::new(),
+            steps: 0,
+            acknowledged: 0,
+        }
+    }
+
+    fn step(&mut self, input: HomeInput<O>) {
+        self.out.clear();
+        self.home.step(NOW, input, &mut self.out);
+        self.steps += 1;
+    }
+
+    fn request(&mut self, from: Member, body: ToHome<O>) {
+        self.step(HomeInput::Request(Request { from, epoch: EPOCH, body }));
+    }
+
+    /// A fetch, with the look into the store if the home wants one.
+    pub(super) fn fetch(&mut self, node: u32, object: &O) {
+        let attempt = Attempt { request: RequestId(self.steps), number: 0 };
+        self.request(member(node), ToHome::Fetch { attempt, object: object.clone(), shared: true });
+        if let Some(HomeOutput::Load(_)) = self.out.first() {
+            self.step(HomeInput::Loaded { object: object.clone(), absent: false });
+        }
+    }
+
+    /// A put, its append, and the acknowledgement of each invalidation.
+    fn put(&mut self, node: u32, object: &O) -> Result<(), LabError> {
+        let request = self.requests[node as usize];
+        self.requests[node as usize].0 += 1;
+        let token = Arc::clone(&self.token);
+        let body = ToHome::Put { request, object: object.clone(), write: Write::Put, token, settled: request };
+        self.request(member(node), body);
+        let append = self.out.iter().find_map(|output| match output {
+            HomeOutput::Append { append, .. } => Some(*append),
+            _ => None,
+        });
+        let append = append.ok_or_else(|| failed("a put", &"the home did not have it appended"))?;
+        self.sequence += 1;
+        let version = Version { epoch: EPOCH, sequence: Sequence(self.sequence) };
+        self.step(HomeInput::Appended { append, version });
+        let told = self.out.iter().filter_map(|output| match output {
+            HomeOutput::Send(reply) => match reply.body {
+                FromHome::Invalidate { counter, .. } => Some((reply.to, counter)),
+                _ => None,
+            },
+            _ => None,
+        });
+        self.acknowledgements.extend(told);
+        while let Some((from, counter)) = self.acknowledgements.pop() {
+            self.acknowledged += 1;
+            self.request(from, ToHome::Applied { counter });
+        }
+        Ok(())
+    }
+}
+
+fn measure<O: ObjectName>(names: &'static str, objects: &[O], length: Length) -> Result<StepsRow, LabError> {
+    let mut asked = Asked::new();
+    for (object, node) in objects.iter().zip((0..NODES).cycle()) {
+        asked.fetch(node, object);
+    }
+    let mut random = SplitMix64::new(1);
+    let mut times = Vec::new();
+    let mut counts = (0, 0);
+    // The first round makes what the others reuse.
+    for round in 0..=length.rounds {
+        let (steps, acknowledged) = (asked.steps, asked.acknowledged);
+        counts = (0, 0);
+        let begun = of_this_thread();
+        for _ in 0..length.operations {
+            let object = &objects[random.below(objects.len() as u32) as usize];
+            let node = random.below(NODES);
+            if random.below(10) < FETCHES {
+                asked.fetch(node, object);
+                counts.0 += 1;
+            } else {
+                asked.put(node, object)?;
+                counts.1 += 1;
+            }
+        }
+        let took = (of_this_thread() - begun).as_nanos() as f64;
+        if round > 0 {
+            times.push(took / (asked.steps - steps) as f64);
+        }
+        asked.acknowledged -= acknowledged;
+    }
+    black_box(&asked.home);
+    let ns_per_step = Sample::new(times).median();
+    Ok(StepsRow {
+        objects: objects.len() as u64,
+        names,
+        ns_per_step,
+        per_second: 1e9 / ns_per_step,
+        fetches: counts.0,
+        puts: counts.1,
+        appends: counts.1,
+        acknowledgements: asked.acknowledged,
+    })
+}
+
+/// Names as they are in a node.
+pub(super) fn names(count: u64) -> Result<Vec<ObjectId>, LabError> {
+    let failed = |error: &dyn std::fmt::Display| failed("a name", error);
+    let namespace = "tenant".parse().map_err(|error| failed(&error))?;
+    let bucket = "pictures".parse().map_err(|error| failed(&error))?;
+    let first = ObjectId { namespace, bucket, key: "key".parse().map_err(|error| failed(&error))? };
+    let name = |number: u64| -> Result<ObjectId, LabError> {
+        let key = format!("in/{number:08}.png").parse().map_err(|error| failed(&error))?;
+        Ok(ObjectId { key, ..first.clone() })
+    };
+    (0..count).map(name).collect()
+}
+
+pub(super) fn run(sizes: &[u64], length: Length) -> Result<Vec<StepsRow>, LabError> {
+    let mut rows = Vec::new();
+    for &objects in sizes {
+        let numbers: Vec<u64> = (0..objects).collect();
+        rows.push(measure("numbers", &numbers, length)?);
+        // Ten million names are as many allocations again, and say nothing that a million do not.
+        if objects <= 1_000_000 {
+            rows.push(measure("names", &names(objects)?, length)?);
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,97 @@
+//! `nigh experiment scheduling`: which weights of the scheduler's criteria serve best?
+//!
+//! The scheduler, its queue and its index of hints place invocations on simulated clusters of 3 to 100 nodes (`cluster`),
+//! under a recorded workload and four made up (`workload`). A weighting is judged by the mean and the 99th percentile of
+//! the time from arrival to end, over the best of all on the same workload and cluster. The figures rank weightings under
+//! one load; they do not foretell times on real machines.
+
+mod cluster;
+mod contenders;
+mod outcome;
+mod processors;
+mod recorded_runs;
+mod report;
+mod workload;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use self::cluster::{Cluster, PROCESSORS};
+use self::contenders::CONTENDERS;
+use self::report::{Report, Row};
+use self::workload::Workload;
+use crate::LabError;
+use crate::machine::Machine;
+use crate::recorded_invocations;
+
+const SIZES: [u16; 4] = [3, 10, 30, 100];
+const QUICK_SIZES: [u16; 2] = [3, 10];
+const SECONDS: u64 = 20;
+const QUICK_SECONDS: u64 = 5;
+
+/// What `nigh experiment scheduling` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SchedulingArgs {
+    /// Invocations by the minute, a line a function
+    #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
+    trace: PathBuf,
+    /// Times and memory of the same functions
+    #[arg(long, value_name = "FILE", default_value = recorded_runs::STORED)]
+    runs: PathBuf,
+    /// Seconds instead of minutes: small clusters, a short load
+    #[arg(long)]
+    quick: bool,
+    /// Play only these weightings
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+}
+
+impl SchedulingArgs {
+    pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let report = self.report(machine)?;
+        super::llc::print_report(&report, || report.text(), json)
+    }
+
+    fn report(&self, machine: Machine) -> Result<Report, LabError> {
+        let minutes = recorded_invocations::read_trace(&self.trace)?;
+        let runs = recorded_runs::read_runs(&self.runs)?;
+        let (sizes, seconds): (&[u16], u64) =
+            if self.quick { (&QUICK_SIZES, QUICK_SECONDS) } else { (&SIZES, SECONDS) };
+        let mut rows = Vec::new();
+        for &nodes in sizes {
+            let processors = f64::from(nodes) * f64::from(PROCESSORS);
+            for workload in Workload::all(&minutes, &runs, processors, seconds) {
+                let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
+                for contender in CONTENDERS.iter().filter(|contender| wanted(contender.name)) {
+                    let figures = Cluster::new(&workload, nodes, contender.weights)?.play().figures();
+                    rows.push(Row { workload: workload.name, nodes, weighting: contender.name, figures });
+                }
+            }
+        }
+        Ok(Report::make(machine, self.quick, cluster::about(), rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_settled_weights_serve_better_than_load_hash_or_locality_alone() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let arguments = SchedulingArgs {
+            trace: root.join(recorded_invocations::STORED),
+            runs: root.join(recorded_runs::STORED),
+            quick: true,
+            only: ["least loaded", "hash only", "locality only", contenders::SETTLED].map(str::to_owned).into(),
+        };
+        let report = arguments.report(Machine::read("nigh experiment scheduling --quick".to_owned())).unwrap();
+        assert_eq!(report.rows.len(), 2 * 5 * 4);
+        assert!(report.rows.iter().all(|row| row.figures.invocations > 50 && row.figures.mean_ms > 0.0));
+        let first = &report.ranking[0];
+        assert_eq!(first.weighting, contenders::SETTLED, "{:?}", report.ranking);
+    }
+}

@@ -1,0 +1,140 @@
+//! The report: every figure, and the ranking that the weights were settled by.
+
+use comfy_table::{Table, presets};
+use nigh_faas::scheduler::Weights;
+use serde::Serialize;
+
+use super::contenders::{CONTENDERS, SETTLED};
+use super::outcome::Figures;
+use crate::machine::Machine;
+
+/// One weighting under one workload on one cluster.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) workload: &'static str,
+    pub(super) nodes: u16,
+    pub(super) weighting: &'static str,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
+}
+
+/// One weighting over all workloads and clusters: geometric means over the best of each.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Ranked {
+    pub(super) weighting: &'static str,
+    /// The mean time, over the best weighting's.
+    pub(super) mean: f64,
+    /// The same of the 99th percentile.
+    pub(super) p99: f64,
+    /// What it is ranked by: the geometric mean of the two.
+    pub(super) both: f64,
+    /// The mean of the parts of bytes read where they were.
+    pub(super) local_share: f64,
+    pub(super) cold_starts: u64,
+    pub(super) failed: u64,
+    /// The largest.
+    pub(super) imbalance_most: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    machine: Machine,
+    quick: bool,
+    simulated: String,
+    settled: &'static str,
+    weights: Vec<(&'static str, Weights)>,
+    pub(super) ranking: Vec<Ranked>,
+    pub(super) rows: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn make(machine: Machine, quick: bool, simulated: String, rows: Vec<Row>) -> Self {
+        let played = |name: &str| rows.iter().any(|row| row.weighting == name);
+        let weights: Vec<_> =
+            CONTENDERS.iter().filter(|one| played(one.name)).map(|one| (one.name, one.weights)).collect();
+        let mut ranking: Vec<Ranked> = weights.iter().map(|(name, _)| rank(name, &rows)).collect();
+        ranking.sort_by(|one, other| one.both.total_cmp(&other.both));
+        Self { machine, quick, simulated, settled: SETTLED, weights, ranking, rows }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut ranking = Table::new();
+        ranking.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+            "weighting",
+            "mean",
+            "p99",
+            "both",
+            "local",
+            "cold",
+            "failed",
+            "imbalance",
+        ]);
+        for one in &self.ranking {
+            ranking.add_row([
+                one.weighting.to_owned(),
+                format!("{:.3}", one.mean),
+                format!("{:.3}", one.p99),
+                format!("{:.3}", one.both),
+                format!("{:.3}", one.local_share),
+                one.cold_starts.to_string(),
+                one.failed.to_string(),
+                format!("{:.2}", one.imbalance_most),
+            ]);
+        }
+        let mut rows = Table::new();
+        rows.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+            "workload",
+            "nodes",
+            "weighting",
+            "invocations",
+            "mean ms",
+            "p99 ms",
+            "stretch",
+            "local",
+            "cold",
+            "queued",
+            "failed",
+            "imbalance",
+        ]);
+        for Row { workload, nodes, weighting, figures } in &self.rows {
+            rows.add_row([
+                (*workload).to_owned(),
+                nodes.to_string(),
+                (*weighting).to_owned(),
+                figures.invocations.to_string(),
+                format!("{:.1}", figures.mean_ms),
+                format!("{:.1}", figures.p99_ms),
+                format!("{:.2}", figures.stretch),
+                format!("{:.3}", figures.local_share),
+                figures.cold_starts.to_string(),
+                figures.queued.to_string(),
+                figures.failed.to_string(),
+                format!("{:.2}", figures.imbalance),
+            ]);
+        }
+        format!("{rows}\n{}\nover the best of each workload and cluster:\n{ranking}", self.simulated)
+    }
+}
+
+fn rank(weighting: &'static str, rows: &[Row]) -> Ranked {
+    let own = || rows.iter().filter(|row| row.weighting == weighting);
+    let over_best = |of: fn(&Figures) -> f64| {
+        let logarithms = own().map(|row| {
+            let peers = rows.iter().filter(|peer| (peer.workload, peer.nodes) == (row.workload, row.nodes));
+            let best = peers.map(|peer| of(&peer.figures)).fold(f64::INFINITY, f64::min);
+            (of(&row.figures) / best).ln()
+        });
+        (logarithms.sum::<f64>() / own().count().max(1) as f64).exp()
+    };
+    let (mean, p99) = (over_best(|figures| figures.mean_ms), over_best(|figures| figures.p99_ms));
+    Ranked {
+        weighting,
+        mean,
+        p99,
+        both: (mean * p99).sqrt(),
+        local_share: own().map(|row| row.figures.local_share).sum::<f64>() / own().count().max(1) as f64,
+        cold_starts: own().map(|row| row.figures.cold_starts).sum(),
+        failed: own().map(|row| row.figures.failed).sum(),
+        imbalance_most: own().map(|row| row.figures.imbalance).fold(0.0, f64::max),
+    }
+}
