@@ -6,6 +6,7 @@ pub mod admin;
 mod background;
 pub mod backup;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod credentials;
 mod data_door;
