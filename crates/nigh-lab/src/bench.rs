@@ -12,6 +12,7 @@ pub(crate) mod made_up;
 mod memory;
 mod objects;
 mod predict;
+mod rpc;
 mod s3;
 mod shrink;
 
@@ -46,6 +47,8 @@ enum What {
     Journal(journal::JournalLength),
     /// A cluster's commits against bare publishes to the same three NATS servers
     Ledger(ledger::LedgerLength),
+    /// Calls between processes against bare TCP and bare rustls
+    Rpc(rpc::RpcLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),
     /// Memory that the cache gives back: the decision, and the whole against closing files in memory
@@ -158,6 +161,10 @@ impl BenchArgs {
             What::Ledger(length) => {
                 let report = ledger::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || ledger::text(&report), json);
+            }
+            What::Rpc(length) => {
+                let report = rpc::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || rpc::text(&report), json);
             }
             What::Objects(length) => {
                 let report = objects::run(&length, machine)?;

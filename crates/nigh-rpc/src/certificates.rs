@@ -144,6 +144,9 @@ impl Authority {
     /// If there is none.
     pub fn open(folder: &Path) -> Result<Self, CertificateError> {
         let (certificate, key) = (folder.join(format!("{AUTHORITY}.crt")), folder.join(format!("{AUTHORITY}.key")));
+        if !certificate.exists() {
+            return Err(CertificateError::NoAuthority(certificate));
+        }
         let described = describe(&certificate)?.into_iter().next();
         let cluster = described.and_then(|one| one.uris.iter().find_map(|uri| authority_of(uri)));
         let cluster = cluster.ok_or_else(|| CertificateError::NoAuthority(certificate.clone()))?;
@@ -205,7 +208,7 @@ impl Authority {
         let own = identity.name() == AUTHORITY;
         for path in [&files.certificate, &files.key] {
             if path.symlink_metadata().is_ok() && (own || !renew) {
-                let hint = if own { "it is the authority's" } else { "renew it, or take another name" };
+                let hint = if own { "it is the authority's" } else { "renew it (--renew), or take another name" };
                 return Err(CertificateError::Exists { path: path.clone(), hint });
             }
         }

@@ -16,9 +16,10 @@ use crate::settings::Liveness;
 /// where they are wanted.
 const PLAIN_READ_AHEAD_BYTES: usize = 16 << 10;
 /// The same with TLS, which itself asks for 4 KiB at a time.
-const TLS_READ_AHEAD_BYTES: usize = 128 << 10;
-/// What TLS encrypts before it is written.
-const TLS_WRITE_BYTES: usize = 128 << 10;
+const TLS_READ_AHEAD_BYTES: usize = 64 << 10;
+/// What TLS encrypts before it is written: two of its records, which are in the processor's cache yet when the kernel copies
+/// them (128 KiB took half as long again for 1 MiB).
+const TLS_WRITE_BYTES: usize = 32 << 10;
 
 /// A TCP connection, read ahead.
 pub(crate) struct Ahead {

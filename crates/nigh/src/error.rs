@@ -14,6 +14,7 @@ use nigh_node::endpoints::EndpointsError;
 use nigh_node::node::NodeError;
 use nigh_node::state_folder::StateFolderError;
 use nigh_node::status::Draining;
+use nigh_rpc::certificates::CertificateError;
 use thiserror::Error;
 
 /// Refused, or failed.
@@ -48,6 +49,8 @@ pub(crate) enum CliError {
     Archive(#[from] ArchiveError),
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
     #[cfg(feature = "lab")]
     #[error(transparent)]
     Lab(#[from] nigh_lab::LabError),

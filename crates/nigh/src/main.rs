@@ -3,6 +3,7 @@
 mod activations;
 mod archive;
 mod backup;
+mod certificates;
 mod completions;
 mod config;
 mod context;
@@ -107,6 +108,9 @@ enum Command {
     /// Look into the journal of a node that is stopped
     #[command(subcommand)]
     Journal(journal::JournalCommand),
+    /// A cluster's own authority, and certificates for its processes
+    #[command(subcommand)]
+    Certificates(certificates::CertificatesCommand),
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
     /// Play the load of some tenants on a node, and tell how it fared
@@ -196,6 +200,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Config(command) => config::run(command, &globals).await?,
         Command::Backup(args) => backup::backup(args, &globals).await?,
         Command::Restore(args) => backup::run_restore(args, &globals)?,
+        Command::Certificates(command) => certificates::run(&command, &globals)?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,
         #[cfg(feature = "lab")]
         Command::Load(args) => load::run(args, &globals).await?,

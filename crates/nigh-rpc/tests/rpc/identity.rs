@@ -143,7 +143,7 @@ fn an_authority_keeps_its_keys_and_overwrites_nothing() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    assert!(matches!(Authority::open(path), Err(CertificateError::File { .. })));
+    assert!(matches!(Authority::open(path), Err(CertificateError::NoAuthority(_))));
     Authority::create(path, CLUSTER, 10).unwrap();
     assert!(matches!(Authority::create(path, CLUSTER, 10), Err(CertificateError::Exists { .. })));
     let authority = Authority::open(path).unwrap();

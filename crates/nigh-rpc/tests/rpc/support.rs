@@ -62,7 +62,10 @@ impl Drop for Unfinished {
 
 /// Bytes that tell their place.
 pub(crate) fn pattern(length: usize) -> Bytes {
-    (0..length).map(|at| (at % 251) as u8).collect::<Vec<_>>().into()
+    let turn: Vec<u8> = (0..251).collect();
+    let mut bytes = turn.repeat(length.div_ceil(turn.len()));
+    bytes.truncate(length);
+    bytes.into()
 }
 
 #[async_trait]

@@ -1,0 +1,188 @@
+//! `nigh certificates`: a cluster's own authority, and certificates for its processes. Keys are files and nothing else.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use nigh_rpc::certificates::{Authority, Described, describe};
+use nigh_rpc::{CertificateFiles, Identity, Role};
+use nigh_terms::{Clock as _, SystemClock};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output;
+use crate::printable;
+
+/// Subcommands of `nigh certificates`.
+#[derive(Subcommand)]
+#[command(after_help = "\
+Examples:
+  nigh certificates init ca --cluster lab               ca/authority.crt and ca/authority.key
+  nigh certificates issue ca n1 --address 10.0.0.7      ca/n1.crt and ca/n1.key
+  nigh certificates issue ca n1 --address 10.0.0.7 --renew
+  nigh certificates show ca/*.crt
+
+A process needs authority.crt, its own certificate and its key, readable by it alone. authority.key stays where
+certificates are issued: who has it can be anybody in the cluster. Replaced files are used from the next connection on,
+without a restart.")]
+pub(crate) enum CertificatesCommand {
+    /// Make a cluster's authority in a folder
+    Init {
+        /// Where; it is made if it is not there
+        folder: PathBuf,
+        /// The cluster's name
+        #[arg(long)]
+        cluster: String,
+        /// How long it is valid
+        #[arg(long, default_value_t = 3650)]
+        days: u32,
+    },
+    /// Make keys and certificates for processes, signed by the authority in a folder
+    Issue {
+        /// Where the authority is, and where they are written
+        folder: PathBuf,
+        /// The processes' names, each its own in the cluster
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// What they are
+        #[arg(long, value_enum, default_value_t = IssuedRole::Node)]
+        role: IssuedRole,
+        /// An address or a host's name that other programs may compare; may be repeated. Nigh compares names only
+        #[arg(long = "address", value_name = "ADDRESS")]
+        addresses: Vec<String>,
+        /// How long they are valid
+        #[arg(long, default_value_t = 397)]
+        days: u32,
+        /// Replace those that are there
+        #[arg(long)]
+        renew: bool,
+    },
+    /// Show what certificates say
+    Show {
+        /// Files of certificates
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IssuedRole {
+    /// Runs functions and holds objects
+    Node,
+    /// Schedules
+    Controller,
+    /// A person, or a program of theirs
+    Operator,
+}
+
+impl IssuedRole {
+    const fn role(self) -> Role {
+        match self {
+            Self::Node => Role::Node,
+            Self::Controller => Role::Controller,
+            Self::Operator => Role::Operator,
+        }
+    }
+}
+
+/// A certificate, as `show` shows it.
+#[derive(Serialize)]
+struct Shown {
+    file: PathBuf,
+    /// Whom it names: `nigh://CLUSTER/ROLE/NAME`.
+    identities: Vec<String>,
+    hosts: Vec<String>,
+    addresses: Vec<IpAddr>,
+    serial: String,
+    /// Seconds since 1970.
+    valid_from: i64,
+    valid_until: i64,
+    /// Until then; negative if it is over.
+    days_left: i64,
+}
+
+const DAY_SECONDS: i64 = 24 * 3600;
+
+impl Shown {
+    fn new(file: &Path, described: Described, now: i64) -> Self {
+        let Described { uris, hosts, addresses, serial, from, until } = described;
+        Self {
+            file: file.to_owned(),
+            identities: uris,
+            hosts,
+            addresses,
+            serial,
+            valid_from: from.unix_timestamp(),
+            valid_until: until.unix_timestamp(),
+            days_left: (until.unix_timestamp() - now).div_euclid(DAY_SECONDS),
+        }
+    }
+
+    fn validity(&self, now: i64) -> String {
+        match self.days_left {
+            _ if now < self.valid_from => "not yet".to_owned(),
+            ..0 => "expired".to_owned(),
+            days => format!("{days} days"),
+        }
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(command: &CertificatesCommand, globals: &Globals) -> Result<(), CliError> {
+    match command {
+        CertificatesCommand::Init { folder, cluster, days } => {
+            let authority = Authority::create(folder, cluster, *days)?;
+            let file = authority.files("").authority;
+            if globals.json {
+                return output::json(&json!({ "cluster": cluster, "authority": file }));
+            }
+            output::line(format_args!("The authority of {cluster}: {}; keep its key safe", file.display()))
+        }
+        CertificatesCommand::Issue { folder, names, role, addresses, days, renew } => {
+            let authority = Authority::open(folder)?;
+            let identities = names.iter().map(|name| Identity::new(authority.cluster(), role.role(), name));
+            let identities =
+                identities.collect::<Result<Vec<_>, _>>().map_err(|error| CliError::Usage(error.to_string()))?;
+            let mut issued = Vec::new();
+            for identity in &identities {
+                let CertificateFiles { authority, certificate, key } =
+                    authority.issue(identity, addresses, *days, *renew)?;
+                if !globals.json {
+                    output::line(format_args!("{identity}: {} and {}", certificate.display(), key.display()))?;
+                }
+                let identity = identity.uri();
+                issued.push(json!({
+                    "identity": identity, "authority": authority, "certificate": certificate, "key": key
+                }));
+            }
+            if globals.json { output::json(&issued) } else { Ok(()) }
+        }
+        CertificatesCommand::Show { files } => show(files, globals),
+    }
+}
+
+fn show(files: &[PathBuf], globals: &Globals) -> Result<(), CliError> {
+    let now = SystemClock.wall().date().unix_timestamp();
+    let mut shown = Vec::new();
+    for file in files {
+        shown.extend(describe(file)?.into_iter().map(|one| Shown::new(file, one, now)));
+    }
+    if globals.json {
+        return output::json(&shown);
+    }
+    let mut table = output::table(&["IDENTITY", "VALID FOR", "ADDRESSES", "FILE"]);
+    for one in &shown {
+        let addresses = one.hosts.iter().cloned().chain(one.addresses.iter().map(IpAddr::to_string));
+        let cells = [
+            one.identities.join(" "),
+            one.validity(now),
+            addresses.collect::<Vec<_>>().join(" "),
+            one.file.display().to_string(),
+        ];
+        table.add_row(cells.map(|cell| printable::shown(&std::io::stdout(), &cell).into_owned()));
+    }
+    output::print_table(&table)
+}
