@@ -17,6 +17,7 @@ mod http_adapter;
 pub mod instance;
 pub mod learning;
 pub mod llc;
+pub mod local_cluster;
 pub mod machine;
 pub mod node;
 mod notifications;

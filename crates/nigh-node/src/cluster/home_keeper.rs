@@ -229,12 +229,13 @@ impl Hands {
         self.reigns.end(shard);
         self.host.let_go(shard).await;
         self.ledger.let_go(shard);
-        let Some((home, revision)) = self.entry(shard) else { return Ok(()) };
+        let Some((mut home, revision)) = self.entry(shard) else { return Ok(()) };
         if !home.is_of(&self.claimant.node, self.claimant.incarnation) {
             return Ok(());
         }
         let freed = self.homes.free(shard, (&home, revision)).await?;
-        self.learn(shard, ShardHome { free: true, ..home }, freed);
+        home.free = true;
+        self.learn(shard, home, freed);
         Ok(())
     }
 }

@@ -39,6 +39,7 @@ use self::home_keeper::KeeperParts;
 use self::newest::Reigns;
 use crate::config::{ClusterSettings, DamagedJournal, Settings};
 use crate::outside_door::{SecretFileError, read_private};
+use crate::status::{ClusterStatus, Level, MemberStatus};
 
 pub use self::calls::FIRST_OBJECT_METHOD;
 pub use self::home_host::HomeHost;
@@ -258,10 +259,45 @@ impl ClusterEngine {
         self.membership.present()
     }
 
+    /// One line about it.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        let roles: Vec<String> = self.presence.roles.iter().map(ToString::to_string).collect();
+        let ClusterSettings { name, shards, .. } = &self.settings;
+        let secured = match &self.security {
+            Security::Plain => "without TLS: who reaches it is believed",
+            Security::Tls(_) => "by mutual TLS",
+        };
+        let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
+        let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        Level { name: "cluster".to_owned(), on: true, detail }
+    }
+
+    /// How it stands, as this node sees it.
+    #[must_use]
+    pub fn status(&self) -> ClusterStatus {
+        let present = self.membership.present();
+        let members = present.borrow().iter().map(|member| MemberStatus {
+            node: member.node.0.clone(),
+            number: member.presence.number.0,
+            incarnation: member.incarnation.0,
+            address: member.presence.address.clone(),
+            roles: member.presence.roles.iter().copied().collect(),
+        }).collect();
+        ClusterStatus { name: self.settings.name.clone(), members, homes: self.homes_status() }
+    }
+
     /// How homes stand; nothing before `serve`.
     #[must_use]
     pub fn homes_status(&self) -> Option<HomesStatus> {
         self.keeper.lock().as_ref().map(HomeKeeper::status)
+    }
+}
+
+impl Drop for ClusterEngine {
+    /// As in a crash: nothing is let go.
+    fn drop(&mut self) {
+        self.ending.cancel();
     }
 }
 
