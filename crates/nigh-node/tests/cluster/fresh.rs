@@ -8,6 +8,7 @@ use std::time::Duration;
 use nigh_engine::{ACCESS_KEYS_TABLE, AccessKeys};
 use nigh_faas::function::Runtime;
 use nigh_faas::function_store::{FunctionLimits, FunctionSettings, FunctionStore, NewFunction};
+use nigh_node::cluster::ClusterEngine;
 use nigh_terms::{FunctionName, Namespace, Principal, SystemClock};
 
 use crate::support::{Trial, until};
@@ -95,4 +96,16 @@ async fn a_function_that_one_node_deploys_changes_and_deletes_is_so_at_the_other
     assert!(until("it is changed", changed).await < SOON);
     here.delete(&tenant, &name).await.unwrap();
     assert!(until("it is deleted", || there.get(&tenant, &name).is_none()).await < SOON);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_another_number_of_shards_does_not_join() {
+    let Some(trial) = Trial::start("a_node_with_another_number_of_shards_does_not_join", 1, 4) else { return };
+    let _first = trial.join("a").await;
+    let mut settings = trial.settings("b");
+    let mut cluster = settings.cluster.take().unwrap();
+    cluster.shards = 5;
+    let refused = ClusterEngine::join(&settings, &cluster, Arc::new(SystemClock::new())).await;
+    let text = refused.err().unwrap().to_string();
+    assert!(text.contains("cluster.shards is 5") && text.contains("made with 4"), "{text}");
 }
