@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::{Registry, RegistryError};
+use crate::{Registry, RegistryChange, RegistryError};
 
 /// Whom a key was given to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,24 +128,36 @@ impl AccessKeys {
     pub async fn load(registry: &dyn Registry) -> Result<Self, RegistryError> {
         let keys = Self::default();
         for (id, stored) in registry.list(ACCESS_KEYS_TABLE, "").await? {
-            if let Ok(Format { format }) = serde_json::from_slice(&stored.value)
-                && format > FORMAT
-            {
-                return Err(RegistryError::Storage(format!(
-                    "access key {id} has format {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
-                )));
+            if let Some(key) = decode(&id, &stored.value)? {
+                keys.insert(AccessKeyId::new(id), key.secret, Holder::Client(key.namespace));
             }
-            let stored: StoredKey = match serde_json::from_slice(&stored.value) {
-                Ok(stored) => stored,
-                Err(error) => {
-                    // Not the document: it may hold the secret.
-                    tracing::warn!(%id, line = error.line(), column = error.column(), "an access key cannot be read; it is refused");
-                    continue;
-                }
-            };
-            keys.insert(AccessKeyId::new(id), stored.secret, Holder::Client(stored.namespace));
         }
         Ok(keys)
+    }
+
+    /// Takes over what others write and delete from now on, soon after they do; until `registry` ends, or all of these are
+    /// dropped. While its servers cannot be reached nothing is taken over; then all that was missed is.
+    ///
+    /// # Errors
+    /// If the watch cannot begin.
+    pub async fn follow(&self, registry: &dyn Registry) -> Result<(), RegistryError> {
+        let mut changes = registry.watch(ACCESS_KEYS_TABLE).await?;
+        let entries = Arc::downgrade(&self.entries);
+        tokio::spawn(async move {
+            while let Some(RegistryChange { key, now }) = changes.recv().await {
+                let Some(entries) = entries.upgrade() else { return };
+                let (keys, id) = (Self { entries }, AccessKeyId::new(&key));
+                match now.map(|now| decode(&key, &now.value)) {
+                    None => keys.revoke(&id),
+                    // A secret never changes: what is known stays as it is, with its calls.
+                    Some(Ok(Some(_))) if keys.secret(&id).is_some() => {}
+                    Some(Ok(Some(stored))) => keys.insert(id, stored.secret, Holder::Client(stored.namespace)),
+                    Some(Ok(None)) => {}
+                    Some(Err(error)) => tracing::error!(%error, "a key that another node made is refused here"),
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Makes a key for clients of `namespace`, durable before it is returned.
@@ -263,6 +275,30 @@ impl AccessKeys {
     fn insert(&self, id: AccessKeyId, secret: SecretKey, holder: Holder) {
         let entry = Entry { secret, holder, invocation: None, admission: Admission::Always, calls: Calls::default() };
         self.entries.write().insert(id, entry);
+    }
+}
+
+/// Reads a key's document; none if it is damaged.
+fn decode(id: &str, document: &[u8]) -> Result<Option<StoredKey>, RegistryError> {
+    if let Ok(Format { format }) = serde_json::from_slice(document)
+        && format > FORMAT
+    {
+        return Err(RegistryError::Storage(format!(
+            "access key {id} has format {format}, this build reads up to {FORMAT}; start the newer nigh that wrote it"
+        )));
+    }
+    match serde_json::from_slice(document) {
+        Ok(stored) => Ok(Some(stored)),
+        Err(error) => {
+            // Not the document: it may hold the secret.
+            tracing::warn!(
+                id,
+                line = error.line(),
+                column = error.column(),
+                "an access key cannot be read; it is refused"
+            );
+            Ok(None)
+        }
     }
 }
 

@@ -11,7 +11,9 @@ mod ledger;
 mod membership;
 #[cfg(feature = "cluster")]
 pub mod nats;
+mod node_numbers;
 mod outbox;
+mod presence;
 mod record_log;
 mod registry;
 mod registry_copy;
@@ -26,7 +28,9 @@ pub use ledger::{
     PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
 };
 pub use membership::{LocalMembership, Members, Membership};
+pub use node_numbers::{NODE_NUMBERS_TABLE, known_number, node_number};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};
+pub use presence::{NodeRole, Presence, PresentMember};
 pub use record_log::{RecordLog, Retention};
 pub use registry::{LocalRegistry, Registry, RegistryChange, RegistryError, Revised, Revision};
 pub use registry_copy::{RegistrySnapshot, StoredDocument};

@@ -8,6 +8,7 @@
 mod attached;
 mod changes;
 mod document;
+mod following;
 mod retired;
 mod settings;
 #[cfg(test)]
@@ -188,6 +189,16 @@ impl FunctionStore {
             holds: AtomicUsize::new(0),
         };
         Ok(Self(Arc::new(inner)))
+    }
+
+    /// Shows what other nodes deploy and delete, soon after they do, until `registry` ends or nobody has this store any more.
+    ///
+    /// # Errors
+    /// If the watch cannot begin.
+    pub async fn follow(&self) -> Result<(), FunctionStoreError> {
+        let changes = self.0.registry.watch(TABLE).await?;
+        tokio::spawn(following::follow(Arc::downgrade(&self.0), changes));
+        Ok(())
     }
 
     /// The function as it is now.

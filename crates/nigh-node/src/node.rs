@@ -56,6 +56,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
+use crate::cluster::{ClusterEngine, ClusterStartError};
 use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, Switch};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
@@ -112,6 +113,8 @@ pub enum NodeError {
     Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
+    #[error(transparent)]
+    Cluster(#[from] Box<ClusterStartError>),
     #[error("{setting} {address}: {source}; set another with --{flag}, port 0 takes a free one")]
     Bind { setting: &'static str, flag: &'static str, address: SocketAddr, source: std::io::Error },
     #[error("{what}: {source}")]
@@ -122,7 +125,9 @@ pub enum NodeError {
 struct Running {
     settings: Settings,
     shown: Vec<Shown>,
-    membership: LocalMembership,
+    membership: Arc<dyn Membership>,
+    /// None where it is alone.
+    cluster: Option<ClusterEngine>,
     started: Timestamp,
     clock: Arc<SystemClock>,
     endpoints: Endpoints,
@@ -190,9 +195,27 @@ impl Node {
 
         let database = StateFile::open(&paths.database())?;
         let local = LocalRegistry::new(database.clone());
-        let registry: Arc<dyn Registry> = Arc::new(local.clone());
-        let membership = LocalMembership::join(NodeId(settings.node.clone()), &*registry).await?;
+        // What this node learns is its own, in a cluster too.
+        let own_registry: Arc<dyn Registry> = Arc::new(local.clone());
+        let alone = LocalMembership::join(NodeId(settings.node.clone()), &*own_registry).await?;
+        // The incarnation grows at every start, as a new home's epoch must.
+        let epoch = Epoch(alone.incarnation().0);
+        let cluster = match &settings.cluster {
+            Some(cluster) => {
+                let joining = Box::pin(ClusterEngine::join(&settings, cluster, Arc::clone(&clock) as Arc<dyn Clock>));
+                Some(joining.await.map_err(Box::new)?)
+            }
+            None => None,
+        };
+        let registry = cluster.as_ref().map_or_else(|| Arc::clone(&own_registry), ClusterEngine::registry);
+        let membership: Arc<dyn Membership> = match &cluster {
+            Some(cluster) => Arc::clone(cluster.membership()) as Arc<dyn Membership>,
+            None => Arc::new(alone),
+        };
         let keys = AccessKeys::load(&*registry).await?;
+        if cluster.is_some() {
+            keys.follow(&*registry).await?;
+        }
 
         let engine = sandbox_engine(&settings, state.instance()).await?;
         let swept = engine.sweep().await?;
@@ -200,6 +223,7 @@ impl Node {
             tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
         }
         let mut levels = vec![isolation_level(&*engine)];
+        levels.extend(cluster.as_ref().map(ClusterEngine::level));
         let (python_level, pythons) = pythons(&settings).await;
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
@@ -219,7 +243,7 @@ impl Node {
         let sizes = Arc::new(ObjectSizes::default());
         let llc = Llc::open(
             &settings.llc,
-            Arc::clone(&registry),
+            Arc::clone(&own_registry),
             Arc::clone(&sizes),
             Arc::clone(&clock) as Arc<dyn Clock>,
             engine.sandbox_cpus(),
@@ -227,10 +251,8 @@ impl Node {
         .await?;
         levels.push(llc.level.clone());
         let parser_user = settings.functions.uid_base.saturating_add(UIDS);
-        let (features, level) = features::open(&settings.memory, Arc::clone(&registry), parser_user).await?;
+        let (features, level) = features::open(&settings.memory, Arc::clone(&own_registry), parser_user).await?;
         levels.push(level);
-        // The incarnation grows at every start, as a new home's epoch must.
-        let epoch = Epoch(membership.incarnation().0);
         let (write_parts, journal, level) = writes::open(&settings, Arc::clone(&registry), epoch).await?;
         levels.push(level);
         let mut observers =
@@ -259,9 +281,12 @@ impl Node {
             FunctionLimits::default(),
         )
         .await?;
+        if cluster.is_some() {
+            functions.follow().await?;
+        }
         let learning = Learning::open(
             &settings.memory,
-            Arc::clone(&registry),
+            own_registry,
             functions.clone(),
             Arc::new(LookedAtOrSized { looked_at: features.clone(), sizes }),
             Arc::clone(&clock) as Arc<dyn Clock>,
@@ -382,6 +407,7 @@ impl Node {
             settings,
             shown,
             membership,
+            cluster,
             started,
             clock,
             endpoints,
@@ -430,6 +456,9 @@ impl Node {
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
         tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
         tasks.spawn(background::sample_cache_use(Arc::clone(&running.llc), Arc::clone(&running.clock), doors.clone()));
+        if running.cluster.is_some() {
+            tasks.spawn(end_with_life(Arc::clone(&running)));
+        }
         running.endpoints.write(&paths)?;
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.close();
@@ -479,6 +508,9 @@ impl Node {
             tracing::warn!(waiting, "the store has not taken all writes; they are in the journal, for the next start");
         } else {
             self.running.memory.let_go_of_store().await;
+        }
+        if let Some(cluster) = &self.running.cluster {
+            cluster.leave(drain).await;
         }
         self.running.stop.cancel();
         if tokio::time::timeout(drain, self.tasks.wait()).await.is_err() {
@@ -611,6 +643,7 @@ impl admin::Shows for Running {
             endpoints: self.endpoints.clone(),
             draining: self.draining.get().map(|_| self.awaits()),
             levels: self.levels_now(),
+            cluster: self.cluster.as_ref().map(ClusterEngine::status),
             functions: self.functions.totals(&self.settings.namespace).0,
             cache: CacheStatus {
                 budget: usage.budget,
@@ -686,6 +719,18 @@ impl admin::Shows for Running {
 
     fn stop(&self) -> &CancellationToken {
         &self.stop
+    }
+}
+
+/// Has a node end whose life as a member is over: homes may refuse it for ever. Who started it starts it again, in a new
+/// life.
+async fn end_with_life(running: Arc<Running>) {
+    let mut members = running.membership.watch();
+    let own = (running.membership.node().clone(), running.membership.incarnation());
+    let over = members.wait_for(|members| !members.contains(&own));
+    if running.stop.run_until_cancelled(over).await.is_some() && !running.asked_to_stop.is_cancelled() {
+        tracing::error!("this node's life as a member of its cluster is over: it drains and ends; start it again");
+        running.asked_to_stop.cancel();
     }
 }
 

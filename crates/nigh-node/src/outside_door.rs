@@ -39,6 +39,7 @@ use tokio_util::task::TaskTracker;
 use self::message::{Invalidation, PushAsked, Target};
 use self::s3_events::Changed;
 pub(crate) use self::secrets::OutsideSecrets;
+pub(crate) use self::secrets::read_private;
 pub use self::secrets::{SecretFileError, read_secrets};
 use self::signature::Nonces;
 

@@ -1,11 +1,13 @@
 //! What a node says of itself, as the admin API gives it and `nigh status` shows it.
 
+use nigh_engine::NodeRole;
 use nigh_faas::invoker::RuntimeStems;
 pub use nigh_faas::node_memory::MemoryStatus;
 use nigh_faas::object_features::recorder::FeaturesStatus;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::HomesStatus;
 use crate::endpoints::Endpoints;
 
 /// One level of what Nigh does on this machine: on, or off with the reason.
@@ -148,6 +150,32 @@ impl std::fmt::Display for Draining {
     }
 }
 
+/// A member of a cluster, as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub node: String,
+    /// Its number.
+    pub number: u32,
+    /// Its life.
+    pub incarnation: u64,
+    /// Where other nodes call it.
+    pub address: String,
+    /// What it does.
+    pub roles: Vec<NodeRole>,
+}
+
+/// A node's cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// Its name.
+    pub name: String,
+    /// The members that live.
+    pub members: Vec<MemberStatus>,
+    /// How homes stand; none where this node keeps none.
+    pub homes: Option<HomesStatus>,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -170,6 +198,9 @@ pub struct Status {
     pub draining: Option<Draining>,
     /// What works here, and what does not.
     pub levels: Vec<Level>,
+    /// Its cluster; none where it is alone.
+    #[serde(default)]
+    pub cluster: Option<ClusterStatus>,
     /// Functions of the namespace made at the first start.
     pub functions: usize,
     /// The memory kept for objects.

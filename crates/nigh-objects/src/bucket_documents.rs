@@ -1,12 +1,13 @@
 //! What is set of a bucket beyond what S3 keeps: one document a bucket, in the registry.
 //!
-//! All are kept in memory too: a bucket without a document costs one load of a counter.
+//! All are kept in memory too: a bucket without a document costs one load of a counter. What others write is taken over
+//! soon after they do; while the registry's servers cannot be reached nothing is, then all that was missed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
-use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_engine::{Registry, RegistryChange, RegistryError, Revised, Revision};
 use nigh_terms::{BucketName, Namespace};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
@@ -26,21 +27,87 @@ struct Stored<T> {
 /// A document, and the revision under which it stands in the registry.
 type Kept<T> = (Arc<T>, Revision);
 
+/// The bucket that a document is of.
+type Place = (Namespace, BucketName);
+
 /// The documents of one kind.
 pub(crate) struct BucketDocuments<T> {
     registry: Arc<dyn Registry>,
     table: &'static str,
     /// What they are, for messages.
     what: &'static str,
-    count: AtomicUsize,
-    documents: RwLock<HashMap<(Namespace, BucketName), Kept<T>>>,
+    kept: Arc<KeptDocuments<T>>,
 }
 
-fn place(namespace: &Namespace, bucket: &BucketName) -> String {
+/// What is in memory of them.
+struct KeptDocuments<T> {
+    count: AtomicUsize,
+    documents: RwLock<HashMap<Place, Kept<T>>>,
+    /// Held while one is changed, here or as others did.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl<T> KeptDocuments<T> {
+    fn keep(&self, place: Place, now: Option<Kept<T>>) {
+        let mut documents = self.documents.write();
+        match now {
+            Some(kept) => drop(documents.insert(place, kept)),
+            None => drop(documents.remove(&place)),
+        }
+        self.count.store(documents.len(), Ordering::Relaxed);
+    }
+}
+
+fn key_of(namespace: &Namespace, bucket: &BucketName) -> String {
     format!("{namespace}/{bucket}")
 }
 
-impl<T: Clone + Serialize + DeserializeOwned> BucketDocuments<T> {
+fn decode<T: DeserializeOwned>(what: &str, key: &str, stored: &Revised) -> Result<(Place, Kept<T>), RegistryError> {
+    let unreadable = |why: String| RegistryError::Storage(format!("{what} of bucket {key}: {why}"));
+    let Stored { format, config } =
+        serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
+    if format > FORMAT {
+        return Err(unreadable(format!("their format is {format}, this build reads up to {FORMAT}")));
+    }
+    let place = place_of(key).map_err(unreadable)?;
+    Ok((place, (Arc::new(config), stored.revision)))
+}
+
+fn place_of(key: &str) -> Result<Place, String> {
+    let (namespace, bucket) = key.split_once('/').ok_or("no namespace")?;
+    let namespace = Namespace::new(namespace).map_err(|error| error.to_string())?;
+    Ok((namespace, BucketName::new(bucket).map_err(|error| error.to_string())?))
+}
+
+/// Takes over what comes to be, until nobody has the documents any more.
+async fn follow<T: DeserializeOwned>(
+    what: &'static str,
+    table: &'static str,
+    registry: Arc<dyn Registry>,
+    kept: Weak<KeptDocuments<T>>,
+    mut changes: tokio::sync::mpsc::Receiver<RegistryChange>,
+) {
+    while let Some(RegistryChange { key, now }) = changes.recv().await {
+        let Some(kept) = kept.upgrade() else { return };
+        let _changing = kept.changing.lock().await;
+        let Ok(place) = place_of(&key) else { continue };
+        let known = kept.documents.read().get(&place).map(|(_, revision)| *revision);
+        if now.as_ref().map(|now| now.revision) <= known && now.is_some() {
+            continue;
+        }
+        // What is told may be of before this node's own change.
+        let found = match registry.get(table, &key).await {
+            Ok(found) => found.map(|found| decode(what, &key, &found)).transpose(),
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(found) => kept.keep(place, found.map(|(_, kept)| kept)),
+            Err(error) => tracing::error!(%error, "what another node set of a bucket is not known here"),
+        }
+    }
+}
+
+impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocuments<T> {
     /// Those kept in `registry`.
     ///
     /// # Errors
@@ -50,28 +117,24 @@ impl<T: Clone + Serialize + DeserializeOwned> BucketDocuments<T> {
         table: &'static str,
         what: &'static str,
     ) -> Result<Self, RegistryError> {
+        let changes = registry.watch(table).await?;
         let mut documents = HashMap::new();
         for (key, stored) in registry.list(table, "").await? {
-            let unreadable = |why: String| RegistryError::Storage(format!("{what} of bucket {key}: {why}"));
-            let Stored { format, config } =
-                serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
-            if format > FORMAT {
-                return Err(unreadable(format!("their format is {format}, this build reads up to {FORMAT}")));
-            }
-            let (namespace, bucket) = key.split_once('/').ok_or_else(|| unreadable("no namespace".to_owned()))?;
-            let namespace = Namespace::new(namespace).map_err(|error| unreadable(error.to_string()))?;
-            let bucket = BucketName::new(bucket).map_err(|error| unreadable(error.to_string()))?;
-            documents.insert((namespace, bucket), (Arc::new(config), stored.revision));
+            let (place, kept) = decode(what, &key, &stored)?;
+            documents.insert(place, kept);
         }
         let count = AtomicUsize::new(documents.len());
-        Ok(Self { registry, table, what, count, documents: RwLock::new(documents) })
+        let documents = RwLock::new(documents);
+        let kept = Arc::new(KeptDocuments { count, documents, changing: tokio::sync::Mutex::default() });
+        tokio::spawn(follow(what, table, Arc::clone(&registry), Arc::downgrade(&kept), changes));
+        Ok(Self { registry, table, what, kept })
     }
 
     fn kept(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept<T>> {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if self.kept.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.documents.read().get(&(namespace.clone(), bucket.clone())).cloned()
+        self.kept.documents.read().get(&(namespace.clone(), bucket.clone())).cloned()
     }
 
     /// The bucket's document, if it has one.
@@ -95,8 +158,9 @@ impl<T: Clone + Serialize + DeserializeOwned> BucketDocuments<T> {
                 ObjectError::Memory { operation: "keep a bucket's settings", reason: format!("{}: {other}", self.what) }
             }
         };
+        let _changing = self.kept.changing.lock().await;
         let before = self.kept(namespace, bucket).map(|(_, revision)| revision);
-        let key = place(namespace, bucket);
+        let key = key_of(namespace, bucket);
         let now = match document {
             None => {
                 if let Some(revision) = before {
@@ -111,13 +175,7 @@ impl<T: Clone + Serialize + DeserializeOwned> BucketDocuments<T> {
                 Some((Arc::new(document), revision))
             }
         };
-        let mut documents = self.documents.write();
-        let which = (namespace.clone(), bucket.clone());
-        match now {
-            Some(kept) => drop(documents.insert(which, kept)),
-            None => drop(documents.remove(&which)),
-        }
-        self.count.store(documents.len(), Ordering::Relaxed);
+        self.kept.keep((namespace.clone(), bucket.clone()), now);
         Ok(())
     }
 }

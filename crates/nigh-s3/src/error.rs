@@ -98,10 +98,7 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
             tracing::warn!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::ServiceUnavailable, SILENT)
         }
-        ObjectError::Ledger(_)
-        | ObjectError::Store { .. }
-        | ObjectError::Memory { .. }
-        | ObjectError::AtHome(_) => {
+        ObjectError::Ledger(_) | ObjectError::Store { .. } | ObjectError::Memory { .. } | ObjectError::AtHome(_) => {
             tracing::error!(reason = %message, "an S3 request failed");
             S3Error::with_message(Code::InternalError, INTERNAL)
         }

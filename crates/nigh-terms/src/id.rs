@@ -63,6 +63,17 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// The number that a cluster has given a node for ever; its name is not repeated in every message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeNumber(pub u32);
+
+impl fmt::Display for NodeNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// One sandbox; never reused, also not by a later process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

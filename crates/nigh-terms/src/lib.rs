@@ -14,7 +14,7 @@ mod version;
 pub use access_key::{AccessKeyId, SecretKey};
 pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
-pub use id::{Epoch, Incarnation, InvocationId, NodeId, SandboxId, Sequence, ShardId};
+pub use id::{Epoch, Incarnation, InvocationId, NodeId, NodeNumber, SandboxId, Sequence, ShardId};
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
 pub use principal::{Admission, Principal};
 pub use size::{ByteSize, ParseByteSizeError};

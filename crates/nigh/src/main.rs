@@ -4,6 +4,7 @@ mod activations;
 mod archive;
 mod backup;
 mod certificates;
+mod cluster;
 mod completions;
 mod config;
 mod context;
@@ -67,6 +68,11 @@ With --json, errors are JSON objects on standard error: error, code, exit.";
 enum Command {
     /// Start a node: S3 and Lambda doors, functions, cache, all in one process
     Up(up::UpArgs),
+    /// Start a node of a cluster: as `up`, with the settings cluster.* required
+    Node(up::UpArgs),
+    /// A whole cluster on this machine; how a node's cluster stands
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Have the running node drain and end, and wait until it has
     Down(down::DownArgs),
     /// Make a function of a folder or archive, or replace its code and settings
@@ -172,7 +178,7 @@ fn wrong_usage(rendered: &str) -> String {
 /// their own beside these.)
 fn threads(command: &Command) -> tokio::runtime::Builder {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    if matches!(command, Command::Up(_)) {
+    if matches!(command, Command::Up(_) | Command::Node(_)) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         threads.worker_threads((cores / 2).max(1));
     }
@@ -182,7 +188,9 @@ fn threads(command: &Command) -> tokio::runtime::Builder {
 async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     let Cli { globals, command } = cli;
     match command {
-        Command::Up(args) => return Box::pin(up::run(args, &globals)).await,
+        Command::Up(args) => return Box::pin(up::run(args, up::Needs::Nothing, &globals)).await,
+        Command::Node(args) => return Box::pin(up::run(args, up::Needs::Cluster, &globals)).await,
+        Command::Cluster(command) => return Box::pin(cluster::run(command, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
         Command::Llc(command) => return llc::run(command, &globals).await,
         Command::Journal(command) => return journal::run(&command, &globals),

@@ -1,4 +1,4 @@
-//! `nigh up`: runs a node in the foreground until a signal or `nigh down`.
+//! `nigh up` and `nigh node`: run a node in the foreground until a signal or `nigh down`.
 
 use std::process::ExitCode;
 
@@ -77,9 +77,23 @@ impl UpArgs {
     }
 }
 
+/// What must be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// The defaults do.
+    Nothing,
+    /// The cluster that the node is of.
+    Cluster,
+}
+
 /// Runs a node to its end.
-pub(crate) async fn run(args: UpArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result<ExitCode, CliError> {
     let configuration = globals.configuration(args.flags()?)?;
+    if needs == Needs::Cluster && configuration.settings.cluster.is_none() {
+        let why =
+            "no cluster is set: give cluster.servers and cluster.certificates (docs/operate.md), or run `nigh up`";
+        return Err(CliError::Usage(why.to_owned()));
+    }
     log_to_stderr(&configuration.settings.log)?;
     let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
     // From here on, so that a signal during the start is not lost and does not leave half a node.

@@ -67,6 +67,14 @@ impl NatsLedger {
         self.shards.read().get(&shard).map(|shard| shard.usage())
     }
 
+    /// Whether it takes records of that shard, as far as is known.
+    ///
+    /// # Errors
+    /// Why not; [`LedgerError::Failed`] ends when the shard is taken again.
+    pub fn check_shard(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.shard(shard)?.check()
+    }
+
     fn shard(&self, shard: ShardId) -> Result<Arc<Shard>, LedgerError> {
         let found = self.shards.read().get(&shard).cloned();
         found.ok_or(LedgerError::Fenced { shard, held: Epoch(0) })

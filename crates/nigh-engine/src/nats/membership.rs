@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use nigh_terms::{Clock, Incarnation, NodeId};
+use nigh_terms::{Clock, Incarnation, Monotonic, NodeId};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::documents::{Documents, FoundDocument, NotWritten};
 use super::roster::Roster;
 use super::{Cluster, ClusterError};
-use crate::{Members, Membership, RegistryError};
+use crate::{Members, Membership, Presence, PresentMember, RegistryError};
 
 /// An entry that is not written anew for so long is gone.
 pub const TTL: Duration = Duration::from_secs(3);
@@ -40,7 +40,15 @@ pub struct NatsMembership {
     documents: Documents,
     entry: Arc<Mutex<Entry>>,
     members: watch::Receiver<Members>,
+    present: watch::Receiver<Vec<PresentMember>>,
+    told: watch::Sender<Arc<[u8]>>,
     tasks: [JoinHandle<()>; 2],
+}
+
+/// Who lives, told twice: by name and life alone, and with what each tells of itself.
+struct Said {
+    members: watch::Sender<Members>,
+    present: watch::Sender<Vec<PresentMember>>,
 }
 
 impl std::fmt::Debug for NatsMembership {
@@ -50,31 +58,60 @@ impl std::fmt::Debug for NatsMembership {
 }
 
 impl NatsMembership {
-    /// Begins a new life of `node`; one that still seems to live is over then.
+    /// Begins a new life of `node`, which tells `presence` of itself; one that still seems to live is over then. All that
+    /// seem to live now are known when it returns; one whose time is over meanwhile is given up after that time.
     ///
     /// # Errors
     /// If the servers do not answer.
-    pub async fn join(cluster: Cluster, node: NodeId, clock: Arc<dyn Clock>) -> Result<Self, ClusterError> {
+    pub async fn join(
+        cluster: Cluster,
+        node: NodeId,
+        presence: &Presence,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ClusterError> {
         let documents = Documents::open(cluster, "members", TTL).await?;
         let subject = documents.subject(&[&node.0])?;
-        let place = enter(&documents, &subject).await?;
+        let told = encoded(presence);
+        let place = enter(&documents, &subject, &told).await?;
         let incarnation = Incarnation(place);
+        let own = PresentMember { node: node.clone(), incarnation, presence: presence.clone() };
+        let mut roster = Roster::default();
+        for (name, found) in documents.list(&[]).await? {
+            hear(&mut roster, name, found, clock.monotonic());
+        }
+        // Whatever a server knows of it: this life has begun.
+        roster.heard(own.clone(), place, clock.monotonic());
         let entry = Arc::new(Mutex::new(Entry { subject, place: Some(place) }));
-        let (said, members) = watch::channel(vec![(node.clone(), incarnation)]);
+        let alive = roster.alive(clock.monotonic(), TTL);
+        let (say_members, members) = watch::channel(names(&alive));
+        let (say_present, present) = watch::channel(alive);
+        let said = Said { members: say_members, present: say_present };
         let heard = documents.watch(&[])?;
-        let (this, kept) = ((node.clone(), incarnation), Arc::clone(&entry));
+        let (told, telling) = watch::channel(told);
         let tasks = [
-            tokio::spawn(renew(documents.clone(), incarnation, Arc::clone(&entry))),
-            tokio::spawn(listen(heard, clock, said, this, kept)),
+            tokio::spawn(renew(documents.clone(), incarnation, telling, Arc::clone(&entry))),
+            tokio::spawn(listen(heard, clock, said, (node.clone(), incarnation), roster, Arc::clone(&entry))),
         ];
-        Ok(Self { node, incarnation, documents, entry, members, tasks })
+        Ok(Self { node, incarnation, documents, entry, members, present, told, tasks })
+    }
+
+    /// All nodes alive with what they tell of themselves, as that changes; this one among them, unless its life as a
+    /// member is over.
+    #[must_use]
+    pub fn present(&self) -> watch::Receiver<Vec<PresentMember>> {
+        self.present.clone()
+    }
+
+    /// Tells something else of this node from now on; others hear of it soon.
+    pub fn tell(&self, presence: &Presence) {
+        self.told.send_replace(encoded(presence));
     }
 
     /// Ends this life; others hear of it at once.
     ///
     /// # Errors
     /// If the servers do not answer: they hear of it when its time is over.
-    pub async fn leave(self) -> Result<(), ClusterError> {
+    pub async fn leave(&self) -> Result<(), ClusterError> {
         let mut entry = self.entry.lock().await;
         let Some(place) = entry.place.take() else { return Ok(()) };
         match self.documents.write(&entry.subject, None, place).await {
@@ -109,11 +146,25 @@ impl Membership for NatsMembership {
     }
 }
 
+fn encoded(presence: &Presence) -> Arc<[u8]> {
+    // Numbers, texts and a list: they always have a form.
+    serde_json::to_vec(presence).unwrap_or_default().into()
+}
+
+/// An entry's value: the incarnation, then what the member tells.
+fn value_of(incarnation: u64, told: &[u8]) -> Vec<u8> {
+    [&incarnation.to_le_bytes()[..], told].concat()
+}
+
+fn names(present: &[PresentMember]) -> Members {
+    present.iter().map(|member| (member.node.clone(), member.incarnation)).collect()
+}
+
 /// Makes the entry of a new life: its place.
-async fn enter(documents: &Documents, subject: &str) -> Result<u64, ClusterError> {
+async fn enter(documents: &Documents, subject: &str, told: &[u8]) -> Result<u64, ClusterError> {
     for _ in 0..JOINS_MAX {
         let before = documents.get(subject).await?.map_or(0, |found| found.place);
-        match documents.write(subject, Some(&0_u64.to_le_bytes()), before).await {
+        match documents.write(subject, Some(&value_of(0, told)), before).await {
             Ok(place) => return Ok(place),
             Err(NotWritten::Conflict) => {}
             Err(NotWritten::Other(error)) => return Err(error),
@@ -124,18 +175,27 @@ async fn enter(documents: &Documents, subject: &str) -> Result<u64, ClusterError
 }
 
 /// Writes the entry anew until it is not this life's any more.
-async fn renew(documents: Documents, incarnation: Incarnation, entry: Arc<Mutex<Entry>>) {
+async fn renew(
+    documents: Documents,
+    Incarnation(life): Incarnation,
+    mut told: watch::Receiver<Arc<[u8]>>,
+    entry: Arc<Mutex<Entry>>,
+) {
     let mut ticks = interval(RENEWED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            changed = told.changed() => if changed.is_err() { return },
+        }
+        let value = value_of(life, &told.borrow_and_update().clone());
         let mut entry = entry.lock().await;
         let Some(place) = entry.place else { return };
-        match documents.write(&entry.subject, Some(&incarnation.0.to_le_bytes()), place).await {
+        match documents.write(&entry.subject, Some(&value), place).await {
             Ok(renewed) => entry.place = Some(renewed),
             Err(NotWritten::Conflict) => {
-                tracing::warn!(%incarnation, "this node's time as a member is over; it must join again");
+                tracing::warn!(incarnation = life, "this node's time as a member is over; it must join again");
                 entry.place = None;
             }
             Err(NotWritten::Other(error)) => tracing::warn!(%error, "this node's membership could not be renewed"),
@@ -143,38 +203,51 @@ async fn renew(documents: Documents, incarnation: Incarnation, entry: Arc<Mutex<
     }
 }
 
+/// Takes in what an entry came to be.
+fn hear(roster: &mut Roster, name: String, FoundDocument { place, value }: FoundDocument, at: Monotonic) {
+    let Some(value) = value else { return roster.left(&NodeId(name), place) };
+    let read = match value.split_first_chunk::<8>() {
+        Some((life, told)) => Presence::decode(told).map(|presence| (u64::from_le_bytes(*life), presence)),
+        None => Err("it is shorter than an incarnation".to_owned()),
+    };
+    match read {
+        Ok((life, presence)) => {
+            // In the entry that begins a life its own place is the incarnation.
+            let incarnation = Incarnation(if life == 0 { place } else { life });
+            roster.heard(PresentMember { node: NodeId(name), incarnation, presence }, place, at);
+        }
+        Err(reason) => tracing::error!(node = name, reason, "a member's entry cannot be read"),
+    }
+}
+
 /// Says who lives, from what is heard of entries.
 async fn listen(
     mut heard: tokio::sync::mpsc::Receiver<(String, FoundDocument)>,
     clock: Arc<dyn Clock>,
-    said: watch::Sender<Members>,
+    said: Said,
     (node, incarnation): (NodeId, Incarnation),
+    mut roster: Roster,
     entry: Arc<Mutex<Entry>>,
 ) {
-    let mut roster = Roster::default();
-    roster.heard(node.clone(), incarnation, incarnation.0, clock.monotonic());
     loop {
         match timeout(LOOKED_EVERY, heard.recv()).await {
             Ok(None) => return,
-            Ok(Some((name, FoundDocument { place, value, .. }))) => match value.as_deref().map(<[u8; 8]>::try_from) {
-                Some(Ok(bytes)) => {
-                    // In the entry that begins a life its own place is the incarnation.
-                    let told = u64::from_le_bytes(bytes);
-                    let life = Incarnation(if told == 0 { place } else { told });
-                    roster.heard(NodeId(name), life, place, clock.monotonic());
-                }
-                Some(Err(_)) => tracing::error!(node = name, "a member's entry is none of ours"),
-                None => roster.left(&NodeId(name), place),
-            },
+            Ok(Some((name, found))) => hear(&mut roster, name, found, clock.monotonic()),
             Err(_) => {}
         }
         let mut alive = roster.alive(clock.monotonic(), TTL);
         if entry.try_lock().is_ok_and(|entry| entry.place.is_none()) {
-            alive.retain(|member| *member != (node.clone(), incarnation));
+            alive.retain(|member| (&member.node, member.incarnation) != (&node, incarnation));
         }
-        said.send_if_modified(|members| {
-            let changed = *members != alive;
-            *members = alive;
+        let members = names(&alive);
+        said.members.send_if_modified(|known| {
+            let changed = *known != members;
+            *known = members;
+            changed
+        });
+        said.present.send_if_modified(|known| {
+            let changed = *known != alive;
+            *known = alive;
             changed
         });
     }

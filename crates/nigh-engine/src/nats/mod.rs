@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::RegistryError;
 use crate::journal::Damage;
 
-pub use self::homes::{NatsHomes, ShardHome};
+pub use self::homes::{Claimant, HomeEntry, NatsHomes, ShardHome};
 pub use self::ledger::NatsLedger;
 pub use self::link::Cluster;
 pub use self::membership::{NatsMembership, TTL};

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nigh_terms::{Incarnation, Monotonic, NodeId};
+use nigh_terms::{Monotonic, NodeId};
+
+use crate::PresentMember;
 
 /// What was heard of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Heard {
-    incarnation: Incarnation,
+    member: PresentMember,
     /// The revision of its entry.
     revision: u64,
     at: Monotonic,
@@ -21,10 +23,10 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// The entry of `node` came to be at `revision`, or is as it was. One that is older than what is known is passed over.
-    pub(super) fn heard(&mut self, node: NodeId, incarnation: Incarnation, revision: u64, at: Monotonic) {
-        if self.heard.get(&node).is_none_or(|known| known.revision < revision) {
-            self.heard.insert(node, Heard { incarnation, revision, at });
+    /// The entry of `member` came to be at `revision`, or is as it was. One that is older than what is known is passed over.
+    pub(super) fn heard(&mut self, member: PresentMember, revision: u64, at: Monotonic) {
+        if self.heard.get(&member.node).is_none_or(|known| known.revision < revision) {
+            self.heard.insert(member.node.clone(), Heard { member, revision, at });
         }
     }
 
@@ -36,15 +38,18 @@ impl Roster {
     }
 
     /// Forgets whom nothing was heard of for `ttl`, and gives who lives.
-    pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<(NodeId, Incarnation)> {
+    pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<PresentMember> {
         self.heard.retain(|_, heard| now.since(heard.at) <= ttl);
-        self.heard.iter().map(|(node, heard)| (node.clone(), heard.incarnation)).collect()
+        self.heard.values().map(|heard| heard.member.clone()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nigh_terms::{Incarnation, NodeNumber};
+
     use super::*;
+    use crate::Presence;
 
     const TTL: Duration = Duration::from_secs(3);
 
@@ -56,14 +61,19 @@ mod tests {
         NodeId(name.to_owned())
     }
 
+    fn member(name: &str, life: u64) -> PresentMember {
+        let presence = Presence::new(NodeNumber(1), "127.0.0.1:1", []);
+        PresentMember { node: node(name), incarnation: Incarnation(life), presence }
+    }
+
     #[test]
     fn a_node_lives_until_nothing_was_heard_of_it_for_the_whole_time_or_it_left() {
         let mut roster = Roster::default();
-        roster.heard(node("a"), Incarnation(4), 4, at(0));
-        roster.heard(node("b"), Incarnation(5), 5, at(0));
-        roster.heard(node("a"), Incarnation(4), 6, at(2));
-        assert_eq!(roster.alive(at(3), TTL), [(node("a"), Incarnation(4)), (node("b"), Incarnation(5))]);
-        assert_eq!(roster.alive(at(4), TTL), [(node("a"), Incarnation(4))]);
+        roster.heard(member("a", 4), 4, at(0));
+        roster.heard(member("b", 5), 5, at(0));
+        roster.heard(member("a", 4), 6, at(2));
+        assert_eq!(roster.alive(at(3), TTL), [member("a", 4), member("b", 5)]);
+        assert_eq!(roster.alive(at(4), TTL), [member("a", 4)]);
         roster.left(&node("a"), 6);
         assert_eq!(roster.alive(at(4), TTL).len(), 1, "its entry is as new as what is told");
         roster.left(&node("a"), 7);
@@ -73,12 +83,12 @@ mod tests {
     #[test]
     fn what_was_known_does_not_count_again_and_a_new_life_replaces_the_old() {
         let mut roster = Roster::default();
-        roster.heard(node("a"), Incarnation(9), 9, at(0));
-        roster.heard(node("a"), Incarnation(4), 4, at(2));
-        roster.heard(node("a"), Incarnation(9), 9, at(2));
-        assert_eq!(roster.alive(at(3), TTL), [(node("a"), Incarnation(9))]);
+        roster.heard(member("a", 9), 9, at(0));
+        roster.heard(member("a", 4), 4, at(2));
+        roster.heard(member("a", 9), 9, at(2));
+        assert_eq!(roster.alive(at(3), TTL), [member("a", 9)]);
         assert_eq!(roster.alive(at(4), TTL), [], "the watch began anew and told what was heard before");
-        roster.heard(node("a"), Incarnation(12), 12, at(5));
-        assert_eq!(roster.alive(at(5), TTL), [(node("a"), Incarnation(12))]);
+        roster.heard(member("a", 12), 12, at(5));
+        assert_eq!(roster.alive(at(5), TTL), [member("a", 12)]);
     }
 }

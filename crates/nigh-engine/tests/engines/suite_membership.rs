@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nigh_engine::nats::{NatsMembership, TTL};
-use nigh_engine::{LocalMembership, LocalRegistry, Members, Membership, StateFile};
-use nigh_terms::{Incarnation, NodeId, SystemClock};
+use nigh_engine::{LocalMembership, LocalRegistry, Members, Membership, NodeRole, Presence, StateFile};
+use nigh_terms::{Incarnation, NodeId, NodeNumber, SystemClock};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -13,6 +13,10 @@ use crate::servers::{PATIENCE, Servers};
 
 fn node(name: &str) -> NodeId {
     NodeId(name.to_owned())
+}
+
+fn presence() -> Presence {
+    Presence::new(NodeNumber(7), "10.0.0.1:9410", [NodeRole::Run, NodeRole::Memory])
 }
 
 async fn conforms(membership: &dyn Membership) {
@@ -42,12 +46,15 @@ async fn members_see_each_other_come_go_and_fall_silent() {
     let Some(servers) = Servers::start("members_see_each_other_come_go_and_fall_silent", 3) else { return };
     let clock = Arc::new(SystemClock::new());
     let cluster = servers.connect(3).await;
-    let join = |name| NatsMembership::join(cluster.clone(), node(name), Arc::clone(&clock) as _);
+    let told = presence();
+    let join = |name| NatsMembership::join(cluster.clone(), node(name), &told, Arc::clone(&clock) as _);
     let (a, b, c) = (join("a").await.unwrap(), join("b").await.unwrap(), join("c").await.unwrap());
     conforms(&a).await;
     let mut seen = a.watch();
     let all = vec![(node("a"), a.incarnation()), (node("b"), b.incarnation()), (node("c"), c.incarnation())];
     until(&mut seen, |members| *members == all).await;
+    assert!(c.present().borrow().len() >= 3, "who joins last knows at once who lives");
+    assert!(a.present().borrow().iter().all(|member| member.presence == told), "entries say what members tell");
     sleep(2 * TTL).await;
     assert_eq!(a.alive().await.unwrap(), all, "entries are renewed");
 
@@ -76,14 +83,14 @@ async fn a_member_whose_servers_are_gone_for_long_has_to_join_again() {
         return;
     };
     let clock = Arc::new(SystemClock::new());
-    let a = NatsMembership::join(servers.connect(3).await, node("a"), clock.clone()).await.unwrap();
+    let a = NatsMembership::join(servers.connect(3).await, node("a"), &presence(), clock.clone()).await.unwrap();
     let (mut seen, this) = (a.watch(), (node("a"), a.incarnation()));
     servers.kill(1);
     servers.kill(2);
     until(&mut seen, |members| !members.contains(&this)).await;
     servers.run(1);
     servers.run(2);
-    let again = NatsMembership::join(servers.connect(3).await, node("a"), clock).await.unwrap();
+    let again = NatsMembership::join(servers.connect(3).await, node("a"), &presence(), clock).await.unwrap();
     assert!(again.incarnation() > a.incarnation());
     until(&mut seen, |members| members.contains(&(node("a"), again.incarnation())) && !members.contains(&this)).await;
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Settings;
+use super::cluster::ClusterSettings;
 use super::store::{ACCOUNT, OTHER_ACCOUNT, StoreSettings};
 use crate::machine::Machine;
 
@@ -28,8 +29,12 @@ const MACHINE_FILE: &str = "/etc/nigh/nigh.toml";
 const ALIKE: f64 = 0.8;
 /// Never shown: the node's, and those of namespaces.
 const SECRET: &str = "store.secret_key";
+/// The same of the cluster's servers.
+const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 6] = [
+const ABSENT: [(&str, &str); 8] = [
+    ("cluster", "one machine"),
+    ("cluster.advertise", "cluster.listen"),
     ("llc.insensitive_ways", "3 of 11"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
@@ -38,10 +43,11 @@ const ABSENT: [(&str, &str); 6] = [
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 11] = [
+const SIZES: [&str; 12] = [
     "cache.bytes",
     "cache.held_max",
     "cache.object_max",
+    "cluster.journal_max",
     "events.queue_bytes",
     "functions.memory",
     "memory.features_memory",
@@ -170,7 +176,7 @@ impl Layers {
         let state = std::path::absolute(&state).unwrap_or(state);
 
         let figment = Figment::from(Defaults(Settings::defaults(&state, machine))).merge(upper);
-        let figment = complete_namespaces(figment, &state);
+        let figment = complete_cluster(complete_namespaces(figment, &state));
         let mut settings: Settings = figment.extract_lossy().map_err(explain)?;
         settings.state = state;
         settings.check()?;
@@ -259,7 +265,17 @@ fn keep_secrets(path: &Path, layer: &Figment) -> Result<(), ConfigError> {
 }
 
 fn is_secret(key: &str) -> bool {
-    key == SECRET || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
+    key == SECRET || key == CLUSTER_TOKEN || key.starts_with("namespaces.") && key.ends_with(&format!(".{SECRET}"))
+}
+
+/// Gives a cluster's table, where there is one, the values that it does not name.
+fn complete_cluster(figment: Figment) -> Figment {
+    if figment.find_value("cluster").ok().and_then(Value::into_dict).is_none() {
+        return figment;
+    }
+    let usual = Value::serialize(ClusterSettings::default()).ok().and_then(Value::into_dict).unwrap_or_default();
+    let dict = Dict::from([("cluster".to_owned(), Value::from(usual))]);
+    figment.join(Layer { metadata: Metadata::named("default"), dict })
 }
 
 /// Gives each namespace's own store the values that it does not name: the node's if it is of the same kind, else the
@@ -452,6 +468,50 @@ mod tests {
         assert_eq!(origin_of(&configuration, "s3.listen"), ("127.0.0.1:9400", "default"));
         assert_eq!(origin_of(&configuration, "functions.memory"), ("4 GiB", "default"));
         assert_eq!(origin_of(&configuration, "llc.insensitive_ways"), ("(3 of 11)", "default"));
+    }
+
+    #[test]
+    fn a_node_is_alone_or_belongs_to_a_cluster_whose_other_values_are_the_usual_ones() {
+        let resolve = |variables: &[(&str, &str)], flags: &[(&str, &str)]| {
+            let all: Vec<_> = [("NIGH_STATE", "/s")].iter().chain(variables).copied().collect();
+            layers(None, &all, flags).resolve(&machine())
+        };
+        let alone = resolve(&[], &[]).unwrap();
+        assert!(alone.settings.cluster.is_none());
+        assert_eq!(origin_of(&alone, "cluster"), ("(one machine)", "default"));
+        let server = ("NIGH_CLUSTER__SERVERS", "nats://a:4222, tls://b:4222");
+        let token = ("NIGH_CLUSTER__TOKEN", "hush");
+        let joined = resolve(&[server, token], &[("cluster.plain", "true"), ("cluster.roles", "memory")]).unwrap();
+        let cluster = joined.settings.cluster.as_ref().unwrap();
+        assert_eq!(cluster.servers.0, ["nats://a:4222", "tls://b:4222"]);
+        assert_eq!((cluster.name.as_str(), cluster.shards, cluster.replicas), ("nigh", 32, 3));
+        assert_eq!(cluster.roles.0.iter().map(ToString::to_string).collect::<Vec<_>>(), ["memory"]);
+        assert_eq!(origin_of(&joined, "cluster.token"), ("***", "variable NIGH_CLUSTER__TOKEN"));
+        assert_eq!(origin_of(&joined, "cluster.journal_max"), ("256 MiB", "default"));
+        assert_eq!(origin_of(&joined, "cluster.roles"), ("memory", "flag --cluster.roles"));
+
+        for (setting, value, said) in [
+            ("cluster.plain", "false", "nigh certificates init"),
+            ("cluster.name", "a.b", "letters, digits and hyphens"),
+            ("cluster.servers", "a:4222", "nats://host:port"),
+            ("cluster.servers", "", "name the NATS servers"),
+            ("cluster.replicas", "2", "3 or 5"),
+            ("cluster.shards", "0", "between 1 and 1024"),
+            ("cluster.journal_max", "1 MiB", "four times"),
+            ("cluster.listen", "0.0.0.0:1", "allow_remote"),
+            ("cluster.advertise", "here", "host:port"),
+            ("cluster.roles", "king", "no role"),
+            ("cluster.roles", "", "without a role"),
+            ("cluster.token_file", "/t", "take one of them"),
+            ("cluster.tls_key", "/k", "set both or none"),
+            ("cluster.shard", "3", "did you mean shards?"),
+        ] {
+            let refused = resolve(&[server, token, ("NIGH_CLUSTER__PLAIN", "true")], &[(setting, value)]).unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains("cluster.") && text.contains(said), "{setting} = {value}: {text}");
+        }
+        let secret = resolve(&[server], &[("cluster.token", "hush")]).unwrap_err().to_string();
+        assert!(secret.contains("command line"), "{secret}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Names here are the names in the file; in a variable two underscores stand between section and name:
 //! `functions.keep_alive` is `NIGH_FUNCTIONS__KEEP_ALIVE`. Sizes are written `64 MiB`, spans of time `600 s`.
 
+mod cluster;
 mod layers;
 mod memory;
 mod places;
@@ -19,6 +20,7 @@ use nigh_objects::WriteMode;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{ClusterSettings, Roles, Servers};
 pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
 pub use memory::{MemoryLearner, MemorySettings, Sizing};
 pub use span::{ParseSpanError, Span};
@@ -70,6 +72,8 @@ pub struct Settings {
     pub activations: ActivationSettings,
     /// What Nigh prints.
     pub log: LogSettings,
+    /// The cluster that this node belongs to; it is alone if absent.
+    pub cluster: Option<ClusterSettings>,
 }
 
 /// The S3 door.
@@ -488,6 +492,7 @@ impl Settings {
             },
             activations: ActivationSettings { records_max: 100_000 },
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
+            cluster: None,
         }
     }
 
@@ -539,6 +544,9 @@ impl Settings {
         if self.writes.journal_max.bytes() / 4 < self.cache.object_max.bytes() {
             let why = format!("{} is less than four times cache.object_max", self.writes.journal_max);
             return broken("writes.journal_max", why);
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.check(self.allow_remote, self.cache.object_max)?;
         }
         self.store.check("store")?;
         for (name, store) in self.own_stores() {

@@ -33,7 +33,8 @@ pub enum SecretFileError {
     Content { setting: String, path: PathBuf, why: String },
 }
 
-fn read_private(path: &Path, setting: &str) -> Result<String, SecretFileError> {
+/// The text of a file that others cannot read.
+pub(crate) fn read_private(path: &Path, setting: &str) -> Result<String, SecretFileError> {
     let failed = |source| SecretFileError::File { setting: setting.to_owned(), path: path.to_owned(), source };
     let meta = std::fs::metadata(path).map_err(failed)?;
     if meta.mode() & 0o027 != 0 {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+pub use nigh_terms::NodeNumber;
 use nigh_terms::{Epoch, Incarnation, ShardId, Token, Version};
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +16,6 @@ use serde::{Deserialize, Serialize};
 pub trait ObjectName: Clone + Ord + Hash + fmt::Debug {}
 
 impl<T: Clone + Ord + Hash + fmt::Debug> ObjectName for T {}
-
-/// The number that membership has given a node; its name is not repeated in every message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeNumber(pub u32);
 
 /// One life of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

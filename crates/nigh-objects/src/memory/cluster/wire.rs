@@ -25,20 +25,20 @@ const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
     Method { number, name, head_max: HEAD_MAX, body_max }
 }
 
-/// A node fetches an object from its home.
-pub(super) static FETCH: Method = method(1, "fetch", 0);
+/// A node fetches an object from its home. (The numbers below 16 are those of the members themselves.)
+pub(super) static FETCH: Method = method(16, "fetch", 0);
 /// A node reads on an object that it knows.
-pub(super) static PINNED: Method = method(2, "pinned", 0);
+pub(super) static PINNED: Method = method(17, "pinned", 0);
 /// A node writes an object at its home.
-pub(super) static WRITE: Method = method(3, "write", BODY_MAX);
+pub(super) static WRITE: Method = method(18, "write", BODY_MAX);
 /// A node or a home says what needs no answer.
-pub(super) static POST: Method = method(4, "post", 0);
+pub(super) static POST: Method = method(19, "post", 0);
 /// What waits at homes of a bucket, for a listing.
-pub(super) static WAITING: Method = method(5, "waiting", 0);
+pub(super) static WAITING: Method = method(20, "waiting", 0);
 /// How far the homes of a process have come.
-pub(super) static NEWEST: Method = method(6, "newest", 0);
+pub(super) static NEWEST: Method = method(21, "newest", 0);
 /// A home is to fence a member.
-pub(super) static FENCE: Method = method(7, "fence", 0);
+pub(super) static FENCE: Method = method(22, "fence", 0);
 
 /// All of them.
 pub(super) static METHODS: [&Method; 7] = [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE];

@@ -1,0 +1,84 @@
+//! What a member of a cluster tells of itself, beside the fact that it lives.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use nigh_terms::{Incarnation, NodeId, NodeNumber};
+use serde::{Deserialize, Serialize};
+
+/// The format of a presence that this build writes.
+const FORMAT: u32 = 1;
+
+/// What a node does for its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeRole {
+    /// Runs sandboxes.
+    Run,
+    /// Is home of shards, and keeps objects in memory for others.
+    Memory,
+    /// Takes invocations and says where they run.
+    Controller,
+}
+
+impl fmt::Display for NodeRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Run => "run",
+            Self::Memory => "memory",
+            Self::Controller => "controller",
+        })
+    }
+}
+
+/// What a member tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    format: u32,
+    /// Its number.
+    pub number: NodeNumber,
+    /// Where other nodes call it, `host:port`.
+    pub address: String,
+    /// What it does.
+    pub roles: BTreeSet<NodeRole>,
+}
+
+impl Presence {
+    /// A node of that number, called at `address`.
+    #[must_use]
+    pub fn new(number: NodeNumber, address: &str, roles: impl IntoIterator<Item = NodeRole>) -> Self {
+        Self { format: FORMAT, number, address: address.to_owned(), roles: roles.into_iter().collect() }
+    }
+
+    /// Reads what a member told.
+    ///
+    /// # Errors
+    /// If it is none, or of a newer build.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn decode(told: &[u8]) -> Result<Self, String> {
+        let presence: Self = serde_json::from_slice(told).map_err(|error| error.to_string())?;
+        if presence.format > FORMAT {
+            return Err(format!("format {}, this build reads {FORMAT}: start the newer Nigh", presence.format));
+        }
+        Ok(presence)
+    }
+}
+
+/// A node that lives, and what it tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresentMember {
+    /// Its name.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// What it tells.
+    pub presence: Presence,
+}
+
+impl PresentMember {
+    /// Whether it has this role.
+    #[must_use]
+    pub fn has(&self, role: NodeRole) -> bool {
+        self.presence.roles.contains(&role)
+    }
+}

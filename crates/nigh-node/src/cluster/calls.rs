@@ -1,0 +1,50 @@
+//! The door for other nodes: calls to the keeper of homes are answered here, all others by who serves objects.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
+
+use super::newest::{NEWEST, Reigns};
+
+/// The numbers of methods from here on are those of who serves objects.
+pub const FIRST_OBJECT_METHOD: u16 = 16;
+
+/// Answers the calls of other nodes.
+pub(super) struct Calls {
+    pub(super) own: Identity,
+    pub(super) reigns: OnceLock<Reigns>,
+    pub(super) objects: OnceLock<Arc<dyn Handler>>,
+}
+
+#[async_trait]
+impl Handler for Calls {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        match number {
+            number if number == NEWEST.number => Some(&NEWEST),
+            number if number >= FIRST_OBJECT_METHOD => self.objects.get()?.method(number),
+            _ => None,
+        }
+    }
+
+    fn admits(&self, peer: &Hello) -> Result<(), Refusal> {
+        let refused = |why: String| Err(Refusal::new(RefusalKind::Forbidden, why));
+        let (ours, theirs) = (self.own.cluster(), peer.identity.cluster());
+        if ours != theirs {
+            return refused(format!("this is a node of the cluster {ours}, and you are of {theirs}"));
+        }
+        if peer.identity.role() == Role::Operator {
+            return refused("operators speak with a node by its admin socket".to_owned());
+        }
+        self.objects.get().map_or(Ok(()), |objects| objects.admits(peer))
+    }
+
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+        let not_yet = || Refusal::new(RefusalKind::Closing, "this node has begun and serves nothing yet");
+        if call.method.number == NEWEST.number {
+            return self.reigns.get().ok_or_else(not_yet)?.answer(&call);
+        }
+        let objects = Arc::clone(self.objects.get().ok_or_else(not_yet)?);
+        objects.call(call).await
+    }
+}

@@ -1,0 +1,190 @@
+//! What a node does next for the homes of shards, from who lives, the map, and what it has. Pure.
+//!
+//! Each node decides for itself alone: it claims what is to be its own and has no living home, and lets go of what is to be
+//! another's. That two nodes may see different things for a while does no harm: a claim is a compare-and-set, and what
+//! makes a home is the epoch that it takes in the journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nigh_engine::Revision;
+use nigh_engine::nats::ShardHome;
+use nigh_terms::{Incarnation, Monotonic, NodeId, ShardId};
+
+use super::placement::place_homes;
+
+/// How a node stands to a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// Something is under way.
+    Busy,
+    /// It is its home.
+    Held,
+    /// It could not take it, and tries again then.
+    Waits(Monotonic),
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Claim it, take it.
+    Take(ShardId),
+    /// Let it go: another is to have it.
+    LetGo(ShardId),
+    /// Another has it already.
+    Lost(ShardId),
+}
+
+/// What a node knows.
+pub(super) struct View<'a> {
+    pub(super) node: &'a NodeId,
+    pub(super) incarnation: Incarnation,
+    /// Those that live and are to have homes. Empty if this node cannot tell, or its own life is over.
+    pub(super) living: &'a BTreeMap<NodeId, Incarnation>,
+    /// Whether this life of this node still is a member.
+    pub(super) is_member: bool,
+    pub(super) shards: u16,
+    pub(super) map: &'a BTreeMap<ShardId, (ShardHome, Revision)>,
+    pub(super) own: &'a BTreeMap<ShardId, Own>,
+    pub(super) now: Monotonic,
+}
+
+impl View<'_> {
+    /// Whether the home of an entry lives.
+    fn lives(&self, home: &ShardHome) -> bool {
+        !home.free && self.living.get(&home.node) == Some(&home.incarnation)
+    }
+
+    /// The shards that nobody living serves.
+    pub(super) fn without(&self) -> Vec<ShardId> {
+        let served = |home: &ShardHome| home.epoch.is_some() && self.lives(home);
+        (0..self.shards)
+            .map(ShardId)
+            .filter(|shard| !self.map.get(shard).is_some_and(|(home, _)| served(home)))
+            .collect()
+    }
+
+    /// What is to be done now, shard by shard.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let is_own =
+            |shard: &ShardId| self.map.get(shard).is_some_and(|(home, _)| home.is_of(self.node, self.incarnation));
+        let held = self.own.iter().filter(|(_, own)| **own == Own::Held).map(|(shard, _)| shard);
+        let mut steps: Vec<Step> = held.filter(|shard| !is_own(shard)).map(|shard| Step::Lost(*shard)).collect();
+        if !self.is_member {
+            return steps;
+        }
+        let members: BTreeSet<NodeId> = self.living.keys().cloned().collect();
+        // A node that has just begun again is to have what its last life had.
+        let homes = self.map.iter().filter(|(_, (home, _))| !home.free);
+        let current = homes.map(|(shard, (home, _))| (*shard, home.node.clone())).collect();
+        let wanted = place_homes(&members, self.shards, &current);
+        for shard in (0..self.shards).map(ShardId) {
+            let (own, is_wanted) = (self.own.get(&shard), wanted.get(&shard) == Some(self.node));
+            let step = match own {
+                Some(Own::Busy) => None,
+                Some(Own::Held) => (is_own(&shard) && !is_wanted).then_some(Step::LetGo(shard)),
+                Some(Own::Waits(until)) if *until > self.now => None,
+                Some(Own::Waits(_)) | None => {
+                    let free = is_own(&shard) || self.map.get(&shard).is_none_or(|(home, _)| !self.lives(home));
+                    match (is_wanted, free, is_own(&shard)) {
+                        (true, true, _) => Some(Step::Take(shard)),
+                        (false, _, true) => Some(Step::LetGo(shard)),
+                        _ => None,
+                    }
+                }
+            };
+            steps.extend(step);
+        }
+        steps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str) -> NodeId {
+        NodeId(name.to_owned())
+    }
+
+    fn home(name: &str, life: u64, free: bool) -> (ShardHome, Revision) {
+        let home = json!({
+            "format": 1, "node": name, "number": 1, "incarnation": life, "epoch": 9, "before": null, "free": free,
+        });
+        (serde_json::from_value(home).unwrap(), Revision(1))
+    }
+
+    struct Known {
+        living: BTreeMap<NodeId, Incarnation>,
+        map: BTreeMap<ShardId, (ShardHome, Revision)>,
+        own: BTreeMap<ShardId, Own>,
+        is_member: bool,
+    }
+
+    impl Known {
+        /// Of two shards.
+        fn new(living: &[(&str, u64)], homes: [Option<(ShardHome, Revision)>; 2]) -> Self {
+            let map = (0..).map(ShardId).zip(homes).filter_map(|(shard, home)| Some((shard, home?))).collect();
+            let living = living.iter().map(|(name, life)| (node(name), Incarnation(*life))).collect();
+            Self { living, map, own: BTreeMap::new(), is_member: true }
+        }
+
+        fn own(mut self, own: &[(u16, Own)]) -> Self {
+            self.own = own.iter().map(|(shard, own)| (ShardId(*shard), *own)).collect();
+            self
+        }
+
+        /// What life 2 of node `a` does.
+        fn steps(&self) -> Vec<Step> {
+            let Self { living, map, own, is_member } = self;
+            let node = node("a");
+            let (now, incarnation) = (Monotonic(100), Incarnation(2));
+            View { node: &node, incarnation, living, is_member: *is_member, shards: 2, map, own, now }.steps()
+        }
+    }
+
+    const BOTH: [Step; 2] = [Step::Take(ShardId(0)), Step::Take(ShardId(1))];
+
+    #[test]
+    fn what_nobody_living_has_is_claimed_and_what_a_living_node_has_is_not() {
+        assert_eq!(Known::new(&[("a", 2)], [None, None]).steps(), BOTH);
+        assert_eq!(Known::new(&[("a", 2)], [Some(home("b", 1, false)), Some(home("a", 1, false))]).steps(), BOTH);
+        let one_each = [Some(home("a", 2, false)), Some(home("b", 1, false))];
+        let held = [(0, Own::Held)];
+        assert_eq!(Known::new(&[("a", 2), ("b", 1)], one_each.clone()).own(&held).steps(), []);
+        // b began again: its shard is to stay with it.
+        assert_eq!(Known::new(&[("a", 2), ("b", 3)], one_each.clone()).own(&held).steps(), []);
+        assert_eq!(Known::new(&[("a", 2)], one_each).own(&held).steps(), [Step::Take(ShardId(1))]);
+    }
+
+    #[test]
+    fn who_joins_waits_until_the_old_home_has_let_go() {
+        let both_mine = [Some(home("a", 2, false)), Some(home("a", 2, false))];
+        let known = Known::new(&[("a", 2), ("b", 1)], both_mine).own(&[(0, Own::Held), (1, Own::Held)]);
+        assert!(matches!(known.steps()[..], [Step::LetGo(_)]), "{:?}", known.steps());
+        let both_others = [Some(home("b", 1, false)), Some(home("b", 1, false))];
+        assert_eq!(Known::new(&[("a", 2), ("b", 1)], both_others).steps(), []);
+        let one_free = [Some(home("b", 1, true)), Some(home("b", 1, false))];
+        assert_eq!(Known::new(&[("a", 2), ("b", 1)], one_free).steps(), [Step::Take(ShardId(0))]);
+    }
+
+    #[test]
+    fn what_failed_is_tried_again_in_time_and_what_is_under_way_is_left_alone() {
+        let mine = || [Some(home("a", 2, false)), Some(home("a", 2, false))];
+        let of = |own| Known::new(&[("a", 2)], mine()).own(&[(0, own), (1, Own::Held)]).steps();
+        assert_eq!(of(Own::Waits(Monotonic(101))), []);
+        assert_eq!(of(Own::Waits(Monotonic(100))), [Step::Take(ShardId(0))]);
+        assert_eq!(of(Own::Busy), []);
+    }
+
+    #[test]
+    fn a_life_that_is_over_claims_nothing_and_knows_what_it_has_lost() {
+        let homes = [Some(home("a", 2, false)), Some(home("b", 1, false))];
+        let mut known = Known::new(&[("b", 1)], homes).own(&[(0, Own::Held), (1, Own::Held)]);
+        known.is_member = false;
+        assert_eq!(known.steps(), [Step::Lost(ShardId(1))]);
+        known.is_member = true;
+        assert_eq!(known.steps(), [Step::Lost(ShardId(1)), Step::LetGo(ShardId(0))], "it gave up the role");
+    }
+}

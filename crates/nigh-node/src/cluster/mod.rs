@@ -1,0 +1,338 @@
+//! A node's part in a cluster: the engine of NATS, this node's life as a member, calls between nodes, and the homes of
+//! shards (docs/cluster-engine.md).
+//!
+//! `ClusterEngine::join` begins the life; others know of this node then, and give it nothing. `serve` says who serves as
+//! home: from there on the keeper of homes takes what is to be this node's. At the end `leave` lets all go and ends the life.
+
+mod calls;
+mod home_host;
+mod home_keeper;
+mod keeping;
+mod newest;
+mod placement;
+mod seen_map;
+mod shape;
+mod summary;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use nigh_engine::nats::{Claimant, Cluster, ClusterError, NatsHomes, NatsLedger, NatsMembership, NatsRegistry};
+use nigh_engine::{Membership as _, NodeRole, Presence, PresentMember, Registry, RegistryError, node_number};
+use nigh_rpc::certificates::CertificateError;
+use nigh_rpc::{
+    CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, NameError, PeerAddress, Peers, Role,
+    Security, ServerSettings, serve,
+};
+use nigh_terms::{Clock, NodeId, NodeNumber, SecretKey};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::calls::Calls;
+use self::home_keeper::KeeperParts;
+use self::newest::Reigns;
+use crate::config::{ClusterSettings, DamagedJournal, Settings};
+use crate::outside_door::{SecretFileError, read_private};
+use crate::status::{ClusterStatus, Level, MemberStatus};
+
+pub use self::calls::FIRST_OBJECT_METHOD;
+pub use self::home_host::HomeHost;
+pub use self::home_keeper::{HomeKeeper, HomeTrouble, HomesStatus};
+pub use self::placement::place_homes;
+
+/// Below the state folder: copies of damaged messages of journals.
+const DAMAGED: &str = "damaged";
+
+/// Why a node does not become a member of its cluster.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each source says what happened")]
+pub enum ClusterStartError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
+    #[error("the node's name: {0}; set another with --set node=NAME")]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Token(#[from] SecretFileError),
+    #[error(
+        "cluster.shards is {own}, and the cluster {name} was made with {theirs}, for ever: set cluster.shards = {theirs}, \
+         or another cluster.name for another cluster"
+    )]
+    OtherShards { name: String, own: u16, theirs: u16 },
+    #[error("{} is of {found}, and this node is {own}: issue it one of its own with `nigh certificates`", .path.display())]
+    OtherIdentity { path: PathBuf, found: Identity, own: Identity },
+    #[error(
+        "cluster.listen {address}: {source}; set another with --set cluster.listen=ADDRESS, port 0 takes a free one"
+    )]
+    Bind { address: SocketAddr, source: std::io::Error },
+}
+
+/// This node's part in its cluster.
+pub struct ClusterEngine {
+    settings: ClusterSettings,
+    clock: Arc<dyn Clock>,
+    claimant: Claimant,
+    /// What it tells of itself once it may be a home.
+    presence: Presence,
+    registry: Arc<NatsRegistry>,
+    membership: Arc<NatsMembership>,
+    ledger: NatsLedger,
+    homes: NatsHomes,
+    own: Hello,
+    security: Security,
+    peers: Peers,
+    calls: Arc<Calls>,
+    keeper: Mutex<Option<HomeKeeper>>,
+    ending: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl ClusterEngine {
+    /// Begins a life of this node as a member of `cluster`. Others can call it from now on.
+    ///
+    /// # Errors
+    /// What is missing, and what mends it.
+    pub async fn join(
+        settings: &Settings,
+        cluster: &ClusterSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ClusterStartError> {
+        let node = NodeId(settings.node.clone());
+        let identity = Identity::new(&cluster.name, role(cluster), &node.0)?;
+        let security = security(cluster, &identity)?;
+        let listen = cluster.listen;
+        let bound = TcpListener::bind(listen).await.and_then(|bound| bound.local_addr().map(|at| (bound, at)));
+        let (listener, address) = bound.map_err(|source| ClusterStartError::Bind { address: listen, source })?;
+        let servers = Cluster::connect(cluster.servers(token(cluster)?)).await?;
+        let registry = Arc::new(NatsRegistry::open(servers.clone()).await?);
+        shape::agree(&*registry, cluster).await?;
+        let number = node_number(&*registry, &node).await?;
+        let address = cluster.advertise.clone().unwrap_or_else(|| address.to_string());
+        let presence = Presence::new(number, &address, cluster.roles.0.iter().copied());
+        // Nobody is to let a shard go for it before it serves.
+        let first = Presence::new(number, &address, presence.roles.iter().copied().filter(|r| *r != NodeRole::Memory));
+        let membership = NatsMembership::join(servers.clone(), node.clone(), &first, Arc::clone(&clock)).await?;
+        let incarnation = membership.incarnation();
+        let keep_damaged =
+            (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
+        let ledger = NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
+        let homes = NatsHomes::open(servers).await?;
+        let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
+        let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
+        let calls = Arc::new(Calls { own: identity, reigns: OnceLock::new(), objects: OnceLock::new() });
+        let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let door = Arc::clone(&calls) as Arc<dyn Handler>;
+        let limits = ServerSettings { drain_max: settings.drain.duration(), ..ServerSettings::default() };
+        tasks.spawn(serve(listener, own.clone(), security.clone(), limits, door, ending.clone()));
+        Ok(Self {
+            settings: cluster.clone(),
+            clock,
+            claimant: Claimant { node, number, incarnation },
+            presence,
+            registry,
+            membership: Arc::new(membership),
+            ledger,
+            homes,
+            own,
+            security,
+            peers,
+            calls,
+            keeper: Mutex::new(None),
+            ending,
+            tasks,
+        })
+    }
+
+    /// From now on this node is the home of its part of the shards, if it has that role: `host` serves them, and `objects`
+    /// answers the calls of other nodes whose methods are numbered from [`FIRST_OBJECT_METHOD`] on. To be called once.
+    ///
+    /// # Errors
+    /// If the servers do not answer.
+    pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
+        let reigns = Reigns::new(Arc::clone(&host));
+        // A second time would change nothing.
+        let _ = self.calls.reigns.set(reigns.clone());
+        if let Some(objects) = objects {
+            let _ = self.calls.objects.set(objects);
+        }
+        let keeper = HomeKeeper::start(KeeperParts {
+            claimant: self.claimant.clone(),
+            membership: Arc::clone(&self.membership),
+            presence: self.presence.clone(),
+            homes: self.homes.clone(),
+            ledger: self.ledger.clone(),
+            host,
+            reigns,
+            peers: self.peers.clone(),
+            shards: self.settings.shards,
+            clock: Arc::clone(&self.clock),
+        });
+        *self.keeper.lock() = Some(keeper.await?);
+        Ok(())
+    }
+
+    /// Lets all shards go to other nodes, within `patience`, and ends this life as a member.
+    pub async fn leave(&self, patience: Duration) {
+        let keeper = self.keeper.lock().take();
+        if let Some(keeper) = keeper {
+            keeper.close(patience).await;
+        }
+        if let Err(error) = self.membership.leave().await {
+            tracing::warn!(%error, "others learn of this node's end when its time is over");
+        }
+        self.ending.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The registry that all nodes share.
+    #[must_use]
+    pub fn registry(&self) -> Arc<dyn Registry> {
+        Arc::clone(&self.registry) as Arc<dyn Registry>
+    }
+
+    /// This node's life as a member, and who else lives.
+    #[must_use]
+    pub const fn membership(&self) -> &Arc<NatsMembership> {
+        &self.membership
+    }
+
+    /// The journals of the shards whose home this node is.
+    #[must_use]
+    pub const fn ledger(&self) -> &NatsLedger {
+        &self.ledger
+    }
+
+    /// The map of homes.
+    #[must_use]
+    pub const fn homes(&self) -> &NatsHomes {
+        &self.homes
+    }
+
+    /// How many shards the cluster has.
+    #[must_use]
+    pub const fn shards(&self) -> u16 {
+        self.settings.shards
+    }
+
+    /// This node's number.
+    #[must_use]
+    pub const fn number(&self) -> NodeNumber {
+        self.claimant.number
+    }
+
+    /// What this node says of itself to those it calls, and how such calls are secured.
+    #[must_use]
+    pub const fn own(&self) -> (&Hello, &Security) {
+        (&self.own, &self.security)
+    }
+
+    /// Calls to other nodes.
+    #[must_use]
+    pub const fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Where a living node is called, in its present life.
+    #[must_use]
+    pub fn address_of(&self, number: NodeNumber) -> Option<PeerAddress> {
+        let present = self.membership.present();
+        let present = present.borrow();
+        present.iter().find(|member| member.presence.number == number).map(peer_address)
+    }
+
+    /// All living members, as they change.
+    #[must_use]
+    pub fn present(&self) -> watch::Receiver<Vec<PresentMember>> {
+        self.membership.present()
+    }
+
+    /// One line about it.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        let roles: Vec<String> = self.presence.roles.iter().map(ToString::to_string).collect();
+        let ClusterSettings { name, shards, .. } = &self.settings;
+        let secured = match &self.security {
+            Security::Plain => "without TLS: who reaches it is believed",
+            Security::Tls(_) => "by mutual TLS",
+        };
+        let (number, address, roles) = (self.number(), &self.presence.address, roles.join(" and "));
+        let detail = format!("{name}, of {shards} shards; node {number} for {roles}, called at {address} {secured}");
+        Level { name: "cluster".to_owned(), on: true, detail }
+    }
+
+    /// How it stands, as this node sees it.
+    #[must_use]
+    pub fn status(&self) -> ClusterStatus {
+        let present = self.membership.present();
+        let members = present
+            .borrow()
+            .iter()
+            .map(|member| MemberStatus {
+                node: member.node.0.clone(),
+                number: member.presence.number.0,
+                incarnation: member.incarnation.0,
+                address: member.presence.address.clone(),
+                roles: member.presence.roles.iter().copied().collect(),
+            })
+            .collect();
+        ClusterStatus { name: self.settings.name.clone(), members, homes: self.homes_status() }
+    }
+
+    /// How homes stand; nothing before `serve`.
+    #[must_use]
+    pub fn homes_status(&self) -> Option<HomesStatus> {
+        self.keeper.lock().as_ref().map(HomeKeeper::status)
+    }
+}
+
+impl Drop for ClusterEngine {
+    /// As in a crash: nothing is let go.
+    fn drop(&mut self) {
+        self.ending.cancel();
+    }
+}
+
+/// Where a member is called, in its present life.
+fn peer_address(member: &PresentMember) -> PeerAddress {
+    PeerAddress {
+        name: member.node.0.as_str().into(),
+        address: member.presence.address.as_str().into(),
+        incarnation: Some(member.incarnation.0),
+    }
+}
+
+/// What its certificate says it is: who only takes invocations is a controller.
+fn role(cluster: &ClusterSettings) -> Role {
+    let roles: Vec<NodeRole> = cluster.roles.0.iter().copied().collect();
+    if roles == [NodeRole::Controller] { Role::Controller } else { Role::Node }
+}
+
+fn security(cluster: &ClusterSettings, own: &Identity) -> Result<Security, ClusterStartError> {
+    let Some(folder) = &cluster.certificates else { return Ok(Security::Plain) };
+    let of = |name: &str, end: &str| folder.join(format!("{name}.{end}"));
+    let (certificate, key) = (of(own.name(), "crt"), of(own.name(), "key"));
+    let files = CertificateFiles { authority: of("authority", "crt"), certificate: certificate.clone(), key };
+    let credentials = Credentials::open(files)?;
+    let found = credentials.identity();
+    if found == *own {
+        Ok(Security::Tls(Arc::new(credentials)))
+    } else {
+        Err(ClusterStartError::OtherIdentity { path: certificate, found, own: own.clone() })
+    }
+}
+
+fn token(cluster: &ClusterSettings) -> Result<Option<SecretKey>, SecretFileError> {
+    let file = cluster.token_file.as_deref();
+    let read = file.map(|file| read_private(file, "cluster.token_file")).transpose()?;
+    Ok(read.map(|text| SecretKey::new(text.trim())).or_else(|| cluster.token.clone()))
+}

@@ -1,0 +1,122 @@
+//! Homes tell each other the newest versions of their shards: one small call for all shards of a home.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_engine::PresentMember;
+use nigh_rpc::{Body, Call, Method, PeerAddress, Peers, Refusal, RefusalKind, Reply};
+use nigh_terms::{Epoch, NodeId, NodeNumber, Sequence, ShardId, Version};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::home_host::HomeHost;
+
+/// The method by which a home is asked. The numbers below 16 are those of homes' keepers.
+pub(super) const NEWEST: Method = Method { number: 1, name: "newest", head_max: 64 << 10, body_max: 0 };
+/// The wait for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// What is asked: of which shards, under which epochs.
+type Asked = Vec<(ShardId, Epoch)>;
+/// What is answered: the newest version of each, in the order asked; none of those whose home it is not under that epoch.
+type Answered = Vec<Option<Version>>;
+
+/// A home's newest version.
+pub(super) struct Told {
+    pub(super) shard: ShardId,
+    pub(super) version: Version,
+}
+
+/// The reigns that this node has told of in the map, and who serves under them.
+#[derive(Clone)]
+pub(super) struct Reigns {
+    epochs: Arc<Mutex<BTreeMap<ShardId, Epoch>>>,
+    host: Arc<dyn HomeHost>,
+}
+
+impl Reigns {
+    pub(super) fn new(host: Arc<dyn HomeHost>) -> Self {
+        Self { epochs: Arc::default(), host }
+    }
+
+    /// A reign begins: its epoch is about to be told, and no version of it exists.
+    pub(super) fn begin(&self, shard: ShardId, epoch: Epoch) {
+        self.epochs.lock().insert(shard, epoch);
+    }
+
+    /// A reign ends.
+    pub(super) fn end(&self, shard: ShardId) {
+        self.epochs.lock().remove(&shard);
+    }
+
+    fn epoch(&self, shard: ShardId) -> Option<Epoch> {
+        self.epochs.lock().get(&shard).copied()
+    }
+
+    /// The newest version of a reign; none if it is over, or another's.
+    fn newest(&self, shard: ShardId, epoch: Epoch) -> Option<Version> {
+        let ours = |epoch| self.epoch(shard) == Some(epoch);
+        if !ours(epoch) {
+            return None;
+        }
+        let first = Version { epoch, sequence: Sequence(0) };
+        let newest = self.host.newest(shard).filter(|version| version.epoch == epoch).unwrap_or(first);
+        // Who has let go meanwhile may have forgotten what it told.
+        ours(epoch).then_some(newest)
+    }
+
+    /// Answers another home.
+    pub(super) fn answer(&self, call: &Call<'_>) -> Result<Reply, Refusal> {
+        let bad = |error: serde_json::Error| Refusal::new(RefusalKind::Failed, error.to_string());
+        let asked: Asked = serde_json::from_slice(&call.head).map_err(bad)?;
+        let answered: Answered = asked.into_iter().map(|(shard, epoch)| self.newest(shard, epoch)).collect();
+        let head = serde_json::to_vec(&answered).map_err(bad)?;
+        Ok(Reply { head: head.into(), body: Body::from(Bytes::new()) })
+    }
+}
+
+/// Who asks.
+pub(super) struct Asker {
+    pub(super) own: NodeNumber,
+    pub(super) own_life: u64,
+    pub(super) reigns: Reigns,
+    pub(super) peers: Peers,
+    pub(super) present: watch::Receiver<Vec<PresentMember>>,
+}
+
+impl Asker {
+    /// Asks that life of a home for the newest versions of its `shards`. What is not answered is not told.
+    pub(super) async fn ask(&self, node: NodeId, number: NodeNumber, life: u64, shards: Asked) -> Vec<Told> {
+        let answered = if (number, life) == (self.own, self.own_life) {
+            shards.iter().map(|(shard, epoch)| self.reigns.newest(*shard, *epoch)).collect()
+        } else {
+            match self.call(&node, life, &shards).await {
+                Ok(answered) => answered,
+                Err(reason) => {
+                    tracing::debug!(%node, reason, "a home did not tell its newest versions");
+                    return Vec::new();
+                }
+            }
+        };
+        let told = shards.into_iter().zip(answered);
+        told.filter_map(|((shard, _), version)| Some(Told { shard, version: version? })).collect()
+    }
+
+    async fn call(&self, node: &NodeId, life: u64, shards: &Asked) -> Result<Answered, String> {
+        let address = {
+            let present = self.present.borrow();
+            let member = present.iter().find(|member| member.node == *node && member.incarnation.0 == life);
+            member.ok_or("it is no member")?.presence.address.clone()
+        };
+        let peer = PeerAddress { name: node.0.as_str().into(), address: address.into(), incarnation: Some(life) };
+        let head = serde_json::to_vec(shards).map_err(|error| error.to_string())?;
+        let by = Instant::now() + ANSWER_WITHIN;
+        let answer = self.peers.call(&peer, &NEWEST, &head, Bytes::new(), by).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let answered: Answered = serde_json::from_slice(&answer.head).map_err(|error| error.to_string())?;
+        if answered.len() == shards.len() { Ok(answered) } else { Err("it answers something else".to_owned()) }
+    }
+}

@@ -1,0 +1,202 @@
+//! Settings of a cluster: which one this node belongs to, how it is reached, and what this node does for it. Without the
+//! table a node is alone on its machine.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use nigh_engine::NodeRole;
+use nigh_engine::nats;
+use nigh_terms::{ByteSize, SecretKey};
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, Span, listed};
+
+/// The most shards of a cluster: each is a stream of the servers.
+const SHARDS_MAX: u16 = 1024;
+/// The longest name of a cluster.
+const NAME_MAX_BYTES: usize = 32;
+
+/// A list of servers: a list in the file, or one text with `,` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Servers(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Servers {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(listed(deserializer, ',')?))
+    }
+}
+
+/// A set of roles: a list in the file, or one text with `,` between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Roles(pub BTreeSet<NodeRole>);
+
+impl<'de> Deserialize<'de> for Roles {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let roles = listed(deserializer, ',')?.into_iter();
+        let parse = |text: String| {
+            let known = [NodeRole::Run, NodeRole::Memory, NodeRole::Controller].into_iter();
+            let mut named = known.filter(|role| role.to_string() == text);
+            named.next().ok_or_else(|| format!("{text:?} is no role; there are run, memory and controller"))
+        };
+        roles.map(parse).collect::<Result<_, _>>().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The cluster of a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSettings {
+    /// Its name: of its streams in NATS, and in its certificates.
+    pub name: String,
+    /// Its NATS servers, `nats://host:port` or `tls://host:port`; some are enough.
+    pub servers: Servers,
+    /// The token that they ask for; by file or variable only, since other users can read a command line.
+    pub token: Option<SecretKey>,
+    /// The file that holds the token.
+    pub token_file: Option<PathBuf>,
+    /// The file of the authorities that sign the servers' certificates; TLS is asked for if it is given.
+    pub tls_authority: Option<PathBuf>,
+    /// This client's certificate for them,
+    pub tls_certificate: Option<PathBuf>,
+    /// and its key.
+    pub tls_key: Option<PathBuf>,
+    /// Copies of all that the servers keep, on as many of them.
+    pub replicas: usize,
+    /// Parts of the key space; for ever as the cluster's first node had them.
+    pub shards: u16,
+    /// What the journal of one shard may take on the servers; for ever as at the first start.
+    pub journal_max: ByteSize,
+    /// How long the servers' answer is waited for, repeats included.
+    pub answer: Span,
+    /// Where other nodes call this one; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// How they reach it, `host:port`; `listen` if absent.
+    pub advertise: Option<String>,
+    /// The folder of the cluster's certificates (`nigh certificates`): `authority.crt`, and `NODE.crt` and `NODE.key`.
+    pub certificates: Option<PathBuf>,
+    /// Call other nodes without TLS: whoever reaches their addresses is believed.
+    pub plain: bool,
+    /// What this node does.
+    pub roles: Roles,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        Self {
+            name: "nigh".to_owned(),
+            servers: Servers::default(),
+            token: None,
+            token_file: None,
+            tls_authority: None,
+            tls_certificate: None,
+            tls_key: None,
+            replicas: 3,
+            shards: 32,
+            journal_max: ByteSize::mib(256),
+            answer: Span::seconds(5),
+            listen: SocketAddr::from(([127, 0, 0, 1], 9410)),
+            advertise: None,
+            certificates: None,
+            plain: false,
+            roles: Roles(BTreeSet::from([NodeRole::Run, NodeRole::Memory])),
+        }
+    }
+}
+
+impl ClusterSettings {
+    /// How its servers are reached, with `token`.
+    #[must_use]
+    pub fn servers(&self, token: Option<SecretKey>) -> nats::ClusterSettings {
+        nats::ClusterSettings {
+            servers: self.servers.0.clone(),
+            token,
+            root_certificates: self.tls_authority.clone(),
+            client_certificate: self.tls_certificate.clone().zip(self.tls_key.clone()),
+            name: self.name.clone(),
+            replicas: self.replicas,
+            answer_within: self.answer.duration(),
+        }
+    }
+
+    /// How the journals of shards are kept; damaged messages are copied to `keep_damaged`, if it is given.
+    #[must_use]
+    pub fn ledger(&self, wait: Span, keep_damaged: Option<&Path>) -> nats::LedgerSettings {
+        nats::LedgerSettings {
+            limit: self.journal_max,
+            wait: wait.duration(),
+            keep_damaged: keep_damaged.map(Path::to_owned),
+            ..nats::LedgerSettings::default()
+        }
+    }
+
+    /// What single values cannot say of themselves. Objects of up to `object_max` go through a shard's journal.
+    pub(super) fn check(&self, allow_remote: bool, object_max: ByteSize) -> Result<(), ConfigError> {
+        let broken = |key: &str, why: String| Err(ConfigError::Rule { key: format!("cluster.{key}"), why });
+        let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if !(1..=NAME_MAX_BYTES).contains(&self.name.len()) || !self.name.bytes().all(letters) {
+            return broken("name", format!("{:?} is no name: 1 to 32 letters, digits and hyphens", self.name));
+        }
+        if self.servers.0.is_empty() {
+            return broken("servers", "name the NATS servers, for example [\"nats://host:4222\"]".to_owned());
+        }
+        let known = |server: &&String| !["nats://", "tls://"].iter().any(|scheme| server.starts_with(scheme));
+        if let Some(server) = self.servers.0.iter().find(known) {
+            return broken("servers", format!("{server:?} is no server; write nats://host:port or tls://host:port"));
+        }
+        if self.token.is_some() && self.token_file.is_some() {
+            return broken("token_file", "cluster.token is set too; take one of them".to_owned());
+        }
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            return broken("tls_certificate", "it goes with tls_key: set both or none".to_owned());
+        }
+        if ![1, 3, 5].contains(&self.replicas) {
+            let why = format!("{} copies; 3 or 5 outlive a server, 1 is for trials", self.replicas);
+            return broken("replicas", why);
+        }
+        if !(1..=SHARDS_MAX).contains(&self.shards) {
+            return broken("shards", format!("{} is not between 1 and {SHARDS_MAX}", self.shards));
+        }
+        // As on one machine: an object that may be kept in memory may be the only one that waits.
+        if self.journal_max.bytes() / 4 < object_max.bytes() {
+            return broken("journal_max", format!("{} is less than four times cache.object_max", self.journal_max));
+        }
+        if self.answer.duration().is_zero() {
+            return broken("answer", "nothing can be answered in no time".to_owned());
+        }
+        if !self.listen.ip().is_loopback() && !allow_remote {
+            let why = format!("{} is beyond loopback; set allow_remote = true if that is meant", self.listen);
+            return broken("listen", why);
+        }
+        match &self.advertise {
+            None if self.listen.ip().is_unspecified() => {
+                let why =
+                    format!("{} is every address; set cluster.advertise to the one that others reach", self.listen);
+                return broken("listen", why);
+            }
+            Some(address)
+                if !address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)) =>
+            {
+                return broken("advertise", format!("{address:?} is no host:port"));
+            }
+            _ => {}
+        }
+        match (&self.certificates, self.plain) {
+            (None, false) => {
+                let why = "the folder of the cluster's certificates is needed; `nigh certificates init` makes one. \
+                           cluster.plain = true goes without, for trials on a network that is the cluster's alone";
+                return broken("certificates", why.to_owned());
+            }
+            (Some(_), true) => return broken("plain", "cluster.certificates is set too; take one of them".to_owned()),
+            _ => {}
+        }
+        if self.roles.0.is_empty() {
+            return broken("roles", "a node without a role does nothing; the usual ones are run and memory".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! NATS servers on this machine, which are a cluster of their own: started, and hurt, by who tries Nigh on them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nigh_engine::nats::{ServerSettings, server_configuration};
+use nigh_terms::SecretKey;
+
+use super::process::Process;
+
+/// The program.
+const PROGRAM: &str = "nats-server";
+/// Where the laboratory's peers are installed (`make peers`), below the caches.
+const INSTALLED: &str = "nigh/peers";
+/// How long a server may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where a server is: its address, and the network namespace in which that is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The address.
+    pub address: IpAddr,
+    /// The namespace; this process' own if absent.
+    pub network: Option<String>,
+}
+
+impl Place {
+    /// Loopback.
+    #[must_use]
+    pub const fn loopback() -> Self {
+        Self { address: IpAddr::V4(Ipv4Addr::LOCALHOST), network: None }
+    }
+}
+
+/// Running servers. They are killed when it is dropped.
+#[derive(Debug)]
+pub struct NatsServers {
+    servers: Vec<Process>,
+    listen: Vec<SocketAddr>,
+    token: SecretKey,
+}
+
+/// The program nats-server: in `PATH`, else as `make peers` has installed it.
+#[must_use]
+pub fn find_nats_server() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|program| program.is_file());
+    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let caches = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
+    let installed = || {
+        let folders = std::fs::read_dir(caches?.join(INSTALLED)).ok()?.filter_map(Result::ok);
+        let named = folders.filter(|folder| folder.file_name().to_string_lossy().starts_with(PROGRAM));
+        named.map(|folder| folder.path().join(PROGRAM)).filter(|program| program.is_file()).max()
+    };
+    on_path.or_else(installed)
+}
+
+/// So many ports that nobody uses, of this machine's loopback.
+pub(super) fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let held: io::Result<Vec<_>> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+    held?.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+impl NatsServers {
+    /// Starts one server a place, whose files go into `folder`, made if absent. They may take a while to answer.
+    ///
+    /// # Errors
+    /// What could not be written or started.
+    pub fn start(program: &Path, folder: &Path, places: &[Place]) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let count = places.len();
+        let ports = free_ports(2 * count)?;
+        let at = |from: usize| {
+            let ports = ports[from..].iter();
+            places.iter().zip(ports).map(|(place, &port)| SocketAddr::new(place.address, port)).collect::<Vec<_>>()
+        };
+        let (listen, between) = (at(0), at(count));
+        let routes: Vec<String> = between.iter().map(ToString::to_string).collect();
+        let token = SecretKey::random();
+        let mut servers = Vec::new();
+        for (number, place) in places.iter().enumerate() {
+            let name = format!("nats-{}", number + 1);
+            let text = server_configuration(&ServerSettings {
+                name: &name,
+                listen: &listen[number].to_string(),
+                monitor: None,
+                cluster: (count > 1).then_some(("local", &*routes[number])),
+                routes: &routes,
+                folder: &folder.join(&name),
+                token: Some(&token),
+            });
+            let configuration = folder.join(format!("{name}.conf"));
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.create(true).write(true).truncate(true).mode(0o600).open(&configuration)?;
+            io::Write::write_all(&mut &file, text.as_bytes())?;
+            let arguments = vec!["--config".to_owned(), configuration.display().to_string()];
+            let log = folder.join(format!("{name}.log"));
+            servers.push(Process::new(&name, program, arguments, &log).within(place.network.clone()));
+        }
+        servers.iter_mut().try_for_each(Process::run)?;
+        Ok(Self { servers, listen, token })
+    }
+
+    /// Where clients reach them: `nats://address:port`.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.listen.iter().map(|address| format!("nats://{address}")).collect()
+    }
+
+    /// What a client has to show.
+    #[must_use]
+    pub const fn token(&self) -> &SecretKey {
+        &self.token
+    }
+
+    /// The servers, to be hurt.
+    pub fn servers(&mut self) -> &mut [Process] {
+        &mut self.servers
+    }
+
+    /// Ends them all.
+    pub fn end(&mut self) {
+        for server in &self.servers {
+            // One that was killed before does not run.
+            let _ = server.ask_to_end();
+        }
+        for server in &mut self.servers {
+            server.wait(PATIENCE);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Machines that are none: network namespaces joined by a bridge, each with an address of its own. Needs root and `ip`.
+//!
+//! A machine is cut off from all others by taking its link down, and from one other by a route that leads nowhere. What was
+//! made is removed at the end, and by name it can be told from what others made: all begins with `nigh` and this process' id.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+
+/// A machine of the network.
+#[derive(Clone, Debug)]
+struct Machine {
+    namespace: String,
+    /// The end of its link on the bridge.
+    link: String,
+    address: Ipv4Addr,
+}
+
+/// The network. It is removed when this is dropped.
+#[derive(Debug)]
+pub struct Network {
+    bridge: String,
+    machines: Vec<Machine>,
+}
+
+fn ip(arguments: &[&str]) -> io::Result<()> {
+    let done = Command::new("ip").args(arguments).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Err(io::Error::other(format!("ip {}: {said}", arguments.join(" "))))
+}
+
+impl Network {
+    /// So many machines, at most 250.
+    ///
+    /// # Errors
+    /// If the system refuses; nothing is left then.
+    pub fn make(machines: u8) -> io::Result<Self> {
+        let id = std::process::id();
+        // One of 250 networks of 10.207: two clusters at a time rarely meet, and then `ip` refuses.
+        let subnet = (id % 250) as u8 + 1;
+        let at = |host: u8| Ipv4Addr::new(10, 207, subnet, host);
+        let bridge = format!("nigh{id}");
+        let mut network = Self { bridge: bridge.clone(), machines: Vec::new() };
+        ip(&["link", "add", &bridge, "type", "bridge"])?;
+        ip(&["addr", "add", &format!("{}/24", at(254)), "dev", &bridge])?;
+        ip(&["link", "set", &bridge, "up"])?;
+        for number in 1..=machines.min(250) {
+            let (namespace, link) = (format!("nigh{id}-{number}"), format!("n{id}-{number}"));
+            let machine = Machine { namespace: namespace.clone(), link: link.clone(), address: at(number) };
+            ip(&["netns", "add", &namespace])?;
+            network.machines.push(machine);
+            ip(&["link", "add", &link, "type", "veth", "peer", "name", "eth0", "netns", &namespace])?;
+            ip(&["link", "set", &link, "master", &bridge, "up"])?;
+            let address = format!("{}/24", at(number));
+            for inside in [
+                &["link", "set", "lo", "up"][..],
+                &["addr", "add", &address, "dev", "eth0"],
+                &["link", "set", "eth0", "up"],
+            ] {
+                ip(&[&["-n", &namespace], inside].concat())?;
+            }
+        }
+        Ok(network)
+    }
+
+    /// The machine's address and its namespace.
+    #[must_use]
+    pub fn place(&self, machine: usize) -> Option<(IpAddr, String)> {
+        self.machines.get(machine).map(|machine| (IpAddr::V4(machine.address), machine.namespace.clone()))
+    }
+
+    fn machine(&self, machine: usize) -> io::Result<&Machine> {
+        self.machines.get(machine).ok_or_else(|| io::Error::other(format!("there is no machine {machine}")))
+    }
+
+    /// Nobody reaches the machine, and it reaches nobody, until `reconnect`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn cut_off(&self, machine: usize) -> io::Result<()> {
+        ip(&["link", "set", &self.machine(machine)?.link, "down"])
+    }
+
+    /// Takes `cut_off` back.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn reconnect(&self, machine: usize) -> io::Result<()> {
+        ip(&["link", "set", &self.machine(machine)?.link, "up"])
+    }
+
+    /// The two do not reach each other any more, and all others as before, until `rejoin`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn separate(&self, one: usize, other: usize) -> io::Result<()> {
+        self.routes("add", one, other)
+    }
+
+    /// Takes `separate` back.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn rejoin(&self, one: usize, other: usize) -> io::Result<()> {
+        self.routes("del", one, other)
+    }
+
+    fn routes(&self, what: &str, one: usize, other: usize) -> io::Result<()> {
+        let (one, other) = (self.machine(one)?, self.machine(other)?);
+        for (at, to) in [(one, other), (other, one)] {
+            ip(&["-n", &at.namespace, "route", what, "blackhole", &to.address.to_string()])?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for machine in &self.machines {
+            if let Err(error) = ip(&["netns", "del", &machine.namespace]) {
+                tracing::warn!(%error, "a network namespace is left behind");
+            }
+        }
+        if let Err(error) = ip(&["link", "del", &self.bridge]) {
+            tracing::warn!(%error, "a bridge is left behind");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A process of a local cluster: started, stopped for a while, killed, ended, and started again. It does not outlive this
+//! process, whatever ends that.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often it is looked whether a process has ended.
+const LOOKED_EVERY: Duration = Duration::from_millis(20);
+
+/// A program that is run, with its log.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    /// The network namespace that it is in; this process' own if absent.
+    network: Option<String>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Process {
+    /// A process that does not run yet. What it prints is added to `log`.
+    #[must_use]
+    pub fn new(name: &str, program: &Path, arguments: Vec<String>, log: &Path) -> Self {
+        let (program, log) = (program.to_owned(), log.to_owned());
+        Self { name: name.to_owned(), program, arguments, environment: Vec::new(), network: None, log, child: None }
+    }
+
+    /// With these variables beside those of this process.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Vec<(String, String)>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// In this network namespace.
+    #[must_use]
+    pub fn within(mut self, network: Option<String>) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it prints to.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Its process, if it was started.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Starts it, if it does not run. To be called from a thread that lives as long as it is to run.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn run(&mut self) -> io::Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if let Some(network) = &self.network {
+            command.args(["ip", "netns", "exec", network]);
+        }
+        command.arg(&self.program).args(&self.arguments).envs(self.environment.iter().cloned());
+        // A signal of the terminal is for this process alone, which ends the others in order.
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        self.child = Some(command.spawn()?);
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let Some(pid) = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed())) else {
+            return Err(io::Error::other(format!("{} does not run", self.name)));
+        };
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// How it ended, if it did by itself.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.as_mut().map_or(Ok(None), Child::try_wait)
+    }
+
+    /// Ends it as a crash does.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.signal(Signal::KILL)?;
+        self.child.take().map_or(Ok(()), |mut child| child.wait().map(drop))
+    }
+
+    /// It does nothing until it goes on.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn stop(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// It goes on.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn go_on(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn ask_to_end(&self) -> io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Waits until it has ended, and kills it when `patience` is over. True if it ended by itself.
+    pub fn wait(&mut self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        while self.child.is_some() && begun.elapsed() < patience {
+            match self.ended() {
+                Ok(None) => std::thread::sleep(LOOKED_EVERY),
+                Ok(Some(_)) | Err(_) => self.child = None,
+            }
+        }
+        match self.child.take() {
+            None => true,
+            Some(mut child) => {
+                // One that has ended meanwhile cannot be killed.
+                let _ = child.kill();
+                let _ = child.wait();
+                false
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.wait(Duration::ZERO);
+    }
+}

@@ -1,0 +1,9 @@
+//! Nodes of a cluster, over real NATS servers: homes of shards as nodes come, go and die; what one node changes in the
+//! registry, others see. Where the servers are not installed a test says so and passes.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
+
+mod fresh;
+mod homes;
+mod host;
+mod support;

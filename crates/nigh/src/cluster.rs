@@ -1,0 +1,172 @@
+//! `nigh cluster`: a whole cluster on this machine, for trials; and how a node's cluster stands.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use nigh_node::cluster::HomesStatus;
+use nigh_node::credentials;
+use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, find_nats_server};
+use nigh_node::state_folder::StatePaths;
+use nigh_node::status::{ClusterStatus, Status};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+use crate::context::Globals;
+use crate::error::CliError;
+use crate::output::{self, Colour, coloured};
+
+/// How long a node may take to be well.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long nodes may take to drain.
+const DRAIN: Duration = Duration::from_secs(45);
+/// How often it is looked whether all processes run.
+const LOOKED_EVERY: Duration = Duration::from_millis(500);
+
+/// Subcommands of `nigh cluster`.
+#[derive(Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start NATS servers and nodes on this machine; Ctrl-C ends them all
+    #[command(after_help = "\
+Examples:
+  nigh cluster up                        three nodes on free ports of this machine
+  nigh cluster up --nodes 5 --networks   each in a network namespace of its own, joined by a bridge (root)
+  nigh cluster status --state FOLDER/node-1
+
+Needs the program nats-server 2.12 or newer, in PATH or as `make peers` installs it.")]
+    Up(ClusterUpArgs),
+    /// Show the members of the node's cluster, and the homes of its shards
+    Status,
+}
+
+/// Options of `nigh cluster up`.
+#[derive(Args)]
+pub(crate) struct ClusterUpArgs {
+    /// How many nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=100))]
+    nodes: u8,
+    /// The folder for all files [default: cluster, below the state folder]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Each process in a network namespace of its own; needs root
+    #[arg(long)]
+    networks: bool,
+    /// A setting of every node; may be given often
+    #[arg(long, value_name = "SETTING=VALUE")]
+    set: Vec<String>,
+}
+
+/// Runs it.
+pub(crate) async fn run(command: ClusterCommand, globals: &Globals) -> Result<ExitCode, CliError> {
+    match command {
+        ClusterCommand::Up(args) => up(args, globals).await,
+        ClusterCommand::Status => status(globals).await.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let missing = || CliError::Usage("nats-server is not in PATH: install it, or run `make peers`".to_owned());
+    let nats_server = find_nats_server().ok_or_else(missing)?;
+    let program = std::env::current_exe().map_err(CliError::local("finding this program"))?;
+    let folder = match args.folder {
+        Some(folder) => folder,
+        None => globals.configuration(Vec::new())?.settings.state.join("cluster"),
+    };
+    let ClusterUpArgs { nodes, networks, set, .. } = args;
+    let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set };
+    let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
+    let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
+    let mut cluster = tokio::select! {
+        started = LocalCluster::start(&settings, PATIENCE) => {
+            started.map_err(|error| CliError::Local { what: "the cluster".to_owned(), source: std::io::Error::other(error) })?
+        }
+        _ = interrupt.recv() => return Ok(ExitCode::from(130)),
+        _ = terminate.recv() => return Ok(ExitCode::from(130)),
+    };
+    announce(&mut cluster, globals.json).await?;
+    let mut code = ExitCode::SUCCESS;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            () = sleep(LOOKED_EVERY) => {}
+        }
+        if let Some((name, how)) = cluster.ended().map_err(CliError::local("looking after the cluster"))? {
+            output::remark(format_args!("nigh: {name} has ended ({how}); the cluster ends with it"));
+            code = ExitCode::FAILURE;
+            break;
+        }
+    }
+    if !globals.json {
+        output::remark("nigh: the nodes drain, then the servers end");
+    }
+    tokio::task::block_in_place(|| cluster.end(DRAIN));
+    Ok(code)
+}
+
+/// Says what runs, with the one key.
+async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError> {
+    let (mut told, mut key) = (Vec::new(), None);
+    for node in cluster.nodes() {
+        let Some(status) = node.status().await else { continue };
+        if key.is_none() {
+            let file = StatePaths::new(node.state()).credentials();
+            key = credentials::read(&file, status.endpoints.namespace.as_str()).ok();
+        }
+        told.push((node.name().to_owned(), node.state().to_owned(), status.endpoints));
+    }
+    if json {
+        let nodes: Vec<_> = told.iter().map(|(name, state, at)| json!({"node": name, "state": state, "endpoints": at}));
+        let key = key.map(|key| json!({"access_key": key.access_key.as_str(), "secret_key": key.secret_key.reveal()}));
+        return output::json(&json!({ "nodes": nodes.collect::<Vec<_>>(), "key": key }));
+    }
+    let mut table = output::table(&["NODE", "S3", "LAMBDA", "STATE"]);
+    for (name, state, at) in &told {
+        table.add_row([name.clone(), at.s3.clone(), at.lambda.clone(), state.display().to_string()]);
+    }
+    output::print_table(&table)?;
+    if let Some(key) = key {
+        output::line(format_args!("One key for all of them:\nexport AWS_ACCESS_KEY_ID={}", key.access_key))?;
+        output::line(format_args!("export AWS_SECRET_ACCESS_KEY={}", key.secret_key.reveal()))?;
+    }
+    output::line("Ready. Ctrl-C drains and ends them all.")
+}
+
+/// How homes stand, in words.
+pub(crate) fn homes(homes: &HomesStatus) -> String {
+    let HomesStatus { shards, own, without, troubles } = homes;
+    let mut said = format!("home of {} of {shards} shards", own.len());
+    if !without.is_empty() {
+        said += &coloured(Colour::Yellow, &format!("; {} have no living home", without.len()));
+    }
+    if let Some(first) = troubles.first() {
+        let more = format!("; cannot serve {}, the first: shard {}: {}", troubles.len(), first.shard, first.why);
+        said += &coloured(Colour::Yellow, &more);
+    }
+    said
+}
+
+async fn status(globals: &Globals) -> Result<(), CliError> {
+    let status: Status = globals.admin()?.get("/status").await?;
+    let Some(cluster) = status.cluster else {
+        return Err(CliError::Usage(format!(
+            "the node {} is alone; docs/operate.md says how to make a cluster",
+            status.node
+        )));
+    };
+    if globals.json {
+        return output::json(&cluster);
+    }
+    let ClusterStatus { name, members, homes: kept } = cluster;
+    output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
+    let mut table = output::table(&["NODE", "NUMBER", "INCARNATION", "ADDRESS", "ROLES"]);
+    for member in members {
+        let roles: Vec<String> = member.roles.iter().map(ToString::to_string).collect();
+        let (number, life) = (member.number.to_string(), member.incarnation.to_string());
+        table.add_row([member.node, number, life, member.address, roles.join(", ")]);
+    }
+    output::print_table(&table)?;
+    kept.map_or(Ok(()), |kept| output::line(homes(&kept)))
+}
