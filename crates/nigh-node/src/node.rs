@@ -56,6 +56,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
+use crate::cluster::memory::{MemberDoor, MemberMemory, MemoryHost, MemoryParts};
 use crate::cluster::{ClusterEngine, ClusterStartError};
 use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, Switch};
 use crate::credentials::{self, Credentials};
@@ -258,19 +259,24 @@ impl Node {
         let mut observers =
             vec![Arc::clone(&accountant) as Arc<dyn ObjectObserver>, Arc::clone(&sizes) as Arc<dyn ObjectObserver>];
         observers.extend(features.clone().map(|features| Arc::new(features) as Arc<dyn ObjectObserver>));
-        let memory = ObjectMemory::open(
-            Arc::clone(&store),
-            write_parts,
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            observers,
-            paths.spool(),
-            MemoryLimits {
-                cache: settings.cache.bytes,
-                cached_object: settings.cache.object_max,
-                object: settings.s3.object_max,
-            },
-        )
-        .await?;
+        let limits = MemoryLimits {
+            cache: settings.cache.bytes,
+            cached_object: settings.cache.object_max,
+            object: settings.s3.object_max,
+        };
+        let at = Arc::clone(&clock) as Arc<dyn Clock>;
+        let (memory, member) = match &cluster {
+            None => {
+                let opening = ObjectMemory::open(Arc::clone(&store), write_parts, at, observers, paths.spool(), limits);
+                (opening.await?, None)
+            }
+            Some(cluster) => {
+                let (store, writes, clock) = (Arc::clone(&store), write_parts, at);
+                let parts = MemoryParts { store, writes, clock, observers, paths: &paths, limits };
+                let member = MemberMemory::open(cluster, parts).await?;
+                (member.memory.clone(), Some(member))
+            }
+        };
         let node_memory = node_memory(&settings, &memory, Arc::clone(&clock) as Arc<dyn Clock>)
             .map_err(|source| NodeError::Io { what: "starting the threads of the node's memory", source })?;
         levels.push(memory_level(&settings, &node_memory));
@@ -456,7 +462,11 @@ impl Node {
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
         tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
         tasks.spawn(background::sample_cache_use(Arc::clone(&running.llc), Arc::clone(&running.clock), doors.clone()));
-        if running.cluster.is_some() {
+        if let Some((cluster, member)) = running.cluster.as_ref().zip(member) {
+            let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
+            tasks.spawn(member.follow(present, over, until));
+            let door = MemberDoor { memory: running.memory.clone(), dispatch: OnceLock::new() };
+            cluster.serve(Arc::new(MemoryHost(running.memory.clone())), Some(Arc::new(door))).await?;
             tasks.spawn(end_with_life(Arc::clone(&running)));
         }
         running.endpoints.write(&paths)?;

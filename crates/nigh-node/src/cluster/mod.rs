@@ -8,6 +8,7 @@ mod calls;
 mod home_host;
 mod home_keeper;
 mod keeping;
+pub(crate) mod memory;
 mod newest;
 mod placement;
 mod seen_map;

@@ -1,0 +1,164 @@
+//! The object memory of a member: it serves as home, and answers other nodes.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use nigh_engine::PresentMember;
+use nigh_engine::journal::{Damage, DamageKind, Recovered};
+use nigh_engine::nats::NatsLedger;
+use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
+use nigh_objects::protocol::Member;
+use nigh_objects::store::Store;
+use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver, Shards, Writes};
+use nigh_rpc::{Call, Handler, Method, Refusal, Reply};
+use nigh_terms::{Clock, Epoch, NodeNumber, ShardId, Token, Version};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{ClusterEngine, HomeHost, peer_address};
+use crate::state_folder::StatePaths;
+
+/// What a member's object memory stands on.
+pub(crate) struct MemoryParts<'p> {
+    pub(crate) store: Arc<dyn Store>,
+    /// Settings and policies; the ledger is the cluster's.
+    pub(crate) writes: Writes,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) observers: Vec<Arc<dyn ObjectObserver>>,
+    pub(crate) paths: &'p StatePaths,
+    pub(crate) limits: MemoryLimits,
+}
+
+/// A member's object memory, which has no home yet, and what it tells its host.
+pub(crate) struct MemberMemory {
+    pub(crate) memory: ObjectMemory,
+    neighbours: Arc<Neighbours>,
+    ledger: NatsLedger,
+    events: mpsc::UnboundedReceiver<HomeEvent>,
+}
+
+impl MemberMemory {
+    /// Opens the memory of `cluster`'s member.
+    ///
+    /// # Errors
+    /// What cannot be used; writes of a time alone that the store does not have yet.
+    pub(crate) async fn open(cluster: &ClusterEngine, parts: MemoryParts<'_>) -> Result<Self, ObjectError> {
+        let MemoryParts { store, writes, clock, observers, paths, limits } = parts;
+        let waiting = writes.recovered.len() + writes.lost.len();
+        if waiting > 0 {
+            let reason = format!(
+                "{waiting} writes of this node's time alone are in its own journal, and not in the store: start it once \
+                 without [cluster], let it push them, and start it again"
+            );
+            return Err(ObjectError::Memory { operation: "join a cluster", reason });
+        }
+        let neighbours = Arc::new(Neighbours::new(cluster.peers().clone()));
+        let (tells, events) = mpsc::unbounded_channel();
+        let incarnation = nigh_engine::Membership::incarnation(&**cluster.membership());
+        let place = Place {
+            me: Member { node: cluster.number(), incarnation },
+            shards: Shards::new(cluster.shards().try_into().unwrap_or(std::num::NonZeroU16::MIN)),
+            neighbours: Arc::clone(&neighbours),
+            events: tells,
+        };
+        let ledger = cluster.ledger().clone();
+        let writes = Writes { ledger: Arc::new(ledger.clone()), ..writes };
+        let memory =
+            ObjectMemory::open_in_cluster(place, store, writes, clock, observers, paths.spool(), limits).await?;
+        Ok(Self { memory, neighbours, ledger, events })
+    }
+
+    /// Follows who lives and what the homes here meet, until `stop`. `over` is cancelled when this life of the node is.
+    pub(crate) async fn follow(
+        self,
+        mut present: watch::Receiver<Vec<PresentMember>>,
+        over: CancellationToken,
+        stop: CancellationToken,
+    ) {
+        let Self { memory: _, neighbours, ledger, mut events } = self;
+        let mut known: Vec<PresentMember> = Vec::new();
+        loop {
+            let now = present.borrow_and_update().clone();
+            for gone in known.iter().filter(|gone| !now.iter().any(|member| member.node == gone.node)) {
+                neighbours.set_address(gone.presence.number, None);
+            }
+            for member in &now {
+                neighbours.set_address(member.presence.number, Some(peer_address(member)));
+            }
+            known = now;
+            let event = tokio::select! {
+                () = stop.cancelled() => return,
+                changed = present.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+                event = events.recv() => event,
+            };
+            match event {
+                None => return,
+                // Its keeper takes it again, if it is to be here.
+                Some(HomeEvent::Deposed(shard)) => {
+                    tracing::info!(%shard, "the home of a shard here was deposed");
+                    ledger.let_go(shard);
+                }
+                Some(HomeEvent::GaveUp(member)) => {
+                    tracing::warn!(node = %member.node, incarnation = %member.incarnation, "a home here has given a node up");
+                }
+                Some(HomeEvent::Rejoin) => {
+                    tracing::error!("a home has given this node up: it drains and ends; start it again");
+                    over.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// The object memory as home.
+pub(crate) struct MemoryHost(pub(crate) ObjectMemory);
+
+#[async_trait]
+impl HomeHost for MemoryHost {
+    async fn take_home(&self, shard: ShardId, recovered: Recovered, summary: Token) -> Result<(), String> {
+        let Recovered { records, damage, .. } = recovered;
+        let mut lost = Vec::new();
+        for Damage { kind, .. } in damage {
+            if let DamageKind::Record { record, stored: false } = kind {
+                lost.push(*record);
+            }
+        }
+        let taken = TakenShard { shard, records, lost, summary };
+        self.0.take_home(taken).await.map_err(|error| error.to_string())
+    }
+
+    async fn let_go(&self, shard: ShardId) {
+        self.0.let_go_of_home(shard).await;
+    }
+
+    fn home_is(&self, shard: ShardId, home: NodeNumber, epoch: Epoch) {
+        self.0.home_is(shard, home, epoch);
+    }
+
+    fn newest(&self, shard: ShardId) -> Option<Version> {
+        self.0.newest_here().into_iter().find(|(of, _)| *of == shard).map(|(_, version)| version)
+    }
+}
+
+/// What answers other nodes beside the keeper of homes: the object memory, and who dispatches where that is here.
+pub(crate) struct MemberDoor {
+    pub(crate) memory: ObjectMemory,
+    pub(crate) dispatch: OnceLock<Arc<dyn Handler>>,
+}
+
+#[async_trait]
+impl Handler for MemberDoor {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        ObjectMemory::method(number).or_else(|| self.dispatch.get()?.method(number))
+    }
+
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+        match self.dispatch.get() {
+            Some(dispatch) if ObjectMemory::method(call.method.number).is_none() => dispatch.call(call).await,
+            _ => self.memory.answer(call).await,
+        }
+    }
+}
