@@ -383,7 +383,12 @@ impl Node {
         )
         .await?;
         let targets = FunctionTargets { functions: functions.clone(), events: events.clone() };
-        memory.notify_by(Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?);
+        let notifications =
+            Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?;
+        if cluster.is_some() {
+            notifications.follow().await?;
+        }
+        memory.notify_by(notifications);
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
                 functions: functions.clone(),

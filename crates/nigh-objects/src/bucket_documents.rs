@@ -1,7 +1,7 @@
 //! What is set of a bucket beyond what S3 keeps: one document a bucket, in the registry.
 //!
-//! All are kept in memory too: a bucket without a document costs one load of a counter. What others write is taken over
-//! soon after they do; while the registry's servers cannot be reached nothing is, then all that was missed.
+//! All are kept in memory too: a bucket without a document costs one load of a counter. Where others write too, what they
+//! do is taken over soon after (`follow`); while the registry's servers cannot be reached nothing is, then all that was missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -117,7 +117,6 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
         table: &'static str,
         what: &'static str,
     ) -> Result<Self, RegistryError> {
-        let changes = registry.watch(table).await?;
         let mut documents = HashMap::new();
         for (key, stored) in registry.list(table, "").await? {
             let (place, kept) = decode(what, &key, &stored)?;
@@ -126,8 +125,18 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> BucketDocu
         let count = AtomicUsize::new(documents.len());
         let documents = RwLock::new(documents);
         let kept = Arc::new(KeptDocuments { count, documents, changing: tokio::sync::Mutex::default() });
-        tokio::spawn(follow(what, table, Arc::clone(&registry), Arc::downgrade(&kept), changes));
         Ok(Self { registry, table, what, kept })
+    }
+
+    /// From now on what others write is taken over too.
+    ///
+    /// # Errors
+    /// If the registry cannot be watched.
+    pub(crate) async fn follow(&self) -> Result<(), RegistryError> {
+        let changes = self.registry.watch(self.table).await?;
+        let (registry, kept) = (Arc::clone(&self.registry), Arc::downgrade(&self.kept));
+        tokio::spawn(follow(self.what, self.table, registry, kept, changes));
+        Ok(())
     }
 
     fn kept(&self, namespace: &Namespace, bucket: &BucketName) -> Option<Kept<T>> {

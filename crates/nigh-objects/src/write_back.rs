@@ -241,8 +241,14 @@ impl WriteBack {
         let policies = match registry {
             None => None,
             Some(registry) => {
-                let opened = BucketDocuments::open(registry, POLICIES, "write policies").await;
-                Some(opened.map_err(|error| failed("read the write policies", error.to_string()))?)
+                let opened = async {
+                    let policies = BucketDocuments::open(registry, POLICIES, "write policies").await?;
+                    if member.is_some() {
+                        policies.follow().await?;
+                    }
+                    Ok::<_, nigh_engine::RegistryError>(policies)
+                };
+                Some(opened.await.map_err(|error| failed("read the write policies", error.to_string()))?)
             }
         };
         let buckets = Buckets::default();

@@ -64,6 +64,14 @@ impl Notifications {
         let configs = BucketDocuments::open(registry, TABLE, "notifications").await?;
         Ok(Self { configs, targets, region })
     }
+
+    /// From now on what other nodes set is taken over too.
+    ///
+    /// # Errors
+    /// If the registry cannot be watched.
+    pub async fn follow(&self) -> Result<(), RegistryError> {
+        self.configs.follow().await
+    }
 }
 
 /// Events of a change that is about to be made.

@@ -169,7 +169,7 @@ impl World {
         let peers = Peers::new(hello.clone(), Security::Plain, ClientSettings::default());
         let neighbours = Arc::new(Neighbours::new(peers));
         let cluster = self.servers.connect(1).await;
-        let ledger = NatsLedger::new(cluster, LedgerSettings::default());
+        let ledger = NatsLedger::new(cluster, LedgerSettings { limit: ByteSize::mib(64), ..LedgerSettings::default() });
         let (events, heard) = mpsc::unbounded_channel();
         let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
         let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events };

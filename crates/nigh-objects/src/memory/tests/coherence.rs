@@ -116,7 +116,7 @@ impl Ledger for Breaking {
         Ok(Appended { version, repeated: false })
     }
 
-    async fn stored(&self, _shard: ShardId, _version: Version) -> Result<(), LedgerError> {
+    async fn stored(&self, shard: ShardId, _version: Version) -> Result<(), LedgerError> {
         self.check(shard)
     }
 
