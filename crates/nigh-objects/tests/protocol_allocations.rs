@@ -1,6 +1,8 @@
 //! The home's and the node's steps allocate nothing once they have what they keep: counted by an allocator of this test's
 //! own, which is why it is a program of its own.
 
+#![expect(clippy::unwrap_used, reason = "a test ends by panicking")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;

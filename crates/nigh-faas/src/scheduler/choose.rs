@@ -95,11 +95,32 @@ struct Judge<'a> {
     weights: &'a Weights,
     placement: &'a Placement<'a>,
     bound: LoadBound,
+    /// The first term of each offer: no cost is less.
+    starts: [u64; 3],
 }
 
 impl<'a> Judge<'a> {
     fn new(weights: &'a Weights, placement: &'a Placement<'a>, nodes: &[NodeView]) -> Self {
-        Self { weights, placement, bound: LoadBound::of(nodes, weights.overload_percent) }
+        let starts = [Offer::Warm, Offer::Cold, Offer::Evict].map(|offer| weights.start(placement, offer).0);
+        Self { weights, placement, bound: LoadBound::of(nodes, weights.overload_percent), starts }
+    }
+
+    /// What a node costs, and whether it is overloaded; nothing, if that it takes to begin there is above `most` already.
+    fn cost(
+        &self,
+        node: &NodeView,
+        warm: Option<&Warm>,
+        held: Option<&Held>,
+        most: u64,
+    ) -> Result<Option<(u64, bool)>, Refusal> {
+        let offer = node.offer(self.placement, warm)?;
+        if self.starts[offer as usize] > most {
+            return Ok(None);
+        }
+        let overloaded = self.bound.is_reached(node);
+        let counts = held.copied().filter(|_| !overloaded).unwrap_or_default();
+        let terms = self.weights.terms(self.placement, node, offer, warm, counts);
+        Ok(Some((terms.sum().0.min(COST_MAX), overloaded)))
     }
 
     fn judge(&self, node: &NodeView, warm: Option<&Warm>, held: Option<&Held>) -> Judgement {
@@ -121,30 +142,31 @@ impl<'a> Judge<'a> {
 }
 
 fn looked_at(nodes: &[NodeView]) -> &[NodeView] {
-    &nodes[..nodes.len().min(usize::from(u16::MAX))]
+    &nodes[..nodes.len().min(usize::from(u16::MAX) - 1)]
 }
 
-/// Places one invocation. Of nodes beyond the 65,535th none is looked at.
+/// Places one invocation. Of nodes beyond the 65,534th none is looked at.
 #[must_use]
 pub fn schedule(weights: &Weights, placement: &Placement<'_>, nodes: &[NodeView]) -> Decision {
     let nodes = looked_at(nodes);
     let judge = Judge::new(weights, placement, nodes);
     let mut refusals = Refusals::default();
     let mut least = COST_MAX;
-    let costs: Vec<Option<(u64, bool)>> = judge
-        .all(nodes)
-        .map(|Judgement { offer, overloaded }| match offer {
-            Ok((_, terms)) => {
-                let cost = terms.sum().0.min(COST_MAX);
-                least = least.min(cost);
-                Some((cost, overloaded))
+    let (mut warm, mut held) = (placement.warm.walk(), placement.inputs.by_node().walk());
+    let cost = |(index, node): (u16, &NodeView)| {
+        let (warm, held) = (warm.at(NodeIndex(index)), held.at(NodeIndex(index)));
+        match judge.cost(node, warm, held, least.saturating_add(weights.equal_within_us)) {
+            Ok(cost) => {
+                least = least.min(cost.map_or(COST_MAX, |(cost, _)| cost));
+                cost
             }
             Err(refusal) => {
                 refusals.0[refusal as usize] += 1;
                 None
             }
-        })
-        .collect();
+        }
+    };
+    let costs: Vec<Option<(u64, bool)>> = (0..).zip(nodes).map(cost).collect();
     let most = least.saturating_add(weights.equal_within_us);
     let mut equals = 0;
     let mut first = None;

@@ -155,16 +155,9 @@ impl Weights {
                 (Cost(self.memory_us).share(booked.bytes(), node.memory.bytes()), Cost(0))
             }
         };
-        let start = match offer {
-            Offer::Warm => Cost(0),
-            Offer::Cold | Offer::Evict => {
-                let evict = if offer == Offer::Evict { self.evict_us } else { 0 };
-                percent(Cost::of(placement.cold_start), self.start_percent) + Cost(self.new_sandbox_us) + Cost(evict)
-            }
-        };
         let missing = placement.ways.saturating_sub(node.ways_free);
         Terms {
-            start,
+            start: self.start(placement, offer),
             fetch: Cost(self.fetch_object_us.saturating_mul(objects)) + mib,
             slowdown: if beyond == 0 { Cost(0) } else { self.slowdown(placement, beyond, processors) },
             spread: Cost(self.spread_us).share(u64::from(node.running), processors),
@@ -176,6 +169,17 @@ impl Weights {
 }
 
 impl Weights {
+    /// What it takes until a sandbox runs.
+    pub(super) fn start(&self, placement: &Placement<'_>, offer: Offer) -> Cost {
+        let evict = if offer == Offer::Evict { self.evict_us } else { 0 };
+        match offer {
+            Offer::Warm => Cost(0),
+            Offer::Cold | Offer::Evict => {
+                percent(Cost::of(placement.cold_start), self.start_percent) + Cost(self.new_sandbox_us) + Cost(evict)
+            }
+        }
+    }
+
     fn slowdown(&self, placement: &Placement<'_>, beyond: u64, processors: u64) -> Cost {
         let run = percent(Cost::of(placement.run), self.slowdown_percent);
         Cost(run.0.saturating_mul(beyond) / processors)

@@ -75,7 +75,7 @@ pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<Coherenc
         figures.push(("directory_bytes_per_object", row.bytes_per_object, Asked::AtMost(128.0), bound));
     }
     if let Some(row) = decisions.last() {
-        let bound = "100 KB of the nodes' views read twice, and an access to memory for each input";
+        let bound = "72 KB of the nodes' views read twice, and an access to memory for each input";
         figures.push(("decision_p50_us", row.p50_us, Asked::AtMost(50.0), bound));
         figures.push(("decision_p99_us", row.p99_us, Asked::AtMost(50.0), bound));
     }
