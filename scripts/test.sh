@@ -25,6 +25,7 @@ part "python runtime, inputs, test tools" bash -c "make --no-print-directory dep
 part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
 part "redis, clients, nats" bash -c 'NIGH_PEERS="redis clients nats" scripts/install-peers.sh || echo "SKIPPED: peers: not all of them can be installed here"'
 part "cache simulators" bash -c 'scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"'
+part "murphi" bash -c 'scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"'
 part "kernels and virtual machines" bash -c 'make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"'
 # With what default builds leave out. Tests that need another program build it so, too: else Cargo would build what it
 # depends on once more, with fewer features.
@@ -35,6 +36,7 @@ part "build" cargo build $NIGH_TEST_BUILT --bins --tests
 part "rust tests" cargo test $NIGH_TEST_BUILT --no-fail-fast -- --show-output
 # The tests explore its small worlds.
 part "consistency contract, all worlds" target/debug/nigh check
+part "consistency contract, second encoding" target/debug/nigh check --murphi
 part "storms" target/debug/nigh experiment storm
 part "python tests" scripts/test-python.sh
 

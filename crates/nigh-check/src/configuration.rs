@@ -103,7 +103,7 @@ pub struct Configuration {
     pub pushes: bool,
     /// The ledger and the home that asked it are apart: either may end while the other goes on.
     pub slow_ledger: bool,
-    /// A home that was replaced goes on as if it were not.
+    /// Homes that were replaced go on as if they were not.
     pub zombies: bool,
     /// Nodes that crash come back.
     pub restarts: bool,

@@ -1,9 +1,10 @@
 //! What can happen next in a world, and its happening.
 
-use nigh_objects::protocol::{CopyStore as _, HomeInput, Member, Rule, Rules as _};
+use nigh_objects::protocol::{CopyStore as _, Frontier, HomeInput, Member, Rule, Rules as _};
 use nigh_terms::ShardId;
 
 use crate::configuration::{Configuration, Origin, Step};
+use crate::fingerprint::Part;
 use crate::ghost::{OBJECTS_MAX, Object};
 use crate::network::Packet;
 use crate::world::{Life, Phase, World};
@@ -13,8 +14,8 @@ use crate::world::{Life, Phase, World};
 pub enum Event {
     /// The packet of this place arrives.
     Deliver(usize),
-    /// It arrives at the deposed home.
-    DeliverToZombie(usize),
+    /// It arrives at the deposed home of this place.
+    DeliverToZombie(usize, u8),
     /// It is lost.
     Drop(usize),
     /// It is doubled.
@@ -66,7 +67,7 @@ impl Event {
         matches!(
             self,
             Self::Deliver(_)
-                | Self::DeliverToZombie(_)
+                | Self::DeliverToZombie(..)
                 | Self::Step(_)
                 | Self::Acknowledge(_)
                 | Self::ReadHome(_)
@@ -83,7 +84,7 @@ impl World {
     #[must_use]
     pub fn describe(&self, event: Event) -> String {
         match event {
-            Event::Deliver(at) | Event::DeliverToZombie(at) | Event::Drop(at) | Event::Double(at) => {
+            Event::Deliver(at) | Event::DeliverToZombie(at, _) | Event::Drop(at) | Event::Double(at) => {
                 format!("{event:?}: {:?}", self.network.packets().get(at))
             }
             other => format!("{other:?}"),
@@ -105,17 +106,16 @@ impl World {
     fn network_events(&self, events: &mut Vec<Event>) {
         let packets = self.network.packets();
         for (at, packet) in packets.iter().enumerate() {
-            if (at > 0 && packets[at - 1] == *packet) || !self.network.may_arrive(at) {
+            if (at > 0 && *packets[at - 1] == **packet) || !self.network.may_arrive(at) {
                 continue;
             }
-            if matches!(packet, Packet::Ended(..) | Packet::Returned(_)) && self.frontier.is_none() {
+            if matches!(**packet, Packet::Ended(..) | Packet::Returned(_)) && self.frontier.is_none() {
                 continue;
             }
             events.push(Event::Deliver(at));
-            if let Packet::ToHome(shard, ..) = packet
-                && self.seats[usize::from(shard.0)].zombie.is_some()
-            {
-                events.push(Event::DeliverToZombie(at));
+            if let Packet::ToHome(shard, ..) = &**packet {
+                let zombies = self.seats[usize::from(shard.0)].zombies.len() as u8;
+                events.extend((0..zombies).map(|zombie| Event::DeliverToZombie(at, zombie)));
             }
             if packet.is_message() {
                 if self.left.drops > 0 {
@@ -194,8 +194,8 @@ impl World {
         }
     }
 
-    fn is_busy(&self, on_its_way: impl FnMut(&Packet) -> bool) -> bool {
-        self.network.packets().iter().any(on_its_way)
+    fn is_busy(&self, on_its_way: impl Fn(&Packet) -> bool) -> bool {
+        self.network.packets().iter().any(|packet| on_its_way(packet))
     }
 
     fn home_events(&self, config: &Configuration, events: &mut Vec<Event>) {
@@ -250,8 +250,8 @@ impl World {
     /// `event` happens.
     pub(crate) fn happen(&mut self, config: &Configuration, event: Event) {
         match event {
-            Event::Deliver(at) => self.deliver(config, at, false),
-            Event::DeliverToZombie(at) => self.deliver(config, at, true),
+            Event::Deliver(at) => self.deliver(config, at, None),
+            Event::DeliverToZombie(at, zombie) => self.deliver(config, at, Some(zombie)),
             Event::Drop(at) => {
                 self.left.drops -= 1;
                 self.disturbed = true;
@@ -259,8 +259,7 @@ impl World {
             }
             Event::Double(at) => {
                 self.left.doubles -= 1;
-                let packet = self.network.packets()[at].clone();
-                self.network.send(packet);
+                self.network.double(at);
             }
             Event::Dispatch(program, node) => self.dispatch(config, program, node),
             Event::Arrive(program, node) => {
@@ -316,7 +315,7 @@ impl World {
             Event::CrashScheduler => {
                 self.left.scheduler_crashes -= 1;
                 let homes = (0u16..).map(ShardId).zip(self.ledgers.iter().map(|ledger| ledger.epoch));
-                self.frontier = Some(nigh_objects::protocol::Frontier::begin(homes, config.without));
+                self.frontier = Some(Part::new(Frontier::begin(homes, config.without)));
             }
             Event::ReadHome(shard) => {
                 let newest = self.seats[usize::from(shard.0)].home.newest();

@@ -1,13 +1,12 @@
 //! The shell of the homes: their ledger, their store, what becomes of their outputs, and their replacement.
 
-use std::sync::Arc;
-
 use nigh_objects::protocol::{
     FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Replayed, Reply, Takeover, Write,
 };
 use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 
 use crate::configuration::Configuration;
+use crate::fingerprint::Part;
 use crate::ghost::{Happened, OBJECTS_MAX, Object, Op, Promise};
 use crate::network::Packet;
 use crate::world::{FIRST, HOME_LIMITS, Item, NOW, Phase, STEPS_MAX, Stored, World, shard_of};
@@ -66,13 +65,10 @@ impl World {
     ) {
         let again = matches!(input, HomeInput::Tick);
         let seat = &mut self.seats[usize::from(shard.0)];
-        let home = match &mut seat.zombie {
-            Some(zombie) if zombie.epoch() == epoch => zombie,
-            Some(_) | None if seat.home.epoch() == epoch => &mut seat.home,
-            Some(_) | None => return,
-        };
+        let mut reigns = std::iter::once(&mut seat.home).chain(&mut seat.zombies);
+        let Some(home) = reigns.find(|home| home.epoch() == epoch) else { return };
         let mut out = Vec::new();
-        Arc::make_mut(home).step(NOW, input, &mut out);
+        home.step(NOW, input, &mut out);
         for output in out {
             match output {
                 HomeOutput::Send(reply) => self.reply(config, reply, again),
@@ -97,7 +93,7 @@ impl World {
                 }
                 HomeOutput::Retired => {
                     if epoch < self.ledgers[usize::from(shard.0)].epoch {
-                        self.seats[usize::from(shard.0)].zombie = None;
+                        self.seats[usize::from(shard.0)].zombies.retain(|zombie| zombie.epoch() != epoch);
                     }
                 }
                 HomeOutput::NotFenced(_) | HomeOutput::Crowded => {}
@@ -141,7 +137,7 @@ impl World {
         let resident = config.is_resident(reply.to.node, reply.shard, reply.epoch);
         let packet = Packet::ToNode(reply, bytes);
         if resident {
-            self.arrive(config, packet, false);
+            self.arrive(config, packet, None);
         } else if again {
             self.network.send_again(packet)
         } else {
@@ -185,9 +181,10 @@ impl World {
         let takeover = Takeover { shard, epoch, records, summary, resident: None };
         let home = Home::begin(takeover, HOME_LIMITS, config.without);
         let seat = &mut self.seats[usize::from(shard.0)];
-        let before = std::mem::replace(&mut seat.home, Arc::new(home));
-        seat.zombie = config.zombies.then_some(before);
-        if !config.zombies {
+        let before = std::mem::replace(&mut seat.home, Part::new(home));
+        if config.zombies {
+            seat.zombies.push(before);
+        } else {
             self.network.lose(|packet| match packet {
                 Packet::Append(of, at, ..)
                 | Packet::Appended(of, at, ..)

@@ -2,16 +2,19 @@
 //!
 //! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
 //! machines in them are the production types of `nigh_objects::protocol`; a rule can be left out, and must then
-//! be missed. docs/coherence.md has the tables.
+//! be missed. `murphi/` has the contract a second time, encoded by itself. docs/coherence.md has the tables.
 
 mod catalogue;
 mod configuration;
 mod events;
 mod explore;
+mod fingerprint;
 mod ghost;
 mod homes;
+mod murphi;
 mod network;
 mod programs;
+mod search;
 pub mod storm;
 mod weakenings;
 mod world;
@@ -19,7 +22,11 @@ mod world;
 pub use catalogue::{configurations, long_configurations};
 pub use configuration::{Configuration, Faults, Origin, Program, Step, Without};
 pub use events::Event;
-pub use explore::{Counterexample, Explored, Stuck, explore, find_stuck, retell};
+pub use explore::{Counterexample, Explored, Stuck, explore, retell};
 pub use ghost::Promise;
+pub use murphi::{
+    BrokenProperty, Expected, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models, murphi_programs,
+    with_choices,
+};
 pub use weakenings::{Missed, Weakening, weakenings};
 pub use world::World;

@@ -3,6 +3,7 @@
 use nigh_objects::protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
 use nigh_terms::{Epoch, ShardId, Token, Version};
 
+use crate::fingerprint::Part;
 use crate::ghost::{Object, Op};
 
 /// Something on its way.
@@ -57,32 +58,38 @@ impl Packet {
 }
 
 /// All that is on its way, sorted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Network(Vec<Packet>);
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Network(Vec<Part<Packet>>);
 
 impl Network {
     /// What there is.
     #[must_use]
-    pub(crate) fn packets(&self) -> &[Packet] {
+    pub(crate) fn packets(&self) -> &[Part<Packet>] {
         &self.0
     }
 
     /// Adds one.
     pub(crate) fn send(&mut self, packet: Packet) {
-        let at = self.0.partition_point(|one| *one < packet);
-        self.0.insert(at, packet);
+        let at = self.0.partition_point(|one| **one < packet);
+        self.0.insert(at, Part::new(packet));
     }
 
     /// Adds one unless there is one like it: what is sent for fear of a loss.
     pub(crate) fn send_again(&mut self, packet: Packet) {
-        if self.0.binary_search(&packet).is_err() {
-            self.send(packet);
+        if let Err(at) = self.0.binary_search_by(|one| (**one).cmp(&packet)) {
+            self.0.insert(at, Part::new(packet));
         }
+    }
+
+    /// Adds the one at `at` once more.
+    pub(crate) fn double(&mut self, at: usize) {
+        let packet = self.0[at].clone();
+        self.0.insert(at, packet);
     }
 
     /// Takes the one at `at`.
     pub(crate) fn take(&mut self, at: usize) -> Packet {
-        self.0.remove(at)
+        self.0.remove(at).into_inner()
     }
 
     /// Drops all that `lost` picks.
@@ -93,13 +100,13 @@ impl Network {
     /// True if the packet at `at` may be the next to arrive. Only the ledger is asked, and answers, in order.
     #[must_use]
     pub(crate) fn may_arrive(&self, at: usize) -> bool {
-        let first = |before: &Packet| match (before, &self.0[at]) {
+        let first = |before: &Packet| match (before, &*self.0[at]) {
             (Packet::Append(shard, epoch, ..), Packet::Append(other, other_epoch, ..))
             | (Packet::Appended(shard, epoch, ..), Packet::Appended(other, other_epoch, ..)) => {
                 shard == other && epoch == other_epoch
             }
             _ => false,
         };
-        !self.0[..at].iter().any(first)
+        !self.0[..at].iter().any(|before| first(before))
     }
 }

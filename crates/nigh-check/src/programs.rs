@@ -194,8 +194,9 @@ impl World {
             return;
         }
         invocation.ended = true;
-        for happened in self.ghost.log.iter().filter(|one| one.op / STEPS_MAX == program) {
-            self.ghost.ended.ended.see(happened.object, happened.version);
+        let ghost = &mut *self.ghost;
+        for happened in ghost.log.iter().filter(|one| one.op / STEPS_MAX == program) {
+            ghost.ended.ended.see(happened.object, happened.version);
         }
         // What a lost invocation has read nobody has heard of.
         if matches!(invocation.phase, Phase::Leaving(_)) {

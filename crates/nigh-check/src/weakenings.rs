@@ -136,7 +136,7 @@ pub fn weakenings() -> Vec<Weakening> {
         without(
             Rule::RefuseGivenUp,
             Missed::Promise,
-            "a node that was given up asks, and is told that it has caught up",
+            "a put of a node that was given up lands after its invocation was declared ended",
             world(one, pair(), at_b, Faults { suspicions: 1, ..NONE }),
         ),
         without(

@@ -4,7 +4,6 @@
 //! on their way, appends to the ledger, reads and writes the store, and hands reads and ends to the programs.
 //! `events` says what can happen next.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_objects::protocol::{
@@ -14,6 +13,7 @@ use nigh_objects::protocol::{
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 
 use crate::configuration::{Configuration, FIRST_REIGN, Faults, Origin, Without};
+use crate::fingerprint::Part;
 use crate::ghost::{Ghost, OBJECTS_MAX, Object, Op, Promise, Seen};
 use crate::network::{Network, Packet};
 
@@ -40,7 +40,7 @@ const GATE_LIMITS: GateLimits = GateLimits { wait: Duration::from_nanos(LATER.0)
 type Cache = NodeCache<Object, Op, Without>;
 
 /// What a node's process holds.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Life {
     pub(crate) cache: Cache,
     pub(crate) gate: Gate<u8, Without>,
@@ -51,21 +51,21 @@ pub(crate) struct Life {
 }
 
 /// A node: its latest incarnation, and its process while it lives.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Node {
     pub(crate) me: Member,
-    pub(crate) life: Option<Arc<Life>>,
+    pub(crate) life: Option<Part<Life>>,
 }
 
-/// The home of a shard, and the one before that does not know yet.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The home of a shard, and those before it that do not know yet.
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Seat {
-    pub(crate) home: Arc<Home<Object, Without>>,
-    pub(crate) zombie: Option<Arc<Home<Object, Without>>>,
+    pub(crate) home: Part<Home<Object, Without>>,
+    pub(crate) zombies: Vec<Part<Home<Object, Without>>>,
 }
 
 /// A record that the ledger keeps.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Item {
     pub(crate) replayed: Replayed<Object>,
     pub(crate) op: Op,
@@ -73,7 +73,7 @@ pub(crate) struct Item {
     pub(crate) settled: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Ledger {
     pub(crate) epoch: Epoch,
     pub(crate) next: Sequence,
@@ -107,7 +107,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Invocation {
     pub(crate) phase: Phase,
     /// Its end was told, or declared.
@@ -120,13 +120,13 @@ pub(crate) struct Invocation {
 }
 
 /// One state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 pub struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) seats: Vec<Seat>,
-    pub(crate) ledgers: Vec<Ledger>,
-    pub(crate) store: Vec<Stored>,
-    pub(crate) frontier: Option<Frontier<Without>>,
+    pub(crate) ledgers: Part<Vec<Ledger>>,
+    pub(crate) store: [Stored; OBJECTS_MAX],
+    pub(crate) frontier: Option<Part<Frontier<Without>>>,
     pub(crate) network: Network,
     pub(crate) invocations: Vec<Invocation>,
     /// Incarnations that a home has given up though they may live.
@@ -134,7 +134,7 @@ pub struct World {
     pub(crate) left: Faults,
     /// Something was lost: what is outstanding may be asked for again.
     pub(crate) disturbed: bool,
-    pub(crate) ghost: Ghost,
+    pub(crate) ghost: Part<Ghost>,
     /// The promise that was broken on the way here.
     pub broken: Option<Promise>,
 }
@@ -144,8 +144,8 @@ pub(crate) fn shard_of(config: &Configuration, object: Object) -> ShardId {
 }
 
 impl Life {
-    pub(crate) fn begin(config: &Configuration, me: Member) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn begin(config: &Configuration, me: Member) -> Part<Self> {
+        Part::new(Self {
             cache: NodeCache::new(me, CACHE_LIMITS, config.without),
             gate: Gate::new(GATE_LIMITS, config.without),
             readers: Vec::new(),
@@ -164,7 +164,7 @@ impl World {
             let resident = config.residents.then_some(Member { node, incarnation: Incarnation(1) });
             let (records, summary) = (Vec::new(), Token::empty());
             let takeover = Takeover { shard: ShardId(shard), epoch: first, records, summary, resident };
-            Seat { home: Arc::new(Home::begin(takeover, HOME_LIMITS, config.without)), zombie: None }
+            Seat { home: Part::new(Home::begin(takeover, HOME_LIMITS, config.without)), zombies: Vec::new() }
         });
         let ledger = Ledger { epoch: first, next: Sequence(0), items: Vec::new() };
         let members =
@@ -172,9 +172,9 @@ impl World {
         let mut world = Self {
             nodes: members.map(|me| Node { me, life: Some(Life::begin(config, me)) }).collect(),
             seats: seats.collect(),
-            ledgers: vec![ledger; usize::from(config.homes)],
-            store: vec![Stored { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
-            frontier: Some(Frontier::begin(std::iter::empty(), config.without)),
+            ledgers: Part::new(vec![ledger; usize::from(config.homes)]),
+            store: [Stored { version: Version::OUTSIDE, op: FIRST, absent: false }; OBJECTS_MAX],
+            frontier: Some(Part::new(Frontier::begin(std::iter::empty(), config.without))),
             network: Network::default(),
             invocations: config
                 .programs
@@ -191,7 +191,7 @@ impl World {
             suspected: Vec::new(),
             left: config.faults,
             disturbed: false,
-            ghost: Ghost::default(),
+            ghost: Part::new(Ghost::default()),
             broken: None,
         };
         for shard in homes {
@@ -209,7 +209,7 @@ impl World {
 
     fn run_dry(&mut self, config: &Configuration) {
         while !self.network.packets().is_empty() {
-            self.deliver(config, 0, false);
+            self.deliver(config, 0, None);
         }
     }
 
@@ -223,7 +223,7 @@ impl World {
     }
 
     pub(crate) fn life_mut(&mut self, node: u8) -> Option<&mut Life> {
-        self.nodes[usize::from(node)].life.as_mut().map(Arc::make_mut)
+        self.nodes[usize::from(node)].life.as_deref_mut()
     }
 
     /// Lets a node's cache do something, and carries out what comes of it.
@@ -298,7 +298,7 @@ impl World {
                     let packet = Packet::ToHome(shard, request, bytes);
                     let epoch = self.seats[usize::from(shard.0)].home.epoch();
                     if config.is_resident(NodeNumber(u32::from(node)), shard, epoch) {
-                        self.arrive(config, packet, false);
+                        self.arrive(config, packet, None);
                     } else if again {
                         self.network.send_again(packet)
                     } else {
@@ -345,21 +345,22 @@ impl World {
         if config.scheduler_is_far() {
             self.network.send(packet);
         } else {
-            self.arrive(config, packet, false);
+            self.arrive(config, packet, None);
         }
     }
 
-    /// The packet at `at` arrives; at the deposed home, if `zombie`.
-    pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: bool) {
+    /// The packet at `at` arrives; at the deposed home of this place, if there is one.
+    pub(crate) fn deliver(&mut self, config: &Configuration, at: usize, zombie: Option<u8>) {
         let packet = self.network.take(at);
         self.arrive(config, packet, zombie);
     }
 
-    pub(crate) fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: bool) {
+    pub(crate) fn arrive(&mut self, config: &Configuration, packet: Packet, zombie: Option<u8>) {
         match packet {
             Packet::ToHome(shard, request, bytes) => {
                 let seat = &self.seats[usize::from(shard.0)];
-                let epoch = seat.zombie.as_ref().filter(|_| zombie).unwrap_or(&seat.home).epoch();
+                let home = zombie.map_or(&seat.home, |at| &seat.zombies[usize::from(at)]);
+                let epoch = home.epoch();
                 self.run_home(config, shard, epoch, HomeInput::Request(request), bytes);
             }
             Packet::ToNode(reply, bytes) => self.receive(config, reply, bytes),

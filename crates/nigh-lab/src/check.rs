@@ -3,62 +3,78 @@
 //! It runs what `nigh-check` lists and prints it; it decides nothing but what counts as failed: a broken promise,
 //! a world that was not explored whole, work that cannot be finished, a rule that nobody misses.
 
+mod murphi;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
 use nigh_check::{
-    Configuration, Counterexample, Missed, Weakening, configurations, explore, find_stuck, long_configurations, retell,
-    weakenings,
+    Configuration, Counterexample, Missed, MurphiModel, Weakening, configurations, explore, long_configurations,
+    murphi_models, retell, weakenings,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::experiment::llc::print_report;
+use crate::kept_progress::KeptProgress;
 use crate::machine::Machine;
+use crate::peer::installed::cache_folder;
 
-/// Larger worlds are not searched for work that cannot be finished: each of their states must be held.
-const STUCK_STATES_MAX: usize = 150_000;
+use murphi::MurphiRow;
 
 /// What `nigh check` takes.
 #[derive(Clone, Debug, Args)]
 pub struct CheckArgs {
-    /// Explore the large worlds too; they take minutes each and may not be explored whole
+    /// Explore the large worlds too: minutes; what was explored when it is cut off is not explored again
     #[arg(long)]
     long: bool,
+    /// Where the finished worlds of the long form are kept until all are done
+    #[arg(long, value_name = "FILE", requires = "long")]
+    progress: Option<PathBuf>,
     /// Only worlds and rules whose name has this in it
     #[arg(long)]
     only: Option<String>,
     /// Print the events that lead to a broken promise when this rule is left out
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
-    /// Seconds after which a world is left unfinished
-    #[arg(long, default_value_t = 120)]
+    /// Run the second encoding instead, and Apta's published rules: needs rumur and cc
+    #[arg(long)]
+    murphi: bool,
+    /// Seconds after which a world is left unfinished: 120, in the long form 1800
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+/// What the finished worlds of a long form are worlds of.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Asked {
     seconds: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Violation {
-    promise: &'static str,
+    promise: String,
     events: Vec<String>,
 }
 
 impl From<Counterexample> for Violation {
     fn from(Counterexample { promise, events }: Counterexample) -> Self {
-        Self { promise, events }
+        Self { promise: format!("{promise:?}"), events }
     }
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Row {
-    name: &'static str,
-    about: &'static str,
+    name: String,
+    about: String,
     states: usize,
     depth: usize,
     complete: bool,
     violations: Vec<Violation>,
-    /// States from which a put, or anything begun, cannot be finished; absent if that was not searched.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// States from which a put, or anything begun, cannot be finished; absent if not all were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     stuck: Option<usize>,
     seconds: f64,
 }
@@ -68,7 +84,7 @@ struct Weakened {
     rule: String,
     about: &'static str,
     /// What is broken without it; `stuck` if work cannot be finished.
-    breaks: &'static str,
+    breaks: String,
     /// Absent if no counterexample was found.
     counterexample_steps: Option<usize>,
     seconds: f64,
@@ -84,44 +100,47 @@ struct Report {
     seconds: f64,
 }
 
+#[derive(Serialize)]
+struct MurphiReport {
+    machine: Machine,
+    murphi: Vec<MurphiRow>,
+    /// Of the models searched to their end.
+    states: u64,
+    seconds: f64,
+}
+
 fn explored(config: &Configuration, limit: Duration) -> Row {
-    let began = Instant::now();
-    let found = explore(config, limit, false);
-    let stuck = (found.complete && found.states <= STUCK_STATES_MAX)
-        .then(|| find_stuck(config, STUCK_STATES_MAX))
-        .flatten()
-        .map(|stuck| stuck.writes + stuck.work);
+    let found = explore(config, limit);
     Row {
-        name: config.name,
-        about: config.about,
+        name: config.name.to_owned(),
+        about: config.about.to_owned(),
         states: found.states,
         depth: found.depth,
         complete: found.complete,
         violations: found.violations.into_iter().map(Violation::from).collect(),
-        stuck,
-        seconds: began.elapsed().as_secs_f64(),
+        stuck: found.stuck.map(|stuck| stuck.writes + stuck.work),
+        seconds: found.took.as_secs_f64(),
     }
 }
 
 fn weakened(weakening: &Weakening, limit: Duration) -> Weakened {
-    let began = Instant::now();
+    let found = explore(&weakening.configuration, limit);
     let (breaks, steps) = match weakening.shows {
         Missed::Promise => {
-            let found = explore(&weakening.configuration, limit, true);
-            let broken = found.violations.into_iter().min_by_key(|one| (one.events.len(), one.promise));
-            (broken.as_ref().map_or("nothing", |one| one.promise), broken.map(|one| one.events.len()))
+            let broken = found.violations.iter().min_by_key(|one| one.promise);
+            (
+                broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
+                broken.map(|one| one.events.len()),
+            )
         }
-        Missed::Stuck => {
-            let stuck = find_stuck(&weakening.configuration, STUCK_STATES_MAX);
-            ("stuck", stuck.and_then(|stuck| stuck.nearest))
-        }
+        Missed::Stuck => ("stuck".to_owned(), found.stuck.and_then(|stuck| stuck.nearest)),
     };
     Weakened {
         rule: format!("{:?}", weakening.rule),
         about: weakening.about,
         breaks,
         counterexample_steps: steps,
-        seconds: began.elapsed().as_secs_f64(),
+        seconds: found.took.as_secs_f64(),
     }
 }
 
@@ -134,14 +153,28 @@ impl CheckArgs {
         if let Some(rule) = &self.explain {
             return self.explain(rule, json);
         }
-        let (began, limit) = (Instant::now(), Duration::from_secs(self.seconds));
+        if self.murphi {
+            return self.run_murphi(json);
+        }
+        let began = Instant::now();
+        let seconds = self.limit_seconds();
+        let limit = Duration::from_secs(seconds);
         let wanted = |name: &str| self.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
         let mut configs = configurations();
         if self.long {
             configs.extend(long_configurations());
         }
-        let configurations: Vec<Row> =
-            configs.iter().filter(|config| wanted(config.name)).map(|config| explored(config, limit)).collect();
+        configs.retain(|config| wanted(config.name));
+        let kept = self.kept(seconds)?;
+        let configurations = configs.iter().map(|config| match kept.as_ref().and_then(|kept| kept.done(config.name)) {
+            Some(row) => Ok(row),
+            None => {
+                let row = explored(config, limit);
+                kept.as_ref().map_or(Ok(()), |kept| kept.add(config.name, &row))?;
+                Ok(row)
+            }
+        });
+        let configurations: Vec<Row> = configurations.collect::<Result<_, LabError>>()?;
         let weakened: Vec<Weakened> = weakenings()
             .iter()
             .filter(|weakening| wanted(&format!("{:?}", weakening.rule)))
@@ -155,14 +188,60 @@ impl CheckArgs {
             seconds: began.elapsed().as_secs_f64(),
         };
         print_report(&report, || text(&report), json)?;
-        self.verdict(&report)
+        // A part of the worlds is no end of the run.
+        kept.filter(|_| self.only.is_none()).map_or(Ok(()), KeptProgress::finish)?;
+        Self::verdict(&report)
     }
 
-    fn verdict(&self, report: &Report) -> Result<(), LabError> {
+    /// What an earlier run of the long form has explored.
+    fn kept(&self, seconds: u64) -> Result<Option<KeptProgress<Asked, Row>>, LabError> {
+        if !self.long {
+            return Ok(None);
+        }
+        let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+        }
+        KeptProgress::open(&path, Asked { seconds }).map(Some)
+    }
+
+    /// The second encoding; that it cannot be run here is said and is no fault.
+    #[expect(clippy::print_stderr, reason = "the report goes to standard output")]
+    fn run_murphi(&self, json: bool) -> Result<(), LabError> {
+        if let Err(missing) = murphi::installed() {
+            eprintln!("SKIPPED: nigh check --murphi: {missing}");
+            return Ok(());
+        }
+        let began = Instant::now();
+        let wanted = |model: &MurphiModel| {
+            (self.long || !model.long) && self.only.as_ref().is_none_or(|only| model.name.contains(only.as_str()))
+        };
+        let models: Vec<MurphiModel> = murphi_models().into_iter().filter(wanted).collect();
+        let rows = murphi::explored(&models, self.limit_seconds())?;
+        let report = MurphiReport {
+            machine: Machine::of_this_command(),
+            states: rows.iter().filter(|row| row.is_complete()).map(MurphiRow::states).sum(),
+            murphi: rows,
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        print_report(&report, || murphi::text(&report.murphi), json)?;
+        let broken = report.murphi.iter().filter(|row| row.is_wrong()).count();
+        let unfinished = report.murphi.iter().filter(|row| row.is_cut()).count();
+        if broken + unfinished > 0 {
+            return Err(LabError::Contract { broken, unfinished, unmissed: 0 });
+        }
+        Ok(())
+    }
+
+    fn limit_seconds(&self) -> u64 {
+        self.seconds.unwrap_or(if self.long { 1800 } else { 120 })
+    }
+
+    fn verdict(report: &Report) -> Result<(), LabError> {
         let broken = |row: &&Row| !row.violations.is_empty() || row.stuck.is_some_and(|stuck| stuck > 0);
         let broken = report.configurations.iter().filter(broken).count();
         let long: Vec<&str> = long_configurations().iter().map(|config| config.name).collect();
-        let cut = |row: &&Row| row.violations.is_empty() && !row.complete && !long.contains(&row.name);
+        let cut = |row: &&Row| row.violations.is_empty() && !row.complete && !long.contains(&row.name.as_str());
         let unfinished = report.configurations.iter().filter(cut).count();
         let unmissed = report.weakened.iter().filter(|one| one.counterexample_steps.is_none()).count();
         if broken + unfinished + unmissed > 0 {
@@ -172,7 +251,7 @@ impl CheckArgs {
     }
 
     fn explain(&self, rule: &str, json: bool) -> Result<(), LabError> {
-        let limit = Duration::from_secs(self.seconds);
+        let limit = Duration::from_secs(self.limit_seconds());
         let known = weakenings().into_iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule));
         let told = known.and_then(|one| retell(&one.configuration, limit)).ok_or_else(|| LabError::Missing {
             missing: format!("a counterexample without the rule {rule}"),
@@ -195,9 +274,9 @@ fn text(report: &Report) -> String {
         "s",
     ]);
     for row in &report.configurations {
-        let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise).collect();
+        let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise.as_str()).collect();
         worlds.add_row([
-            row.name.to_owned(),
+            row.name.clone(),
             row.states.to_string(),
             row.depth.to_string(),
             if row.complete { "yes" } else { "no" }.to_owned(),
@@ -211,7 +290,7 @@ fn text(report: &Report) -> String {
     for row in &report.weakened {
         rules.add_row([
             row.rule.clone(),
-            row.breaks.to_owned(),
+            row.breaks.clone(),
             row.counterexample_steps.map_or_else(|| "not found".to_owned(), |steps| steps.to_string()),
             row.about.to_owned(),
             format!("{:.1}", row.seconds),

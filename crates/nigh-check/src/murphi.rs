@@ -1,0 +1,129 @@
+//! A second encoding of the contract, in Murphi, and Apta's published rules beside it: what is to be run, and what came
+//! of it.
+//!
+//! The models are in `murphi/`; each is one file whose constants say how large its world is and which rule is left
+//! out. Here a world is a list of constants. Worlds of one size are one program, for rumur and the compiler take longer
+//! than most searches: what does not change the size is chosen when the program starts. Who runs rumur is not this
+//! crate's matter: it gives the text to be checked, and reads the verifier's report (its XML, of rumur 2022.08.20).
+
+mod models;
+mod program;
+mod report;
+
+use std::fmt;
+
+pub use models::murphi_models;
+pub use program::{MurphiProgram, murphi_programs, with_choices};
+pub use report::{BrokenProperty, MurphiReport};
+
+const NIGH: &str = include_str!("../murphi/nigh.m");
+const APTA: &str = include_str!("../murphi/apta.m");
+
+/// Which of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MurphiSource {
+    /// Nigh's contract.
+    Nigh,
+    /// Apta's published rules.
+    Apta,
+}
+
+impl MurphiSource {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Nigh => NIGH,
+            Self::Apta => APTA,
+        }
+    }
+}
+
+/// What a model must show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Every property, in every state.
+    Holds,
+    /// That this property fails: its name, which is what stands before the colon.
+    Breaks(&'static str),
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Holds => "holds",
+            Self::Breaks(property) => property,
+        })
+    }
+}
+
+/// One world of one file.
+#[derive(Clone, Debug)]
+pub struct MurphiModel {
+    /// Its file and world; for a rule left out, the rule.
+    pub name: &'static str,
+    /// What it is about, or what goes wrong.
+    pub about: &'static str,
+    /// The file.
+    pub source: MurphiSource,
+    /// The constants of its size that differ from those in the file.
+    pub size: &'static [(&'static str, u32)],
+    /// And others.
+    pub constants: &'static [(&'static str, u32)],
+    /// The rule that is left out.
+    pub omitted: Option<&'static str>,
+    /// What must come of it.
+    pub expected: Expected,
+    /// Whether it takes minutes.
+    pub long: bool,
+}
+
+impl MurphiModel {
+    /// Whether what was found is what must be found.
+    #[must_use]
+    pub fn is_as_expected(&self, found: &MurphiReport) -> bool {
+        match self.expected {
+            Expected::Holds => found.complete && found.broken.is_none(),
+            Expected::Breaks(property) => found.broken.as_ref().is_some_and(|broken| broken.property == property),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_must_have_been_searched_to_its_end() {
+        let model = &murphi_models()[0];
+        assert_eq!(model.expected, Expected::Holds);
+        assert!(model.is_as_expected(&MurphiReport { states: 7, complete: true, broken: None }));
+        assert!(!model.is_as_expected(&MurphiReport { states: 7, complete: false, broken: None }));
+        let broken = BrokenProperty { property: "P1".to_owned(), steps: Vec::new() };
+        assert!(!model.is_as_expected(&MurphiReport { states: 7, complete: true, broken: Some(broken) }));
+    }
+
+    /// Rules whose want shows only in worlds that are larger than what is searched.
+    const UNSEEN: [&str; 5] =
+        ["EPOCH_IN_TOKENS", "NEW_INCARNATION", "NEW_HOME_SUMMARY", "PUSH_FORWARD", "STORE_TELLS_REIGN"];
+
+    #[test]
+    fn every_rule_of_the_file_is_left_out_in_one_model_but_those_that_need_larger_worlds() {
+        let rules = NIGH.split("2 the rules").nth(2).unwrap().split("  OMIT: ").next().unwrap();
+        let names = rules.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(": ").map(|(name, _)| name));
+        let names = names.filter(|name| name.bytes().all(|letter| letter.is_ascii_uppercase() || letter == b'_'));
+        let models = murphi_models();
+        let mut seen = 0;
+        for name in names {
+            let times = models.iter().filter(|model| model.omitted == Some(name)).count();
+            assert_eq!(times, usize::from(!UNSEEN.contains(&name)), "{name}");
+            seen += 1;
+        }
+        assert_eq!(seen, 46);
+    }
+
+    #[test]
+    fn no_two_models_have_one_name() {
+        let mut names: Vec<&str> = murphi_models().iter().map(|model| model.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

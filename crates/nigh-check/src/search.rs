@@ -1,0 +1,268 @@
+//! All states of a configuration, in the order of their distance from the beginning.
+//!
+//! A layer at a time: threads find what follows the layer's states while what was seen before is only read; then what
+//! is new gets its number, in an order that does not depend on the threads. So the same states have the same numbers
+//! in every run, the way to each is one of the shortest, and no lock is taken for a state. What is kept of a state is
+//! its print, the event it was first reached by, and which states lead to it without a fault.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::configuration::Configuration;
+use crate::events::Event;
+use crate::fingerprint::{OfPrints, Print};
+use crate::ghost::Promise;
+use crate::world::World;
+
+/// States that a thread takes at a time.
+const CHUNK: usize = 128;
+/// Chunks between two looks at the clock; what follows them is held beside the layers.
+const BLOCK: usize = 64;
+/// States at which a search ends unfinished: some 4 GiB.
+const STATES_MAX: usize = 60_000_000;
+
+/// The number of a state, in the order in which they were met.
+pub(crate) type Number = u32;
+
+/// What is known of a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Met {
+    /// The state it was first reached from.
+    from: Number,
+    /// Which of that state's events it was.
+    event: u16,
+    /// No put of a live node is unanswered.
+    pub(crate) written: bool,
+    /// Nothing that a live node has begun is unfinished.
+    pub(crate) finished: bool,
+}
+
+/// What a search has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) states: Vec<Met>,
+    /// Where each layer begins.
+    pub(crate) layers: Vec<Number>,
+    /// Which state leads to which without a fault, by the first.
+    pub(crate) leads: Vec<(Number, Number)>,
+    /// The first state of the nearest layer in which a promise is broken, for each that is.
+    pub(crate) broken: Vec<(Promise, Number)>,
+    /// Nothing was left out.
+    pub(crate) complete: bool,
+}
+
+/// What an event leads to.
+enum To {
+    Known(Number),
+    /// Not seen before this block; the first time in its chunk, or again.
+    New(Print),
+    Again(Print),
+}
+
+struct Step {
+    from: Number,
+    event: u16,
+    finishes: bool,
+    to: To,
+}
+
+#[derive(Default)]
+struct Chunk {
+    steps: Vec<Step>,
+    /// The states of its new steps, in their order.
+    fresh: Vec<World>,
+}
+
+type Seen = HashMap<Print, Number, OfPrints>;
+
+/// Follows all events of all states until none is new, a promise is broken, or `until` has passed.
+pub(crate) fn search(config: &Configuration, until: Instant) -> Found {
+    let mut seen = Seen::default();
+    let mut found = Found::default();
+    let begin = World::begin(config);
+    seen.insert(Print::of(&begin), 0);
+    found.layers.push(0);
+    found.meet(&begin, 0, 0);
+    let mut layer = vec![begin];
+    while !layer.is_empty() {
+        let mut next = Vec::new();
+        let mut first = found.layers.last().copied().unwrap_or_default();
+        found.layers.push(found.states.len() as Number);
+        while !layer.is_empty() {
+            let rest = layer.split_off(layer.len().min(CHUNK * BLOCK));
+            let block = std::mem::replace(&mut layer, rest);
+            let many = block.len() as Number;
+            for chunk in follow(config, &seen, block, first) {
+                found.admit(chunk, &mut seen, &mut next);
+            }
+            first += many;
+            if Instant::now() >= until || found.states.len() > STATES_MAX {
+                return found;
+            }
+        }
+        if !found.broken.is_empty() {
+            return found;
+        }
+        layer = next;
+    }
+    found.layers.pop();
+    found.complete = true;
+    found
+}
+
+/// What follows the states of a block, the first of which has the number `first`: one chunk after the other.
+fn follow(config: &Configuration, seen: &Seen, block: Vec<World>, first: Number) -> Vec<Chunk> {
+    let mut block = block.into_iter().peekable();
+    let mut open: Vec<Mutex<Vec<World>>> = Vec::new();
+    while block.peek().is_some() {
+        open.push(Mutex::new(block.by_ref().take(CHUNK).collect()));
+    }
+    let done: Vec<Mutex<Chunk>> = open.iter().map(|_| Mutex::default()).collect();
+    let taken = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = taken.fetch_add(1, Ordering::Relaxed);
+            let Some(states) = open.get(at) else { return };
+            let states = std::mem::take(&mut *states.lock().unwrap_or_else(PoisonError::into_inner));
+            let chunk = follow_chunk(config, seen, states, first + (at * CHUNK) as Number);
+            *done[at].lock().unwrap_or_else(PoisonError::into_inner) = chunk;
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(open.len());
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    done.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+fn follow_chunk(config: &Configuration, seen: &Seen, states: Vec<World>, first: Number) -> Chunk {
+    let mut chunk = Chunk::default();
+    let mut met: HashSet<Print, OfPrints> = HashSet::default();
+    let mut events = Vec::new();
+    for (from, state) in (first..).zip(states) {
+        events.clear();
+        state.events(config, &mut events);
+        for (event, &happens) in (0u16..).zip(&events) {
+            let mut reached = state.clone();
+            reached.happen(config, happens);
+            let print = Print::of(&reached);
+            let to = match seen.get(&print) {
+                Some(number) => To::Known(*number),
+                None if met.insert(print) => {
+                    chunk.fresh.push(reached);
+                    To::New(print)
+                }
+                None => To::Again(print),
+            };
+            chunk.steps.push(Step { from, event, finishes: happens.finishes(), to });
+        }
+    }
+    chunk
+}
+
+impl Found {
+    fn meet(&mut self, world: &World, from: Number, event: u16) {
+        if let Some(promise) = world.broken
+            && !self.broken.iter().any(|(one, _)| *one == promise)
+        {
+            self.broken.push((promise, self.states.len() as Number));
+        }
+        self.states.push(Met { from, event, written: world.is_written(), finished: world.is_finished() });
+    }
+
+    /// Numbers what is new in a chunk.
+    fn admit(&mut self, chunk: Chunk, seen: &mut Seen, next: &mut Vec<World>) {
+        let mut fresh = chunk.fresh.into_iter();
+        for Step { from, event, finishes, to } in chunk.steps {
+            let number = match to {
+                To::Known(number) => Some(number),
+                To::Again(print) => seen.get(&print).copied(),
+                To::New(print) => {
+                    let number = self.states.len() as Number;
+                    let world = fresh.next();
+                    let known = *seen.entry(print).or_insert(number);
+                    if let Some(world) = world.filter(|_| known == number) {
+                        self.meet(&world, from, event);
+                        next.push(world);
+                    }
+                    Some(known)
+                }
+            };
+            self.leads.extend(number.filter(|_| finishes).map(|number| (from, number)));
+        }
+    }
+
+    /// How many events the nearest way to a state has.
+    pub(crate) fn depth_of(&self, state: Number) -> usize {
+        self.layers.partition_point(|first| *first <= state) - 1
+    }
+
+    /// The way to a state: its events, each with the state before it.
+    pub(crate) fn way_to(&self, config: &Configuration, state: Number) -> Vec<(Event, World)> {
+        let mut places = Vec::new();
+        let mut at = state;
+        while at != 0 {
+            let Met { from, event, .. } = self.states[at as usize];
+            places.push(usize::from(event));
+            at = from;
+        }
+        let mut world = World::begin(config);
+        let mut way = Vec::new();
+        for place in places.into_iter().rev() {
+            let mut events = Vec::new();
+            world.events(config, &mut events);
+            let before = world.clone();
+            world.happen(config, events[place]);
+            way.push((events[place], before));
+        }
+        way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{configurations, weakenings};
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(300)
+    }
+
+    #[test]
+    fn the_same_states_have_the_same_numbers_in_every_run_and_their_ways_lead_to_them() {
+        let config = configurations().into_iter().find(|config| config.name == "eviction").unwrap();
+        let (once, again) = (search(&config, soon()), search(&config, soon()));
+        assert!(once.complete && once.states.len() > CHUNK * 10, "{} states", once.states.len());
+        assert_eq!((&once.layers, &once.leads), (&again.layers, &again.leads));
+        let last = once.states.len() as Number - 1;
+        let way = once.way_to(&config, last);
+        assert_eq!(way.len(), once.depth_of(last));
+        let (event, mut world) = way.into_iter().next_back().unwrap();
+        let Met { from, .. } = once.states[last as usize];
+        assert_eq!(once.depth_of(from) + 1, once.depth_of(last));
+        world.happen(&config, event);
+        assert_eq!((world.is_written(), world.is_finished()), {
+            let met = once.states[last as usize];
+            (met.written, met.finished)
+        });
+    }
+
+    #[test]
+    fn a_search_ends_at_a_broken_promise_and_when_its_time_is_over() {
+        let config = weakenings().swap_remove(0).configuration;
+        let found = search(&config, soon());
+        let (promise, state) = found.broken[0];
+        assert!(!found.complete);
+        let (event, mut world) = found.way_to(&config, state).pop().unwrap();
+        world.happen(&config, event);
+        assert_eq!(world.broken, Some(promise));
+        assert!(!search(&configurations()[0], Instant::now()).complete);
+    }
+}
