@@ -151,7 +151,10 @@ pub(crate) fn homes(homes: &HomesStatus) -> String {
 async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     let Some(cluster) = status.cluster else {
-        return Err(CliError::Usage(format!("the node {} is alone; docs/operate.md says how to make a cluster", status.node)));
+        return Err(CliError::Usage(format!(
+            "the node {} is alone; docs/operate.md says how to make a cluster",
+            status.node
+        )));
     };
     if globals.json {
         return output::json(&cluster);

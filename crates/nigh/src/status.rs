@@ -107,7 +107,8 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
         row(&level.name, detail);
     }
     if let Some(cluster) = &status.cluster {
-        let homes = cluster.homes.as_ref().map_or_else(String::new, |homes| format!("; {}", crate::cluster::homes(homes)));
+        let homes =
+            cluster.homes.as_ref().map_or_else(String::new, |homes| format!("; {}", crate::cluster::homes(homes)));
         row("members", format!("{} live{homes}", cluster.members.len()));
     }
     let cache = &status.cache;

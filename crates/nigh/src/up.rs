@@ -90,7 +90,8 @@ pub(crate) enum Needs {
 pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result<ExitCode, CliError> {
     let configuration = globals.configuration(args.flags()?)?;
     if needs == Needs::Cluster && configuration.settings.cluster.is_none() {
-        let why = "no cluster is set: give cluster.servers and cluster.certificates (docs/operate.md), or run `nigh up`";
+        let why =
+            "no cluster is set: give cluster.servers and cluster.certificates (docs/operate.md), or run `nigh up`";
         return Err(CliError::Usage(why.to_owned()));
     }
     log_to_stderr(&configuration.settings.log)?;

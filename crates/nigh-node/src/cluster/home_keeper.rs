@@ -253,12 +253,7 @@ struct Keeping {
 }
 
 impl Keeping {
-    fn new(
-        parts: KeeperParts,
-        map: SeenMap,
-        status: Arc<Mutex<HomesStatus>>,
-        ending: CancellationToken,
-    ) -> Self {
+    fn new(parts: KeeperParts, map: SeenMap, status: Arc<Mutex<HomesStatus>>, ending: CancellationToken) -> Self {
         let KeeperParts { claimant, membership, homes, ledger, host, reigns, peers, shards, clock, .. } = parts;
         let present = membership.present();
         let asker = Asker {
@@ -348,9 +343,8 @@ impl Keeping {
             if self.ending.is_cancelled() {
                 living.remove(&claimant.node);
             }
-            let is_own = |member: &PresentMember| {
-                (&member.node, member.incarnation) == (&claimant.node, claimant.incarnation)
-            };
+            let is_own =
+                |member: &PresentMember| (&member.node, member.incarnation) == (&claimant.node, claimant.incarnation);
             (living, present.iter().any(is_own))
         };
         let now = self.clock.monotonic();

@@ -57,14 +57,16 @@ impl View<'_> {
     /// The shards that nobody living serves.
     pub(super) fn without(&self) -> Vec<ShardId> {
         let served = |home: &ShardHome| home.epoch.is_some() && self.lives(home);
-        (0..self.shards).map(ShardId).filter(|shard| !self.map.get(shard).is_some_and(|(home, _)| served(home))).collect()
+        (0..self.shards)
+            .map(ShardId)
+            .filter(|shard| !self.map.get(shard).is_some_and(|(home, _)| served(home)))
+            .collect()
     }
 
     /// What is to be done now, shard by shard.
     pub(super) fn steps(&self) -> Vec<Step> {
-        let is_own = |shard: &ShardId| {
-            self.map.get(shard).is_some_and(|(home, _)| home.is_of(self.node, self.incarnation))
-        };
+        let is_own =
+            |shard: &ShardId| self.map.get(shard).is_some_and(|(home, _)| home.is_of(self.node, self.incarnation));
         let held = self.own.iter().filter(|(_, own)| **own == Own::Held).map(|(shard, _)| shard);
         let mut steps: Vec<Step> = held.filter(|shard| !is_own(shard)).map(|shard| Step::Lost(*shard)).collect();
         if !self.is_member {

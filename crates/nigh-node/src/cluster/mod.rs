@@ -70,7 +70,9 @@ pub enum ClusterStartError {
     OtherShards { name: String, own: u16, theirs: u16 },
     #[error("{} is of {found}, and this node is {own}: issue it one of its own with `nigh certificates`", .path.display())]
     OtherIdentity { path: PathBuf, found: Identity, own: Identity },
-    #[error("cluster.listen {address}: {source}; set another with --set cluster.listen=ADDRESS, port 0 takes a free one")]
+    #[error(
+        "cluster.listen {address}: {source}; set another with --set cluster.listen=ADDRESS, port 0 takes a free one"
+    )]
     Bind { address: SocketAddr, source: std::io::Error },
 }
 
@@ -109,8 +111,7 @@ impl ClusterEngine {
         let security = security(cluster, &identity)?;
         let listen = cluster.listen;
         let bound = TcpListener::bind(listen).await.and_then(|bound| bound.local_addr().map(|at| (bound, at)));
-        let (listener, address) =
-            bound.map_err(|source| ClusterStartError::Bind { address: listen, source })?;
+        let (listener, address) = bound.map_err(|source| ClusterStartError::Bind { address: listen, source })?;
         let servers = Cluster::connect(cluster.servers(token(cluster)?)).await?;
         let registry = Arc::new(NatsRegistry::open(servers.clone()).await?);
         shape::agree(&*registry, cluster).await?;
@@ -121,9 +122,9 @@ impl ClusterEngine {
         let first = Presence::new(number, &address, presence.roles.iter().copied().filter(|r| *r != NodeRole::Memory));
         let membership = NatsMembership::join(servers.clone(), node.clone(), &first, Arc::clone(&clock)).await?;
         let incarnation = membership.incarnation();
-        let keep_damaged = (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
-        let ledger =
-            NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
+        let keep_damaged =
+            (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
+        let ledger = NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
         let homes = NatsHomes::open(servers).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
@@ -156,11 +157,7 @@ impl ClusterEngine {
     ///
     /// # Errors
     /// If the servers do not answer.
-    pub async fn serve(
-        &self,
-        host: Arc<dyn HomeHost>,
-        objects: Option<Arc<dyn Handler>>,
-    ) -> Result<(), RegistryError> {
+    pub async fn serve(&self, host: Arc<dyn HomeHost>, objects: Option<Arc<dyn Handler>>) -> Result<(), RegistryError> {
         let reigns = Reigns::new(Arc::clone(&host));
         // A second time would change nothing.
         let _ = self.calls.reigns.set(reigns.clone());
@@ -277,13 +274,17 @@ impl ClusterEngine {
     #[must_use]
     pub fn status(&self) -> ClusterStatus {
         let present = self.membership.present();
-        let members = present.borrow().iter().map(|member| MemberStatus {
-            node: member.node.0.clone(),
-            number: member.presence.number.0,
-            incarnation: member.incarnation.0,
-            address: member.presence.address.clone(),
-            roles: member.presence.roles.iter().copied().collect(),
-        }).collect();
+        let members = present
+            .borrow()
+            .iter()
+            .map(|member| MemberStatus {
+                node: member.node.0.clone(),
+                number: member.presence.number.0,
+                incarnation: member.incarnation.0,
+                address: member.presence.address.clone(),
+                roles: member.presence.roles.iter().copied().collect(),
+            })
+            .collect();
         ClusterStatus { name: self.settings.name.clone(), members, homes: self.homes_status() }
     }
 

@@ -38,7 +38,8 @@ pub fn place_homes(
         }
     }
     // Those that have most may have one more than their share, so that nothing moves for the rest of the division.
-    let mut by_count: Vec<(Reverse<usize>, &NodeId)> = had.iter().map(|(node, had)| (Reverse(had.len()), *node)).collect();
+    let mut by_count: Vec<(Reverse<usize>, &NodeId)> =
+        had.iter().map(|(node, had)| (Reverse(had.len()), *node)).collect();
     by_count.sort();
     let (share, rest) = (usize::from(shards) / members.len(), usize::from(shards) % members.len());
     let quotas = by_count.into_iter().enumerate();

@@ -172,12 +172,14 @@ impl ClusterSettings {
         }
         match &self.advertise {
             None if self.listen.ip().is_unspecified() => {
-                let why = format!("{} is every address; set cluster.advertise to the one that others reach", self.listen);
+                let why =
+                    format!("{} is every address; set cluster.advertise to the one that others reach", self.listen);
                 return broken("listen", why);
             }
-            Some(address) if !address.rsplit_once(':').is_some_and(|(host, port)| {
-                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
-            }) =>
+            Some(address)
+                if !address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)) =>
             {
                 return broken("advertise", format!("{address:?} is no host:port"));
             }

@@ -161,7 +161,8 @@ async fn a_node_that_joins_or_leaves_gets_or_gives_its_share_and_no_write_fails(
     let begun = Instant::now();
     let c = Node::start(&trial, "c", &world).await;
     writers.homes.lock().push(c.home.clone());
-    until("the new node has its share", || shares(&[&a, &b, &c]).iter().sum::<usize>() == 32 && c.own().len() == 10).await;
+    until("the new node has its share", || shares(&[&a, &b, &c]).iter().sum::<usize>() == 32 && c.own().len() == 10)
+        .await;
     let joined = (begun.elapsed(), writers.longest_gap());
     println!("a third node had its share {:?} after it began; longest gap {:?}", joined.0, joined.1);
     sleep(Duration::from_millis(500)).await;

@@ -49,12 +49,8 @@ impl Trial {
         let own = [("NIGH_STATE".to_owned(), state), ("NIGH_NODE".to_owned(), node.to_owned())];
         let environment = self.variables.iter().cloned().chain(own).collect();
         let layers = Layers { file: None, environment, flags: Vec::new() };
-        let machine = Machine {
-            hostname: node.to_owned(),
-            memory: ByteSize::gib(1),
-            cpus: 2,
-            python: "/usr/bin/python3".into(),
-        };
+        let machine =
+            Machine { hostname: node.to_owned(), memory: ByteSize::gib(1), cpus: 2, python: "/usr/bin/python3".into() };
         layers.resolve(&machine).unwrap().settings
     }
 
