@@ -743,7 +743,7 @@ async fn end_with_life(running: Arc<Running>) {
     let mut members = running.membership.watch();
     let own = (running.membership.node().clone(), running.membership.incarnation());
     let over = members.wait_for(|members| !members.contains(&own));
-    if running.stop.run_until_cancelled(over).await.is_some() && !running.asked_to_stop.is_cancelled() {
+    if running.stop.run_until_cancelled(over).await.is_some() && running.draining.get().is_none() {
         tracing::error!("this node's life as a member of its cluster is over: it drains and ends; start it again");
         running.asked_to_stop.cancel();
     }

@@ -6,4 +6,5 @@
 mod fresh;
 mod homes;
 mod host;
+mod machines;
 mod support;
