@@ -25,9 +25,9 @@ async fn a_deposed_home_is_refused(servers: &Servers, replicas: usize) {
     assert_eq!(found(&recovered).len(), 2);
 
     let fenced = |answer: &LedgerError| matches!(answer, LedgerError::Fenced { shard: SHARD, .. });
-    assert!(old.check().is_ok(), "it does not know yet");
+    assert!(old.check(SHARD).is_ok(), "it does not know yet");
     assert!(fenced(&append(&old, put(3, "a"), content(3, 10), None).await.unwrap_err()));
-    assert!(fenced(&old.check().unwrap_err()));
+    assert!(fenced(&old.check(SHARD).unwrap_err()));
     assert!(fenced(&old.stage(SHARD, content(4, 10)).await.unwrap_err()));
     assert!(fenced(&old.settle(SHARD).await.unwrap_err()));
     assert!(fenced(&old.stored(SHARD, staged.version).await.unwrap_err()));

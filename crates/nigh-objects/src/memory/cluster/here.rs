@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::io::StreamReader;
 
 use super::wire::{
-    Becomes, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, PINNED, POST, Pinned, WAITING, WRITE,
-    Waiting, Want, WireError, Write, Wrote, decode, encode,
+    Becomes, Content as NewContent, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, PINNED, POST,
+    Pinned, WAITING, WRITE, Waiting, Want, WireError, Write, Wrote, decode, encode,
 };
 use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::machines::ForeignAnswer;
@@ -231,7 +231,7 @@ impl Inner {
         let object = object.clone();
         let shard = self.home_here(&object)?;
         let content = match &write.becomes {
-            Becomes::Put { size, .. } => Some(self.take_body(&mut call, *size).await?),
+            Becomes::Put(new) => Some(self.take_body(&mut call, new.size).await?),
             Becomes::Gone { .. } | Becomes::Tagged { .. } | Becomes::Outside => None,
         };
         let home = match self.uses.leaves(shard) {
@@ -296,7 +296,9 @@ impl Inner {
         let outcome = if is_new() {
             let source = WriteSource::Foreign(request.clone());
             let written = match becomes {
-                Becomes::Put { conditions, attributes, tags, size, etag, checksum, parts, change, modified } => {
+                Becomes::Put(new) => {
+                    let NewContent { conditions, attributes, tags, size, etag, checksum, parts, change, modified } =
+                        *new;
                     let Some(content) = content else { return nothing(Version::OUTSIDE) };
                     let journal = match (&content, self.goes_to_journal(&object, &tags)) {
                         (Content::Memory(segment, _), Some(shard)) => self.stage_segment(shard, segment).await,

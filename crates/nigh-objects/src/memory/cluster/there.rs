@@ -16,7 +16,10 @@ use tokio_util::io::{ReaderStream, StreamReader};
 
 use super::Neighbours;
 use super::neighbours::NotAnswered;
-use super::wire::{Becomes, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write, Wrote};
+use super::wire::{
+    Becomes, Content as NewContent, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write,
+    Wrote,
+};
 use crate::cache::Shelved;
 use crate::conditions::check_read;
 use crate::eviction::Origin;
@@ -228,16 +231,18 @@ impl Inner {
         draft: Draft,
     ) -> Result<(Stamp, PutDone), ObjectError> {
         let (seen, who) = (call.seen(), call.principal().cloned());
-        let becomes = || Becomes::Put {
-            conditions: draft.conditions.clone(),
-            attributes: draft.attributes.clone(),
-            tags: draft.tags.clone(),
-            size: draft.size,
-            etag: draft.etag.clone(),
-            checksum: draft.checksum.clone(),
-            parts: draft.parts.clone(),
-            change: draft.change,
-            modified: draft.modified,
+        let becomes = || {
+            Becomes::Put(Box::new(NewContent {
+                conditions: draft.conditions.clone(),
+                attributes: draft.attributes.clone(),
+                tags: draft.tags.clone(),
+                size: draft.size,
+                etag: draft.etag.clone(),
+                checksum: draft.checksum.clone(),
+                parts: draft.parts.clone(),
+                change: draft.change,
+                modified: draft.modified,
+            }))
         };
         let write = |request| Write { request, who: who.clone(), id: draft.request.map(|id| id.0), becomes: becomes() };
         let (write_kind, object) = (protocol::Write::Put, draft.object.clone());

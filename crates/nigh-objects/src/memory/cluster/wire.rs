@@ -76,20 +76,24 @@ pub(super) struct Pinned {
     pub(super) etag: ETag,
 }
 
+/// What is said of new bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Content {
+    pub(super) conditions: WriteConditions,
+    pub(super) attributes: Attributes,
+    pub(super) tags: Tags,
+    pub(super) size: u64,
+    pub(super) etag: ETag,
+    pub(super) checksum: Option<Checksum>,
+    pub(super) parts: Vec<u64>,
+    pub(super) change: ObjectChange,
+    pub(super) modified: Timestamp,
+}
+
 /// What a write makes of its object.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Becomes {
-    Put {
-        conditions: WriteConditions,
-        attributes: Attributes,
-        tags: Tags,
-        size: u64,
-        etag: ETag,
-        checksum: Option<Checksum>,
-        parts: Vec<u64>,
-        change: ObjectChange,
-        modified: Timestamp,
-    },
+    Put(Box<Content>),
     Gone {
         conditions: WriteConditions,
     },
