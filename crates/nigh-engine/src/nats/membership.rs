@@ -5,6 +5,7 @@
 //! refuse incarnations, whatever is known here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,11 +43,14 @@ pub struct NatsMembership {
     members: watch::Receiver<Members>,
     present: watch::Receiver<Vec<PresentMember>>,
     told: watch::Sender<Arc<[u8]>>,
+    heard: Arc<AtomicU64>,
     tasks: [JoinHandle<()>; 2],
 }
 
-/// Who lives, told twice: by name and life alone, and with what each tells of itself.
+/// Who lives, told twice: by name and life alone, and with what each tells of itself; and up to which write of any entry
+/// that is so.
 struct Said {
+    heard: Arc<AtomicU64>,
     members: watch::Sender<Members>,
     present: watch::Sender<Vec<PresentMember>>,
 }
@@ -75,7 +79,7 @@ impl NatsMembership {
         let place = enter(&documents, &subject, &told).await?;
         let incarnation = Incarnation(place);
         let own = PresentMember { node: node.clone(), incarnation, presence: presence.clone() };
-        let mut roster = Roster::default();
+        let (mut roster, heard_up_to) = (Roster::default(), Arc::new(AtomicU64::new(place)));
         for (name, found) in documents.list(&[]).await? {
             hear(&mut roster, name, found, clock.monotonic());
         }
@@ -85,14 +89,14 @@ impl NatsMembership {
         let alive = roster.alive(clock.monotonic(), TTL);
         let (say_members, members) = watch::channel(names(&alive));
         let (say_present, present) = watch::channel(alive);
-        let said = Said { members: say_members, present: say_present };
+        let said = Said { heard: Arc::clone(&heard_up_to), members: say_members, present: say_present };
         let heard = documents.watch(&[])?;
         let (told, telling) = watch::channel(told);
         let tasks = [
             tokio::spawn(renew(documents.clone(), incarnation, telling, Arc::clone(&entry))),
             tokio::spawn(listen(heard, clock, said, (node.clone(), incarnation), roster, Arc::clone(&entry))),
         ];
-        Ok(Self { node, incarnation, documents, entry, members, present, told, tasks })
+        Ok(Self { node, incarnation, documents, entry, members, present, told, heard: heard_up_to, tasks })
     }
 
     /// All nodes alive with what they tell of themselves, as that changes; this one among them, unless its life as a
@@ -100,6 +104,13 @@ impl NatsMembership {
     #[must_use]
     pub fn present(&self) -> watch::Receiver<Vec<PresentMember>> {
         self.present.clone()
+    }
+
+    /// Whether that life of a node can have been heard of: it began before the newest write of any member that was heard.
+    /// Of a younger one nothing is known.
+    #[must_use]
+    pub fn can_know_of(&self, incarnation: Incarnation) -> bool {
+        incarnation.0 <= self.heard.load(Ordering::Acquire)
     }
 
     /// Tells something else of this node from now on; others hear of it soon.
@@ -229,10 +240,14 @@ async fn listen(
     mut roster: Roster,
     entry: Arc<Mutex<Entry>>,
 ) {
+    let mut told_up_to = 0;
     loop {
         match timeout(LOOKED_EVERY, heard.recv()).await {
             Ok(None) => return,
-            Ok(Some((name, found))) => hear(&mut roster, name, found, clock.monotonic()),
+            Ok(Some((name, found))) => {
+                told_up_to = told_up_to.max(found.place);
+                hear(&mut roster, name, found, clock.monotonic());
+            }
             Err(_) => {}
         }
         let mut alive = roster.alive(clock.monotonic(), TTL);
@@ -250,5 +265,7 @@ async fn listen(
             *known = alive;
             changed
         });
+        // After what it stands for.
+        said.heard.fetch_max(told_up_to, Ordering::Release);
     }
 }

@@ -6,14 +6,14 @@
 //! shard no longer, the map says that it is free. So no write fails by a planned move, and none is given a version under an
 //! epoch that the map does not say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::nats::{Claimant, ClusterError, HomeEntry, NatsHomes, NatsLedger, NatsMembership, ShardHome};
 use nigh_engine::{LedgerError, Membership as _, NodeRole, Presence, PresentMember, RegistryError, Revision};
 use nigh_rpc::Peers;
-use nigh_terms::{Clock, ShardId};
+use nigh_terms::{Clock, NodeId, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -246,6 +246,7 @@ struct Keeping {
     clock: Arc<dyn Clock>,
     status: Arc<Mutex<HomesStatus>>,
     ending: CancellationToken,
+    membership: Arc<NatsMembership>,
     present: watch::Receiver<Vec<PresentMember>>,
     own: BTreeMap<ShardId, Own>,
     troubles: BTreeMap<ShardId, HomeTrouble>,
@@ -266,7 +267,7 @@ impl Keeping {
         let (seen, turns) = (watch::Sender::new(Arc::new(map)), Semaphore::new(AT_ONCE));
         let hands = Arc::new(Hands { claimant, homes, ledger, host, reigns, asker, shards, seen, turns });
         let (own, troubles, done) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
-        Self { hands, clock, status, ending, present, own, troubles, done }
+        Self { hands, clock, status, ending, membership, present, own, troubles, done }
     }
 
     async fn run(mut self, mut watched: mpsc::Receiver<HomeEntry>) {
@@ -336,24 +337,22 @@ impl Keeping {
     fn step(&mut self) {
         let claimant = &self.hands.claimant;
         let seen = Arc::clone(&self.hands.seen.borrow());
-        let (living, is_member) = {
-            let present = self.present.borrow_and_update();
-            let homes = present.iter().filter(|member| member.has(NodeRole::Memory));
-            let mut living: BTreeMap<_, _> = homes.map(|member| (member.node.clone(), member.incarnation)).collect();
-            if self.ending.is_cancelled() {
-                living.remove(&claimant.node);
-            }
-            let is_own =
-                |member: &PresentMember| (&member.node, member.incarnation) == (&claimant.node, claimant.incarnation);
-            (living, present.iter().any(is_own))
+        let present = self.present.borrow_and_update().clone();
+        let homes = present.iter().filter(|member| member.has(NodeRole::Memory)).map(|member| member.node.clone());
+        let ends = self.ending.is_cancelled();
+        let members: BTreeSet<NodeId> = homes.filter(|node| !ends || *node != claimant.node).collect();
+        let lives = |node: &NodeId, incarnation| {
+            present.iter().any(|member| (&member.node, member.incarnation) == (node, incarnation))
         };
+        let is_over = |node: &NodeId, incarnation| self.membership.can_know_of(incarnation) && !lives(node, incarnation);
         let now = self.clock.monotonic();
         self.own.retain(|_, own| !matches!(own, Own::Waits(until) if *until <= now));
         let view = View {
             node: &claimant.node,
             incarnation: claimant.incarnation,
-            living: &living,
-            is_member,
+            members: &members,
+            is_over: &is_over,
+            is_member: lives(&claimant.node, claimant.incarnation),
             shards: self.hands.shards,
             map: &seen.entries,
             own: &self.own,

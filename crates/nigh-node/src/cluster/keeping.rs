@@ -38,8 +38,10 @@ pub(super) enum Step {
 pub(super) struct View<'a> {
     pub(super) node: &'a NodeId,
     pub(super) incarnation: Incarnation,
-    /// Those that live and are to have homes. Empty if this node cannot tell, or its own life is over.
-    pub(super) living: &'a BTreeMap<NodeId, Incarnation>,
+    /// Those that are to have homes. Empty if this node cannot tell, or its own life is over.
+    pub(super) members: &'a BTreeSet<NodeId>,
+    /// Whether that life of a node is over, as far as is known: of one that has just begun nothing is.
+    pub(super) is_over: &'a dyn Fn(&NodeId, Incarnation) -> bool,
     /// Whether this life of this node still is a member.
     pub(super) is_member: bool,
     pub(super) shards: u16,
@@ -51,7 +53,7 @@ pub(super) struct View<'a> {
 impl View<'_> {
     /// Whether the home of an entry lives.
     fn lives(&self, home: &ShardHome) -> bool {
-        !home.free && self.living.get(&home.node) == Some(&home.incarnation)
+        !home.free && !(self.is_over)(&home.node, home.incarnation)
     }
 
     /// The shards that nobody living serves.
@@ -72,11 +74,10 @@ impl View<'_> {
         if !self.is_member {
             return steps;
         }
-        let members: BTreeSet<NodeId> = self.living.keys().cloned().collect();
         // A node that has just begun again is to have what its last life had.
         let homes = self.map.iter().filter(|(_, (home, _))| !home.free);
         let current = homes.map(|(shard, (home, _))| (*shard, home.node.clone())).collect();
-        let wanted = place_homes(&members, self.shards, &current);
+        let wanted = place_homes(self.members, self.shards, &current);
         for shard in (0..self.shards).map(ShardId) {
             let (own, is_wanted) = (self.own.get(&shard), wanted.get(&shard) == Some(self.node));
             let step = match own {
@@ -140,7 +141,9 @@ mod tests {
             let Self { living, map, own, is_member } = self;
             let node = node("a");
             let (now, incarnation) = (Monotonic(100), Incarnation(2));
-            View { node: &node, incarnation, living, is_member: *is_member, shards: 2, map, own, now }.steps()
+            let members = &living.keys().cloned().collect();
+            let is_over = &|node: &NodeId, life| living.get(node) != Some(&life);
+            View { node: &node, incarnation, members, is_over, is_member: *is_member, shards: 2, map, own, now }.steps()
         }
     }
 

@@ -63,7 +63,8 @@ impl Home {
 
     pub(crate) async fn write(&self, shard: ShardId, request: RequestId) -> Result<Version, NotWritten> {
         let serves = self.serves[&shard].read().await;
-        if serves.is_none() || self.dead.load(Ordering::SeqCst) {
+        let deposed = |epoch| self.told.lock().get(&shard).is_some_and(|(_, told)| *told > epoch);
+        if serves.is_none_or(deposed) || self.dead.load(Ordering::SeqCst) {
             return Err(NotWritten::NotHome);
         }
         let had_seen = self.world.seen.lock().clone();
