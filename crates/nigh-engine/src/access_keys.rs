@@ -291,7 +291,12 @@ fn decode(id: &str, document: &[u8]) -> Result<Option<StoredKey>, RegistryError>
         Ok(stored) => Ok(Some(stored)),
         Err(error) => {
             // Not the document: it may hold the secret.
-            tracing::warn!(id, line = error.line(), column = error.column(), "an access key cannot be read; it is refused");
+            tracing::warn!(
+                id,
+                line = error.line(),
+                column = error.column(),
+                "an access key cannot be read; it is refused"
+            );
             Ok(None)
         }
     }

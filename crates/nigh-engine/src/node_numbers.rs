@@ -36,7 +36,9 @@ pub async fn node_number(registry: &dyn Registry, node: &NodeId) -> Result<NodeN
     match registry.put(NODE_NUMBERS_TABLE, &node.0, encode(number)?, None).await {
         Ok(_) => Ok(NodeNumber(number)),
         Err(RegistryError::Conflict { .. }) => known_number(registry, node).await?.ok_or_else(|| {
-            RegistryError::Storage(format!("the number of node {node} comes and goes; who removes {NODE_NUMBERS_TABLE}?"))
+            RegistryError::Storage(format!(
+                "the number of node {node} comes and goes; who removes {NODE_NUMBERS_TABLE}?"
+            ))
         }),
         Err(other) => Err(other),
     }
@@ -56,7 +58,8 @@ async fn draw(registry: &dyn Registry) -> Result<u32, RegistryError> {
     for _ in 0..DRAWS_MAX {
         let found = registry.get(COUNTER_TABLE, COUNTER).await?;
         let next = found.as_ref().map_or(Ok(1), |found| decode(COUNTER, found))?;
-        let after = next.checked_add(1).ok_or_else(|| RegistryError::Storage("all node numbers are used".to_owned()))?;
+        let after =
+            next.checked_add(1).ok_or_else(|| RegistryError::Storage("all node numbers are used".to_owned()))?;
         match registry.put(COUNTER_TABLE, COUNTER, encode(after)?, found.map(|found| found.revision)).await {
             Ok(_) => return Ok(next),
             Err(RegistryError::Conflict { .. }) => {}

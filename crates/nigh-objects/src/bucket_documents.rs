@@ -4,8 +4,8 @@
 //! soon after they do; while the registry's servers cannot be reached nothing is, then all that was missed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use nigh_engine::{Registry, RegistryChange, RegistryError, Revised, Revision};
 use nigh_terms::{BucketName, Namespace};
