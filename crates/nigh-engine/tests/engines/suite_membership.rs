@@ -59,7 +59,9 @@ async fn members_see_each_other_come_go_and_fall_silent() {
     assert_eq!(a.alive().await.unwrap(), all, "entries are renewed");
 
     assert!(a.can_know_of(c.incarnation()) && !a.can_know_of(Incarnation(u64::MAX)));
-    let roles = |told: &[nigh_engine::PresentMember], name| told.iter().find(|member| member.node == node(name)).unwrap().presence.roles.len();
+    let roles = |told: &[nigh_engine::PresentMember], name| {
+        told.iter().find(|member| member.node == node(name)).unwrap().presence.roles.len()
+    };
     b.tell(&Presence::new(NodeNumber(7), "10.0.0.1:9410", []));
     let mut present = a.present();
     timeout(PATIENCE, present.wait_for(|told| roles(told, "b") == 0)).await.unwrap().unwrap();

@@ -344,7 +344,8 @@ impl Keeping {
         let lives = |node: &NodeId, incarnation| {
             present.iter().any(|member| (&member.node, member.incarnation) == (node, incarnation))
         };
-        let is_over = |node: &NodeId, incarnation| self.membership.can_know_of(incarnation) && !lives(node, incarnation);
+        let is_over =
+            |node: &NodeId, incarnation| self.membership.can_know_of(incarnation) && !lives(node, incarnation);
         let now = self.clock.monotonic();
         self.own.retain(|_, own| !matches!(own, Own::Waits(until) if *until <= now));
         let view = View {
