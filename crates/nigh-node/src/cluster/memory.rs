@@ -52,6 +52,10 @@ impl MemberMemory {
             );
             return Err(ObjectError::Memory { operation: "join a cluster", reason });
         }
+        if store.kind() == "directory" {
+            let reason = "its nodes need one store that all of them reach: set store.kind (s3, swift, gcs or azure)";
+            return Err(ObjectError::Memory { operation: "join a cluster", reason: reason.to_owned() });
+        }
         let neighbours = Arc::new(Neighbours::new(cluster.peers().clone()));
         let (tells, events) = mpsc::unbounded_channel();
         let incarnation = nigh_engine::Membership::incarnation(&**cluster.membership());

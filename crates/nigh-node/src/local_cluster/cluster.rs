@@ -14,9 +14,12 @@ use super::nats_servers::{NatsServers, Place};
 use super::network::Network;
 use super::process::Process;
 use crate::client::AdminClient;
+use crate::credentials;
 use crate::state_folder::StatePaths;
 use crate::status::Status;
 
+/// The process that serves the system of record where none is set: a node alone, before a directory.
+const STORE: &str = "store";
 /// Servers, as a cluster of NATS needs them.
 const SERVERS: usize = 3;
 /// The name of the cluster.
@@ -109,6 +112,8 @@ impl LocalNode {
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
+    /// None where the nodes were given another.
+    store: Option<LocalNode>,
     servers: NatsServers,
     /// After the processes, which are within it.
     network: Option<Network>,
@@ -126,7 +131,8 @@ impl LocalCluster {
         std::fs::create_dir_all(folder).map_err(io("the cluster's folder"))?;
         // A relative one would be another for a process elsewhere.
         let folder = &folder.canonicalize().map_err(io("the cluster's folder"))?;
-        let machines = nodes.saturating_add(SERVERS as u8);
+        // One more for the store.
+        let machines = nodes.saturating_add(SERVERS as u8 + 1);
         let network = networks.then(|| Network::make(machines)).transpose().map_err(io("the network"))?;
         let place = |machine: usize| match network.as_ref().and_then(|network| network.place(machine)) {
             Some((address, network)) => Place { address, network: Some(network) },
@@ -134,6 +140,15 @@ impl LocalCluster {
         };
         let places: Vec<Place> = (0..SERVERS).map(place).collect();
         let servers = NatsServers::start(nats_server, &folder.join("nats"), &places).map_err(io("the NATS servers"))?;
+        let is_given = settings.set.iter().any(|one| one.starts_with("store."));
+        let (store, shared) = match is_given {
+            true => (None, StoreAccess::default()),
+            false => {
+                let machine = SERVERS + usize::from(*nodes);
+                let (store, access) = start_store(settings, folder, machine, &place(machine), patience).await?;
+                (Some(store), access)
+            }
+        };
         let certificates = folder.join("certificates");
         let authority = match Authority::open(&certificates) {
             Ok(authority) => authority,
@@ -147,14 +162,16 @@ impl LocalCluster {
             authority.issue(&identity, &[], CERTIFICATE_DAYS, true)?;
             let state = folder.join(&name);
             let at = place(machine);
-            let arguments = arguments(settings, &name, &state, &certificates, &at, &servers.urls());
+            let mut arguments = arguments(settings, &name, &state, &certificates, &at, &servers.urls());
+            arguments.extend(shared.arguments.iter().cloned());
             let token = ("NIGH_CLUSTER__TOKEN".to_owned(), servers.token().reveal().to_owned());
+            let environment = shared.environment.iter().cloned().chain([token]).collect();
             let process = Process::new(&name, &settings.program, arguments, &folder.join(format!("{name}.log")))
-                .with_environment(vec![token])
+                .with_environment(environment)
                 .within(at.network);
             made.push(LocalNode { process, state, machine });
         }
-        let mut cluster = Self { nodes: made, servers, network };
+        let mut cluster = Self { nodes: made, store, servers, network };
         // The first makes the keys, which the others then find.
         let (first, others) = cluster.nodes.split_at_mut(1.min(usize::from(*nodes)));
         for part in [first, others] {
@@ -162,11 +179,11 @@ impl LocalCluster {
                 node.process.run().map_err(io("starting a node"))?;
             }
             for node in part.iter_mut() {
-                well(node, 1, patience).await?;
+                well(node, patience, |status| knows(status, 1)).await?;
             }
         }
         for node in &mut cluster.nodes {
-            well(node, usize::from(*nodes), patience).await?;
+            well(node, patience, |status| knows(status, usize::from(*nodes))).await?;
         }
         Ok(cluster)
     }
@@ -192,7 +209,7 @@ impl LocalCluster {
     /// # Errors
     /// The system's.
     pub fn ended(&mut self) -> io::Result<Option<(String, String)>> {
-        let nodes = self.nodes.iter_mut().map(|node| &mut node.process);
+        let nodes = self.nodes.iter_mut().chain(&mut self.store).map(|node| &mut node.process);
         for process in nodes.chain(self.servers.servers()) {
             if let Some(status) = process.ended()? {
                 return Ok(Some((process.name().to_owned(), status.to_string())));
@@ -211,8 +228,65 @@ impl LocalCluster {
         for node in &mut self.nodes {
             node.process.wait(patience.saturating_sub(begun.elapsed()));
         }
+        // What the nodes pushed last is there.
+        if let Some(store) = &mut self.store {
+            let _ = store.process.ask_to_end();
+            store.process.wait(patience);
+        }
         self.servers.end();
     }
+}
+
+/// How nodes reach the store.
+#[derive(Default)]
+struct StoreAccess {
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// Starts the store that all nodes share.
+async fn start_store(
+    settings: &LocalClusterSettings,
+    folder: &Path,
+    machine: usize,
+    at: &Place,
+    patience: Duration,
+) -> Result<(LocalNode, StoreAccess), LocalClusterError> {
+    let io = LocalClusterError::io;
+    let state = folder.join(STORE);
+    let [s3, lambda, _] = if at.network.is_some() { PORTS } else { [0; 3] };
+    let door = |port: u16| std::net::SocketAddr::new(at.address, port).to_string();
+    let mut set = vec![
+        format!("node={STORE}"),
+        format!("s3.listen={}", door(s3)),
+        format!("lambda.listen={}", door(lambda)),
+        "writes.mode=through".to_owned(),
+    ];
+    if at.network.is_some() {
+        set.push("allow_remote=true".to_owned());
+    }
+    let arguments = ["up".to_owned(), "--state".to_owned(), state.display().to_string()];
+    let arguments = arguments.into_iter().chain(settings_of(set)).collect();
+    let log = folder.join(format!("{STORE}.log"));
+    let process = Process::new(STORE, &settings.program, arguments, &log).within(at.network.clone());
+    let mut node = LocalNode { process, state, machine };
+    node.process.run().map_err(io("starting the store"))?;
+    let status = well(&mut node, patience, |_| true).await?;
+    let file = StatePaths::new(&node.state).credentials();
+    let failed = |error| io("the store's key")(io::Error::other(error));
+    let key = credentials::read(&file, status.endpoints.namespace.as_str()).map_err(failed)?;
+    let arguments = settings_of(vec![
+        "store.kind=s3".to_owned(),
+        format!("store.endpoint={}", status.endpoints.s3),
+        format!("store.access_key={}", key.access_key),
+    ]);
+    let environment = vec![("NIGH_STORE__SECRET_KEY".to_owned(), key.secret_key.reveal().to_owned())];
+    Ok((node, StoreAccess { arguments: arguments.collect(), environment }))
+}
+
+/// Settings as a command line has them.
+fn settings_of(set: Vec<String>) -> impl Iterator<Item = String> {
+    set.into_iter().flat_map(|one| ["--set".to_owned(), one])
 }
 
 /// The command line of a node.
@@ -243,15 +317,24 @@ fn arguments(
     }
     set.extend(settings.set.iter().cloned());
     let state = ["node".to_owned(), "--state".to_owned(), state.display().to_string()];
-    state.into_iter().chain(set.into_iter().flat_map(|one| ["--set".to_owned(), one])).collect()
+    state.into_iter().chain(settings_of(set)).collect()
 }
 
-/// Waits until a node answers and knows so many members.
-async fn well(node: &mut LocalNode, members: usize, patience: Duration) -> Result<(), LocalClusterError> {
+/// True if a node knows so many members.
+fn knows(status: &Status, members: usize) -> bool {
+    status.cluster.as_ref().is_some_and(|known| known.members.len() >= members)
+}
+
+/// Waits until a node answers as it is to.
+async fn well(
+    node: &mut LocalNode,
+    patience: Duration,
+    is_well: impl Fn(&Status) -> bool,
+) -> Result<Status, LocalClusterError> {
     let begun = Instant::now();
     while begun.elapsed() < patience {
-        if node.status().await.and_then(|status| status.cluster).is_some_and(|known| known.members.len() >= members) {
-            return Ok(());
+        if let Some(status) = node.status().await.filter(&is_well) {
+            return Ok(status);
         }
         if let Some(status) = node.process.ended().map_err(LocalClusterError::io("looking after a node"))? {
             let said = std::fs::read_to_string(node.process.log()).unwrap_or_default();
