@@ -118,7 +118,7 @@ async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError
         told.push((node.name().to_owned(), node.state().to_owned(), status.endpoints));
     }
     if json {
-        let nodes: Vec<_> = told.iter().map(|(name, state, at)| json!({"node": name, "state": state, "endpoints": at}));
+        let nodes = told.iter().map(|(name, state, at)| json!({"node": name, "state": state, "endpoints": at}));
         let key = key.map(|key| json!({"access_key": key.access_key.as_str(), "secret_key": key.secret_key.reveal()}));
         return output::json(&json!({ "nodes": nodes.collect::<Vec<_>>(), "key": key }));
     }
