@@ -165,7 +165,7 @@ pub(crate) fn run(command: &CertificatesCommand, globals: &Globals) -> Result<()
 }
 
 fn show(files: &[PathBuf], globals: &Globals) -> Result<(), CliError> {
-    let now = SystemClock.wall().date().unix_timestamp();
+    let now = SystemClock::new().wall().date().unix_timestamp();
     let mut shown = Vec::new();
     for file in files {
         shown.extend(describe(file)?.into_iter().map(|one| Shown::new(file, one, now)));
