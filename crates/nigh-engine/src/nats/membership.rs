@@ -1,8 +1,9 @@
 //! Membership in a cluster: each node keeps an entry, which goes if it is not written anew.
 //!
 //! The revision at which an entry was made is the node's incarnation. It is renewed on condition that it is as this life
-//! left it: a life whose entry has gone, or is another's, is over, and must join again. That is no safety rule: homes
-//! refuse incarnations, whatever is known here.
+//! left it: a life whose entry is another's is over, and must join again. One whose entry has only gone, as all do when the
+//! servers are away for longer than that, makes it anew: others took it for dead meanwhile, and may have given its shards
+//! away. None of that is a safety rule: homes refuse incarnations, whatever is known here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -205,13 +206,38 @@ async fn renew(
         let Some(place) = entry.place else { return };
         match documents.write(&entry.subject, Some(&value), place).await {
             Ok(renewed) => entry.place = Some(renewed),
-            Err(NotWritten::Conflict) => {
-                tracing::warn!(incarnation = life, "this node's time as a member is over; it must join again");
-                entry.place = None;
-            }
+            Err(NotWritten::Conflict) => match again(&documents, &entry.subject, life, &value).await {
+                Ok(Some(place)) => entry.place = Some(place),
+                Ok(None) => {
+                    tracing::warn!(incarnation = life, "this node's time as a member is over; it must join again");
+                    entry.place = None;
+                }
+                Err(error) => tracing::warn!(%error, "this node's membership could not be renewed"),
+            },
             Err(NotWritten::Other(error)) => tracing::warn!(%error, "this node's membership could not be renewed"),
         }
     }
+}
+
+/// Makes the entry of a life anew that went because nobody could write it: its place; none if it is another life's.
+async fn again(documents: &Documents, subject: &str, life: u64, value: &[u8]) -> Result<Option<u64>, ClusterError> {
+    for _ in 0..JOINS_MAX {
+        if let Some(FoundDocument { place, value: found }) = documents.get(subject).await? {
+            let first = found.as_deref().and_then(|found| found.first_chunk::<8>());
+            // One that begins a life is at the place that is its incarnation.
+            let of = first.map(|first| u64::from_le_bytes(*first)).map(|of| if of == 0 { place } else { of });
+            return Ok((of == Some(life)).then_some(place));
+        }
+        match documents.write(subject, Some(value), 0).await {
+            Ok(place) => {
+                tracing::warn!(incarnation = life, "this node was taken for dead, and is a member again");
+                return Ok(Some(place));
+            }
+            Err(NotWritten::Conflict) => {}
+            Err(NotWritten::Other(error)) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 /// Takes in what an entry came to be.
@@ -240,7 +266,7 @@ async fn listen(
     mut roster: Roster,
     entry: Arc<Mutex<Entry>>,
 ) {
-    let mut told_up_to = 0;
+    let (mut told_up_to, mut was_away) = (0, false);
     loop {
         match timeout(LOOKED_EVERY, heard.recv()).await {
             Ok(None) => return,
@@ -250,7 +276,14 @@ async fn listen(
             }
             Err(_) => {}
         }
-        let mut alive = roster.alive(clock.monotonic(), TTL);
+        let now = clock.monotonic();
+        // Who does not hear of itself hears of nobody: its servers are away, which says nothing of the others.
+        let is_away = roster.is_late(&node, now, TTL);
+        if was_away && !is_away {
+            roster.all_heard(now);
+        }
+        was_away = is_away;
+        let mut alive = if is_away { roster.all() } else { roster.alive(now, TTL) };
         if entry.try_lock().is_ok_and(|entry| entry.place.is_none()) {
             alive.retain(|member| (&member.node, member.incarnation) != (&node, incarnation));
         }

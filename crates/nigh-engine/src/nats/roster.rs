@@ -40,7 +40,22 @@ impl Roster {
     /// Forgets whom nothing was heard of for `ttl`, and gives who lives.
     pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<PresentMember> {
         self.heard.retain(|_, heard| now.since(heard.at) <= ttl);
+        self.all()
+    }
+
+    /// All that are known, whenever they were heard of.
+    pub(super) fn all(&self) -> Vec<PresentMember> {
         self.heard.values().map(|heard| heard.member.clone()).collect()
+    }
+
+    /// Whether nothing was heard of `node` for `ttl`.
+    pub(super) fn is_late(&self, node: &NodeId, now: Monotonic, ttl: Duration) -> bool {
+        self.heard.get(node).is_none_or(|heard| now.since(heard.at) > ttl)
+    }
+
+    /// Nobody could be heard of until now: everybody's time begins anew.
+    pub(super) fn all_heard(&mut self, now: Monotonic) {
+        self.heard.values_mut().for_each(|heard| heard.at = now);
     }
 }
 
@@ -78,6 +93,19 @@ mod tests {
         assert_eq!(roster.alive(at(4), TTL).len(), 1, "its entry is as new as what is told");
         roster.left(&node("a"), 7);
         assert_eq!(roster.alive(at(4), TTL), []);
+    }
+
+    #[test]
+    fn who_hears_of_nobody_gives_nobody_up_and_counts_anew_when_it_hears_again() {
+        let mut roster = Roster::default();
+        roster.heard(member("own", 4), 4, at(0));
+        roster.heard(member("other", 5), 5, at(0));
+        assert!(!roster.is_late(&node("own"), at(3), TTL) && roster.is_late(&node("own"), at(4), TTL));
+        assert_eq!(roster.all().len(), 2);
+        roster.heard(member("own", 4), 7, at(60));
+        roster.all_heard(at(60));
+        assert_eq!(roster.alive(at(63), TTL).len(), 2);
+        assert_eq!(roster.alive(at(64), TTL), []);
     }
 
     #[test]
