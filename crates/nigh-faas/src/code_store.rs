@@ -286,6 +286,14 @@ impl CodeStore {
     }
 }
 
+/// The bytes of an archive in a store.
+///
+/// # Errors
+/// If the disk refuses.
+pub(crate) fn read_archive(path: &Path) -> Result<Vec<u8>, CodeStoreError> {
+    fs::read(path).map_err(failed("reading", path))
+}
+
 fn make_passage(path: &Path) -> Result<(), CodeStoreError> {
     fs::create_dir_all(path).map_err(failed("creating", path))?;
     fs::set_permissions(path, Permissions::from_mode(PASSAGE_MODE)).map_err(failed("setting the mode of", path))

@@ -11,6 +11,7 @@ mod document;
 mod following;
 mod retired;
 mod settings;
+mod shared_code;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use std::fs::File;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use nigh_engine::{Registry, RegistryError, Revision};
@@ -76,6 +77,8 @@ pub enum FunctionStoreError {
         "the code of the namespace takes more than {limit}; delete functions, or wait until replaced code is removed"
     )]
     CodeStorage { limit: ByteSize },
+    #[error("the code of {0} is not in the registry that the nodes share; deploy it again")]
+    CodeGone(FunctionName),
     #[error(transparent)]
     Code(#[from] CodeStoreError),
     #[error(transparent)]
@@ -131,6 +134,8 @@ struct Inner {
     retired: Mutex<Vec<Retired>>,
     /// How many want that no code is removed.
     holds: AtomicUsize,
+    /// Other nodes deploy and run functions too.
+    shares_code: AtomicBool,
 }
 
 /// While it lives, code that was replaced or deleted stays on disk.
@@ -187,15 +192,17 @@ impl FunctionStore {
             reserving: tokio::sync::Mutex::default(),
             retired: Mutex::default(),
             holds: AtomicUsize::new(0),
+            shares_code: AtomicBool::new(false),
         };
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Shows what other nodes deploy and delete, soon after they do, until `registry` ends or nobody has this store any more.
+    /// Shows what other nodes deploy and delete, soon after they do, and has them run what is deployed here, until `registry` ends or nobody has this store any more.
     ///
     /// # Errors
     /// If the watch cannot begin.
     pub async fn follow(&self) -> Result<(), FunctionStoreError> {
+        self.0.shares_code.store(true, Ordering::Relaxed);
         let changes = self.0.registry.watch(TABLE).await?;
         tokio::spawn(following::follow(Arc::downgrade(&self.0), changes));
         Ok(())
@@ -404,7 +411,11 @@ impl FunctionSource for FunctionStore {
     }
 
     async fn code_folder(&self, function: &Function) -> PathBuf {
-        self.0.code.task_folder(&CodeVersion::of_function(function))
+        let version = CodeVersion::of_function(function);
+        if let Err(error) = self.0.fetch_code(&version).await {
+            tracing::error!(function = %function.name, %error, "the code that another node deployed cannot be had");
+        }
+        self.0.code.task_folder(&version)
     }
 
     async fn layers_folder(&self, function: &Function) -> Result<Option<PathBuf>, String> {

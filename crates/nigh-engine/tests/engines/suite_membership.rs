@@ -88,7 +88,8 @@ async fn members_see_each_other_come_go_and_fall_silent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn members_whose_servers_were_gone_for_long_go_on_and_give_nobody_up() {
-    let Some(mut servers) = Servers::start("members_whose_servers_were_gone_for_long_go_on_and_give_nobody_up", 3) else {
+    let Some(mut servers) = Servers::start("members_whose_servers_were_gone_for_long_go_on_and_give_nobody_up", 3)
+    else {
         return;
     };
     let clock = Arc::new(SystemClock::new());

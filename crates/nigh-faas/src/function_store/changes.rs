@@ -169,6 +169,7 @@ impl Inner {
             self.remove_unless_live(&version).await;
             return Err(FunctionStoreError::CodeStorage { limit });
         }
+        self.share(&version).await?;
         Ok((version, size, unpacked))
     }
 

@@ -1,7 +1,7 @@
 //! What other nodes deploy: taken over from the registry they share, one function at a time.
 //!
 //! While a function is changed here, what others did to it waits: then the registry is asked for it, and says how both came
-//! out. The code of another node's function is not on this disk.
+//! out.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::document::{decode, key};
-use super::{FunctionStoreError, Inner, TABLE};
+use super::{Deployed, FunctionStoreError, Inner, TABLE};
+use crate::code_store::CodeVersion;
 
 /// How often it is looked whether a change here has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
@@ -44,6 +45,11 @@ impl Inner {
         let place = key(namespace, name);
         let found = self.registry.get(TABLE, &place).await?;
         let found = found.map(|stored| decode(&place, &stored.value, stored.revision)).transpose()?.map(Arc::new);
+        if let Some(found) = &found
+            && let Err(error) = self.fetch_code(&CodeVersion::of_function(&found.function)).await
+        {
+            tracing::warn!(function = %name, %error, "the code that another node deployed is fetched when it runs");
+        }
         let before = {
             let mut index = self.index.write();
             let functions = index.entry(namespace.clone()).or_default();
@@ -52,6 +58,10 @@ impl Inner {
                 None => functions.remove(name),
             }
         };
+        let code_of = |deployed: &Arc<Deployed>| deployed.function.code_sha256.clone();
+        if let Some(before) = before.as_ref().filter(|before| found.as_ref().map(code_of) != Some(code_of(before))) {
+            self.retire_code_of(before);
+        }
         self.show_url(before.as_ref().and_then(|before| before.attached.url.as_ref()), found.as_deref());
         Ok(())
     }

@@ -59,6 +59,7 @@ impl Inner {
             function.is_some_and(|deployed| deployed.function.code_sha256 == version.sha256)
         };
         if !is_live {
+            self.unshare(version).await;
             let (code, removed) = (self.code.clone(), version.clone());
             if let Err(error) = blocking(move || code.remove(&removed)).await {
                 tracing::warn!(%error, "code that no function has could not be removed; the next start tries again");

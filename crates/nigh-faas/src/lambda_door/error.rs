@@ -154,7 +154,8 @@ impl From<FunctionStoreError> for LambdaError {
                 Self::invalid_parameter(message)
             }
             FunctionStoreError::Layers(error) => error.into(),
-            FunctionStoreError::Code(_)
+            FunctionStoreError::CodeGone(_)
+            | FunctionStoreError::Code(_)
             | FunctionStoreError::Registry(_)
             | FunctionStoreError::Document(..)
             | FunctionStoreError::Aborted(_) => {

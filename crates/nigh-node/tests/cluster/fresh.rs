@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::{ACCESS_KEYS_TABLE, AccessKeys};
-use nigh_faas::function::Runtime;
+use nigh_faas::function::{FunctionSource as _, Runtime};
 use nigh_faas::function_store::{FunctionLimits, FunctionSettings, FunctionStore, NewFunction};
 use nigh_node::cluster::ClusterEngine;
 use nigh_terms::{FunctionName, Namespace, Principal, SystemClock};
@@ -89,6 +89,12 @@ async fn a_function_that_one_node_deploys_changes_and_deletes_is_so_at_the_other
     here.create(&tenant, new, archive()).await.unwrap();
     let took = until("it is deployed", || there.get(&tenant, &name).is_some()).await;
     assert!(took < SOON, "{took:?}");
+    let function = there.get(&tenant, &name).unwrap().function.clone();
+    let code = there.code_folder(&function).await;
+    assert_eq!(std::fs::read(code.join("bootstrap")).unwrap(), b"#!/bin/sh\n", "it can run there");
+    // A node that was not there then has it too.
+    let later = open(trial.join("c").await.registry(), "c").await;
+    assert!(later.code_folder(&function).await.join("bootstrap").exists());
 
     let settings = FunctionSettings { description: Some("another".to_owned()), ..FunctionSettings::default() };
     there.update_settings(&tenant, &name, settings, None).await.unwrap();
