@@ -6,13 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_rpc::{Call, Handler, Method, Refusal, RefusalKind, Reply};
 
-use super::dispatcher::{Dispatcher, Outcome};
+use super::dispatcher::Dispatcher;
 use super::run_door::{RunDoor, head_of, reply};
 use super::wire::{
-    BODY_MAX, EndedHead, HAND_OVER, HandOverHead, INVOKE, InvokeAnswer, InvokeHead, OF_CONTROLLERS, OF_NODES, REPORT,
-    ReportHead,
+    BODY_MAX, HAND_OVER, HandOverHead, INVOKE, InvokeHead, OF_CONTROLLERS, OF_NODES, REPORT, ReportHead,
 };
-use crate::invocation::{EventAttempt, InvokeRequest};
 
 /// Answers the calls whose methods are numbered from [`super::FIRST_DISPATCH_METHOD`] on.
 pub struct DispatchCalls {
@@ -54,18 +52,11 @@ impl Handler for DispatchCalls {
                 Ok(reply(&dispatcher.0.handed_over(head).await, Bytes::new()))
             }
             number if number == INVOKE.number => {
-                let InvokeHead { namespace, function, id, attempt, client_context, token } = head_of(&call)?;
+                let head: InvokeHead = head_of(&call)?;
                 let body = call.body.collect(BODY_MAX).await;
                 let payload = body.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
-                let event = attempt.map(|attempt| EventAttempt { id, attempt });
-                let request = InvokeRequest { function, payload, client_context, token, event };
-                Ok(match dispatcher.take(namespace, request, id).await {
-                    Ok(Outcome::Ended(invoked)) => {
-                        reply(&InvokeAnswer::Ended(EndedHead::of(&invoked)), invoked.payload)
-                    }
-                    Ok(Outcome::NotOwner) => reply(&InvokeAnswer::NotOwner, Bytes::new()),
-                    Err(error) => reply(&InvokeAnswer::NotRun(error.into()), Bytes::new()),
-                })
+                let (answer, body) = dispatcher.handed(head, payload).await;
+                Ok(reply(&answer, body))
             }
             _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a controller")),
         }

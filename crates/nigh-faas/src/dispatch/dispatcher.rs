@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
 use nigh_objects::ObjectError;
 use nigh_objects::cluster::Frontiers;
@@ -18,9 +19,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
 use super::books::{Books, Placed, Waiting};
+use super::kept_runs::{Arrival, Found, KeptRuns};
 use super::owners::Owner;
+use super::run_door::until_answered;
 use super::sending::Sent;
-use super::wire::{ReportHead, RunHead, RunId};
+use super::wire::{EndedHead, InvokeHead, ReportHead, RunAnswer, RunHead, RunId};
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
 use crate::idempotence;
@@ -112,6 +115,8 @@ pub(super) struct Inner {
     pub(super) asking: Mutex<HashMap<Namespace, Arc<tokio::sync::Mutex<()>>>>,
     pub(super) leaving: std::sync::atomic::AtomicBool,
     fences: Mutex<HashMap<Member, Fence>>,
+    /// What other processes have handed on to this one.
+    handed: Mutex<KeptRuns>,
     pub(super) room: Notify,
 }
 
@@ -150,6 +155,7 @@ impl Dispatcher {
             asking: Mutex::default(),
             leaving: std::sync::atomic::AtomicBool::new(false),
             fences: Mutex::default(),
+            handed: Mutex::default(),
             room: Notify::new(),
         });
         keep_going(&inner);
@@ -185,9 +191,45 @@ impl Dispatcher {
         }
     }
 
-    /// Runs what another process has handed on.
-    pub(super) async fn take(&self, namespace: Namespace, request: InvokeRequest, id: InvocationId) -> Taken {
-        self.0.spawned(namespace, request, id, true).await
+    /// Runs what another process has handed on, or says what became of it.
+    pub(super) async fn handed(&self, head: InvokeHead, payload: Bytes) -> (RunAnswer, Bytes) {
+        let InvokeHead { namespace, function, id, attempt, send, again, client_context, token } = head;
+        let run = RunId { invocation: id, attempt: attempt.unwrap_or(1), term: 0, send };
+        if again {
+            let found = self.0.handed.lock().asked(self.0.now(), run);
+            return match found {
+                Found::Known(awaited) => until_answered(awaited).await,
+                Found::Never => (RunAnswer::NeverHeard, Bytes::new()),
+                Found::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
+            };
+        }
+        let arrival = self.0.handed.lock().arrives(run);
+        let answer = match arrival {
+            Arrival::Known(awaited) => return until_answered(awaited).await,
+            Arrival::Buried => return (RunAnswer::NeverHeard, Bytes::new()),
+            Arrival::New(answer) => answer,
+        };
+        let (inner, awaited) = (Arc::clone(&self.0), answer.subscribe());
+        let event = attempt.map(|attempt| EventAttempt { id, attempt });
+        let request = InvokeRequest { function, payload, client_context, token, event };
+        tokio::spawn(async move {
+            let (said, body) = match inner.spawned(namespace, request, id, true).await {
+                Ok(Outcome::Ended(invoked)) => {
+                    (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled: true }, invoked.payload)
+                }
+                Ok(Outcome::NotOwner) => (RunAnswer::TermOver, Bytes::new()),
+                Err(error) => (RunAnswer::NotRun(error.into()), Bytes::new()),
+            };
+            let (is_ended, bytes) = (matches!(said, RunAnswer::Ended { .. }), body.len());
+            answer.send_replace(Some(Arc::new((said, body))));
+            let mut handed = inner.handed.lock();
+            if is_ended {
+                handed.ended(inner.now(), run, bytes);
+            } else {
+                handed.not_run(run);
+            }
+        });
+        until_answered(awaited).await
     }
 }
 
@@ -259,7 +301,7 @@ impl Inner {
                 }
                 Owner::Other(_) if task.handed => return Ok(Outcome::NotOwner),
                 Owner::Other(owner) => {
-                    if let Some(invoked) = self.hand_on(&owner, &task).await? {
+                    if let Some(invoked) = self.hand_on(&owner, &task, &mut sends).await? {
                         return Ok(Outcome::Ended(invoked));
                     }
                 }
@@ -290,7 +332,8 @@ impl Inner {
         sends: &mut u32,
         reruns: &mut u32,
     ) -> Result<Option<Invoked>, InvokeError> {
-        let Task { namespace, request, id, attempt, deadline, .. } = task;
+        let Task { namespace, request, id, attempt, .. } = task;
+        let mut deadline = task.deadline;
         let mut refused: Vec<(Member, Monotonic)> = Vec::new();
         loop {
             let now = self.now();
@@ -299,7 +342,7 @@ impl Inner {
             if !self.books.lock().see(namespace, None, &request.token) {
                 return Ok(None);
             }
-            let Placed::At { node, dispatch, term, why } = self.placed(function, not_to, *deadline).await? else {
+            let Placed::At { node, dispatch, term, why } = self.placed(function, not_to, deadline).await? else {
                 return Ok(None);
             };
             let to = dispatch.to;
@@ -331,7 +374,7 @@ impl Inner {
                     tracing::debug!(invocation = %id, %node, %why, "a node does not run an invocation; another is looked for");
                     metrics::counter!("nigh_dispatches_refused_total").increment(1);
                     refused.push((to, self.now().after(NOT_AGAIN_FOR)));
-                    if self.now() >= *deadline {
+                    if self.now() >= deadline {
                         return Err(why);
                     }
                 }
@@ -346,11 +389,13 @@ impl Inner {
                         None => self.fence(to).await,
                     };
                     self.joined(namespace, term, &token, false).await;
+                    // However long the run took: now it may wait for a node again.
+                    deadline = self.now().after(self.settings.wait);
                     let lost = LostInvocation {
                         progress: Progress::Sent,
                         fenced: true,
                         idempotent: idempotence::says(&function.environment) == Ok(Some(true)),
-                        caller: if request.event.is_some() { Caller::EventQueue } else { Caller::Waits(*deadline) },
+                        caller: if request.event.is_some() { Caller::EventQueue } else { Caller::Waits(deadline) },
                         reruns: *reruns,
                     };
                     metrics::counter!("nigh_invocations_lost_total").increment(1);

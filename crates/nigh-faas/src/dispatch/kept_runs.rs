@@ -1,4 +1,4 @@
-//! The runs of a node by their names: those that go on, and the answers of those that ended, for whoever asks again.
+//! Runs by their names, at a node and at an owner to whom others hand them: those that go on, and the answers of those that ended, for whoever asks again.
 //!
 //! Pure but for the channel by which those who wait hear of an end. What is asked for and was never heard of is buried: it
 //! will not be taken when it still comes, so that who asked may send it elsewhere. Of what is forgotten it is remembered
@@ -87,6 +87,15 @@ impl KeptRuns {
                 Found::Never
             }
         }
+    }
+
+    /// A sending of an invocation that goes on, or has ended, whoever sent it.
+    pub(super) fn find(&self, invocation: InvocationId, attempt: u32) -> Option<Awaited> {
+        let is_it = |run: &RunId| (run.invocation, run.attempt) == (invocation, attempt);
+        self.runs.iter().find_map(|(run, known)| match known {
+            Run::Known(awaited) if is_it(run) => Some(awaited.clone()),
+            Run::Known(_) | Run::Buried => None,
+        })
     }
 
     /// A run has ended, with an answer of so many bytes.

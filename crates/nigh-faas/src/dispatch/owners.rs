@@ -269,6 +269,11 @@ impl Inner {
         if settled && is_mine {
             return;
         }
+        self.until_handed_over(namespace, token).await;
+    }
+
+    /// As `hand_over`, however long it takes.
+    pub(super) async fn until_handed_over(&self, namespace: &Namespace, token: &Token) {
         while let Err(error) = self.hand_over(namespace, token).await {
             tracing::warn!(%namespace, %error, "an end is not told: the next dispatch would not know of it");
             tokio::time::sleep(PAUSE).await;

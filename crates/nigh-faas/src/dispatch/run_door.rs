@@ -19,8 +19,10 @@ use super::kept_runs::{Arrival, Awaited, Found, KeptRuns};
 use super::ownership::{OWNERS_TABLE, Ownership};
 use super::terms::{TermJudgement, Terms};
 use super::vacancy::Vacancy;
-use super::wire::{ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, NotRun, RUN, RunAnswer, RunHead, RunId};
-use super::wire::{decode, encode};
+use super::wire::{
+    ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, FIND, FindHead, NotRun, RUN, RunAnswer, RunHead, RunId,
+    decode, encode,
+};
 use crate::function::FunctionSource;
 use crate::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
 use crate::scheduler::lost_invocation::LossError;
@@ -123,6 +125,15 @@ impl RunDoor {
             }
             number if number == ASK.number => {
                 let (answer, body) = self.ask(head_of(&call)?).await;
+                Ok(reply(&answer, body))
+            }
+            number if number == FIND.number => {
+                let FindHead { invocation, attempt, to } = head_of(&call)?;
+                let found = self.runs.lock().find(invocation, attempt).filter(|_| to == self.parts.me);
+                let (answer, body) = match found {
+                    Some(awaited) => until_answered(awaited).await,
+                    None => (RunAnswer::NeverHeard, Bytes::new()),
+                };
                 Ok(reply(&answer, body))
             }
             number if number == ANNOUNCE.number => {
@@ -254,7 +265,7 @@ impl RunDoor {
     }
 }
 
-async fn until_answered(mut awaited: Awaited) -> (RunAnswer, Bytes) {
+pub(super) async fn until_answered(mut awaited: Awaited) -> (RunAnswer, Bytes) {
     // Its task has ended without a word: it panicked.
     let lost = || (RunAnswer::NotRun(NotRun::Lost(LossError::MayHaveRun)), Bytes::new());
     let Ok(kept) = awaited.wait_for(Option::is_some).await else { return lost() };

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use nigh_engine::PresentMember;
+use futures::future::join_all;
+use nigh_engine::{NodeRole, PresentMember};
 use nigh_objects::protocol::{GateRefusal, Member};
 use nigh_rpc::{Answer, CallError, Fate, Method};
 use nigh_terms::{NodeId, Token};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use super::dispatcher::{Inner, Task};
 use super::owners::{PAUSE, address};
 use super::wire::{
-    ASK, AskHead, BODY_MAX, INVOKE, InvokeAnswer, InvokeHead, NotRun, RUN, RunAnswer, RunHead, decode, encode,
+    ASK, AskHead, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, decode, encode,
 };
 use crate::invocation::{InvokeError, Invoked};
 use crate::scheduler::lost_invocation::LossError;
@@ -48,6 +49,9 @@ enum Heard {
     Said(Box<RunAnswer>, Bytes),
     NotSent(CallError),
     Unknown,
+    /// It was no member: nothing was called.
+    Absent,
+    /// It is no member any more, and nobody knows what became of the call.
     Gone,
 }
 
@@ -64,7 +68,10 @@ impl Inner {
                 Heard::NotSent(error) if !was_sent => {
                     return Sent::NotHere(InvokeError::TooManyRequests(format!("the node does not answer: {error}")));
                 }
-                Heard::Gone => return Sent::Lost(None),
+                Heard::Absent if !was_sent => {
+                    return Sent::NotHere(InvokeError::TooManyRequests("the node is no member any more".to_owned()));
+                }
+                Heard::Gone | Heard::Absent => return Sent::Lost(None),
                 Heard::NotSent(_) | Heard::Unknown => {}
             }
             was_sent = true;
@@ -86,7 +93,7 @@ impl Inner {
     ) -> Heard {
         let is_it = |member: &PresentMember| (&member.node, member.incarnation) == (node, to.incarnation);
         let mut present = self.parts.present.clone();
-        let Some(member) = present.borrow().iter().find(|member| is_it(member)).cloned() else { return Heard::Gone };
+        let Some(member) = present.borrow().iter().find(|member| is_it(member)).cloned() else { return Heard::Absent };
         let peer = address(&member);
         let called = async {
             match self.parts.peers.call(&peer, method, head, body, by).await {
@@ -106,49 +113,84 @@ impl Inner {
     }
 
     /// Hands a task to `owner`; nothing if that is not the owner, and nothing was done.
-    pub(super) async fn hand_on(&self, owner: &PresentMember, task: &Task) -> Result<Option<Invoked>, InvokeError> {
+    pub(super) async fn hand_on(
+        &self,
+        owner: &PresentMember,
+        task: &Task,
+        sends: &mut u32,
+    ) -> Result<Option<Invoked>, InvokeError> {
         let Task { namespace, request, id, attempt, .. } = task;
-        let head = InvokeHead {
+        let mut head = InvokeHead {
             namespace: namespace.clone(),
             function: request.function.clone(),
             id: *id,
             attempt: request.event.is_some().then_some(*attempt),
+            send: *sends,
+            again: false,
             client_context: request.client_context.clone(),
             token: request.token.clone(),
         };
+        *sends += 1;
         metrics::counter!("nigh_dispatch_handed_on_total").increment(1);
-        let by = Instant::now() + HANDED_ON;
-        let called = self.parts.peers.call(&address(owner), &INVOKE, &encode(&head), request.payload.clone(), by).await;
-        let answer = match called {
-            Ok(answer) => answer,
-            Err(error) if error.fate() == Fate::NotSent => {
-                tracing::debug!(invocation = %id, %error, "the owner of a namespace does not answer");
-                self.not_owner(namespace);
-                tokio::time::sleep(PAUSE).await;
-                return Ok(None);
-            }
-            Err(error) => {
-                tracing::warn!(invocation = %id, %error, "the owner of a namespace was lost with an invocation");
-                self.not_owner(namespace);
-                return Err(LossError::MayHaveRun.into());
-            }
-        };
-        let said = decode::<InvokeAnswer>(&answer.head);
-        let body = answer.body.collect(BODY_MAX).await;
-        match (said, body) {
-            (Ok(InvokeAnswer::Ended(ended)), Ok(payload)) => Ok(Some(ended.with(payload))),
-            (Ok(InvokeAnswer::NotRun(not_run)), _) => Err(not_run.into()),
-            (Ok(InvokeAnswer::NotOwner), _) => {
-                self.not_owner(namespace);
-                tokio::time::sleep(PAUSE).await;
-                Ok(None)
-            }
-            (Ok(InvokeAnswer::Ended(_)), Err(error)) => {
-                tracing::warn!(invocation = %id, %error, "an answer broke off");
-                Err(LossError::MayHaveRun.into())
-            }
-            (Err(why), _) => Err(InvokeError::Internal(format!("the owner of the namespace answers: {why}"))),
+        let to = Member { node: owner.presence.number, incarnation: owner.incarnation };
+        loop {
+            let payload = if head.again { Bytes::new() } else { request.payload.clone() };
+            let heard = self.hear(&owner.node, to, &INVOKE, &encode(&head), payload, Instant::now() + HANDED_ON).await;
+            let (answer, body) = match heard {
+                Heard::Said(answer, body) => (*answer, body),
+                Heard::NotSent(_) | Heard::Absent if !head.again => (RunAnswer::TermOver, Bytes::new()),
+                Heard::NotSent(_) | Heard::Unknown => {
+                    head.again = true;
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                Heard::Absent | Heard::Gone => {
+                    self.not_owner(namespace);
+                    return self.find(task).await.map(Some);
+                }
+            };
+            return match sent(answer, body) {
+                Sent::Ended { invoked, .. } => Ok(Some(invoked)),
+                Sent::NotRun(error) => Err(error),
+                // What another node may have, the owner has looked for.
+                Sent::NotHere(error) if !head.again => Err(error),
+                Sent::NotHere(_) | Sent::TermOver => {
+                    self.not_owner(namespace);
+                    tokio::time::sleep(PAUSE).await;
+                    Ok(None)
+                }
+                Sent::Lost(_) => Err(LossError::MayHaveRun.into()),
+            };
         }
+    }
+
+    /// The owner of a task is gone: looks for it at the nodes, once another owner has told them that nobody else sends it
+    /// there any more. One that is found nowhere may have run at a node that is gone too.
+    async fn find(&self, task: &Task) -> Result<Invoked, InvokeError> {
+        let Task { namespace, id, attempt, .. } = task;
+        tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; it is looked for");
+        self.until_handed_over(namespace, &Token::empty()).await;
+        let nodes: Vec<PresentMember> =
+            self.parts.present.borrow().iter().filter(|one| one.has(NodeRole::Run)).cloned().collect();
+        let asked = nodes.iter().map(|node| async move {
+            let to = Member { node: node.presence.number, incarnation: node.incarnation };
+            let head = encode(&FindHead { invocation: *id, attempt: *attempt, to });
+            loop {
+                let by = Instant::now() + HANDED_ON;
+                match self.hear(&node.node, to, &FIND, &head, Bytes::new(), by).await {
+                    Heard::Said(answer, body) => return Some((*answer, body)),
+                    Heard::Absent | Heard::Gone => return None,
+                    Heard::NotSent(_) | Heard::Unknown => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+        for (answer, body) in join_all(asked).await.into_iter().flatten() {
+            if let RunAnswer::Ended { ended, .. } = answer {
+                self.until_handed_over(namespace, &ended.token).await;
+                return Ok(ended.with(body));
+            }
+        }
+        Err(LossError::MayHaveRun.into())
     }
 }
 

@@ -38,8 +38,11 @@ pub(super) static HAND_OVER: Method = method(4, "hand_over", 0);
 /// A new owner tells a node its term.
 pub(super) static ANNOUNCE: Method = method(5, "announce", 0);
 
+/// Whoever handed an invocation to an owner that is gone asks a node whether it has it; answered at its end.
+pub(super) static FIND: Method = method(6, "find", 0);
+
 /// Those that nodes which run functions answer.
-pub(super) static OF_NODES: [&Method; 3] = [&RUN, &ASK, &ANNOUNCE];
+pub(super) static OF_NODES: [&Method; 4] = [&RUN, &ASK, &ANNOUNCE, &FIND];
 /// Those that controllers answer.
 pub(super) static OF_CONTROLLERS: [&Method; 3] = [&REPORT, &INVOKE, &HAND_OVER];
 
@@ -76,6 +79,14 @@ pub(super) struct AskHead {
     pub(super) to: Member,
 }
 
+/// An invocation whose owner is gone.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct FindHead {
+    pub(super) invocation: InvocationId,
+    pub(super) attempt: u32,
+    pub(super) to: Member,
+}
+
 /// How an invocation ended; its answer is the body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndedHead {
@@ -85,14 +96,14 @@ pub(super) struct EndedHead {
     pub(super) token: Token,
 }
 
-/// What a node answers to `run` and `ask`.
+/// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum RunAnswer {
     /// It has ended. Without `settled` there may be another owner by now, who is to hear of its token first.
     Ended { ended: EndedHead, settled: bool },
     /// It does not run here, and no byte of it has run.
     NotRun(NotRun),
-    /// The term of who sent it is over; no byte of it has run.
+    /// The term of who sent it is over, or who was asked does not own the namespace; no byte of it has run.
     TermOver,
     /// It was never heard of, and will not be taken if it still comes.
     NeverHeard,
@@ -118,17 +129,12 @@ pub(super) struct InvokeHead {
     pub(super) id: InvocationId,
     /// Of an event; none for others.
     pub(super) attempt: Option<u32>,
+    /// How often it was handed on before.
+    pub(super) send: u32,
+    /// It is only asked what became of it.
+    pub(super) again: bool,
     pub(super) client_context: Option<String>,
     pub(super) token: Token,
-}
-
-/// What a controller answers to `invoke`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum InvokeAnswer {
-    Ended(EndedHead),
-    NotRun(NotRun),
-    /// Another owns the namespace, or nobody yet; nothing was done.
-    NotOwner,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -248,7 +254,7 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<RunAnswer>(head);
     let _ = decode::<ReportHead>(head);
     let _ = decode::<InvokeHead>(head);
-    let _ = decode::<InvokeAnswer>(head);
+    let _ = decode::<FindHead>(head);
     let _ = decode::<HandOverHead>(head);
     let _ = decode::<HandOverAnswer>(head);
     let _ = decode::<AnnounceHead>(head);
