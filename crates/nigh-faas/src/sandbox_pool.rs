@@ -152,7 +152,11 @@ impl<S: PartialEq> SandboxPool<S> {
             memory_idle: self.idle.booked(),
             sandboxes_free: count(limits.sandboxes_max.saturating_sub(self.sandboxes)),
             running: count(self.running.all()),
-            invocations_free: if self.closed { 0 } else { count(limits.invocations_max.saturating_sub(self.running.all())) },
+            invocations_free: if self.closed {
+                0
+            } else {
+                count(limits.invocations_max.saturating_sub(self.running.all()))
+            },
             processors: 1,
             ways_free: 0,
             warm: self.idle.warm(now),

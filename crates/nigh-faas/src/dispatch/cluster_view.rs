@@ -248,7 +248,11 @@ mod tests {
         assert_eq!(node.memory_free, ByteSize::gib(1).saturating_sub(function.memory));
         assert_eq!(view.warm(&function).iter().count(), 0);
         view.over(member, &function, true);
-        assert_eq!(view.warm(&function).get(NodeIndex(0)).map(|warm| warm.sandboxes), Some(1), "before the next report");
+        assert_eq!(
+            view.warm(&function).get(NodeIndex(0)).map(|warm| warm.sandboxes),
+            Some(1),
+            "before the next report"
+        );
         view.sent(NodeIndex(0), &function, Offer::Warm);
         assert_eq!(view.warm(&function).iter().count(), 0);
         view.report(report(1, 1, 2));

@@ -196,7 +196,8 @@ impl Inner {
     async fn begin(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<Owner, InvokeError> {
         self.announce(namespace, term, deadline).await?;
         let newest = self.parts.homes.newest_of_all().await;
-        let newest = newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
+        let newest =
+            newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
         tracing::info!(%namespace, term, "this controller dispatches the namespace");
         metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
         self.elsewhere.lock().remove(namespace);

@@ -258,7 +258,9 @@ impl RunDoor {
             }
             if self.parts.clock.monotonic().since(begun) >= FUNCTION_WITHIN {
                 let what = if found.is_some() { "another version of it" } else { "no such function" };
-                return Err(NotRun::TooManyRequests(format!("the node knows {what}: its copy of the registry is behind")));
+                return Err(NotRun::TooManyRequests(format!(
+                    "the node knows {what}: its copy of the registry is behind"
+                )));
             }
             tokio::time::sleep(FUNCTION_POLL).await;
         }

@@ -216,9 +216,7 @@ fn sent(answer: RunAnswer, body: Bytes) -> Sent {
         RunAnswer::Forgotten { token } => Sent::Lost(Some(token)),
         RunAnswer::NotRun(not_run) => match not_run {
             // Another node may have what this one lacks.
-            NotRun::Gate(
-                GateRefusal::NotCovered | GateRefusal::Crowded | GateRefusal::OtherIncarnation,
-            )
+            NotRun::Gate(GateRefusal::NotCovered | GateRefusal::Crowded | GateRefusal::OtherIncarnation)
             | NotRun::TooManyRequests(_)
             | NotRun::ReservedConcurrency { .. }
             | NotRun::NotFound(_)

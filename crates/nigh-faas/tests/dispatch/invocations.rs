@@ -17,7 +17,8 @@ async fn an_invocation_sees_what_its_predecessor_wrote_at_another_node() {
         let writer = format!("f{}", round % 7);
         let wrote = processes.invoke("c1", &writer, json!({"do": "put", "key": "k", "value": value})).await;
         let reader = format!("f{}", (round * 3 + 1) % 11);
-        let read = processes.invoke(["c1", "c2", "n0", "n2"][round % 4], &reader, json!({"do": "get", "key": "k"})).await;
+        let read =
+            processes.invoke(["c1", "c2", "n0", "n2"][round % 4], &reader, json!({"do": "get", "key": "k"})).await;
         assert_eq!(read["value"], value, "wrote at {wrote}, read at {read}");
         nodes.extend([wrote["node"].to_string(), read["node"].to_string()]);
     }

@@ -23,7 +23,10 @@ async fn a_lost_node_is_fenced_and_only_what_is_idempotent_runs_again() {
     let lost = processes.until_held(1).await.remove(0);
     let mut again = Vec::new();
     for number in 0..12 {
-        again.push(spawn(format!("again{number}"), json!({"do": "wait", "key": format!("again{number}"), "value": "1"})));
+        again.push(spawn(
+            format!("again{number}"),
+            json!({"do": "wait", "key": format!("again{number}"), "value": "1"}),
+        ));
     }
     let held = processes.until_held(13).await;
     let here = held.iter().skip(1).filter(|node| **node == lost).count();

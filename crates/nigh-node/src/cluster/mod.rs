@@ -129,7 +129,13 @@ impl ClusterEngine {
         let homes = NatsHomes::open(servers).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
-        let calls = Arc::new(Calls { own: identity, reigns: OnceLock::new(), objects: OnceLock::new(), dispatch: OnceLock::new(), running: OnceLock::new() });
+        let calls = Arc::new(Calls {
+            own: identity,
+            reigns: OnceLock::new(),
+            objects: OnceLock::new(),
+            dispatch: OnceLock::new(),
+            running: OnceLock::new(),
+        });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
         // Each invocation under way is a call under way.
