@@ -10,6 +10,7 @@ use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use crate::dispatch::Vacancy;
 use crate::function::{Function, Runtime};
 use crate::function_network::FunctionNetwork;
 use crate::invocation::InvokeError;
@@ -229,6 +230,12 @@ impl Sandboxes {
     pub(crate) fn set_reserved(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName, n: Option<usize>) {
         self.books.lock().pool.set_reserved(namespace, function, n);
         self.serve_waiting();
+    }
+
+    /// What of the node is free, as those hear who dispatch to it.
+    pub(crate) fn vacancy(&self) -> Vacancy {
+        let now = self.clock.monotonic();
+        self.books.lock().pool.vacancy(now)
     }
 
     pub(crate) fn in_use(&self) -> PoolUse {

@@ -358,6 +358,11 @@ impl Inner {
                 tracing::warn!(%error, %id, "an event cannot be an input");
                 (RunEnd::Failed, None)
             }
+            // A byte of it may have run: that was an attempt.
+            Err(error @ InvokeError::Lost(_)) => {
+                tracing::warn!(%error, %id, "an attempt to run an event was lost");
+                (RunEnd::Failed, None)
+            }
             Err(InvokeError::ShuttingDown) => (RunEnd::Fault, None),
             // Like a fault it lasts until somebody has mended it.
             Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),

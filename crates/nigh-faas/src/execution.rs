@@ -17,7 +17,7 @@ use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
 use crate::function_caching;
-use crate::gate::{Entered, InvocationGate};
+use crate::gate::{Entered, Entrance, InvocationGate};
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
 use crate::idempotence::runs_again;
@@ -56,7 +56,7 @@ pub(crate) struct Call {
     pub(crate) function: Arc<Function>,
     pub(crate) payload: Bytes,
     pub(crate) client_context: Option<HeaderValue>,
-    pub(crate) token: Token,
+    pub(crate) entrance: Entrance,
     /// When it was asked for.
     pub(crate) start: Timestamp,
     /// Until a sandbox had it.
@@ -114,7 +114,7 @@ impl Executor {
     ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
-        let run = Entered::begin(&self.gate, &call.function.namespace, init_id, &call.token).await?;
+        let run = Entered::begin(&self.gate, &call.function.namespace, init_id, &call.entrance).await?;
         self.accountant.begin(init_id, began);
         let started = self.start_sandbox(&call.function, init_id, room.take_stem()).await;
         let (live, initialised, steps) = match started {
@@ -229,7 +229,7 @@ impl Executor {
     /// Runs `call` in the sandbox of `lease`, which is awake. An error if it may not begin: nothing has run.
     pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
         let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
-        let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.token).await {
+        let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
             Ok(entered) => entered,
             Err(refusal) => {
                 lease.give_back().await;

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nigh_terms::Namespace;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The variable by which a function asks.
@@ -40,7 +41,7 @@ impl FunctionNetwork {
 }
 
 /// Why a function cannot have what it asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum NetworkRefusal {
     /// It is not known what it asks for.
     #[error("{NETWORK_VARIABLE} is {0:?}; it can be \"{OUTBOUND}\" or \"{NONE}\"")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_objects::ObjectMemory;
-use nigh_objects::protocol::GateRefusal;
+use nigh_objects::protocol::{Dispatch, GateRefusal};
 use nigh_terms::{InvocationId, Namespace, Token};
 
 /// Lets invocations begin, and tells what they have seen.
@@ -19,6 +19,18 @@ pub trait InvocationGate: Send + Sync {
     /// # Errors
     /// Why it may not; bounded in time. Nothing of it is to run then, and it is not to be ended.
     async fn begin(&self, namespace: &Namespace, invocation: InvocationId, token: &Token) -> Result<(), GateRefusal>;
+
+    /// As `begin`, of an invocation that a scheduler elsewhere has dispatched to this life of this node: it begins with the
+    /// dispatch's token, whatever is known here of its namespace.
+    ///
+    /// # Errors
+    /// As `begin`; of another life of this node it is refused.
+    async fn begin_dispatched(
+        &self,
+        namespace: &Namespace,
+        invocation: InvocationId,
+        dispatch: Dispatch,
+    ) -> Result<(), GateRefusal>;
 
     /// It has ended. Returns when the fate of each of its writes is known, or `within` has passed: what it had seen.
     async fn end(&self, invocation: InvocationId, within: Duration) -> Token;
@@ -39,6 +51,15 @@ impl InvocationGate for ObjectMemory {
         self.begin_invocation(namespace, invocation, token).await
     }
 
+    async fn begin_dispatched(
+        &self,
+        namespace: &Namespace,
+        invocation: InvocationId,
+        dispatch: Dispatch,
+    ) -> Result<(), GateRefusal> {
+        Self::begin_dispatched(self, namespace, invocation, dispatch).await
+    }
+
     async fn end(&self, invocation: InvocationId, within: Duration) -> Token {
         self.end_invocation(invocation, within).await
     }
@@ -56,6 +77,15 @@ impl InvocationGate for ObjectMemory {
     }
 }
 
+/// What an invocation begins with.
+#[derive(Clone, Debug)]
+pub(crate) enum Entrance {
+    /// Whoever calls it has seen this; what its namespace has seen is known here.
+    Called(Token),
+    /// A scheduler elsewhere has sent it, with all that it is to have seen.
+    Dispatched(Dispatch),
+}
+
 /// An invocation that has passed the gate; one that is dropped is abandoned.
 pub(crate) struct Entered {
     gate: Arc<dyn InvocationGate>,
@@ -68,9 +98,12 @@ impl Entered {
         gate: &Arc<dyn InvocationGate>,
         namespace: &Namespace,
         id: InvocationId,
-        token: &Token,
+        entrance: &Entrance,
     ) -> Result<Self, GateRefusal> {
-        gate.begin(namespace, id, token).await?;
+        match entrance {
+            Entrance::Called(token) => gate.begin(namespace, id, token).await?,
+            Entrance::Dispatched(dispatch) => gate.begin_dispatched(namespace, id, dispatch.clone()).await?,
+        }
         Ok(Self { gate: Arc::clone(gate), id, ended: false })
     }
 

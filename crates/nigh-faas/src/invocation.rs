@@ -7,6 +7,7 @@ use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 use thiserror::Error;
 
 use crate::function_network::NetworkRefusal;
+use crate::scheduler::lost_invocation::LossError;
 
 /// What a client asks.
 #[derive(Clone, Debug)]
@@ -47,7 +48,7 @@ pub struct Invoked {
     pub token: Token,
 }
 
-/// Why an invocation did not run. Nothing of it was executed.
+/// Why an invocation did not run. Nothing of it was executed, but of one that was lost.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what the fields hold")]
 pub enum InvokeError {
@@ -65,6 +66,8 @@ pub enum InvokeError {
     Network(#[from] NetworkRefusal),
     #[error("rate exceeded: {0}")]
     Gate(#[from] GateRefusal),
+    #[error("{0}")]
+    Lost(#[from] LossError),
     #[error("Nigh is shutting down")]
     ShuttingDown,
     #[error("{0}")]

@@ -11,15 +11,18 @@ use async_trait::async_trait;
 use futures::future::{join, join_all};
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
+use nigh_objects::protocol::{Dispatch, Member};
 use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal, Token};
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
 use crate::admission::{Admitted, Lease, Place, Sandboxes, SpareStem};
 use crate::data_door::DataDoor;
+use crate::dispatch::RunDispatched;
+use crate::dispatch::Vacancy;
 use crate::execution::{Attempt, Call, Executor};
 use crate::function::{Function, FunctionSource};
-use crate::gate::InvocationGate;
+use crate::gate::{Entrance, InvocationGate};
 use crate::hooks::InvocationHook;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
 pub use crate::invoker_settings::InvokerSettings;
@@ -221,7 +224,13 @@ impl Inner {
         metrics::gauge!("nigh_invocations_waiting").set(in_use.waiting as f64);
     }
 
-    async fn run(self: Arc<Self>, function: Arc<Function>, request: Checked) -> Result<Invoked, InvokeError> {
+    async fn run(
+        self: Arc<Self>,
+        function: Arc<Function>,
+        request: Checked,
+        entrance: Entrance,
+        chosen: Option<String>,
+    ) -> Result<Invoked, InvokeError> {
         let asked = self.executor.clock.monotonic();
         let mut call = Call {
             id: request.request.event.map_or_else(InvocationId::now, |event| event.id),
@@ -229,7 +238,7 @@ impl Inner {
             function,
             payload: request.request.payload,
             client_context: request.client_context,
-            token: request.request.token,
+            entrance,
             start: self.executor.clock.wall(),
             wait: Duration::ZERO,
             placement: String::new(),
@@ -238,7 +247,11 @@ impl Inner {
         for _ in 0..ATTEMPTS_MAX {
             let Admitted { place, evicted, in_the_way, run: _run, waited_for } =
                 self.executor.sandboxes.admit(&call.function).await?;
-            call.placement = placement(&place, evicted.len(), waited_for);
+            let here = placement(&place, evicted.len(), waited_for);
+            call.placement = match &chosen {
+                Some(chosen) => format!("{chosen}; there {here}"),
+                None => here,
+            };
             let stems = join_all(in_the_way.into_iter().map(SpareStem::end));
             join(join_all(evicted.into_iter().map(Lease::end)), stems).await;
             call.wait = self.executor.clock.monotonic().since(asked);
@@ -318,18 +331,50 @@ fn check(mut request: InvokeRequest) -> Result<Checked, InvokeError> {
     Ok(Checked { request, client_context })
 }
 
+impl Invoker {
+    async fn run_to_end(
+        &self,
+        namespace: &Namespace,
+        request: InvokeRequest,
+        entrance: Entrance,
+        chosen: Option<String>,
+    ) -> Result<Invoked, InvokeError> {
+        let request = check(request)?;
+        let name = &request.request.function;
+        let found = self.inner.executor.functions.find(namespace, name).await;
+        let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
+        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request, entrance, chosen));
+        run.await.unwrap_or_else(|lost| {
+            tracing::error!(error = %lost, "an invocation was lost");
+            Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
+        })
+    }
+}
+
+#[async_trait]
+impl RunDispatched for Invoker {
+    async fn run(
+        &self,
+        namespace: &Namespace,
+        request: InvokeRequest,
+        to: Member,
+        why: &str,
+    ) -> Result<Invoked, InvokeError> {
+        let dispatch = Dispatch { to, token: request.token.clone() };
+        self.run_to_end(namespace, request, Entrance::Dispatched(dispatch), Some(why.to_owned())).await
+    }
+
+    fn vacancy(&self) -> Vacancy {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get().min(usize::from(u16::MAX)));
+        Vacancy { processors: processors as u16, ..self.inner.executor.sandboxes.vacancy() }
+    }
+}
+
 #[async_trait]
 impl Invoke for Invoker {
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
-        let request = check(request)?;
-        let name = &request.request.function;
-        let found = self.inner.executor.functions.find(&who.namespace, name).await;
-        let function = found.ok_or_else(|| InvokeError::NotFound(name.clone()))?;
-        let run = self.inner.tasks.spawn(Arc::clone(&self.inner).run(function, request));
-        let result = run.await.unwrap_or_else(|lost| {
-            tracing::error!(error = %lost, "an invocation was lost");
-            Err(InvokeError::Internal("the invocation was lost; Nigh's log says why".to_owned()))
-        });
+        let entrance = Entrance::Called(request.token.clone());
+        let result = self.run_to_end(&who.namespace, request, entrance, None).await;
         match (&result, who.invocation) {
             (Ok(invoked), Some(caller)) => self.inner.executor.gate.told_of(caller, &invoked.token),
             (Ok(_), None) => {}

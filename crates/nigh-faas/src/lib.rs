@@ -14,6 +14,7 @@ pub mod code_archive;
 pub mod code_store;
 pub mod cost;
 pub mod data_door;
+pub mod dispatch;
 pub mod event_config;
 pub mod event_invoker;
 pub mod event_queue;

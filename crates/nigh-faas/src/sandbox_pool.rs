@@ -22,6 +22,7 @@ use self::concurrency::Concurrency;
 use self::idle::IdleSandboxes;
 pub use self::waiting::Ticket;
 use self::waiting::WaitingLine;
+use crate::dispatch::Vacancy;
 use crate::function::Function;
 use crate::keep_alive::{KeepAlive, victims};
 use crate::scheduler::{
@@ -136,6 +137,29 @@ impl<S: PartialEq> SandboxPool<S> {
             prewarmed: self.prewarmed,
             running: self.running.all(),
             waiting: self.waiting.len(),
+        }
+    }
+
+    /// What is free, and which functions have idle sandboxes, as those hear who dispatch to this node.
+    #[must_use]
+    pub fn vacancy(&self, now: Monotonic) -> Vacancy {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let limits = &self.limits;
+        Vacancy {
+            idle: count(self.idle.len()),
+            memory: limits.memory_max,
+            memory_free: limits.memory_max.saturating_sub(self.booked),
+            memory_idle: self.idle.booked(),
+            sandboxes_free: count(limits.sandboxes_max.saturating_sub(self.sandboxes)),
+            running: count(self.running.all()),
+            invocations_free: if self.closed {
+                0
+            } else {
+                count(limits.invocations_max.saturating_sub(self.running.all()))
+            },
+            processors: 1,
+            ways_free: 0,
+            warm: self.idle.warm(now),
         }
     }
 

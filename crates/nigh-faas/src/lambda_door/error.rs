@@ -203,6 +203,7 @@ impl From<InvokeError> for LambdaError {
             InvokeError::PayloadTooLarge { .. } => Self::too_large(message),
             InvokeError::Network(_) => Self::access_denied(message),
             InvokeError::ShuttingDown => Self::unavailable(message),
+            InvokeError::Lost(_) => Self::service(message),
             InvokeError::Internal(_) => {
                 tracing::error!(error = %message, "an invocation could not be run");
                 Self::service(message)

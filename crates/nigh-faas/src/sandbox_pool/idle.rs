@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nigh_terms::{ByteSize, Monotonic};
 
+use crate::dispatch::WarmFunction;
 use crate::function::Function;
 use crate::keep_alive::Idle;
 
@@ -50,6 +51,29 @@ impl<S: PartialEq> IdleSandboxes<S> {
             }
         }
         functions
+    }
+
+    /// How many there are of each version of a function, and for how long the last one has been idle.
+    pub(super) fn warm(&self, now: Monotonic) -> Vec<WarmFunction> {
+        let mut all: Vec<WarmFunction> = Vec::new();
+        for one in self.0.iter().rev() {
+            let Function { namespace, name, revision_id, memory, .. } = &*one.function;
+            let is_known = |known: &&mut WarmFunction| {
+                (&known.namespace, &known.function, &known.revision) == (namespace, name, revision_id)
+            };
+            match all.iter_mut().find(is_known) {
+                Some(known) => known.sandboxes += 1,
+                None => all.push(WarmFunction {
+                    namespace: namespace.clone(),
+                    function: name.clone(),
+                    revision: revision_id.clone(),
+                    sandboxes: 1,
+                    granted: *memory,
+                    idle_for: now.since(one.since),
+                }),
+            }
+        }
+        all
     }
 
     /// `sandbox` is idle since `since`, which is no earlier than any other's.

@@ -7,6 +7,7 @@
 //! may still be acknowledged, and a second run would race it.
 
 use nigh_terms::Monotonic;
+use serde::{Deserialize, Serialize};
 
 use crate::event_queue::RunEnd;
 
@@ -51,7 +52,7 @@ pub struct LostInvocation {
 pub const RERUNS_MAX: u32 = 2;
 
 /// Why an invocation of a lost node fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum LossError {
     /// It may have run in part.
     #[error(

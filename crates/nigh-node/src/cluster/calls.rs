@@ -1,8 +1,10 @@
-//! The door for other nodes: calls to the keeper of homes are answered here, all others by who serves objects.
+//! The door for other nodes: calls to the keeper of homes are answered here, those of dispatch by who dispatches or runs
+//! invocations, all others by who serves objects.
 
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use nigh_faas::dispatch::FIRST_DISPATCH_METHOD;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
 use super::newest::{NEWEST, Reigns};
@@ -15,6 +17,18 @@ pub(super) struct Calls {
     pub(super) own: Identity,
     pub(super) reigns: OnceLock<Reigns>,
     pub(super) objects: OnceLock<Arc<dyn Handler>>,
+    /// A controller's.
+    pub(super) dispatch: OnceLock<Arc<dyn Handler>>,
+    /// A node's that runs functions.
+    pub(super) running: OnceLock<Arc<dyn Handler>>,
+}
+
+impl Calls {
+    /// Who answers a method of dispatch.
+    fn of_dispatch(&self, number: u16) -> Option<(&Arc<dyn Handler>, &'static Method)> {
+        let served = [self.running.get(), self.dispatch.get()];
+        served.into_iter().flatten().find_map(|handler| Some((handler, handler.method(number)?)))
+    }
 }
 
 #[async_trait]
@@ -22,6 +36,7 @@ impl Handler for Calls {
     fn method(&self, number: u16) -> Option<&'static Method> {
         match number {
             number if number == NEWEST.number => Some(&NEWEST),
+            number if number >= FIRST_DISPATCH_METHOD => self.of_dispatch(number).map(|(_, method)| method),
             number if number >= FIRST_OBJECT_METHOD => self.objects.get()?.method(number),
             _ => None,
         }
@@ -43,6 +58,11 @@ impl Handler for Calls {
         let not_yet = || Refusal::new(RefusalKind::Closing, "this node has begun and serves nothing yet");
         if call.method.number == NEWEST.number {
             return self.reigns.get().ok_or_else(not_yet)?.answer(&call);
+        }
+        if call.method.number >= FIRST_DISPATCH_METHOD {
+            let (handler, _) = self.of_dispatch(call.method.number).ok_or_else(not_yet)?;
+            let handler = Arc::clone(handler);
+            return handler.call(call).await;
         }
         let objects = Arc::clone(self.objects.get().ok_or_else(not_yet)?);
         objects.call(call).await

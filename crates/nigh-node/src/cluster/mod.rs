@@ -5,6 +5,7 @@
 //! home: from there on the keeper of homes takes what is to be this node's. At the end `leave` lets all go and ends the life.
 
 mod calls;
+mod dispatch;
 mod home_host;
 mod home_keeper;
 mod keeping;
@@ -129,10 +130,23 @@ impl ClusterEngine {
         let homes = NatsHomes::open(servers).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
-        let calls = Arc::new(Calls { own: identity, reigns: OnceLock::new(), objects: OnceLock::new() });
+        let calls = Arc::new(Calls {
+            own: identity,
+            reigns: OnceLock::new(),
+            objects: OnceLock::new(),
+            dispatch: OnceLock::new(),
+            running: OnceLock::new(),
+        });
         let (ending, tasks) = (CancellationToken::new(), TaskTracker::new());
         let door = Arc::clone(&calls) as Arc<dyn Handler>;
-        let limits = ServerSettings { drain_max: settings.drain.duration(), ..ServerSettings::default() };
+        // Each invocation under way is a call under way.
+        let limits = ServerSettings {
+            drain_max: settings.drain.duration(),
+            connections_max: 16_384,
+            connections_per_peer_max: 2048,
+            calls_max: 16_384,
+            ..ServerSettings::default()
+        };
         tasks.spawn(serve(listener, own.clone(), security.clone(), limits, door, ending.clone()));
         Ok(Self {
             settings: cluster.clone(),

@@ -377,6 +377,12 @@ impl ObjectMemory {
         self.0.coherence.invocations.lock().ends(invocation, None);
     }
 
+    /// How far this node has come: what covers it may be dispatched here without a wait.
+    #[must_use]
+    pub fn covered(&self) -> Token {
+        self.0.coherence.newest_of_all()
+    }
+
     /// What a running invocation has seen so far: with that a call that it makes begins.
     #[must_use]
     pub fn seen_by(&self, invocation: InvocationId) -> Token {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nigh_terms::{Monotonic, ShardId, Token};
+use serde::{Deserialize, Serialize};
 
 use super::cache::{CacheOutput, NodeCache, PutFailure};
 use super::copies::CopyStore;
@@ -31,7 +32,7 @@ impl Default for GateLimits {
 }
 
 /// Why a dispatch does not begin here. No byte of it has run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error, Serialize, Deserialize)]
 pub enum GateRefusal {
     /// It is for another life of the node.
     #[error("the dispatch names another incarnation of this node; it must be dispatched anew")]

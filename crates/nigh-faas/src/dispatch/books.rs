@@ -1,0 +1,267 @@
+//! What a controller keeps: the namespaces that it owns, who waits, and where the next one goes. No I/O.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_objects::protocol::{Contract, Dispatch, Frontier, Member};
+use nigh_terms::{Monotonic, Namespace, NodeId, Token};
+use tokio::sync::oneshot;
+
+use super::cluster_view::{ClusterView, Which, which};
+use crate::function::Function;
+use crate::invocation::InvokeError;
+use crate::scheduler::coverage_board::CoverageBoard;
+use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
+use crate::scheduler::{Decision, Fingerprint, Inputs, Offer, Placement, Refusal, Weights, schedule};
+
+/// A namespace that this controller owns.
+pub(super) struct Owned {
+    pub(super) term: u64,
+    pub(super) frontier: Frontier,
+    board: CoverageBoard,
+    /// Of each node the life and the report that the board knows.
+    shown: Vec<(Member, u64)>,
+}
+
+impl Owned {
+    /// An owner begins, to whom the homes have told `newest`.
+    pub(super) fn new(term: u64, newest: &Token) -> Self {
+        let mut frontier = Frontier::begin(newest.iter().map(|(shard, version)| (shard, version.epoch)), Contract);
+        newest.iter().for_each(|(shard, version)| frontier.read(shard, version));
+        let mut board = CoverageBoard::new(0);
+        board.need(newest);
+        Self { term, frontier, board, shown: Vec::new() }
+    }
+
+    pub(super) fn see(&mut self, token: &Token) {
+        self.frontier.see(token);
+        self.board.need(token);
+    }
+
+    /// The board hears what nodes have reported since.
+    fn look(&mut self, view: &ClusterView) {
+        for (at, slot) in view.slots().iter().enumerate() {
+            let index = crate::scheduler::NodeIndex(u16::try_from(at).unwrap_or(u16::MAX));
+            let known = self.shown.get(at).copied();
+            if known.is_none_or(|(member, _)| member != slot.member) {
+                self.board.restart(index);
+                match self.shown.get_mut(at) {
+                    Some(known) => *known = (slot.member, 0),
+                    None => self.shown.push((slot.member, 0)),
+                }
+            }
+            let Some((serial, covered)) = slot.covered() else { continue };
+            if let Some((_, known)) = self.shown.get_mut(at).filter(|(_, known)| *known < serial) {
+                *known = serial;
+                covered.iter().for_each(|(shard, version)| self.board.shown(index, shard, version));
+            }
+        }
+    }
+}
+
+/// One that waits for a node.
+pub(super) struct Waiting {
+    pub(super) function: Arc<Function>,
+    /// Nodes that have just refused it.
+    pub(super) not_to: Vec<Member>,
+    pub(super) turn: oneshot::Sender<Result<Placed, InvokeError>>,
+}
+
+/// Where one goes.
+#[derive(Clone, Debug)]
+pub(super) enum Placed {
+    At {
+        node: NodeId,
+        dispatch: Dispatch,
+        term: u64,
+        /// How it was chosen.
+        why: String,
+    },
+    /// Its namespace is not owned here any more.
+    NotOwned,
+}
+
+/// What decides where one goes.
+pub(super) struct Placing {
+    weights: Weights,
+    cold_start: Duration,
+    pub(super) view: ClusterView,
+    pub(super) owned: HashMap<Namespace, Owned>,
+    /// How long runs have taken.
+    runs: HashMap<Which, Duration>,
+}
+
+/// Functions of which it is known how long they run; with one more all are forgotten.
+const RUNS_MAX: usize = 16_384;
+
+/// See the module.
+pub(super) struct Books {
+    pub(super) placing: Placing,
+    pub(super) queue: DispatchQueue<Waiting>,
+    reserved: HashMap<Which, usize>,
+    running: HashMap<Which, usize>,
+}
+
+fn words(decision: &Decision, name: &NodeId, offer: Offer, at_gate: bool) -> String {
+    let offer = match offer {
+        Offer::Warm => "has an idle sandbox of it",
+        Offer::Cold => "has room for a new sandbox",
+        Offer::Evict => "makes room for a new sandbox",
+    };
+    let mut text = format!("{name} {offer}");
+    if decision.equals > 1 {
+        text.push_str(&format!(", one of {} as good", decision.equals));
+    }
+    let refused: Vec<String> = Refusal::ALL
+        .into_iter()
+        .filter(|refusal| decision.refusals.count(*refusal) > 0)
+        .map(|refusal| format!("{} that {}", decision.refusals.count(refusal), refusal.reason()))
+        .collect();
+    if !refused.is_empty() {
+        text.push_str(&format!("; not {}", refused.join(", not ")));
+    }
+    if at_gate {
+        text.push_str("; it catches up at its gate");
+    }
+    text
+}
+
+impl Placing {
+    /// Where `waiting` goes now; nothing if no node can take it.
+    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
+        let function = &*waiting.function;
+        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
+        owned.look(&self.view);
+        let (warm, inputs) = (self.view.warm(function), Inputs::default());
+        let placement = Placement {
+            function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
+            booked: function.memory,
+            expected: function.memory,
+            run: self.runs.get(&which(function)).copied().unwrap_or_default(),
+            cold_start: self.cold_start,
+            ways: 0,
+            warm: &warm,
+            inputs: &inputs,
+        };
+        let mut nodes = self.view.views(|index, _| owned.board.shards_behind(index));
+        for (node, slot) in nodes.iter_mut().zip(self.view.slots()) {
+            if waiting.not_to.contains(&slot.member) {
+                node.invocations_free = 0;
+            }
+        }
+        let mut decision = schedule(&self.weights, &placement, &nodes);
+        let at_gate = decision.choice.is_none();
+        if at_gate {
+            // Who has not shown it yet may reach it in one question to the homes: it waits there, bounded.
+            nodes.iter_mut().for_each(|node| node.shards_behind = 0);
+            decision = schedule(&self.weights, &placement, &nodes);
+        }
+        let choice = decision.choice?;
+        let slot = self.view.slots().get(usize::from(choice.node.0))?;
+        let dispatch = owned.frontier.dispatch(slot.member)?;
+        let why = words(&decision, &slot.name, choice.offer, at_gate);
+        let placed = Placed::At { node: slot.name.clone(), dispatch, term: owned.term, why };
+        self.view.sent(choice.node, function, choice.offer);
+        Some(placed)
+    }
+}
+
+impl Books {
+    pub(super) fn new(weights: Weights, cold_start: Duration, limits: DispatchLimits) -> Self {
+        let (view, owned, runs) = (ClusterView::default(), HashMap::new(), HashMap::new());
+        let placing = Placing { weights, cold_start, view, owned, runs };
+        Self { placing, queue: DispatchQueue::new(limits), reserved: HashMap::new(), running: HashMap::new() }
+    }
+
+    /// The owner of `term` joins what an invocation or a writer had seen. False if that is not this controller.
+    pub(super) fn see(&mut self, namespace: &Namespace, term: Option<u64>, token: &Token) -> bool {
+        let owned = self.placing.owned.get_mut(namespace).filter(|owned| term.is_none_or(|term| owned.term == term));
+        let Some(owned) = owned else { return false };
+        owned.see(token);
+        true
+    }
+
+    /// The term in which this controller owns `namespace`.
+    pub(super) fn term(&self, namespace: &Namespace) -> Option<u64> {
+        self.placing.owned.get(namespace).map(|owned| owned.term)
+    }
+
+    /// One more runs, or waits.
+    ///
+    /// # Errors
+    /// If the function runs as many as it may.
+    pub(super) fn begins(&mut self, function: &Function) -> Result<(), InvokeError> {
+        let key = which(function);
+        let running = self.running.entry(key.clone()).or_default();
+        match self.reserved.get(&key) {
+            Some(&limit) if *running >= limit => {
+                if *running == 0 {
+                    self.running.remove(&key);
+                }
+                Err(InvokeError::ReservedConcurrency { function: key.1, limit })
+            }
+            _ => {
+                *running += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// It is over.
+    pub(super) fn ends(&mut self, function: &Function) {
+        let key = which(function);
+        if let Some(running) = self.running.get_mut(&key) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&key);
+            }
+        }
+    }
+
+    pub(super) fn set_reserved(&mut self, function: Which, concurrency: Option<usize>) {
+        let _before = match concurrency {
+            Some(limit) => self.reserved.insert(function, limit),
+            None => self.reserved.remove(&function),
+        };
+    }
+
+    /// A run took so long.
+    pub(super) fn took(&mut self, function: &Function, took: Duration) {
+        let (key, runs) = (which(function), &mut self.placing.runs);
+        if runs.len() >= RUNS_MAX && !runs.contains_key(&key) {
+            runs.clear();
+        }
+        let known = runs.entry(key).or_insert(took);
+        *known = (*known * 7 + took) / 8;
+    }
+
+    /// One waits for a node.
+    ///
+    /// # Errors
+    /// If it may not even wait.
+    pub(super) fn waits(&mut self, waiting: Waiting, deadline: Monotonic, now: Monotonic) -> Result<(), InvokeError> {
+        let run = self.placing.runs.get(&which(&waiting.function)).copied().unwrap_or(Duration::from_millis(100));
+        let (namespace, function) = which(&waiting.function);
+        let entry = NewEntry { namespace, function, run, deadline, item: waiting };
+        self.queue.push(entry, now).map(|_ticket| ()).map_err(|full| InvokeError::TooManyRequests(full.to_string()))
+    }
+
+    /// All whose turn it is are told so.
+    pub(super) fn pump(&mut self, now: Monotonic) {
+        let Self { placing, queue, .. } = self;
+        while let Some(turn) = queue.next(now, |waiting| placing.place(waiting)) {
+            match turn {
+                Turn::Placed(_, waiting, placed) => {
+                    if let Err(Ok(Placed::At { dispatch, .. })) = waiting.turn.send(Ok(placed)) {
+                        placing.view.over(dispatch.to, &waiting.function, false);
+                    }
+                }
+                Turn::Expired(_, waiting) => {
+                    let why = "no node could take it in time; invoke again later, or add nodes".to_owned();
+                    let _nobody_waits = waiting.turn.send(Err(InvokeError::TooManyRequests(why)));
+                }
+            }
+        }
+    }
+}

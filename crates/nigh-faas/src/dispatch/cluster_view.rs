@@ -1,0 +1,262 @@
+//! The nodes as a controller sees them: pure.
+//!
+//! A node reports five times a second. What this controller has sent since is reckoned in, so that a burst between two
+//! reports does not go to one node; the next report puts right what was reckoned wrong.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use nigh_engine::{NodeRole as Duty, PresentMember};
+use nigh_objects::protocol::Member;
+use nigh_terms::{ByteSize, FunctionName, Namespace, NodeId, NodeNumber, Token};
+
+use super::vacancy::Vacancy;
+use super::wire::ReportHead;
+use crate::function::Function;
+use crate::scheduler::{Fingerprint, NodeIndex, NodeRole, NodeView, Offer, PerNode, Warm};
+
+/// A function of a tenant.
+pub(super) type Which = (Namespace, FunctionName);
+
+pub(super) fn which(function: &Function) -> Which {
+    (function.namespace.clone(), function.name.clone())
+}
+
+/// What a node said last.
+#[derive(Debug)]
+struct Said {
+    serial: u64,
+    vacancy: Vacancy,
+    covered: Token,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) name: NodeId,
+    pub(super) member: Member,
+    fingerprint: Fingerprint,
+    /// It is a member, and runs functions.
+    lives: bool,
+    said: Option<Said>,
+    /// What this controller has running there.
+    in_flight: u32,
+    /// Since the last report: idle sandboxes taken and given back, new sandboxes begun and what they book.
+    warm: HashMap<Which, i64>,
+    begun: u32,
+    booked: ByteSize,
+}
+
+impl Slot {
+    fn new(name: NodeId, member: Member) -> Self {
+        Self {
+            fingerprint: Fingerprint::of(&[&name.0]),
+            name,
+            member,
+            lives: true,
+            said: None,
+            in_flight: 0,
+            warm: HashMap::new(),
+            begun: 0,
+            booked: ByteSize::ZERO,
+        }
+    }
+
+    /// How far it has said to have come, and in which report.
+    pub(super) fn covered(&self) -> Option<(u64, &Token)> {
+        self.said.as_ref().map(|said| (said.serial, &said.covered))
+    }
+
+    fn warm_of(&self, function: &Function) -> Warm {
+        let Some(said) = &self.said else { return Warm::default() };
+        let is_it = |warm: &&super::vacancy::WarmFunction| {
+            (&warm.namespace, &warm.function, &warm.revision)
+                == (&function.namespace, &function.name, &function.revision_id)
+        };
+        let known = said.vacancy.warm.iter().find(is_it);
+        let since = self.warm.get(&which(function)).copied().unwrap_or(0);
+        let sandboxes = known.map_or(0, |known| i64::from(known.sandboxes)) + since;
+        Warm {
+            sandboxes: u32::try_from(sandboxes.max(0)).unwrap_or(u32::MAX),
+            granted: known.map_or(function.memory, |known| known.granted),
+            idle_for: known.map_or(Duration::ZERO, |known| known.idle_for),
+        }
+    }
+
+    fn view(&self, shards_behind: u16) -> NodeView {
+        let nothing = Vacancy::default();
+        let vacancy = self.said.as_ref().map_or(&nothing, |said| &said.vacancy);
+        let running = vacancy.running.max(self.in_flight);
+        let takes = self.lives && self.said.is_some();
+        NodeView {
+            incarnation: self.member.incarnation,
+            name: self.fingerprint,
+            role: if takes { NodeRole::Worker } else { NodeRole::Draining },
+            shards_behind,
+            idle: vacancy.idle,
+            memory: vacancy.memory,
+            memory_free: vacancy.memory_free.saturating_sub(self.booked),
+            memory_idle: vacancy.memory_idle,
+            sandboxes_free: vacancy.sandboxes_free.saturating_sub(self.begun),
+            running,
+            invocations_free: vacancy.invocations_free.saturating_sub(running - vacancy.running),
+            processors: vacancy.processors,
+            ways_free: vacancy.ways_free,
+        }
+    }
+}
+
+/// All nodes that run functions, or have.
+#[derive(Debug, Default)]
+pub(super) struct ClusterView {
+    slots: Vec<Slot>,
+    places: HashMap<NodeNumber, usize>,
+}
+
+impl ClusterView {
+    /// Who lives has changed.
+    pub(super) fn members(&mut self, living: &[PresentMember]) {
+        self.slots.iter_mut().for_each(|slot| slot.lives = false);
+        for member in living.iter().filter(|member| member.has(Duty::Run)) {
+            let me = Member { node: member.presence.number, incarnation: member.incarnation };
+            match self.places.get(&me.node) {
+                Some(&at) if self.slots[at].member == me => self.slots[at].lives = true,
+                Some(&at) => self.slots[at] = Slot::new(member.node.clone(), me),
+                None => {
+                    self.places.insert(me.node, self.slots.len());
+                    self.slots.push(Slot::new(member.node.clone(), me));
+                }
+            }
+        }
+    }
+
+    /// A node reports. False if it is not known in that life, or has said later things.
+    pub(super) fn report(&mut self, report: ReportHead) -> bool {
+        let ReportHead { from, serial, vacancy, covered, .. } = report;
+        let Some(slot) = self.slot_mut(from) else { return false };
+        if slot.said.as_ref().is_some_and(|said| said.serial >= serial) {
+            return false;
+        }
+        slot.said = Some(Said { serial, vacancy, covered });
+        slot.warm.clear();
+        (slot.begun, slot.booked) = (0, ByteSize::ZERO);
+        true
+    }
+
+    fn slot_mut(&mut self, member: Member) -> Option<&mut Slot> {
+        let at = *self.places.get(&member.node)?;
+        self.slots.get_mut(at).filter(|slot| slot.member == member)
+    }
+
+    /// All of them, in their order.
+    pub(super) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// What the scheduler is given; `behind` says by how many shards a node is behind.
+    pub(super) fn views(&self, mut behind: impl FnMut(NodeIndex, &Slot) -> u16) -> Vec<NodeView> {
+        (0..).map(NodeIndex).zip(&self.slots).map(|(index, slot)| slot.view(behind(index, slot))).collect()
+    }
+
+    /// The idle sandboxes of `function`.
+    pub(super) fn warm(&self, function: &Function) -> PerNode<Warm> {
+        let mut warm = PerNode::default();
+        for (index, slot) in (0..).map(NodeIndex).zip(&self.slots) {
+            let of = slot.warm_of(function);
+            if of.sandboxes > 0 {
+                *warm.entry(index) = of;
+            }
+        }
+        warm
+    }
+
+    /// An invocation is sent to `node`.
+    pub(super) fn sent(&mut self, node: NodeIndex, function: &Function, offer: Offer) {
+        let Some(slot) = self.slots.get_mut(usize::from(node.0)) else { return };
+        slot.in_flight += 1;
+        match offer {
+            Offer::Warm => *slot.warm.entry(which(function)).or_default() -= 1,
+            Offer::Cold | Offer::Evict => {
+                slot.begun += 1;
+                slot.booked = slot.booked + function.memory;
+            }
+        }
+    }
+
+    /// One that was sent is over; `ran`: its sandbox is idle now.
+    pub(super) fn over(&mut self, member: Member, function: &Function, ran: bool) {
+        let Some(slot) = self.slot_mut(member) else { return };
+        slot.in_flight = slot.in_flight.saturating_sub(1);
+        if ran {
+            *slot.warm.entry(which(function)).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_engine::Presence;
+    use nigh_terms::Incarnation;
+
+    use super::*;
+    use crate::function::tests::function;
+
+    fn present(number: u32, life: u64, duty: Duty) -> PresentMember {
+        let presence = Presence::new(NodeNumber(number), "127.0.0.1:1", [duty]);
+        PresentMember { node: NodeId(format!("n{number}")), incarnation: Incarnation(life), presence }
+    }
+
+    fn report(number: u32, life: u64, serial: u64) -> ReportHead {
+        let vacancy = Vacancy {
+            memory: ByteSize::gib(1),
+            memory_free: ByteSize::gib(1),
+            sandboxes_free: 4,
+            invocations_free: 4,
+            processors: 2,
+            ..Vacancy::default()
+        };
+        let from = Member { node: NodeNumber(number), incarnation: Incarnation(life) };
+        ReportHead { node: NodeId(format!("n{number}")), from, serial, vacancy, covered: Token::empty() }
+    }
+
+    fn roles(view: &ClusterView) -> Vec<NodeRole> {
+        view.views(|_, _| 0).into_iter().map(|node| node.role).collect()
+    }
+
+    #[test]
+    fn only_a_living_node_that_has_reported_in_this_life_runs_anything() {
+        let mut view = ClusterView::default();
+        view.members(&[present(1, 1, Duty::Run), present(2, 1, Duty::Controller)]);
+        assert_eq!(roles(&view), [NodeRole::Draining], "it has not reported; the other runs nothing");
+        assert!(!view.report(report(1, 2, 1)) && view.report(report(1, 1, 2)) && !view.report(report(1, 1, 1)));
+        assert_eq!(roles(&view), [NodeRole::Worker]);
+        view.members(&[]);
+        assert_eq!(roles(&view), [NodeRole::Draining]);
+        view.members(&[present(1, 2, Duty::Run)]);
+        assert_eq!(roles(&view), [NodeRole::Draining], "a new life has said nothing");
+    }
+
+    #[test]
+    fn what_was_sent_since_the_report_is_reckoned_in() {
+        let (mut view, function) = (ClusterView::default(), function("f"));
+        view.members(&[present(1, 1, Duty::Run)]);
+        view.report(report(1, 1, 1));
+        let member = view.slots()[0].member;
+        view.sent(NodeIndex(0), &function, Offer::Cold);
+        let node = view.views(|_, _| 0)[0];
+        assert_eq!((node.running, node.invocations_free, node.sandboxes_free), (1, 3, 3));
+        assert_eq!(node.memory_free, ByteSize::gib(1).saturating_sub(function.memory));
+        assert_eq!(view.warm(&function).iter().count(), 0);
+        view.over(member, &function, true);
+        assert_eq!(
+            view.warm(&function).get(NodeIndex(0)).map(|warm| warm.sandboxes),
+            Some(1),
+            "before the next report"
+        );
+        view.sent(NodeIndex(0), &function, Offer::Warm);
+        assert_eq!(view.warm(&function).iter().count(), 0);
+        view.report(report(1, 1, 2));
+        let node = view.views(|_, _| 0)[0];
+        assert_eq!((node.running, node.sandboxes_free), (1, 4), "it runs until its end is told");
+    }
+}

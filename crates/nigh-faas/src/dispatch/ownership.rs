@@ -1,0 +1,145 @@
+//! Who owns a namespace's dispatch: pure.
+//!
+//! A document of the registry names the owner, its life, and its term, which grows with every owner. It is changed by
+//! compare-and-set alone. An owner that is no member any more, or has let go, is followed by whoever is faster; what keeps
+//! the old one from dispatching on is not this document but the nodes, which refuse a term below the highest that they
+//! know (`terms`).
+
+use nigh_engine::{NodeRole, PresentMember};
+use nigh_terms::{Incarnation, NodeId};
+use serde::{Deserialize, Serialize};
+
+/// The table of the registry; the keys are the namespaces.
+pub const OWNERS_TABLE: &str = "dispatch";
+/// The format that this build writes.
+const FORMAT: u32 = 1;
+
+/// The document of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ownership {
+    format: u32,
+    /// The owner.
+    pub node: NodeId,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// Which owner it is; the first has 1.
+    pub term: u64,
+    /// It has let go: it dispatches nothing more.
+    #[serde(default)]
+    pub free: bool,
+}
+
+/// How this process stands to a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the owner, in this term.
+    Mine(u64),
+    /// Another is, and lives.
+    Theirs(PresentMember),
+    /// Nobody is, or a dead one: who takes it has this term.
+    Open {
+        /// The term of who takes it.
+        term: u64,
+        /// The last owner has not let go: it may not know yet that it is given up.
+        abandoned: bool,
+    },
+}
+
+impl Ownership {
+    /// The document of an owner.
+    #[must_use]
+    pub fn of(node: &NodeId, incarnation: Incarnation, term: u64) -> Self {
+        Self { format: FORMAT, node: node.clone(), incarnation, term, free: false }
+    }
+
+    /// The same, once it has let go.
+    #[must_use]
+    pub fn freed(self) -> Self {
+        Self { free: true, ..self }
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// If it is none, or of a newer build.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let read: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if read.format > FORMAT {
+            return Err(format!("format {}, this build reads {FORMAT}: start the newer Nigh", read.format));
+        }
+        Ok(read)
+    }
+
+    fn is_of(&self, node: &NodeId, incarnation: Incarnation) -> bool {
+        !self.free && self.node == *node && self.incarnation == incarnation
+    }
+}
+
+/// How a process stands to a namespace of this document, if these live.
+#[must_use]
+pub fn standing(
+    document: Option<&Ownership>,
+    (node, incarnation): (&NodeId, Incarnation),
+    living: &[PresentMember],
+) -> Standing {
+    let Some(document) = document else { return Standing::Open { term: 1, abandoned: false } };
+    if document.is_of(node, incarnation) {
+        return Standing::Mine(document.term);
+    }
+    let owner = living
+        .iter()
+        .find(|member| document.is_of(&member.node, member.incarnation) && member.has(NodeRole::Controller));
+    match owner {
+        Some(owner) => Standing::Theirs(owner.clone()),
+        None => Standing::Open { term: document.term + 1, abandoned: !document.free },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_engine::Presence;
+    use nigh_terms::NodeNumber;
+
+    use super::*;
+
+    fn member(name: &str, life: u64, role: NodeRole) -> PresentMember {
+        let presence = Presence::new(NodeNumber(1), "127.0.0.1:1", [role]);
+        PresentMember { node: NodeId(name.to_owned()), incarnation: Incarnation(life), presence }
+    }
+
+    fn of(name: &str, life: u64) -> Ownership {
+        Ownership::of(&NodeId(name.to_owned()), Incarnation(life), 7)
+    }
+
+    fn seen_by_a(document: Option<&Ownership>, living: &[PresentMember]) -> Standing {
+        standing(document, (&NodeId("a".to_owned()), Incarnation(2)), living)
+    }
+
+    #[test]
+    fn who_lives_and_is_named_owns_and_nobody_else_does() {
+        let living = [member("a", 2, NodeRole::Controller), member("b", 3, NodeRole::Controller)];
+        assert_eq!(seen_by_a(None, &living), Standing::Open { term: 1, abandoned: false });
+        assert_eq!(seen_by_a(Some(&of("a", 2)), &living), Standing::Mine(7));
+        assert_eq!(seen_by_a(Some(&of("b", 3)), &living), Standing::Theirs(living[1].clone()));
+    }
+
+    #[test]
+    fn an_earlier_life_a_dead_one_and_one_that_let_go_are_followed_in_a_higher_term() {
+        let living = [member("a", 2, NodeRole::Controller), member("b", 3, NodeRole::Controller)];
+        for dead in [of("a", 1), of("b", 2), of("c", 1)] {
+            assert_eq!(seen_by_a(Some(&dead), &living), Standing::Open { term: 8, abandoned: true });
+        }
+        assert_eq!(seen_by_a(Some(&of("b", 3).freed()), &living), Standing::Open { term: 8, abandoned: false });
+        assert_eq!(seen_by_a(Some(&of("a", 2).freed()), &living), Standing::Open { term: 8, abandoned: false });
+        let run_only = [member("b", 3, NodeRole::Run)];
+        assert_eq!(seen_by_a(Some(&of("b", 3)), &run_only), Standing::Open { term: 8, abandoned: true });
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_written_and_one_of_a_newer_build_is_refused() {
+        let document = of("a", 2);
+        assert_eq!(Ownership::decode(&serde_json::to_vec(&document).unwrap()), Ok(document.clone()));
+        let newer = Ownership { format: FORMAT + 1, ..document };
+        assert!(Ownership::decode(&serde_json::to_vec(&newer).unwrap()).unwrap_err().contains("newer"));
+    }
+}

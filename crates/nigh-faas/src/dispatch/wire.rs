@@ -1,0 +1,296 @@
+//! What controllers and nodes say to each other: the heads of their calls and answers. Pure.
+//!
+//! MessagePack with names, as the heads of objects' calls; inputs and answers of functions are bodies beside them.
+
+use nigh_objects::protocol::{GateRefusal, Member};
+use nigh_rpc::Method;
+use nigh_terms::{FunctionName, InvocationId, Namespace, NodeId, Token};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::vacancy::Vacancy;
+use crate::function_network::NetworkRefusal;
+use crate::invocation::{InvokeError, Invoked};
+use crate::scheduler::lost_invocation::LossError;
+
+/// The numbers of methods from here on are those of dispatch.
+pub const FIRST_DISPATCH_METHOD: u16 = 64;
+/// The form of the heads.
+const FORMAT: u8 = 1;
+const HEAD_MAX: u32 = 1 << 20;
+/// The longest input or answer.
+pub(super) const BODY_MAX: u64 = 8 << 20;
+
+const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
+    Method { number: FIRST_DISPATCH_METHOD + number, name, head_max: HEAD_MAX, body_max }
+}
+
+/// An owner has a node run an invocation; answered at its end.
+pub(super) static RUN: Method = method(0, "run", BODY_MAX);
+/// An owner asks what became of one that it has sent; answered at its end.
+pub(super) static ASK: Method = method(1, "ask", 0);
+/// A node tells a controller of its room.
+pub(super) static REPORT: Method = method(2, "report", 0);
+/// A process hands an invocation to its owner.
+pub(super) static INVOKE: Method = method(3, "invoke", BODY_MAX);
+/// A process tells an owner what a writer outside has written.
+pub(super) static HAND_OVER: Method = method(4, "hand_over", 0);
+/// A new owner tells a node its term.
+pub(super) static ANNOUNCE: Method = method(5, "announce", 0);
+
+/// Whoever handed an invocation to an owner that is gone asks a node whether it has it; answered at its end.
+pub(super) static FIND: Method = method(6, "find", 0);
+
+/// Those that nodes which run functions answer.
+pub(super) static OF_NODES: [&Method; 4] = [&RUN, &ASK, &ANNOUNCE, &FIND];
+/// Those that controllers answer.
+pub(super) static OF_CONTROLLERS: [&Method; 3] = [&REPORT, &INVOKE, &HAND_OVER];
+
+/// Names one sending of an invocation to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct RunId {
+    pub(super) invocation: InvocationId,
+    /// Of an event; 1 for others.
+    pub(super) attempt: u32,
+    /// The owner's.
+    pub(super) term: u64,
+    /// How often the owner has sent it before.
+    pub(super) send: u32,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RunHead {
+    pub(super) run: RunId,
+    /// For exactly this life of the node.
+    pub(super) to: Member,
+    pub(super) namespace: Namespace,
+    pub(super) function: FunctionName,
+    /// The version as the owner knows it.
+    pub(super) revision: String,
+    pub(super) client_context: Option<String>,
+    pub(super) token: Token,
+    /// How the node was chosen, for explanations.
+    pub(super) why: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct AskHead {
+    pub(super) run: RunId,
+    pub(super) to: Member,
+}
+
+/// An invocation whose owner is gone.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct FindHead {
+    pub(super) invocation: InvocationId,
+    pub(super) attempt: u32,
+    pub(super) to: Member,
+}
+
+/// How an invocation ended; its answer is the body.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EndedHead {
+    pub(super) id: InvocationId,
+    pub(super) failed: bool,
+    pub(super) log_tail: Vec<u8>,
+    pub(super) token: Token,
+}
+
+/// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum RunAnswer {
+    /// It has ended. Without `settled` there may be another owner by now, who is to hear of its token first.
+    Ended { ended: EndedHead, settled: bool },
+    /// It does not run here, and no byte of it has run.
+    NotRun(NotRun),
+    /// The term of who sent it is over, or who was asked does not own the namespace; no byte of it has run.
+    TermOver,
+    /// It was never heard of, and will not be taken if it still comes.
+    NeverHeard,
+    /// It may have run; its answer is not kept any more. It does not run now, and all such had seen this.
+    Forgotten { token: Token },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ReportHead {
+    pub(super) node: NodeId,
+    pub(super) from: Member,
+    /// Grows with each.
+    pub(super) serial: u64,
+    pub(super) vacancy: Vacancy,
+    /// How far the node's memory has come.
+    pub(super) covered: Token,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct InvokeHead {
+    pub(super) namespace: Namespace,
+    pub(super) function: FunctionName,
+    pub(super) id: InvocationId,
+    /// Of an event; none for others.
+    pub(super) attempt: Option<u32>,
+    /// How often it was handed on before.
+    pub(super) send: u32,
+    /// It is only asked what became of it.
+    pub(super) again: bool,
+    pub(super) client_context: Option<String>,
+    pub(super) token: Token,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HandOverHead {
+    pub(super) namespace: Namespace,
+    pub(super) token: Token,
+}
+
+/// What a controller answers to `hand_over`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum HandOverAnswer {
+    /// The next dispatch, by whomever, knows of it.
+    Taken,
+    NotOwner,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct AnnounceHead {
+    pub(super) namespace: Namespace,
+    pub(super) term: u64,
+    /// For this life of the node.
+    pub(super) to: Member,
+}
+
+/// `InvokeError` between processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum NotRun {
+    NotFound(FunctionName),
+    TooManyRequests(String),
+    ReservedConcurrency { function: FunctionName, limit: usize },
+    InvalidRequest(String),
+    PayloadTooLarge { size: usize, limit: usize },
+    Network(NetworkRefusal),
+    Gate(GateRefusal),
+    Lost(LossError),
+    ShuttingDown,
+    Internal(String),
+}
+
+impl From<InvokeError> for NotRun {
+    fn from(error: InvokeError) -> Self {
+        match error {
+            InvokeError::NotFound(function) => Self::NotFound(function),
+            InvokeError::TooManyRequests(why) => Self::TooManyRequests(why),
+            InvokeError::ReservedConcurrency { function, limit } => Self::ReservedConcurrency { function, limit },
+            InvokeError::InvalidRequest(why) => Self::InvalidRequest(why),
+            InvokeError::PayloadTooLarge { size, limit } => Self::PayloadTooLarge { size, limit },
+            InvokeError::Network(refusal) => Self::Network(refusal),
+            InvokeError::Gate(refusal) => Self::Gate(refusal),
+            InvokeError::Lost(loss) => Self::Lost(loss),
+            InvokeError::ShuttingDown => Self::ShuttingDown,
+            InvokeError::Internal(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl From<NotRun> for InvokeError {
+    fn from(not_run: NotRun) -> Self {
+        match not_run {
+            NotRun::NotFound(function) => Self::NotFound(function),
+            NotRun::TooManyRequests(why) => Self::TooManyRequests(why),
+            NotRun::ReservedConcurrency { function, limit } => Self::ReservedConcurrency { function, limit },
+            NotRun::InvalidRequest(why) => Self::InvalidRequest(why),
+            NotRun::PayloadTooLarge { size, limit } => Self::PayloadTooLarge { size, limit },
+            NotRun::Network(refusal) => Self::Network(refusal),
+            NotRun::Gate(refusal) => Self::Gate(refusal),
+            NotRun::Lost(loss) => Self::Lost(loss),
+            NotRun::ShuttingDown => Self::ShuttingDown,
+            NotRun::Internal(why) => Self::Internal(why),
+        }
+    }
+}
+
+impl EndedHead {
+    pub(super) fn of(invoked: &Invoked) -> Self {
+        Self {
+            id: invoked.id,
+            failed: invoked.function_error.is_some(),
+            log_tail: invoked.log_tail.clone(),
+            token: invoked.token.clone(),
+        }
+    }
+
+    pub(super) fn with(self, payload: bytes::Bytes) -> Invoked {
+        let Self { id, failed, log_tail, token } = self;
+        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log_tail, token }
+    }
+}
+
+/// Writes a head.
+pub(super) fn encode(head: &impl Serialize) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    // What is written has no form of its own that could fail, and a vector takes all.
+    if let Err(error) = rmp_serde::encode::write_named(&mut bytes, head) {
+        tracing::error!(%error, "the head of a call cannot be written");
+    }
+    bytes
+}
+
+/// Reads a head.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
+    match head.split_first() {
+        Some((&FORMAT, rest)) => rmp_serde::from_slice(rest).map_err(|error| error.to_string()),
+        Some((other, _)) => Err(format!("a head of form {other}, where {FORMAT} is known: both need the same Nigh")),
+        None => Err("an empty head".to_owned()),
+    }
+}
+
+/// Reads any head, for the fuzzer: none may panic.
+#[doc(hidden)]
+pub fn fuzz(head: &[u8]) {
+    let _ = decode::<RunHead>(head);
+    let _ = decode::<AskHead>(head);
+    let _ = decode::<RunAnswer>(head);
+    let _ = decode::<ReportHead>(head);
+    let _ = decode::<InvokeHead>(head);
+    let _ = decode::<FindHead>(head);
+    let _ = decode::<HandOverHead>(head);
+    let _ = decode::<HandOverAnswer>(head);
+    let _ = decode::<AnnounceHead>(head);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_another_form_is_refused() {
+        let head = AnnounceHead {
+            namespace: Namespace::new("tenant").unwrap(),
+            term: 4,
+            to: Member { node: nigh_terms::NodeNumber(1), incarnation: nigh_terms::Incarnation(2) },
+        };
+        let mut bytes = encode(&head);
+        let read: AnnounceHead = decode(&bytes).unwrap();
+        assert_eq!((read.namespace, read.term, read.to), (head.namespace, head.term, head.to));
+        bytes[0] = FORMAT + 1;
+        assert!(decode::<AnnounceHead>(&bytes).unwrap_err().contains("same Nigh"));
+        assert!(decode::<AnnounceHead>(&[]).is_err());
+    }
+
+    #[test]
+    fn errors_come_out_as_they_went_in() {
+        let errors = [
+            InvokeError::Gate(GateRefusal::NotCovered),
+            InvokeError::Lost(LossError::MayHaveRun),
+            InvokeError::TooManyRequests("why".to_owned()),
+            InvokeError::PayloadTooLarge { size: 2, limit: 1 },
+        ];
+        for error in errors {
+            let text = error.to_string();
+            let read: NotRun = decode(&encode(&NotRun::from(error))).unwrap();
+            assert_eq!(InvokeError::from(read).to_string(), text);
+        }
+    }
+}
