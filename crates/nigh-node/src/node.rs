@@ -19,6 +19,7 @@ use nigh_engine::{
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cgroup::cpuset::Cpusets;
+use nigh_faas::dispatch::{DispatchSettings, Dispatcher};
 use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
 use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function_network::NetworkPermission;
@@ -56,7 +57,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
-use crate::cluster::memory::{MemberDoor, MemberMemory, MemoryHost, MemoryParts};
+use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost, MemoryParts};
 use crate::cluster::{ClusterEngine, ClusterStartError};
 use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, Switch};
 use crate::credentials::{self, Credentials};
@@ -146,6 +147,8 @@ struct Running {
     backup: BackupSource,
     engine: Arc<LocalEngine>,
     invoker: Arc<Invoker>,
+    /// In a cluster.
+    dispatcher: Option<Dispatcher>,
     events: EventInvoker,
     node_memory: NodeMemory,
     llc: Arc<Llc>,
@@ -366,13 +369,26 @@ impl Node {
         for (namespace, function, reserved) in functions.reserves() {
             invoker.set_reserved(&namespace, &function, Some(reserved));
         }
-        let invoke = Arc::clone(&invoker) as Arc<dyn Invoke>;
+        let dispatcher = cluster.as_ref().map(|cluster| {
+            let functions = Arc::new(functions.clone());
+            if cluster.runs() {
+                cluster.start_running(Arc::clone(&invoker) as _, Arc::clone(&functions) as _, &memory);
+            }
+            cluster.start_dispatch(functions, &memory, DispatchSettings::default())
+        });
+        // In a cluster it goes to whoever owns its namespace.
+        let invoke = match &dispatcher {
+            Some(dispatcher) => Arc::new(dispatcher.clone()) as Arc<dyn Invoke>,
+            None => Arc::clone(&invoker) as Arc<dyn Invoke>,
+        };
         let events = EventInvoker::open(
             EventParts {
                 functions: functions.clone(),
                 invoke: match &features {
-                    Some(features) => Arc::new(TriggerFeatures::new(features.clone(), invoke)) as Arc<dyn Invoke>,
-                    None => invoke,
+                    Some(features) => {
+                        Arc::new(TriggerFeatures::new(features.clone(), Arc::clone(&invoke))) as Arc<dyn Invoke>
+                    }
+                    None => Arc::clone(&invoke),
                 },
                 outbox,
                 records: Arc::new(memory.clone()),
@@ -392,7 +408,7 @@ impl Node {
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
                 functions: functions.clone(),
-                invoke: Arc::clone(&invoker) as Arc<dyn Invoke>,
+                invoke,
                 events: events.clone(),
                 keys: keys.clone(),
                 objects: Arc::new(memory.clone()),
@@ -434,6 +450,7 @@ impl Node {
             backup,
             engine,
             invoker,
+            dispatcher,
             events,
             node_memory,
             llc: Arc::new(llc),
@@ -470,8 +487,8 @@ impl Node {
         if let Some((cluster, member)) = running.cluster.as_ref().zip(member) {
             let (present, over, until) = (cluster.present(), running.asked_to_stop.clone(), running.stop.clone());
             tasks.spawn(member.follow(present, over, until));
-            let door = MemberDoor { memory: running.memory.clone(), dispatch: OnceLock::new() };
-            cluster.serve(Arc::new(MemoryHost(running.memory.clone())), Some(Arc::new(door))).await?;
+            let door = Arc::new(MemoryDoor(running.memory.clone()));
+            cluster.serve(Arc::new(MemoryHost(running.memory.clone())), Some(door)).await?;
             tasks.spawn(end_with_life(Arc::clone(&running)));
         }
         running.endpoints.write(&paths)?;
@@ -514,6 +531,9 @@ impl Node {
         }
         self.doors.cancel();
         let events_written = self.running.events.close();
+        if let Some(dispatcher) = &self.running.dispatcher {
+            dispatcher.leave().await;
+        }
         // Before the doors have closed: their last requests wait for invocations.
         self.running.invoker.drain(drain).await;
         self.running.engine.close().await;

@@ -70,6 +70,8 @@ enum Command {
     Up(up::UpArgs),
     /// Start a node of a cluster: as `up`, with the settings cluster.* required
     Node(up::UpArgs),
+    /// Start a controller of a cluster: doors and scheduling, without sandboxes and homes of objects
+    Controller(up::UpArgs),
     /// A whole cluster on this machine; how a node's cluster stands
     #[command(subcommand)]
     Cluster(cluster::ClusterCommand),
@@ -178,7 +180,7 @@ fn wrong_usage(rendered: &str) -> String {
 /// their own beside these.)
 fn threads(command: &Command) -> tokio::runtime::Builder {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    if matches!(command, Command::Up(_) | Command::Node(_)) {
+    if matches!(command, Command::Up(_) | Command::Node(_) | Command::Controller(_)) {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         threads.worker_threads((cores / 2).max(1));
     }
@@ -190,6 +192,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
     match command {
         Command::Up(args) => return Box::pin(up::run(args, up::Needs::Nothing, &globals)).await,
         Command::Node(args) => return Box::pin(up::run(args, up::Needs::Cluster, &globals)).await,
+        Command::Controller(args) => return Box::pin(up::run(args, up::Needs::Controller, &globals)).await,
         Command::Cluster(command) => return Box::pin(cluster::run(command, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
         Command::Llc(command) => return llc::run(command, &globals).await,

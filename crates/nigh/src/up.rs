@@ -1,4 +1,4 @@
-//! `nigh up` and `nigh node`: run a node in the foreground until a signal or `nigh down`.
+//! `nigh up`, `nigh node` and `nigh controller`: run a node in the foreground until a signal or `nigh down`.
 
 use std::process::ExitCode;
 
@@ -84,12 +84,19 @@ pub(crate) enum Needs {
     Nothing,
     /// The cluster that the node is of.
     Cluster,
+    /// The same, and that it is a controller.
+    Controller,
 }
 
 /// Runs a node to its end.
 pub(crate) async fn run(args: UpArgs, needs: Needs, globals: &Globals) -> Result<ExitCode, CliError> {
-    let configuration = globals.configuration(args.flags()?)?;
-    if needs == Needs::Cluster && configuration.settings.cluster.is_none() {
+    let mut flags = args.flags()?;
+    if needs == Needs::Controller {
+        let (key, value) = ("cluster.roles".to_owned(), "controller".to_owned());
+        flags.push(Flag { key, value, flag: "nigh controller".to_owned() });
+    }
+    let configuration = globals.configuration(flags)?;
+    if needs != Needs::Nothing && configuration.settings.cluster.is_none() {
         let why =
             "no cluster is set: give cluster.servers and cluster.certificates (docs/operate.md), or run `nigh up`";
         return Err(CliError::Usage(why.to_owned()));

@@ -54,6 +54,12 @@ impl DispatchHomes for Homes {
 }
 
 impl ClusterEngine {
+    /// Whether this node runs functions.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.presence.roles.contains(&NodeRole::Run)
+    }
+
     fn member(&self) -> Member {
         Member { node: self.claimant.number, incarnation: self.claimant.incarnation }
     }

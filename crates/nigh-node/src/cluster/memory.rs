@@ -1,6 +1,6 @@
 //! The object memory of a member: it serves as home, and answers other nodes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use nigh_engine::PresentMember;
@@ -147,22 +147,16 @@ impl HomeHost for MemoryHost {
     }
 }
 
-/// What answers other nodes beside the keeper of homes: the object memory, and who dispatches where that is here.
-pub(crate) struct MemberDoor {
-    pub(crate) memory: ObjectMemory,
-    pub(crate) dispatch: OnceLock<Arc<dyn Handler>>,
-}
+/// What answers other nodes' calls to the object memory.
+pub(crate) struct MemoryDoor(pub(crate) ObjectMemory);
 
 #[async_trait]
-impl Handler for MemberDoor {
+impl Handler for MemoryDoor {
     fn method(&self, number: u16) -> Option<&'static Method> {
-        ObjectMemory::method(number).or_else(|| self.dispatch.get()?.method(number))
+        ObjectMemory::method(number)
     }
 
     async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
-        match self.dispatch.get() {
-            Some(dispatch) if ObjectMemory::method(call.method.number).is_none() => dispatch.call(call).await,
-            _ => self.memory.answer(call).await,
-        }
+        self.0.answer(call).await
     }
 }

@@ -311,6 +311,7 @@ fn arguments(
         format!("cluster.servers={}", servers.join(",")),
         format!("cluster.listen={}", door(at.address, calls)),
         format!("cluster.certificates={}", certificates.display()),
+        "cluster.roles=run,memory,controller".to_owned(),
     ];
     if at.network.is_some() {
         set.push("allow_remote=true".to_owned());
