@@ -178,7 +178,7 @@ impl ClusterView {
             Offer::Warm => *slot.warm.entry(which(function)).or_default() -= 1,
             Offer::Cold | Offer::Evict => {
                 slot.begun += 1;
-                slot.booked = slot.booked + function.memory;
+                slot.booked += function.memory;
             }
         }
     }

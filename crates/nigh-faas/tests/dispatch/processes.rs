@@ -159,7 +159,7 @@ impl RunDispatched for Runner {
             };
             Ok(Invoked { id, payload: payload.to_string().into(), function_error, log_tail: Vec::new(), token })
         };
-        match self.killed.run_until_cancelled(run).await {
+        match Box::pin(self.killed.run_until_cancelled(run)).await {
             Some(ended) => ended,
             None => std::future::pending().await,
         }
