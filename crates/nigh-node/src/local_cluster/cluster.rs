@@ -24,6 +24,8 @@ const STORE: &str = "store";
 const SERVERS: usize = 3;
 /// The name of the cluster.
 const NAME: &str = "local";
+/// Shards, few: three servers on one disk set 256 MiB aside for each.
+const SHARDS: u16 = 8;
 /// Certificates last as long as a trial may.
 const CERTIFICATE_DAYS: u32 = 365;
 /// The ports of nodes that have an address of their own.
@@ -312,6 +314,7 @@ fn arguments(
         format!("cluster.listen={}", door(at.address, calls)),
         format!("cluster.certificates={}", certificates.display()),
         "cluster.roles=run,memory,controller".to_owned(),
+        format!("cluster.shards={SHARDS}"),
     ];
     if at.network.is_some() {
         set.push("allow_remote=true".to_owned());
