@@ -201,7 +201,9 @@ impl World {
     }
 
     fn coordinate(&mut self, outputs: Vec<CoordinatorOutput>) {
-        self.waits = None;
+        if !outputs.is_empty() {
+            self.waits = None;
+        }
         for output in outputs {
             match output {
                 CoordinatorOutput::Prepare(shard) => {
@@ -427,7 +429,8 @@ impl Space for World {
             Event::Append(at) => {
                 let one = self.shard(of(at));
                 one.record = one.appending.clone();
-                self.decided |= matches!(self.shard(of(at)).record, Some(TransactionRecord::Decided { .. }));
+                let is_decision = matches!(one.record, Some(TransactionRecord::Decided { .. }));
+                self.decided |= is_decision;
                 self.hear(of(at), None, TransactionInput::Appended);
             }
             Event::Refuse(at) => self.hear(of(at), None, TransactionInput::NotAppended),

@@ -34,11 +34,11 @@ pub(crate) enum Transacting {
 impl Transacting {
     /// What a request asks, if it is one of these.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
-        let name = |query| query::pairs(query).find(|(name, _)| name == "transaction").map(|(_, value)| value);
         if uri.path() != "/" {
             return None;
         }
-        let name = name(uri.query()?)?.decode()?.into_owned();
+        let (_, name) = query::pairs(uri.query()?).find(|(name, _)| name == "transaction")?;
+        let name = name.decode()?.into_owned();
         match *method {
             Method::POST if name.is_empty() => Some(Self::Begin),
             Method::POST => Some(Self::Commit(name)),

@@ -27,16 +27,18 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ClientError
 
 HEADER = "x-nigh-transaction"
-# Answers after which a commit is asked for again: what came of it is not known here.
-_ASK_AGAIN = frozenset((500, 502, 503, 504))
-_ASKED_TIMES = 8
+# Of a commit that is answered so it is not known what came: it is asked for again. A gateway's answer has a number only.
+_UNKNOWN = frozenset(("TransactionUndecided", "InternalError", "500", "502", "503", "504"))
+_ASKED_TIMES = 16
+# Nothing of it took place, and it may the next time.
+_BEGIN_AGAIN = frozenset(("TransactionConflict", "SlowDown"))
 _PAUSE_S, _PAUSE_MAX_S = 0.01, 1.0
 
 _entered: contextvars.ContextVar[Optional["Transaction"]] = contextvars.ContextVar("nigh-transaction", default=None)
 _T = TypeVar("_T")
 
 
-class Conflict(ClientError):  # type: ignore[misc]
+class Conflict(ClientError):
     """Others have changed what the transaction had read; nothing of it took place. Begin it again."""
 
 
@@ -82,8 +84,7 @@ class Transaction:
                 document = self._send("POST", self.id, "CommitTransaction")
                 break
             except ClientError as error:
-                again = error.response["ResponseMetadata"]["HTTPStatusCode"] in _ASK_AGAIN
-                if not again or attempt + 1 == _ASKED_TIMES:
+                if error.response["Error"]["Code"] not in _UNKNOWN or attempt + 1 == _ASKED_TIMES:
                     raise
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
@@ -111,7 +112,8 @@ class Transaction:
 
 
 def run(client: Any, work: Callable[[], _T], attempts: int = 20) -> _T:
-    """Calls `work` in a transaction of `client`, and again while others change what it reads: `attempts` times at most.
+    """Calls `work` in a transaction of `client`, and again while others change what it reads, or a home is busy or moves:
+    `attempts` times at most.
 
     What `work` does beside the client's calls it may do several times.
     """
@@ -120,8 +122,8 @@ def run(client: Any, work: Callable[[], _T], attempts: int = 20) -> _T:
         try:
             with Transaction(client):
                 return work()
-        except Conflict:
-            if attempt + 1 == attempts:
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") not in _BEGIN_AGAIN or attempt + 1 == attempts:
                 raise
         time.sleep(random.uniform(0, pause))
         pause = min(2 * pause, _PAUSE_MAX_S)

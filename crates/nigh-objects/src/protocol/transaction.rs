@@ -189,7 +189,8 @@ impl TransactionHome {
             Some(Phase::Prepared { decider }) => vec![TransactionOutput::Ask(*decider)],
             Some(Phase::Applying { open, .. }) => {
                 let tell = open.iter().map(|shard| TransactionOutput::Tell(*shard, Outcome::Committed));
-                std::iter::once(TransactionOutput::Apply).chain(tell).collect()
+                // Who is told does its part meanwhile.
+                tell.chain([TransactionOutput::Apply]).collect()
             }
             _ => Vec::new(),
         }
@@ -241,7 +242,7 @@ impl TransactionHome {
             (phase @ (None | Some(Phase::Held(_))), TransactionInput::Decide { .. }) => (phase, vec![Out::Refused]),
             (Some(Phase::Deciding { participants }), TransactionInput::Appended) => {
                 let tell = participants.iter().map(|shard| Out::Tell(*shard, Outcome::Committed));
-                let mut out: Vec<Out> = std::iter::once(Out::Apply).chain(tell).collect();
+                let mut out: Vec<Out> = tell.chain([Out::Apply]).collect();
                 if !self.holds(TransactionRule::AllApplyBeforeAnswer) {
                     out.push(Out::Committed);
                 }
@@ -468,7 +469,7 @@ mod tests {
         use TransactionOutput as Out;
         let decided = TransactionRecord::Decided { participants: [OTHER].into() };
         let first = TransactionHome::begin(FIRST, [(ID, decided)], None);
-        assert_eq!(first.resume(ID), [Out::Apply, Out::Tell(OTHER, Outcome::Committed)]);
+        assert_eq!(first.resume(ID), [Out::Tell(OTHER, Outcome::Committed), Out::Apply]);
         let prepared = TransactionRecord::Prepared { decider: FIRST };
         let other = TransactionHome::begin(OTHER, [(ID, prepared)], None);
         assert_eq!(other.resume(ID), [Out::Ask(FIRST)]);

@@ -10,7 +10,7 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::memory::transactions::{Part, Prepared, TRANSACTION_BYTES_MAX, Written};
+use crate::memory::transactions::{Part, Prepared, TRANSACTION_BYTES_MAX, Written, decode_about, decode_body};
 use crate::notification::ObjectChange;
 use crate::protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
 use crate::{
@@ -305,7 +305,7 @@ pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     }
 }
 
-/// Reads any head, for the fuzzer: none may panic.
+/// Reads any head, and any record of a transaction, for the fuzzer: none may panic.
 #[doc(hidden)]
 pub fn fuzz(head: &[u8]) {
     let _ = decode::<Fetch>(head);
@@ -317,6 +317,8 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<Waiting>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);
+    let _ = decode_about(head);
+    let _ = decode_body(bytes::Bytes::copy_from_slice(head));
     let _ = decode::<Prepare>(head);
     let _ = decode::<Result<Prepared, WireError>>(head);
     let _ = decode::<Decide>(head);

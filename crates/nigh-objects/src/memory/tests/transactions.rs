@@ -4,11 +4,11 @@ use nigh_terms::{ShardId, Token};
 
 use super::write_back::Lazy;
 use super::*;
+use crate::ObjectId;
 use crate::TransactionName;
 use crate::memory::Part;
 use crate::memory::transactions::{NewObject, PartBecomes, PartWrite};
 use crate::protocol::{TransactionId, TransactionRecord};
-use crate::{ObjectId, PutRequest};
 
 impl Lazy {
     fn begin(&self) -> TransactionName {

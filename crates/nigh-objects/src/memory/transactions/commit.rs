@@ -160,8 +160,10 @@ impl ObjectMemory {
             }
         };
         let committed = ended?;
-        // What it wrote in other processes this node shows from now on, too.
-        inner.cover(&committed.token, COVERED_WITHIN).await?;
+        if !inner.coherence.is_alone() {
+            // What it wrote in other processes this node shows from now on, too.
+            inner.cover(&committed.token, COVERED_WITHIN).await?;
+        }
         Ok(committed)
     }
 

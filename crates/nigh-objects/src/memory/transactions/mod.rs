@@ -21,7 +21,7 @@ use self::open::OpenTransactions;
 pub use self::open::{Begun, TransactionName};
 #[cfg(test)]
 pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
-pub(crate) use self::part::{Part, encode as encode_part};
+pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
 use crate::ObjectId;
 use crate::protocol::{Stamp, Ticket, TransactionId};
 use crate::sync::Mutex;
