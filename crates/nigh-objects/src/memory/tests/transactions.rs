@@ -20,8 +20,8 @@ impl Lazy {
     }
 
     async fn get_in(&self, name: TransactionName, object: &str) -> Result<Vec<u8>, ObjectError> {
-        let got = self.memory.get_in(name, &self.who, &self.bucket, &key(object), GetRequest::default());
-        bytes_of(got.await?).await
+        let got = self.memory.get_in(name, &self.who, &self.bucket, &key(object), GetRequest::default()).await?;
+        bytes_of(got).await
     }
 
     async fn commit(&self, name: TransactionName) -> Result<usize, ObjectError> {
@@ -277,7 +277,7 @@ async fn each_write_of_a_transaction_comes_to_the_store_as_an_ordinary_one() {
 
 #[tokio::test]
 async fn an_ephemeral_object_is_in_no_transaction() {
-    let settings = crate::WriteSettings { mode: crate::WriteMode::Ephemeral, ..super::write_back::settings() };
+    let settings = crate::WriteSettings { mode: crate::WriteMode::Ephemeral, ..write_back::settings() };
     let node = Lazy::with(settings).await;
     let refused = node.put_in(node.begin(), "a", b"x").await;
     assert!(matches!(refused, Err(ObjectError::InvalidRequest(_))), "{refused:?}");

@@ -4,7 +4,9 @@
 //! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
 //! `protocol::transaction`. What it is at a shard, and how a ledger keeps that, is `part`. docs/transactions.md.
 
+mod carrying_out;
 mod commit;
+mod found;
 mod home;
 mod open;
 mod part;
@@ -15,8 +17,8 @@ use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
 
 pub use self::commit::{Committed, WrittenObject};
+pub(super) use self::found::{found_in, warn_of_lost};
 use self::home::TransactionHomes;
-pub(super) use self::home::{found_in, warn_of_lost};
 use self::open::OpenTransactions;
 pub use self::open::{Begun, TransactionName};
 #[cfg(test)]
