@@ -5,8 +5,9 @@ use nigh_terms::ShardId;
 
 use crate::configuration::{Configuration, Origin, Step};
 use crate::fingerprint::Part;
-use crate::ghost::{OBJECTS_MAX, Object};
+use crate::ghost::{OBJECTS_MAX, Object, Promise};
 use crate::network::Packet;
+use crate::search::Space;
 use crate::world::{Life, Phase, World};
 
 /// One event.
@@ -378,5 +379,37 @@ impl World {
     pub(crate) fn is_written(&self) -> bool {
         self.broken.is_some()
             || self.nodes.iter().filter_map(|node| node.life.as_deref()).all(|life| life.writers.is_empty())
+    }
+}
+impl Space for World {
+    type Config = Configuration;
+    type Event = Event;
+
+    fn begin(config: &Configuration) -> Self {
+        Self::begin(config)
+    }
+
+    fn events(&self, config: &Configuration, events: &mut Vec<Event>) {
+        self.events(config, events);
+    }
+
+    fn happen(&mut self, config: &Configuration, event: Event) {
+        self.happen(config, event);
+    }
+
+    fn finishes(event: Event) -> bool {
+        event.finishes()
+    }
+
+    fn broken(&self) -> Option<Promise> {
+        self.broken
+    }
+
+    fn is_written(&self) -> bool {
+        self.is_written()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished()
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::configuration::Configuration;
 use crate::events::Event;
 use crate::ghost::Promise;
-use crate::search::{Found, Number, search};
+use crate::search::{Found, Number, Space, search};
 use crate::world::World;
 
 /// A way to a broken promise: one of the shortest.
@@ -48,11 +48,16 @@ pub struct Explored {
 /// Explores `config` until all of it is seen, a promise is broken, or `limit` has passed.
 #[must_use]
 pub fn explore(config: &Configuration, limit: Duration) -> Explored {
+    explore_space::<World>(config, limit)
+}
+
+/// As `explore`, of any world.
+pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config, limit: Duration) -> Explored {
     let began = Instant::now();
-    let found = search(config, began + limit);
+    let found = search::<S>(config, began + limit);
     let violations = found.broken.iter().map(|&(promise, state)| Counterexample {
         promise,
-        events: found.way_to(config, state).iter().map(|(event, _)| format!("{event:?}")).collect(),
+        events: found.way_to::<S>(config, state).iter().map(|(event, _)| format!("{event:?}")).collect(),
     });
     Explored {
         states: found.states.len(),
@@ -67,9 +72,9 @@ pub fn explore(config: &Configuration, limit: Duration) -> Explored {
 /// The events that led to the first broken promise, each with the world before it.
 #[must_use]
 pub fn retell(config: &Configuration, limit: Duration) -> Option<Vec<(Event, World)>> {
-    let found = search(config, Instant::now() + limit);
+    let found = search::<World>(config, Instant::now() + limit);
     let (_, state) = *found.broken.iter().min()?;
-    Some(found.way_to(config, state))
+    Some(found.way_to::<World>(config, state))
 }
 
 fn stuck(found: &Found) -> Stuck {

@@ -27,6 +27,12 @@ pub enum Promise {
     P5,
     /// Who reads a version sees, later, what its writer had seen.
     P6,
+    /// All writes of a transaction take place, or none does.
+    T1,
+    /// A transaction that was acknowledged is seen by all; one that was refused never.
+    T2,
+    /// No transaction writes over what came after it, or between what it has seen and its end.
+    T3,
 }
 
 /// The newest version of each object.

@@ -16,6 +16,7 @@ mod network;
 mod programs;
 mod search;
 pub mod storm;
+mod transactions;
 mod weakenings;
 mod world;
 
@@ -27,6 +28,10 @@ pub use ghost::Promise;
 pub use murphi::{
     BrokenProperty, Expected, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models, murphi_programs,
     with_choices,
+};
+pub use transactions::{
+    TransactionWorldConfig, WeakenedTransaction, explore_transactions, transaction_configurations,
+    weakened_transactions,
 };
 pub use weakenings::{Missed, Weakening, weakenings};
 pub use world::World;

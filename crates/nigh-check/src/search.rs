@@ -6,15 +6,13 @@
 //! its print, the event it was first reached by, and which states lead to it without a fault.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::configuration::Configuration;
-use crate::events::Event;
 use crate::fingerprint::{OfPrints, Print};
 use crate::ghost::Promise;
-use crate::world::World;
 
 /// States that a thread takes at a time.
 const CHUNK: usize = 128;
@@ -22,6 +20,28 @@ const CHUNK: usize = 128;
 const BLOCK: usize = 64;
 /// States at which a search ends unfinished: some 4 GiB.
 const STATES_MAX: usize = 60_000_000;
+
+/// What can be searched: a state, and what can happen in it.
+pub(crate) trait Space: Clone + Hash + Send + Sync {
+    /// The bounds.
+    type Config: Sync;
+    /// What happens.
+    type Event: Copy + Send;
+    /// How it begins.
+    fn begin(config: &Self::Config) -> Self;
+    /// What can happen, always in the same order.
+    fn events(&self, config: &Self::Config, events: &mut Vec<Self::Event>);
+    /// It happens.
+    fn happen(&mut self, config: &Self::Config, event: Self::Event);
+    /// True for what is no fault and nothing new: what finishes what was begun.
+    fn finishes(event: Self::Event) -> bool;
+    /// The promise that is broken.
+    fn broken(&self) -> Option<Promise>;
+    /// No put of a live node is unanswered.
+    fn is_written(&self) -> bool;
+    /// Nothing that was begun is unfinished.
+    fn is_finished(&self) -> bool;
+}
 
 /// The number of a state, in the order in which they were met.
 pub(crate) type Number = u32;
@@ -68,20 +88,25 @@ struct Step {
     to: To,
 }
 
-#[derive(Default)]
-struct Chunk {
+struct Chunk<S> {
     steps: Vec<Step>,
     /// The states of its new steps, in their order.
-    fresh: Vec<World>,
+    fresh: Vec<S>,
+}
+
+impl<S> Default for Chunk<S> {
+    fn default() -> Self {
+        Self { steps: Vec::new(), fresh: Vec::new() }
+    }
 }
 
 type Seen = HashMap<Print, Number, OfPrints>;
 
 /// Follows all events of all states until none is new, a promise is broken, or `until` has passed.
-pub(crate) fn search(config: &Configuration, until: Instant) -> Found {
+pub(crate) fn search<S: Space>(config: &S::Config, until: Instant) -> Found {
     let mut seen = Seen::default();
     let mut found = Found::default();
-    let begin = World::begin(config);
+    let begin = S::begin(config);
     seen.insert(Print::of(&begin), 0);
     found.layers.push(0);
     found.meet(&begin, 0, 0);
@@ -113,13 +138,13 @@ pub(crate) fn search(config: &Configuration, until: Instant) -> Found {
 }
 
 /// What follows the states of a block, the first of which has the number `first`: one chunk after the other.
-fn follow(config: &Configuration, seen: &Seen, block: Vec<World>, first: Number) -> Vec<Chunk> {
+fn follow<S: Space>(config: &S::Config, seen: &Seen, block: Vec<S>, first: Number) -> Vec<Chunk<S>> {
     let mut block = block.into_iter().peekable();
-    let mut open: Vec<Mutex<Vec<World>>> = Vec::new();
+    let mut open: Vec<Mutex<Vec<S>>> = Vec::new();
     while block.peek().is_some() {
         open.push(Mutex::new(block.by_ref().take(CHUNK).collect()));
     }
-    let done: Vec<Mutex<Chunk>> = open.iter().map(|_| Mutex::default()).collect();
+    let done: Vec<Mutex<Chunk<S>>> = open.iter().map(|_| Mutex::default()).collect();
     let taken = AtomicUsize::new(0);
     let work = || {
         loop {
@@ -140,7 +165,7 @@ fn follow(config: &Configuration, seen: &Seen, block: Vec<World>, first: Number)
     done.into_iter().map(|chunk| chunk.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-fn follow_chunk(config: &Configuration, seen: &Seen, states: Vec<World>, first: Number) -> Chunk {
+fn follow_chunk<S: Space>(config: &S::Config, seen: &Seen, states: Vec<S>, first: Number) -> Chunk<S> {
     let mut chunk = Chunk::default();
     let mut met: HashSet<Print, OfPrints> = HashSet::default();
     let mut events = Vec::new();
@@ -159,15 +184,15 @@ fn follow_chunk(config: &Configuration, seen: &Seen, states: Vec<World>, first: 
                 }
                 None => To::Again(print),
             };
-            chunk.steps.push(Step { from, event, finishes: happens.finishes(), to });
+            chunk.steps.push(Step { from, event, finishes: S::finishes(happens), to });
         }
     }
     chunk
 }
 
 impl Found {
-    fn meet(&mut self, world: &World, from: Number, event: u16) {
-        if let Some(promise) = world.broken
+    fn meet<S: Space>(&mut self, world: &S, from: Number, event: u16) {
+        if let Some(promise) = world.broken()
             && !self.broken.iter().any(|(one, _)| *one == promise)
         {
             self.broken.push((promise, self.states.len() as Number));
@@ -176,7 +201,7 @@ impl Found {
     }
 
     /// Numbers what is new in a chunk.
-    fn admit(&mut self, chunk: Chunk, seen: &mut Seen, next: &mut Vec<World>) {
+    fn admit<S: Space>(&mut self, chunk: Chunk<S>, seen: &mut Seen, next: &mut Vec<S>) {
         let mut fresh = chunk.fresh.into_iter();
         for Step { from, event, finishes, to } in chunk.steps {
             let number = match to {
@@ -203,7 +228,7 @@ impl Found {
     }
 
     /// The way to a state: its events, each with the state before it.
-    pub(crate) fn way_to(&self, config: &Configuration, state: Number) -> Vec<(Event, World)> {
+    pub(crate) fn way_to<S: Space>(&self, config: &S::Config, state: Number) -> Vec<(S::Event, S)> {
         let mut places = Vec::new();
         let mut at = state;
         while at != 0 {
@@ -211,7 +236,7 @@ impl Found {
             places.push(usize::from(event));
             at = from;
         }
-        let mut world = World::begin(config);
+        let mut world = S::begin(config);
         let mut way = Vec::new();
         for place in places.into_iter().rev() {
             let mut events = Vec::new();
@@ -229,6 +254,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::world::World;
     use crate::{configurations, weakenings};
 
     fn soon() -> Instant {
@@ -238,11 +264,11 @@ mod tests {
     #[test]
     fn the_same_states_have_the_same_numbers_in_every_run_and_their_ways_lead_to_them() {
         let config = configurations().into_iter().find(|config| config.name == "eviction").unwrap();
-        let (once, again) = (search(&config, soon()), search(&config, soon()));
+        let (once, again) = (search::<World>(&config, soon()), search::<World>(&config, soon()));
         assert!(once.complete && once.states.len() > CHUNK * 10, "{} states", once.states.len());
         assert_eq!((&once.layers, &once.leads), (&again.layers, &again.leads));
         let last = once.states.len() as Number - 1;
-        let way = once.way_to(&config, last);
+        let way = once.way_to::<World>(&config, last);
         assert_eq!(way.len(), once.depth_of(last));
         let (event, mut world) = way.into_iter().next_back().unwrap();
         let Met { from, .. } = once.states[last as usize];
@@ -257,12 +283,12 @@ mod tests {
     #[test]
     fn a_search_ends_at_a_broken_promise_and_when_its_time_is_over() {
         let config = weakenings().swap_remove(0).configuration;
-        let found = search(&config, soon());
+        let found = search::<World>(&config, soon());
         let (promise, state) = found.broken[0];
         assert!(!found.complete);
-        let (event, mut world) = found.way_to(&config, state).pop().unwrap();
+        let (event, mut world) = found.way_to::<World>(&config, state).pop().unwrap();
         world.happen(&config, event);
         assert_eq!(world.broken, Some(promise));
-        assert!(!search(&configurations()[0], Instant::now()).complete);
+        assert!(!search::<World>(&configurations()[0], Instant::now()).complete);
     }
 }

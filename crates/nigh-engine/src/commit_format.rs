@@ -35,6 +35,7 @@ pub(crate) const fn change_code(change: &Change) -> u8 {
         Change::Delete { .. } => 2,
         Change::Amend { .. } => 3,
         Change::Fence { .. } => 4,
+        Change::Transaction { .. } => 5,
     }
 }
 
@@ -102,6 +103,7 @@ pub(crate) fn decode_commit(own: &[u8], change: u8, pieces_max: usize) -> Option
         2 => Change::Delete { about },
         3 => Change::Amend { about },
         4 => Change::Fence { about },
+        5 => Change::Transaction { about },
         _ => return None,
     };
     let record = Record { request, namespace, bucket, key, change };

@@ -49,6 +49,11 @@ pub enum Change {
         /// As above.
         about: Bytes,
     },
+    /// No object's: a part of a transaction over several; the record's body is what that writes.
+    Transaction {
+        /// As above.
+        about: Bytes,
+    },
 }
 
 impl Change {
@@ -56,7 +61,11 @@ impl Change {
     #[must_use]
     pub const fn about(&self) -> &Bytes {
         match self {
-            Self::Put { about } | Self::Delete { about } | Self::Amend { about } | Self::Fence { about } => about,
+            Self::Put { about }
+            | Self::Delete { about }
+            | Self::Amend { about }
+            | Self::Fence { about }
+            | Self::Transaction { about } => about,
         }
     }
 }

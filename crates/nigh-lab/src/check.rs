@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use comfy_table::{Table, presets};
 use nigh_check::{
-    Configuration, Counterexample, Missed, MurphiModel, Weakening, configurations, explore, long_configurations,
-    murphi_models, retell, weakenings,
+    Configuration, Counterexample, Explored, Missed, MurphiModel, WeakenedTransaction, Weakening, configurations,
+    explore, explore_transactions, long_configurations, murphi_models, retell, transaction_configurations,
+    weakened_transactions, weakenings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -110,10 +111,13 @@ struct MurphiReport {
 }
 
 fn explored(config: &Configuration, limit: Duration) -> Row {
-    let found = explore(config, limit);
+    row(config.name, config.about, explore(config, limit))
+}
+
+fn row(name: &str, about: &str, found: Explored) -> Row {
     Row {
-        name: config.name.to_owned(),
-        about: config.about.to_owned(),
+        name: name.to_owned(),
+        about: about.to_owned(),
         states: found.states,
         depth: found.depth,
         complete: found.complete,
@@ -140,6 +144,26 @@ fn weakened(weakening: &Weakening, limit: Duration) -> Weakened {
         about: weakening.about,
         breaks,
         counterexample_steps: steps,
+        seconds: found.took.as_secs_f64(),
+    }
+}
+
+/// The events that lead to a broken promise of transactions without a rule.
+fn explained_transaction(rule: &str, limit: Duration) -> Option<Vec<String>> {
+    let transactions = weakened_transactions();
+    let one = transactions.iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule))?;
+    let found = explore_transactions(&one.configuration, limit);
+    found.violations.into_iter().min_by_key(|one| one.promise).map(|one| one.events)
+}
+
+fn weakened_transaction(weakened: &WeakenedTransaction, limit: Duration) -> Weakened {
+    let found = explore_transactions(&weakened.configuration, limit);
+    let broken = found.violations.iter().min_by_key(|one| one.promise);
+    Weakened {
+        rule: format!("{:?}", weakened.rule),
+        about: weakened.about,
+        breaks: broken.map_or_else(|| "nothing".to_owned(), |one| format!("{:?}", one.promise)),
+        counterexample_steps: broken.map(|one| one.events.len()),
         seconds: found.took.as_secs_f64(),
     }
 }
@@ -174,12 +198,18 @@ impl CheckArgs {
                 Ok(row)
             }
         });
-        let configurations: Vec<Row> = configurations.collect::<Result<_, LabError>>()?;
-        let weakened: Vec<Weakened> = weakenings()
+        let mut configurations: Vec<Row> = configurations.collect::<Result<_, LabError>>()?;
+        let transactions = transaction_configurations().into_iter().filter(|config| wanted(config.name));
+        configurations
+            .extend(transactions.map(|config| row(config.name, config.about, explore_transactions(&config, limit))));
+        let mut weakened: Vec<Weakened> = weakenings()
             .iter()
             .filter(|weakening| wanted(&format!("{:?}", weakening.rule)))
             .map(|weakening| weakened(weakening, limit))
             .collect();
+        let transactions = weakened_transactions();
+        let transactions = transactions.iter().filter(|one| wanted(&format!("{:?}", one.rule)));
+        weakened.extend(transactions.map(|one| weakened_transaction(one, limit)));
         let report = Report {
             machine: Machine::of_this_command(),
             states: configurations.iter().filter(|row| row.complete).map(|row| row.states).sum(),
@@ -252,6 +282,9 @@ impl CheckArgs {
 
     fn explain(&self, rule: &str, json: bool) -> Result<(), LabError> {
         let limit = Duration::from_secs(self.limit_seconds());
+        if let Some(events) = explained_transaction(rule, limit) {
+            return print_report(&events, || events.join("\n"), json);
+        }
         let known = weakenings().into_iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule));
         let told = known.and_then(|one| retell(&one.configuration, limit)).ok_or_else(|| LabError::Missing {
             missing: format!("a counterexample without the rule {rule}"),

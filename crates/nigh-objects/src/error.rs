@@ -56,6 +56,18 @@ pub enum ObjectError {
     InvalidTag(String),
     #[error("user metadata has more than 2 KiB")]
     MetadataTooLarge,
+    #[error("changed since the transaction has seen it: {}; begin it again", .0.join(", "))]
+    TransactionConflict(Vec<String>),
+    #[error(
+        "there is no transaction {0} here: it has ended, its time was over, or its node was started again; begin it again"
+    )]
+    NoSuchTransaction(String),
+    #[error("the transaction {transaction} is kept by node {node}; send its requests there")]
+    TransactionElsewhere { transaction: String, node: u32 },
+    #[error(
+        "whether the transaction is committed is not known yet; it takes place whole or not at all: commit it again to hear"
+    )]
+    TransactionUndecided,
     #[error("busy: {0}; try again later")]
     SlowDown(&'static str),
     #[error("busy: {0}; try again later")]

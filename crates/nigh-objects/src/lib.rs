@@ -51,8 +51,8 @@ pub mod cluster {
     pub use crate::memory::cluster::{Frontiers, HomeEvent, Neighbours, Place, TakenShard, fuzz};
 }
 pub use memory::{
-    MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains, ReservedEvents, SealOutcome,
-    SealedSegment, SegmentPut, Shrunk,
+    Begun, Committed, MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains,
+    ReservedEvents, SealOutcome, SealedSegment, SegmentPut, Shrunk, TransactionName, WrittenObject,
 };
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};

@@ -20,6 +20,7 @@ mod repeats;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod write_ticket;
 mod writes;
 
@@ -44,6 +45,9 @@ pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPu
 use self::machines::NewHome;
 pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
 pub use self::shrink::Shrunk;
+pub use self::transactions::{Begun, Committed, TransactionName, WrittenObject};
+pub(crate) use self::transactions::{Part, encode_part};
+use self::transactions::{Transactions, found_in, warn_of_lost};
 use crate::account::{Account, segments_max};
 use crate::attributes::check_tags;
 use crate::cache::{Beyond, Cost, Dropped, Shelf};
@@ -118,6 +122,7 @@ struct Inner {
     /// The other processes of the cluster; none of a node alone.
     neighbours: Option<Arc<Neighbours>>,
     uses: HomeUses,
+    transactions: Transactions,
     frontiers: OnceLock<Arc<dyn Frontiers>>,
     /// Absent where nobody is told of changes.
     notifications: OnceLock<Notifications>,
@@ -397,6 +402,9 @@ impl ObjectMemory {
         let meter = Arc::new(Meter::new());
         let mut all: Vec<Arc<dyn ObjectObserver>> = vec![Arc::clone(&meter) as Arc<dyn ObjectObserver>];
         all.extend(observers);
+        let mut writes = writes;
+        let transactions = found_in(&mut writes.recovered)?;
+        warn_of_lost(&mut writes.lost);
         let budget = Cost { bytes: limits.cache.bytes(), segments: segments_max() };
         meter.holds(Cost::default(), budget);
         let (member, neighbours, carried, coherence) = match place {
@@ -427,12 +435,17 @@ impl ObjectMemory {
             meter,
             neighbours,
             uses: HomeUses::default(),
+            transactions: Transactions::default(),
             frontiers: OnceLock::new(),
             notifications: OnceLock::new(),
         });
         if let Some((neighbours, happened, events)) = carried {
             spawn(cluster::carry_all(Arc::downgrade(&inner), neighbours, happened, events));
             spawn(cluster::tick(Arc::downgrade(&inner)));
+        }
+        if inner.coherence.is_alone() {
+            inner.find_transactions(ShardId(0), transactions).await?;
+            inner.resume_transactions(ShardId(0));
         }
         inner.abandon_uploads().await;
         Ok(Self(inner))

@@ -19,6 +19,7 @@ mod message;
 mod rules;
 mod sharers;
 mod table;
+mod transaction;
 
 pub use cache::{CacheLimits, CacheOutput, NodeCache, PutFailure, Read};
 pub use copies::{Copy, CopyStore, PlainCopies};
@@ -32,3 +33,7 @@ pub use message::{
 };
 pub use rules::{Contract, Rule, Rules};
 pub use table::Table;
+pub use transaction::{
+    Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Ticket, TransactionHome, TransactionId,
+    TransactionInput, TransactionOutput, TransactionRecord, TransactionRule,
+};

@@ -21,6 +21,7 @@ mod settling;
 mod shadow;
 mod shards;
 mod shared_bucket;
+mod transactions;
 mod trims;
 mod unpushed;
 mod writes;

@@ -29,6 +29,7 @@ use crate::request_id::RequestId;
 use crate::screen::screen;
 use crate::serve::DoorLimits;
 use crate::telemetry::{Operation, Telemetry};
+use crate::transactions::{self, Routes, Transacting};
 use crate::upload_body::UploadBody;
 use crate::{checksum_headers, payload, query};
 
@@ -99,11 +100,16 @@ impl S3Door {
         let reading = Reading::of(&parts.method, &parts.uri);
         let is_head = parts.method == Method::HEAD;
         let mut notes = None;
-        let mut response = match screen(&parts.method, &parts.uri, &parts.headers) {
+        let screened = screen(&parts.method, &parts.uri, &parts.headers)
+            .and_then(|()| transactions::check(&parts.method, &parts.uri, &parts.headers));
+        let mut response = match screened {
             Err(refusal) => error_response(refusal),
             Ok(()) => {
                 if let Some(reading) = reading {
                     parts.extensions.insert(reading);
+                }
+                if let Some(asked) = Transacting::of(&parts.method, &parts.uri) {
+                    parts.extensions.insert(asked);
                 }
                 let kept = if reading.is_some() && incoming.is_end_stream() {
                     Ok(Body::empty())
@@ -185,7 +191,7 @@ fn service(handlers: &Arc<Handlers>, keys: &AccessKeys, only: Option<AccessKeyId
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_auth(Secrets::new(keys.clone(), only));
     builder.set_access(Signers);
-    builder.set_route(Reads(Arc::clone(handlers)));
+    builder.set_route(Routes(Reads(Arc::clone(handlers))));
     builder.build()
 }
 

@@ -81,6 +81,10 @@ pub(crate) fn s3_error(error: ObjectError) -> S3Error {
         ObjectError::InvalidArgument(_) => S3Error::with_message(Code::InvalidArgument, message),
         ObjectError::InvalidTag(_) => S3Error::with_message(Code::InvalidTag, message),
         ObjectError::MetadataTooLarge => S3Error::with_message(Code::MetadataTooLarge, message),
+        ObjectError::TransactionConflict(_) => named("TransactionConflict", StatusCode::CONFLICT, message),
+        ObjectError::NoSuchTransaction(_) => named("NoSuchTransaction", StatusCode::NOT_FOUND, message),
+        ObjectError::TransactionElsewhere { .. } => named("TransactionElsewhere", StatusCode::BAD_REQUEST, message),
+        ObjectError::TransactionUndecided => named("TransactionUndecided", StatusCode::SERVICE_UNAVAILABLE, message),
         ObjectError::EphemeralLost(_) => named("EphemeralObjectLost", StatusCode::GONE, message),
         ObjectError::Damaged(_) => named("ObjectDamaged", StatusCode::INTERNAL_SERVER_ERROR, message),
         ObjectError::SlowDown(_) | ObjectError::Busy(_) | ObjectError::Ledger(LedgerError::Full) => {
@@ -208,6 +212,10 @@ mod tests {
             (ObjectError::Ledger(LedgerError::Unavailable("x".to_owned())), "SlowDown", 503),
             (ObjectError::Ledger(LedgerError::NotKept("x".to_owned())), "SlowDown", 503),
             (ObjectError::EphemeralLost(lost), "EphemeralObjectLost", 410),
+            (ObjectError::TransactionConflict(vec!["abc/k".to_owned()]), "TransactionConflict", 409),
+            (ObjectError::NoSuchTransaction("0-1".to_owned()), "NoSuchTransaction", 404),
+            (ObjectError::TransactionElsewhere { transaction: "0-1".to_owned(), node: 0 }, "TransactionElsewhere", 400),
+            (ObjectError::TransactionUndecided, "TransactionUndecided", 503),
         ] {
             assert_eq!(code_and_status(error), (code.to_owned(), status));
         }

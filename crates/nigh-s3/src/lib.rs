@@ -37,6 +37,7 @@ mod send_guard;
 mod serve;
 mod tagging;
 mod telemetry;
+mod transactions;
 mod upload_body;
 mod uploads;
 mod watch;

@@ -20,7 +20,7 @@ use crate::checksum_headers::{self, fill_checksum, kind};
 use crate::error::{invalid_argument, invalid_request, not_implemented, s3_error, upload_error};
 use crate::handlers::{Handlers, bucket_name, notes, object_key, wire_date};
 use crate::listing::page_size;
-use crate::{conditions, metadata, payload, repeated, tagging};
+use crate::{conditions, metadata, payload, repeated, tagging, transactions};
 
 /// Objects of one DeleteObjects (API reference).
 const DELETE_MAX: usize = 1000;
@@ -54,11 +54,12 @@ pub(crate) async fn put(
         body: payload::byte_stream(request.input.body.take()),
         request: repeated::request(&request.headers),
     };
-    let done = handlers
-        .memory()
-        .put(&who, &bucket, &key, put)
-        .await
-        .map_err(|error| upload_error(error, notes(&request).map(AsRef::as_ref)))?;
+    let memory = handlers.memory();
+    let done = match transactions::of_headers(&request.headers)? {
+        None => memory.put(&who, &bucket, &key, put).await,
+        Some(name) => memory.put_in(name, &who, &bucket, &key, put).await,
+    };
+    let done = done.map_err(|error| upload_error(error, notes(&request).map(AsRef::as_ref)))?;
     let mut output = PutObjectOutput { e_tag: Some(WireETag::Strong(done.etag.0)), ..PutObjectOutput::default() };
     output.checksum_type = done.checksum.as_ref().map(|checksum| ChecksumType::from_static(kind(checksum)));
     fill_checksum!(output, &done.checksum);
@@ -165,10 +166,16 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let who = handlers.enter(&request)?;
     let name = repeated::request(&request.headers);
+    let transaction = transactions::of_headers(&request.headers)?;
     let input = request.input;
     let (bucket, key) = (bucket_name(&input.bucket)?, object_key(&input.key)?);
     let conditions = conditions::of_write(input.if_match, None)?;
-    handlers.memory().delete(&who, &bucket, &key, conditions, name).await.map_err(s3_error)?;
+    let memory = handlers.memory();
+    let deleted = match transaction {
+        None => memory.delete(&who, &bucket, &key, conditions, name).await,
+        Some(transaction) => memory.delete_in(transaction, &who, &bucket, &key, conditions).await,
+    };
+    deleted.map_err(s3_error)?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
 }
 

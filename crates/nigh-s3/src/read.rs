@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
-use nigh_objects::{ByteRange, GetRequest, Got, ObjectError, ObjectMeta, RangeSpec};
+use nigh_objects::{ByteRange, GetRequest, Got, ObjectError, ObjectMeta, RangeSpec, TransactionName};
 use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
 use s3s::route::S3Route;
@@ -23,7 +23,7 @@ use crate::checksum_headers::{header_name, kind};
 use crate::error::{invalid_argument, invalid_request, invocation_ended, s3_error};
 use crate::handlers::{Handlers, bucket_name, object_key};
 use crate::telemetry::Operation;
-use crate::{conditions, http_date, metadata, query};
+use crate::{conditions, http_date, metadata, query, transactions};
 
 /// A body up to this length counts as sent when it is handed to the connection: it fits the socket's buffer.
 const SENT_AT_ONCE_MAX: u64 = 64 * 1024;
@@ -180,10 +180,16 @@ impl Reads {
             (range, part) => range.or(part.map(RangeSpec::Part)),
         };
         let wanted = GetRequest { conditions: conditions::of_read(headers)?, range };
+        let transaction = transactions::of_headers(headers)?;
         let with_checksum =
             headers.get(&CHECKSUM_MODE).is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"ENABLED"));
         let if_range = conditions::text(headers, &header::IF_RANGE);
 
+        if let Some(name) = transaction {
+            return self
+                .read_in(name, who, (&bucket, &key), request.method == Method::HEAD, wanted, with_checksum)
+                .await;
+        }
         if request.method == Method::HEAD {
             let meta = self.head(who, &bucket, &key, wanted, if_range).await?;
             let range = meta.1.map(|spec| (spec, conditions::resolve(spec, &meta.0)));
@@ -193,6 +199,27 @@ impl Reads {
         let range = range.map(|spec| (spec, got.range.clone()));
         let meta = Arc::clone(&got.meta);
         Ok(answer(&meta, range, with_checksum, query.overrides, body(got)))
+    }
+
+    /// Answers a read in a transaction.
+    async fn read_in(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+        (bucket, key): (&BucketName, &ObjectKey),
+        is_head: bool,
+        wanted: GetRequest,
+        with_checksum: bool,
+    ) -> S3Result<S3Response<Body>> {
+        let (memory, range) = (self.0.memory(), wanted.range);
+        if is_head {
+            let meta = memory.head_in(name, who, bucket, key, wanted).await.map_err(s3_error)?;
+            let range = range.map(|spec| (spec, conditions::resolve(spec, &meta)));
+            return Ok(answer(&meta, range, with_checksum, Vec::new(), Body::empty()));
+        }
+        let got = memory.get_in(name, who, bucket, key, wanted).await.map_err(s3_error)?;
+        let (range, meta) = (range.map(|spec| (spec, got.range.clone())), Arc::clone(&got.meta));
+        Ok(answer(&meta, range, with_checksum, Vec::new(), body(got)))
     }
 
     /// The object, and the range that counts.

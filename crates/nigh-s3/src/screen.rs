@@ -9,6 +9,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::error::{invalid_request, not_implemented};
 use crate::query;
+use crate::transactions::TRANSACTION;
 
 /// All header names and values of a request together, in bytes.
 pub(crate) const HEADERS_MAX: usize = 16 * 1024;
@@ -36,6 +37,12 @@ pub(crate) fn screen(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Resul
     for (name, value) in headers {
         let name = name.as_str();
         size += name.len() + value.len();
+        if name == TRANSACTION.as_str()
+            && let Signed::Names(names) = &signed
+            && !is_signed(names, name)
+        {
+            return Err(unsigned_header(name));
+        }
         if let Some(amazon) = name.strip_prefix("x-amz-") {
             if let Signed::Names(names) = &signed
                 && !may_be_unsigned(amazon)

@@ -41,6 +41,9 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload,
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
     CompleteMultipartUpload,
     CopyObject,
     CreateBucket,

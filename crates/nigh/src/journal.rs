@@ -83,6 +83,7 @@ fn listed(record: RecoveredRecord, stored: bool) -> Listed {
         Change::Delete { .. } => "delete",
         Change::Amend { .. } => "amend",
         Change::Fence { .. } => "fence",
+        Change::Transaction { .. } => "transaction",
     };
     Listed {
         version: version.to_string(),

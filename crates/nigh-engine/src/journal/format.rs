@@ -12,8 +12,10 @@ use crate::commit_format::{
 };
 use crate::ledger::{ABOUT_MAX_BYTES, PIECES_MAX, PieceId, Record};
 
-/// The format that this build writes.
-pub(super) const FORMAT: u32 = 1;
+/// The format that this build writes: since 2 there are records of transactions.
+pub(super) const FORMAT: u32 = 2;
+/// The oldest that it reads. What it writes into goes before to its own.
+const OLDEST_FORMAT: u32 = 1;
 pub(super) const MAGIC: [u8; 8] = *b"NIGHJRNL";
 /// What a disk writes whole or not at all, bytes.
 pub(super) const SECTOR: u32 = 512;
@@ -108,7 +110,7 @@ impl SegmentHeader {
             return Err(BadHeader::Damaged);
         }
         match u32_at(bytes, 8) {
-            FORMAT if u32_at(bytes, 60) == crc32c(&bytes[..60]) => {}
+            OLDEST_FORMAT..=FORMAT if u32_at(bytes, 60) == crc32c(&bytes[..60]) => {}
             format if format > FORMAT => return Err(BadHeader::Newer(format)),
             _ => return Err(BadHeader::Damaged),
         }
@@ -121,6 +123,11 @@ impl SegmentHeader {
         };
         let possible = (1..=u64::from(u32::MAX)).contains(&header.generation) && header.bytes > FIRST_RECORD + SECTOR;
         if possible { Ok(header) } else { Err(BadHeader::Damaged) }
+    }
+
+    /// True if a header that can be read was written by a build that knows less.
+    pub(super) fn is_older(bytes: &[u8]) -> bool {
+        bytes.len() >= HEADER_BYTES && u32_at(bytes, 8) < FORMAT
     }
 
     /// Where records must end: the last sector holds the header again.

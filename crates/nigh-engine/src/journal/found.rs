@@ -21,7 +21,7 @@ pub(super) struct FoundFile {
     pub(super) header: SegmentHeader,
     /// Shorter than it was made.
     pub(super) truncated: bool,
-    /// Its header does not stand whole in both places.
+    /// Its header does not stand whole and in this build's form in both places.
     pub(super) uneven: bool,
 }
 
@@ -115,20 +115,24 @@ enum Headers {
 
 /// What the two copies of a header say together.
 fn headers(file: &dyn SegmentFile, length: u64) -> io::Result<Headers> {
-    let at = |offset: u64| {
+    let mut is_older = false;
+    let mut at = |offset: u64| {
         let mut bytes = [0; HEADER_BYTES];
         if offset + HEADER_BYTES as u64 > length {
-            return Ok(Err(BadHeader::Damaged));
+            return io::Result::Ok(Err(BadHeader::Damaged));
         }
-        file.read_at(&mut bytes, offset).map(|()| SegmentHeader::decode(&bytes))
+        file.read_at(&mut bytes, offset)?;
+        is_older |= SegmentHeader::is_older(&bytes);
+        Ok(SegmentHeader::decode(&bytes))
     };
     let first = at(0)?;
     let end = first.map_or(length.saturating_sub(u64::from(SECTOR)), |header| u64::from(header.records_end()));
-    Ok(match (first, at(end)?) {
+    let second = at(end)?;
+    Ok(match (first, second) {
         (Ok(first), Ok(second)) => {
             // A crash while the segment was begun anew: nobody needed what was in it.
             let header = if second.generation > first.generation { second } else { first };
-            Headers::Whole { header, uneven: first != second, damaged: None }
+            Headers::Whole { header, uneven: is_older || first != second, damaged: None }
         }
         (Ok(header), Err(_)) => Headers::Whole { header, uneven: true, damaged: Some(end) },
         (Err(_), Ok(header)) => Headers::Whole { header, uneven: true, damaged: Some(0) },

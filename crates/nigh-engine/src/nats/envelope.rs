@@ -12,8 +12,10 @@ use crate::commit_format::{
 };
 use crate::ledger::{PIECE_MAX_BYTES, PIECES_MAX};
 
-/// The format that this build writes.
-pub(super) const FORMAT: u16 = 1;
+/// The newest format that this build writes: that of records of transactions.
+pub(super) const FORMAT: u16 = 2;
+/// That of all others, which older builds read too.
+const FIRST_FORMAT: u16 = 1;
 const MAGIC: [u8; 4] = *b"NGLG";
 /// The bytes of what all heads begin with.
 pub(super) const HEAD_BYTES: usize = 56;
@@ -28,6 +30,9 @@ const EPOCH: u8 = 1;
 const COMMIT: u8 = 2;
 const CHUNK: u8 = 3;
 const STORED: u8 = 4;
+
+/// The change of a commit that is a part of a transaction.
+const TRANSACTION: u8 = 5;
 
 /// What every head says beside its own content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +128,8 @@ fn encode_record(out: &mut Vec<u8>, frame: &Frame, behind: usize, record: &Recor
     let head_bytes = record_bytes(record) - body.len();
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&[kind, change]);
-    out.extend_from_slice(&FORMAT.to_le_bytes());
+    let format = if change == TRANSACTION { FORMAT } else { FIRST_FORMAT };
+    out.extend_from_slice(&format.to_le_bytes());
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&frame.shard.0.to_le_bytes());
     out.extend_from_slice(&(behind as u16).to_le_bytes());
@@ -190,7 +196,7 @@ fn decode_record(shard: ShardId, message: &Bytes) -> Result<(Found, usize, u16),
         number: u64_at(message, 24),
         trimmed: u64_at(message, 32),
     };
-    if !whole || format != FORMAT || frame.shard != shard {
+    if !whole || !(FIRST_FORMAT..=FORMAT).contains(&format) || frame.shard != shard {
         return Err(Unreadable::Damaged);
     }
     let own = &message[HEAD_BYTES..head_bytes];

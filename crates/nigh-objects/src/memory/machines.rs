@@ -179,6 +179,8 @@ fn replayed(records: Vec<RecoveredRecord>, before: Member) -> Vec<Replayed<Objec
         let write = match &record.change {
             Change::Put { .. } | Change::Amend { .. } => Write::Put,
             Change::Delete { .. } => Write::Delete,
+            // No write's: those that it leads to have records of their own.
+            Change::Transaction { .. } => return None,
             Change::Fence { .. } => {
                 return fenced(about).map(|member| Replayed { version, record: LedgerRecord::Fence { member } });
             }

@@ -15,6 +15,7 @@ mod repeats;
 mod shadows;
 mod shared_bucket;
 mod shrink;
+mod transactions;
 mod uploads;
 mod write_back;
 mod writes;

@@ -289,7 +289,7 @@ impl Inner {
     }
 
     /// A write has its place: its writer's next invocation, or any of its namespace if it has none, is to know.
-    async fn wrote(&self, call: &mut WriteCall, shard: ShardId, stamp: Stamp) -> Result<(), ObjectError> {
+    pub(super) async fn wrote(&self, call: &mut WriteCall, shard: ShardId, stamp: Stamp) -> Result<(), ObjectError> {
         if !self.coherence.is_alone()
             && let Some(who) = call.principal().filter(|who| who.invocation.is_none())
         {

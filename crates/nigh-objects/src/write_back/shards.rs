@@ -34,7 +34,7 @@ impl WriteBack {
         let mut found: Vec<_> = whole.chain(lost.into_iter().map(|record| (record, false))).collect();
         found.sort_by_key(|(record, _)| record.version);
         for (RecoveredRecord { version, record, .. }, whole) in found {
-            if matches!(record.change, Change::Fence { .. }) {
+            if matches!(record.change, Change::Fence { .. } | Change::Transaction { .. }) {
                 continue;
             }
             let object = ObjectId { namespace: record.namespace, bucket: record.bucket, key: record.key };

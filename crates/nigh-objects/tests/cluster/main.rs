@@ -11,5 +11,6 @@ mod servers;
 
 mod moves;
 mod objects;
+mod transactions;
 mod under_load;
 mod world;

@@ -101,6 +101,11 @@ pub(crate) fn request(bytes: &[u8]) -> PutRequest {
 }
 
 impl Node {
+    /// The ledger of its homes.
+    pub(crate) fn ledger(&self) -> &NatsLedger {
+        &self.ledger
+    }
+
     pub(crate) async fn put(&self, name: &str, bytes: &[u8]) -> Result<PutDone, ObjectError> {
         self.memory.put(&who(), &bucket(), &key(name), request(bytes)).await
     }

@@ -21,4 +21,5 @@ mod running;
 mod sdks;
 mod serving;
 mod sign;
+mod transactions;
 mod uploads;

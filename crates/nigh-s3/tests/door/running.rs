@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nigh_engine::{AccessKeys, LocalRegistry, StateFile};
+use nigh_engine::{AccessKeys, Journal, JournalSettings, LocalRegistry, StateFile};
 use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, WriteSettings, Writes};
 use nigh_s3::{DoorLimits, S3Door};
 use nigh_terms::{AccessKeyId, ByteSize, Clock, Epoch, Namespace, SystemClock};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -42,7 +42,16 @@ impl Running {
         Self::start_with(limits()).await
     }
 
+    /// Before a memory with a journal: writes are taken before the store has them.
+    pub(crate) async fn start_with_journal() -> Self {
+        Self::start_on(limits(), true).await
+    }
+
     pub(crate) async fn start_with(limits: DoorLimits) -> Self {
+        Self::start_on(limits, false).await
+    }
+
+    async fn start_on(limits: DoorLimits, journaled: bool) -> Self {
         // What goes wrong inside is told to the log and not to the client. `s3s` logs each refusal as an error.
         let filter = tracing_subscriber::EnvFilter::new("warn,s3s=off");
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
@@ -52,7 +61,13 @@ impl Running {
         let (id, secret) = keys.issue(&registry, &Namespace::new("tenant").unwrap()).await.unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let store = Arc::new(DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock)).unwrap());
-        let writes = Writes::through(Epoch(1));
+        let mut writes = Writes::through(Epoch(1));
+        if journaled {
+            let settings =
+                JournalSettings { limit: ByteSize::mib(64), segment: ByteSize::mib(16), ..Default::default() };
+            let (journal, _) = Journal::open(&folder.path().join("journal"), &settings).unwrap();
+            writes = Writes { ledger: Arc::new(journal), settings: WriteSettings::default(), ..writes };
+        }
         let memory_limits =
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize::mib(16), object: ByteSize::gib(5) };
         let spool = folder.path().join("spool");

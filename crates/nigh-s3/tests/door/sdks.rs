@@ -51,3 +51,21 @@ async fn boto3_works_with_its_default_settings() {
     command.arg(script("boto3_s3.py"));
     report(&run(command).await, 35);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn boto3_s_transactions_are_whole_and_those_of_many_threads_keep_a_sum() {
+    let python = std::env::var("NIGH_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_boto3 = Command::new(&python).args(["-c", "import boto3"]).output().is_ok_and(|ran| ran.status.success());
+    if !has_boto3 {
+        println!(
+            "SKIPPED: boto3_s_transactions_are_whole_and_those_of_many_threads_keep_a_sum: {python} has no boto3; \
+             set NIGH_TEST_PYTHON"
+        );
+        return;
+    }
+    let door = Running::start_with_journal().await;
+    let mut command = command(&python, &door);
+    command.env("PYTHONPATH", PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../runtimes/python"));
+    command.arg(script("boto3_transactions.py"));
+    report(&run(command).await, 6);
+}

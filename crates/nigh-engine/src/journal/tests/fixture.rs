@@ -5,7 +5,9 @@ use super::image::MemoryFolder;
 use super::*;
 
 /// Written by the first build of format 1.
-const STORED: &[u8] = include_bytes!("../../../tests/fixtures/journal-1.segment");
+const STORED_1: &[u8] = include_bytes!("../../../tests/fixtures/journal-1.segment");
+/// Written by the first build of format 2.
+const STORED_2: &[u8] = include_bytes!("../../../tests/fixtures/journal-2.segment");
 
 /// One of each kind of record.
 async fn write(folder: &Arc<MemoryFolder>) {
@@ -17,12 +19,26 @@ async fn write(folder: &Arc<MemoryFolder>) {
     append(&journal, delete, Bytes::new()).await.unwrap();
     let amend = record(4, "large", Change::Amend { about: Bytes::from_static(b"tags") });
     let amend = append(&journal, amend, Bytes::new()).await.unwrap();
+    let transaction = record(5, "transaction", Change::Transaction { about: Bytes::from_static(b"decided") });
+    append(&journal, transaction, Bytes::from_static(b"what it writes")).await.unwrap();
     journal.stored(SHARD, Version { sequence: nigh_terms::Sequence(2), ..amend.version }).await.unwrap();
     journal.settle(SHARD).await.unwrap();
 }
 
+/// Opens a segment as it was stored, and looks at what is in it.
+async fn check(folder: &Arc<MemoryFolder>, stored: &[u8], expected: &[(u128, u64)]) {
+    super::super::disk::Folder::create(&**folder, "segment-000001").unwrap();
+    folder.change("segment-000001", |bytes| *bytes = stored.to_vec());
+    let (journal, recovered) = open(folder, 3).unwrap();
+    assert_eq!((recovered.epoch, &recovered.damage[..], recovered.torn), (Epoch(2), &[][..], None));
+    let found: Vec<_> = recovered.records.iter().map(|one| (one.record.request.0, one.body_bytes)).collect();
+    assert_eq!(found, expected);
+    let body = read(&journal, recovered.records[0].version).await.unwrap();
+    assert_eq!(body, "the bytes of a small object");
+}
+
 #[test]
-fn a_segment_of_format_1_is_written_byte_for_byte_as_it_was_and_read() {
+fn a_segment_of_format_2_is_written_byte_for_byte_as_it_was_and_read() {
     runtime().block_on(async {
         let folder = MemoryFolder::new();
         write(&folder).await;
@@ -30,17 +46,24 @@ fn a_segment_of_format_1_is_written_byte_for_byte_as_it_was_and_read() {
         if let Some(path) = std::env::var_os("NIGH_WRITE_JOURNAL_FIXTURE") {
             std::fs::write(path, &written).unwrap();
         }
-        assert!(written == STORED, "the format has changed: it needs a number of its own");
+        assert!(written == STORED_2, "the format has changed: it needs a number of its own");
+        check(&MemoryFolder::new(), STORED_2, &[(1, 27), (3, 0), (4, 0), (5, 14)]).await;
+    });
+}
 
+#[test]
+fn a_segment_of_format_1_is_read_and_goes_to_this_one_before_it_is_written_into() {
+    runtime().block_on(async {
         let folder = MemoryFolder::new();
-        super::super::disk::Folder::create(&*folder, "segment-000001").unwrap();
-        folder.change("segment-000001", |bytes| *bytes = STORED.to_vec());
-        let (journal, recovered) = open(&folder, 3).unwrap();
-        assert_eq!((recovered.epoch, &recovered.damage[..], recovered.torn), (Epoch(2), &[][..], None));
-        let found: Vec<_> = recovered.records.iter().map(|one| (one.record.request.0, one.body_bytes)).collect();
-        assert_eq!(found, [(1, 27), (3, 0), (4, 0)]);
-        let body = read(&journal, recovered.records[0].version).await.unwrap();
-        assert_eq!(body, "the bytes of a small object");
+        check(&folder, STORED_1, &[(1, 27), (3, 0), (4, 0)]).await;
+        let opened = folder.bytes_of("segment-000001");
+        for at in [0, opened.len() - 512] {
+            assert_eq!(opened[at + 8..at + 12], FORMAT.to_le_bytes(), "at {at}");
+        }
+        // An older build refuses it from now on, and does not take what it cannot read for damage.
+        assert!(!SegmentHeader::is_older(&opened));
+        let (_, again) = open(&folder, 3).unwrap();
+        assert_eq!((again.damage.len(), again.records.len()), (0, 3));
     });
 }
 

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio_util::io::StreamReader;
 
 use super::wire::{
-    Becomes, Content as NewContent, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, PINNED, POST,
-    Pinned, WAITING, WRITE, Waiting, Want, WireError, Write, Wrote, decode, encode,
+    Becomes, Content as NewContent, DECIDE, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, OUTCOME,
+    PINNED, POST, PREPARE, Pinned, Prepare, WAITING, WRITE, Waiting, Want, WireError, Write, Wrote, decode, encode,
 };
 use crate::memory::foreign::{Asker, ForeignWrite};
 use crate::memory::machines::ForeignAnswer;
@@ -97,6 +97,16 @@ impl ObjectMemory {
             _ if number == WAITING.number => {
                 let waiting: Waiting = read(&call)?;
                 answer(Ok((inner.waiting_here(&waiting), Body::empty())))
+            }
+            _ if number == PREPARE.number => {
+                let prepare: Prepare = read(&call)?;
+                answer(inner.serve_prepare(prepare, call).await.map(|prepared| (prepared, Body::empty())))
+            }
+            _ if number == DECIDE.number => {
+                answer(inner.serve_decide(read(&call)?).await.map(|decided| (decided, Body::empty())))
+            }
+            _ if number == OUTCOME.number => {
+                answer(inner.serve_ended(read(&call)?).await.map(|ended| (ended, Body::empty())))
             }
             _ if number == NEWEST.number => answer(Ok((Newest { homes: inner.newest_here() }, Body::empty()))),
             _ => {

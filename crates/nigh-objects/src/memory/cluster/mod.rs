@@ -9,6 +9,7 @@ mod here;
 mod neighbours;
 mod posts;
 mod there;
+mod transactions;
 mod uses;
 mod wire;
 
@@ -27,11 +28,13 @@ pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
 pub(super) use self::posts::carry_all;
-pub(super) use self::uses::HomeUses;
+pub(super) use self::transactions::Asked;
+pub(super) use self::uses::{HomeUse, HomeUses};
 #[doc(hidden)]
 pub use self::wire::fuzz;
 use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, WireError};
 use super::machines::NewHome;
+use super::transactions::{found_in, warn_of_lost};
 use super::{Inner, ObjectMemory};
 use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
 use crate::shards::Shards;
@@ -151,14 +154,18 @@ impl ObjectMemory {
     /// # Errors
     /// Which record cannot be read. Nothing of the shard is here then.
     pub async fn take_home(&self, taken: TakenShard) -> Result<(), ObjectError> {
-        let TakenShard { shard, records, lost, summary } = taken;
+        let TakenShard { shard, mut records, mut lost, summary } = taken;
         let inner = &self.0;
+        let transactions = found_in(&mut records)?;
+        warn_of_lost(&mut lost);
         let (epoch, decided) = inner.back.reign(shard);
         let all = records.iter().chain(&lost).cloned().collect();
         inner.back.recover(records, lost)?;
+        inner.find_transactions(shard, transactions).await?;
         let new = NewHome { shard, epoch, records: all, decided, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);
+        inner.resume_transactions(shard);
         tracing::info!(%shard, %epoch, "the home of a shard begins here");
         Ok(())
     }
@@ -289,6 +296,7 @@ impl Inner {
     /// The home of a shard is here no more.
     pub(super) fn lose_home(&self, shard: ShardId) {
         let dropped = self.coherence.let_go(self.now(), shard);
+        self.lose_transactions(shard);
         self.back.forget(shard);
         self.settle(dropped);
     }

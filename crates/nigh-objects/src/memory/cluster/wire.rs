@@ -3,13 +3,16 @@
 //! The form is MessagePack with names, so that a later build may add to it; `FORMAT` changes where an older one would
 //! misread it. The bytes of objects are bodies, beside the heads.
 
+use std::collections::BTreeSet;
+
 use nigh_rpc::Method;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::memory::transactions::{Part, Prepared, TRANSACTION_BYTES_MAX, Written, decode_about, decode_body};
 use crate::notification::ObjectChange;
-use crate::protocol::{Member, Reply, Request};
+use crate::protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
 use crate::{
     Attributes, ByteRange, Checksum, ETag, Listed, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions,
 };
@@ -40,8 +43,16 @@ pub(super) static NEWEST: Method = method(21, "newest", 0);
 /// A home is to fence a member.
 pub(super) static FENCE: Method = method(22, "fence", 0);
 
+/// A transaction is to be prepared at a home; the bytes of its writes there are the body.
+pub(super) static PREPARE: Method = method(23, "prepare", TRANSACTION_BYTES_MAX);
+/// A home is to decide a transaction.
+pub(super) static DECIDE: Method = method(24, "decide", 0);
+/// How a transaction has ended, said or asked.
+pub(super) static OUTCOME: Method = method(25, "outcome", 0);
+
 /// All of them.
-pub(super) static METHODS: [&Method; 7] = [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE];
+pub(super) static METHODS: [&Method; 10] =
+    [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME];
 
 /// What of an object is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -161,6 +172,38 @@ pub(super) struct Fence {
     pub(super) member: Member,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Prepare {
+    pub(super) shard: ShardId,
+    pub(super) decider: ShardId,
+    pub(super) part: Part,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Decide {
+    pub(super) shard: ShardId,
+    pub(super) transaction: TransactionId,
+    pub(super) ticket: Ticket,
+    pub(super) participants: BTreeSet<ShardId>,
+}
+
+/// How a transaction has ended, if it is said; else that is asked.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ended {
+    pub(super) shard: ShardId,
+    pub(super) transaction: TransactionId,
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// What a home says of how a transaction has ended: nothing if it is to be asked, or told, again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum EndedAnswer {
+    /// As it was asked.
+    Known(Option<Outcome>),
+    /// As it was told: applied for good, by these writes.
+    Applied(Option<Written>),
+}
+
 /// Why a home refuses, as far as who asked is to know it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum WireError {
@@ -172,6 +215,7 @@ pub(super) enum WireError {
     Damaged(ObjectKey),
     PreconditionFailed(String),
     Conflict,
+    Undecided,
     InvalidRange(u64),
     InvalidPartNumber(u32),
     EntityTooLarge(u64),
@@ -200,6 +244,7 @@ impl From<ObjectError> for WireError {
             ObjectError::Damaged(key) => Self::Damaged(key),
             ObjectError::PreconditionFailed(which) => Self::PreconditionFailed(which.to_owned()),
             ObjectError::ConditionalRequestConflict => Self::Conflict,
+            ObjectError::TransactionUndecided => Self::Undecided,
             ObjectError::InvalidRange { size } => Self::InvalidRange(size),
             ObjectError::InvalidPartNumber(number) => Self::InvalidPartNumber(number),
             ObjectError::EntityTooLarge { limit } => Self::EntityTooLarge(limit),
@@ -226,6 +271,7 @@ impl From<WireError> for ObjectError {
                 Self::PreconditionFailed(known.unwrap_or("a condition of the request"))
             }
             WireError::Conflict => Self::ConditionalRequestConflict,
+            WireError::Undecided => Self::TransactionUndecided,
             WireError::InvalidRange(size) => Self::InvalidRange { size },
             WireError::InvalidPartNumber(number) => Self::InvalidPartNumber(number),
             WireError::EntityTooLarge(limit) => Self::EntityTooLarge { limit },
@@ -259,7 +305,7 @@ pub(super) fn decode<T: DeserializeOwned>(head: &[u8]) -> Result<T, String> {
     }
 }
 
-/// Reads any head, for the fuzzer: none may panic.
+/// Reads any head, and any record of a transaction, for the fuzzer: none may panic.
 #[doc(hidden)]
 pub fn fuzz(head: &[u8]) {
     let _ = decode::<Fetch>(head);
@@ -271,4 +317,12 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<Waiting>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);
+    let _ = decode_about(head);
+    let _ = decode_body(bytes::Bytes::copy_from_slice(head));
+    let _ = decode::<Prepare>(head);
+    let _ = decode::<Result<Prepared, WireError>>(head);
+    let _ = decode::<Decide>(head);
+    let _ = decode::<Result<Option<Written>, WireError>>(head);
+    let _ = decode::<Ended>(head);
+    let _ = decode::<Result<EndedAnswer, WireError>>(head);
 }

@@ -1,0 +1,159 @@
+//! Transactions over homes of different processes: the calls by which they are prepared, decided and ended.
+//!
+//! A call that no answer came to is for the machines to judge: here it is said, or served, once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nigh_rpc::{Body, Call};
+use nigh_terms::ShardId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::neighbours::NotAnswered;
+use super::wire::{DECIDE, Decide, Ended, EndedAnswer, OUTCOME, PREPARE, Prepare, WireError};
+use crate::ObjectError;
+use crate::memory::Inner;
+use crate::memory::coherence::moved;
+use crate::memory::transactions::{Part, Prepared, Written};
+use crate::protocol::{Outcome, Ticket, TransactionId};
+
+/// What came of a question to a home.
+pub(in crate::memory) enum Asked<T> {
+    /// It has answered.
+    Answered(T),
+    /// It has refused: nothing came of it.
+    Refused(ObjectError),
+    /// No answer came.
+    Lost(ObjectError),
+}
+
+impl Inner {
+    async fn ask_about<T: DeserializeOwned>(
+        &self,
+        shard: ShardId,
+        method: &nigh_rpc::Method,
+        head: &impl Serialize,
+        body: Body,
+    ) -> Asked<T> {
+        let Some(neighbours) = &self.neighbours else { return Asked::Refused(moved()) };
+        match neighbours.ask_home::<T>(shard, method, head, body).await {
+            Ok((answer, _)) => Asked::Answered(answer),
+            Err(NotAnswered::Refused(WireError::Undecided)) => Asked::Lost(ObjectError::TransactionUndecided),
+            Err(NotAnswered::Refused(error)) => Asked::Refused(error.into()),
+            Err(NotAnswered::Away(why)) => Asked::Lost(ObjectError::Busy(why)),
+        }
+    }
+
+    /// Asks the home of `shard`, wherever it is, to prepare a transaction.
+    pub(in crate::memory) async fn prepare_at(
+        self: &Arc<Self>,
+        shard: ShardId,
+        decider: ShardId,
+        part: Part,
+        bytes: Vec<Bytes>,
+    ) -> Asked<Prepared> {
+        if self.coherence.is_home(shard) {
+            return match self.prepare_here(shard, decider, part, bytes).await {
+                Ok(prepared) => Asked::Answered(prepared),
+                Err(error) => Asked::Refused(error),
+            };
+        }
+        let prepare = Prepare { shard, decider, part };
+        self.ask_about(shard, &PREPARE, &prepare, Body::pieces(bytes)).await
+    }
+
+    /// Tells the home of `shard`, wherever it is, to decide a transaction.
+    pub(in crate::memory) async fn decide_at(
+        self: &Arc<Self>,
+        shard: ShardId,
+        transaction: TransactionId,
+        ticket: Ticket,
+        participants: BTreeSet<ShardId>,
+    ) -> Asked<Option<Written>> {
+        if self.coherence.is_home(shard) {
+            return match self.decide_here(shard, transaction, ticket, participants).await {
+                Ok(decided) => Asked::Answered(decided),
+                Err(error) => Asked::Lost(error),
+            };
+        }
+        let decide = Decide { shard, transaction, ticket, participants };
+        self.ask_about(shard, &DECIDE, &decide, Body::empty()).await
+    }
+
+    /// Asks the home of `shard`, wherever it is, how a transaction has ended.
+    pub(in crate::memory) async fn ask_at(
+        self: &Arc<Self>,
+        shard: ShardId,
+        transaction: TransactionId,
+    ) -> Result<Option<Outcome>, ObjectError> {
+        if self.coherence.is_home(shard) {
+            return self.asked_here(shard, transaction).await;
+        }
+        let ended = Ended { shard, transaction, outcome: None };
+        match self.ask_about(shard, &OUTCOME, &ended, Body::empty()).await {
+            Asked::Answered(EndedAnswer::Known(outcome)) => Ok(outcome),
+            Asked::Answered(EndedAnswer::Applied(_)) => Ok(None),
+            Asked::Refused(error) | Asked::Lost(error) => Err(error),
+        }
+    }
+
+    /// Tells the home of `shard`, wherever it is, how a transaction has ended; none if it is to be told again.
+    pub(in crate::memory) async fn end_at(
+        self: &Arc<Self>,
+        shard: ShardId,
+        transaction: TransactionId,
+        outcome: Outcome,
+    ) -> Result<Option<Written>, ObjectError> {
+        if self.coherence.is_home(shard) {
+            return self.ended_here(shard, transaction, outcome).await;
+        }
+        let ended = Ended { shard, transaction, outcome: Some(outcome) };
+        match self.ask_about(shard, &OUTCOME, &ended, Body::empty()).await {
+            Asked::Answered(EndedAnswer::Applied(written)) => Ok(written),
+            Asked::Answered(EndedAnswer::Known(_)) => Ok(None),
+            Asked::Refused(error) | Asked::Lost(error) => Err(error),
+        }
+    }
+
+    fn is_served_here(&self, shard: ShardId) -> Result<(), WireError> {
+        if self.coherence.is_home(shard) { Ok(()) } else { Err(WireError::Elsewhere) }
+    }
+
+    pub(super) async fn serve_prepare(
+        self: &Arc<Self>,
+        prepare: Prepare,
+        mut call: Call<'_>,
+    ) -> Result<Prepared, WireError> {
+        let Prepare { shard, decider, part } = prepare;
+        self.is_served_here(shard)?;
+        let is_of = |object: &crate::ObjectId| self.coherence.shards.of(object) == shard;
+        let announced = call.body.len();
+        if !part.objects().iter().all(is_of) || part.bytes() != announced {
+            return Err(WireError::InvalidRequest("a part of a transaction that is none of the shard's".to_owned()));
+        }
+        let mut all = Vec::with_capacity(announced as usize);
+        while let Some(piece) = call.body.next().await.map_err(|error| WireError::Busy(error.to_string()))? {
+            all.extend_from_slice(&piece);
+        }
+        let bytes = part.split(all.into());
+        let bytes = bytes.ok_or_else(|| WireError::InvalidRequest("bytes of no object".to_owned()))?;
+        self.prepare_here(shard, decider, part, bytes).await.map_err(WireError::from)
+    }
+
+    pub(super) async fn serve_decide(self: &Arc<Self>, decide: Decide) -> Result<Option<Written>, WireError> {
+        let Decide { shard, transaction, ticket, participants } = decide;
+        self.is_served_here(shard)?;
+        self.decide_here(shard, transaction, ticket, participants).await.map_err(WireError::from)
+    }
+
+    pub(super) async fn serve_ended(self: &Arc<Self>, ended: Ended) -> Result<EndedAnswer, WireError> {
+        let Ended { shard, transaction, outcome } = ended;
+        self.is_served_here(shard)?;
+        Ok(match outcome {
+            None => EndedAnswer::Known(self.asked_here(shard, transaction).await?),
+            Some(outcome) => EndedAnswer::Applied(self.ended_here(shard, transaction, outcome).await?),
+        })
+    }
+}

@@ -1,0 +1,483 @@
+//! What clients ask of a transaction: reads that join what it has been shown, writes that wait, its commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
+
+use super::open::{Begun, Commit, Staged, TransactionName};
+use super::part::{NewObject, Part, PartBecomes, PartWrite, Seen};
+use super::{Prepared, TRANSACTION_BYTES_MAX, Written};
+use crate::attributes::check_tags;
+use crate::conditions::{check_read, check_write};
+use crate::memory::cluster::Asked;
+use crate::memory::invocations::WriteCall;
+use crate::memory::{Inner, ObjectMemory, object, to_the_end};
+use crate::protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Stamp, TransactionId};
+use crate::range::resolve;
+use crate::sync::spawn;
+use crate::{
+    Body, Digest, ETag, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
+    Segment, Served, WriteConditions,
+};
+
+/// How long the node that commits waits until it has caught up with what was written.
+const COVERED_WITHIN: Duration = Duration::from_secs(5);
+/// How often, and with which pause, a deciding home is asked what came of a decision without an answer.
+const ASKED_TIMES: usize = 20;
+const ASKED_PAUSE: Duration = Duration::from_millis(250);
+
+/// A transaction that was committed.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// What it has written, in the order of the names.
+    pub written: Vec<WrittenObject>,
+    /// With what it wrote elsewhere in mind its client goes on.
+    token: Token,
+}
+
+/// An object that a transaction has written.
+#[derive(Clone, Debug)]
+pub struct WrittenObject {
+    /// The object.
+    pub object: ObjectId,
+    /// Its entity tag; none if it was deleted.
+    pub etag: Option<ETag>,
+    /// Its version.
+    pub version: Version,
+}
+
+/// What a transaction is at each of its shards.
+type Parts = BTreeMap<ShardId, (Part, Vec<bytes::Bytes>)>;
+
+/// What came of the questions to the homes.
+enum Ended {
+    Committed(Written),
+    Refused(ObjectError),
+    /// It was decided, perhaps, by the home of this shard.
+    Unknown(ShardId),
+}
+
+impl ObjectMemory {
+    /// Begins a transaction of `who`.
+    ///
+    /// # Errors
+    /// `SlowDown` if there are too many.
+    pub fn begin_transaction(&self, who: &Principal) -> Result<Begun, ObjectError> {
+        let inner = &self.0;
+        let id = TransactionId(uuid::Uuid::new_v4().as_u128());
+        let name = TransactionName { node: inner.coherence.member().node, id };
+        inner.transactions.open.lock().begin(inner.now(), name, who)
+    }
+
+    /// Reads an object in a transaction: its own write, or what there is, which its commit finds unchanged or refuses.
+    ///
+    /// # Errors
+    /// As of a get; `NoSuchTransaction`; `TransactionConflict` if it has been shown another version before.
+    pub async fn get_in(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: GetRequest,
+    ) -> Result<Got, ObjectError> {
+        self.0.get_in(name, who, bucket, key, request).await
+    }
+
+    /// As `get_in`, of what is known of the object.
+    ///
+    /// # Errors
+    /// As `get_in`.
+    pub async fn head_in(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: GetRequest,
+    ) -> Result<Arc<ObjectMeta>, ObjectError> {
+        let meta = self.0.shown_in(name, who, &object(who, bucket, key)).await?.0;
+        check_read(&request.conditions, &meta)?;
+        resolve(request.range, &meta).map(|_| meta)
+    }
+
+    /// Writes an object in a transaction: nobody else sees it before the commit, nor if there is none.
+    ///
+    /// # Errors
+    /// As of a put; `EntityTooLarge` if the transaction would write too much; `InvalidRequest` for what cannot be in one.
+    pub async fn put_in(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: PutRequest,
+    ) -> Result<PutDone, ObjectError> {
+        self.0.put_in(name, who, bucket, key, request).await
+    }
+
+    /// Deletes an object in a transaction.
+    ///
+    /// # Errors
+    /// As `put_in`.
+    pub async fn delete_in(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        conditions: WriteConditions,
+    ) -> Result<(), ObjectError> {
+        let (inner, object) = (&self.0, object(who, bucket, key));
+        inner.check_in(name, who, &object, &conditions, &crate::Tags::new()).await?;
+        let staged = Staged { becomes: PartBecomes::Gone, bytes: bytes::Bytes::new() };
+        inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)
+    }
+
+    /// Commits a transaction: all of its writes take place, durably and for every reader, or none does. Asked for again
+    /// it answers as it did.
+    ///
+    /// # Errors
+    /// `TransactionConflict` with what has changed since it was read; `TransactionUndecided` if what came of it is not
+    /// known: it is to be asked for again; what the homes refuse.
+    pub async fn commit_transaction(
+        &self,
+        name: TransactionName,
+        who: &Principal,
+    ) -> Result<Arc<Committed>, ObjectError> {
+        let inner = &self.0;
+        inner.is_kept_here(name)?;
+        let commit = inner.transactions.open.lock().commit(inner.now(), name, who)?;
+        let ended = match commit {
+            Commit::Ended(ended) => ended,
+            Commit::Ask => return Err(ObjectError::TransactionUndecided),
+            Commit::Begin { reads, writes } => {
+                let (inner, who) = (Arc::clone(inner), who.clone());
+                to_the_end(async move { Ok(inner.commit_begun(name, who, reads, writes).await) }).await?
+            }
+        };
+        let committed = ended?;
+        if !inner.coherence.is_alone() {
+            // What it wrote in other processes this node shows from now on, too.
+            inner.cover(&committed.token, COVERED_WITHIN).await?;
+        }
+        Ok(committed)
+    }
+
+    /// Gives a transaction up: nothing of it takes place.
+    ///
+    /// # Errors
+    /// `NoSuchTransaction`; `InvalidRequest` if it is being committed.
+    pub fn abort_transaction(&self, name: TransactionName, who: &Principal) -> Result<(), ObjectError> {
+        let inner = &self.0;
+        inner.is_kept_here(name)?;
+        inner.transactions.open.lock().abort(inner.now(), name, who)
+    }
+}
+
+impl Inner {
+    fn is_kept_here(&self, name: TransactionName) -> Result<(), ObjectError> {
+        let node = name.node;
+        if node == self.coherence.member().node {
+            return Ok(());
+        }
+        Err(ObjectError::TransactionElsewhere { transaction: name.to_string(), node: node.0 })
+    }
+
+    /// What a transaction is shown of an object, and its own bytes of it.
+    async fn shown_in(
+        self: &Arc<Self>,
+        name: TransactionName,
+        who: &Principal,
+        object: &ObjectId,
+    ) -> Result<(Arc<ObjectMeta>, Option<bytes::Bytes>), ObjectError> {
+        self.is_kept_here(name)?;
+        let none = || ObjectError::NoSuchKey(object.key.clone());
+        let staged = self.transactions.open.lock().staged(self.now(), name, who, object)?;
+        if let Some(Staged { becomes, bytes }) = staged {
+            return match becomes {
+                PartBecomes::Put(new) => Ok((Arc::new(new.meta()), Some(bytes))),
+                PartBecomes::Gone => Err(none()),
+            };
+        }
+        let current = match self.current(who, object).await {
+            Ok(meta) => Some(meta),
+            Err(ObjectError::NoSuchKey(_)) => None,
+            Err(error) => return Err(error),
+        };
+        self.transactions.open.lock().sees(self.now(), name, who, object, current.as_deref())?;
+        current.map(|meta| (meta, None)).ok_or_else(none)
+    }
+
+    async fn get_in(
+        self: &Arc<Self>,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: GetRequest,
+    ) -> Result<Got, ObjectError> {
+        let object = object(who, bucket, key);
+        let (meta, own) = self.shown_in(name, who, &object).await?;
+        check_read(&request.conditions, &meta)?;
+        let range = resolve(request.range, &meta)?;
+        let Some(own) = own else {
+            let request = GetRequest { conditions: ReadConditions::default(), range: request.range };
+            let got = match self.get(who, bucket, key, request).await {
+                Err(ObjectError::NoSuchKey(_)) => {
+                    return Err(ObjectError::TransactionConflict(vec![format!("{bucket}/{key}")]));
+                }
+                got => got?,
+            };
+            // It may have changed since it was looked at.
+            self.transactions.open.lock().sees(self.now(), name, who, &object, Some(&got.meta))?;
+            return Ok(got);
+        };
+        let mut call = self.begin(who, bucket, Some(key));
+        call.succeeded(Served::Hit, None, Token::empty());
+        call.of_object(meta.size);
+        let slice = Segment::copy_of(&own)?.slice(range.clone());
+        Ok(Got { meta, range, body: Body::segment(slice, call), version: Version::OUTSIDE, token: Token::empty() })
+    }
+
+    /// Refuses what a transaction cannot write. A condition is on what it is shown; that, its commit finds unchanged.
+    async fn check_in(
+        self: &Arc<Self>,
+        name: TransactionName,
+        who: &Principal,
+        object: &ObjectId,
+        conditions: &WriteConditions,
+        tags: &crate::Tags,
+    ) -> Result<(), ObjectError> {
+        self.is_kept_here(name)?;
+        self.find_bucket(who, &object.bucket).await?;
+        self.back.check_in_transaction(object, tags)?;
+        if *conditions == WriteConditions::default() {
+            return self.transactions.open.lock().staged(self.now(), name, who, object).map(|_| ());
+        }
+        let current = match self.shown_in(name, who, object).await {
+            Ok((meta, _)) => Some(meta),
+            Err(ObjectError::NoSuchKey(_)) => None,
+            Err(error) => return Err(error),
+        };
+        check_write(conditions, object, current.as_deref())
+    }
+
+    async fn put_in(
+        self: &Arc<Self>,
+        name: TransactionName,
+        who: &Principal,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        request: PutRequest,
+    ) -> Result<PutDone, ObjectError> {
+        let PutRequest { attributes, tags, conditions, mut body, length, md5, checksum, request: _ } = request;
+        attributes.check()?;
+        check_tags(&tags)?;
+        let limit = TRANSACTION_BYTES_MAX.min(self.limits.cached_object.bytes());
+        let too_large = || ObjectError::EntityTooLarge { limit };
+        if length.is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let object = object(who, bucket, key);
+        self.check_in(name, who, &object, &conditions, &tags).await?;
+        let mut digest = Digest::new(checksum.as_ref().map(|claim| claim.algorithm));
+        let mut bytes = Vec::new();
+        while let Some(piece) = body.next().await {
+            let piece = piece?;
+            digest.update(&piece);
+            bytes.extend_from_slice(&piece);
+            if bytes.len() as u64 > limit {
+                return Err(too_large());
+            }
+        }
+        let size = bytes.len() as u64;
+        if let Some(expected) = length.filter(|length| *length != size) {
+            return Err(ObjectError::IncompleteBody { expected, received: size });
+        }
+        let verified = digest.verify(md5, checksum)?;
+        let (etag, checksum, modified) = (verified.etag(), verified.checksum, self.clock.wall());
+        let new = NewObject { attributes, tags, size, etag: etag.clone(), checksum: checksum.clone(), modified };
+        let staged = Staged { becomes: PartBecomes::Put(Box::new(new)), bytes: bytes.into() };
+        self.transactions.open.lock().stage(self.now(), name, who, &object, staged)?;
+        Ok(PutDone { etag, size, modified, checksum, version: Version::OUTSIDE, token: Token::empty() })
+    }
+
+    async fn commit_begun(
+        self: Arc<Self>,
+        name: TransactionName,
+        who: Principal,
+        reads: BTreeMap<ObjectId, Seen>,
+        writes: BTreeMap<ObjectId, Staged>,
+    ) -> Result<Arc<Committed>, ObjectError> {
+        // The invocation's end waits for these as for every write.
+        let begin = |(object, staged): (&ObjectId, &Staged)| {
+            let call = self.begin_write(&who, &object.bucket, &object.key);
+            (object.clone(), (call, staged.becomes.clone()))
+        };
+        let mut calls: BTreeMap<ObjectId, (WriteCall, PartBecomes)> = writes.iter().map(begin).collect();
+        let seen = calls.first_key_value().map_or_else(Token::empty, |(_, (call, _))| Token::clone(&call.seen()));
+        let parts = self.parts(name.id, &who, &seen, reads, writes);
+        let written = match self.coordinate(name.id, parts).await {
+            Ended::Committed(written) => Ok(written),
+            Ended::Refused(error) => Err(error),
+            Ended::Unknown(decider) => match self.ask_until_known(decider, name.id).await {
+                Some(written) => Ok(written),
+                None => {
+                    // Who asks again finds what came of it, if it comes to be known.
+                    self.clone().keep_asking(decider, name.id);
+                    return Err(ObjectError::TransactionUndecided);
+                }
+            },
+        };
+        let ended = match written {
+            Ok(written) => self.wrote_all(&mut calls, written).await.map(Arc::new),
+            Err(error) => Err(error),
+        };
+        self.transactions.open.lock().ended(self.now(), name.id, ended.clone());
+        ended
+    }
+
+    /// Goes on to ask, where nobody waits any more.
+    fn keep_asking(self: Arc<Self>, decider: ShardId, id: TransactionId) {
+        spawn(async move {
+            let ended = match self.ask_until_known(decider, id).await {
+                Some(Written(written)) => {
+                    let mut token = Token::empty();
+                    let written = written.into_iter().map(|(object, stamp)| {
+                        stamp.join_into(self.coherence.shards.of(&object), &mut token);
+                        WrittenObject { object, etag: None, version: stamp.version }
+                    });
+                    let written = written.collect();
+                    Ok(Arc::new(Committed { written, token }))
+                }
+                None => Err(ObjectError::TransactionUndecided),
+            };
+            self.transactions.open.lock().ended(self.now(), id, ended);
+        });
+    }
+
+    /// A transaction by its shards.
+    fn parts(
+        &self,
+        transaction: TransactionId,
+        who: &Principal,
+        token: &Token,
+        reads: BTreeMap<ObjectId, Seen>,
+        writes: BTreeMap<ObjectId, Staged>,
+    ) -> Parts {
+        let mut parts = Parts::new();
+        let part = || {
+            let (reads, writes) = (Vec::new(), Vec::new());
+            (Part { transaction, who: who.clone(), token: token.clone(), reads, writes }, Vec::new())
+        };
+        for (object, seen) in reads {
+            parts.entry(self.coherence.shards.of(&object)).or_insert_with(part).0.reads.push((object, seen));
+        }
+        for (object, Staged { becomes, bytes }) in writes {
+            let (part, all) = parts.entry(self.coherence.shards.of(&object)).or_insert_with(part);
+            part.writes.push(PartWrite { object, becomes });
+            all.push(bytes);
+        }
+        parts
+    }
+
+    /// Asks the homes, as the coordinator says.
+    async fn coordinate(self: &Arc<Self>, id: TransactionId, mut parts: Parts) -> Ended {
+        let shards: BTreeSet<ShardId> = parts.keys().copied().collect();
+        let Some(&decider) = shards.first() else { return Ended::Committed(Written::default()) };
+        let (mut coordinator, mut todo) = Coordinator::begin(&shards);
+        let (mut why, mut all) = (ObjectError::TransactionUndecided, Written::default());
+        loop {
+            let mut heard = None;
+            for output in std::mem::take(&mut todo) {
+                match output {
+                    CoordinatorOutput::Prepare(shard) => {
+                        let Some((part, bytes)) = parts.remove(&shard) else { continue };
+                        let (input, refusal) = match self.prepare_at(shard, decider, part, bytes).await {
+                            Asked::Answered(Prepared::Ready(ticket)) => (CoordinatorInput::Prepared(ticket), None),
+                            Asked::Answered(Prepared::Changed(changed)) => {
+                                let names = changed.iter().map(|object| format!("{}/{}", object.bucket, object.key));
+                                let conflict = ObjectError::TransactionConflict(names.collect());
+                                (CoordinatorInput::Refused, Some(conflict))
+                            }
+                            Asked::Refused(error) => (CoordinatorInput::Refused, Some(error)),
+                            Asked::Lost(error) => (CoordinatorInput::Lost, Some(error)),
+                        };
+                        why = refusal.unwrap_or(why);
+                        heard = Some(input);
+                    }
+                    CoordinatorOutput::Decide { shard, ticket, participants } => {
+                        heard = Some(match self.decide_at(shard, id, ticket, participants).await {
+                            Asked::Answered(Some(written)) => {
+                                all = written;
+                                CoordinatorInput::Committed
+                            }
+                            Asked::Answered(None) => {
+                                why =
+                                    ObjectError::SlowDown("the transaction took too long, or its ledger takes nothing");
+                                CoordinatorInput::Refused
+                            }
+                            Asked::Refused(error) | Asked::Lost(error) => {
+                                tracing::debug!(%shard, %error, "a decision has no answer");
+                                CoordinatorInput::Lost
+                            }
+                        });
+                    }
+                    CoordinatorOutput::Abort(shard) => {
+                        let inner = Arc::clone(self);
+                        spawn(async move { inner.end_at(shard, id, Outcome::Aborted).await });
+                    }
+                    CoordinatorOutput::Over(Some(Outcome::Committed)) => return Ended::Committed(all),
+                    CoordinatorOutput::Over(Some(Outcome::Aborted)) => return Ended::Refused(why),
+                    CoordinatorOutput::Over(None) => return Ended::Unknown(decider),
+                }
+            }
+            let Some(heard) = heard else { return Ended::Unknown(decider) };
+            todo = coordinator.step(heard);
+        }
+    }
+
+    /// Asks the deciding home what came of a decision that had no answer, for some time. That it knows nothing says
+    /// nothing: all may have applied it, and the home have begun anew since.
+    async fn ask_until_known(self: &Arc<Self>, decider: ShardId, id: TransactionId) -> Option<Written> {
+        for _ in 0..ASKED_TIMES {
+            if let Ok(Some(Outcome::Committed)) = self.ask_at(decider, id).await
+                && let Ok(Some(written)) = self.end_at(decider, id, Outcome::Committed).await
+            {
+                return Some(written);
+            }
+            tokio::time::sleep(ASKED_PAUSE).await;
+        }
+        None
+    }
+
+    /// All writes have their places: their writer is to know.
+    async fn wrote_all(
+        &self,
+        calls: &mut BTreeMap<ObjectId, (WriteCall, PartBecomes)>,
+        written: Written,
+    ) -> Result<Committed, ObjectError> {
+        let (mut token, mut all) = (Token::empty(), Vec::new());
+        let stamps: BTreeMap<ObjectId, Stamp> = written.0.into_iter().collect();
+        for (object, stamp) in stamps {
+            let shard = self.coherence.shards.of(&object);
+            stamp.join_into(shard, &mut token);
+            let Some((call, becomes)) = calls.get_mut(&object) else { continue };
+            let (etag, size, served) = match becomes {
+                PartBecomes::Put(new) => (Some(new.etag.clone()), new.size, Served::Write),
+                PartBecomes::Gone => (None, 0, Served::Delete),
+            };
+            let version = stamp.version;
+            self.wrote(call, shard, stamp).await?;
+            call.succeeded(served, Some(version), Token::empty());
+            call.served(size);
+            call.of_object(size);
+            all.push(WrittenObject { object, etag, version });
+        }
+        Ok(Committed { written: all, token })
+    }
+}

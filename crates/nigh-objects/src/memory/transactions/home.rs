@@ -1,0 +1,280 @@
+//! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other homes
+//! say of it.
+//!
+//! What is done when is the machine's to say (`protocol::TransactionHome`); `carrying_out` does it. A transaction holds its
+//! turns as long as it is open here, watched by a task if nobody waits for it; a home that is lost takes all of its
+//! transactions with it, and the next finds those that have records (`found`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_terms::{ShardId, Version};
+use tokio::sync::watch;
+
+use super::part::Part;
+use super::{Prepared, Written};
+use crate::memory::cluster::HomeUse;
+use crate::memory::coherence::moved;
+use crate::memory::{Inner, to_the_end};
+use crate::protocol::{Outcome, Ticket, TransactionHome, TransactionId, TransactionInput, TransactionOutput};
+use crate::sync::{Mutex, spawn, timeout};
+use crate::write_order::Turn;
+use crate::{ObjectError, ObjectId};
+
+/// How long a transaction waits for the turns of its objects.
+pub(super) const TURNS_WITHIN: Duration = Duration::from_secs(5);
+/// Without news for so long, who is prepared asks.
+const OVERDUE: Duration = Duration::from_secs(4);
+/// How long a deciding home holds turns for a coordinator that says nothing: longer than one that lives takes.
+const HELD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a coordinator waits to hear that all have applied what was decided.
+const APPLIED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How a decision stands, for who waits for it.
+#[derive(Clone, Debug)]
+pub(super) enum Standing {
+    Open,
+    Committed,
+    Refused,
+}
+
+/// A transaction that is open at a home here.
+pub(super) struct Open {
+    pub(super) part: Part,
+    pub(super) bytes: Vec<Bytes>,
+    /// Whose turns it has, in the order of their names.
+    turns: Mutex<Vec<(ObjectId, Arc<Turn>)>>,
+    home: Mutex<Option<HomeUse>>,
+    /// Its record in the ledger.
+    pub(super) record: Mutex<Option<Version>>,
+    pub(super) written: Mutex<Written>,
+    pub(super) standing: watch::Sender<Standing>,
+}
+
+impl Open {
+    pub(super) fn new(part: Part, bytes: Vec<Bytes>, turns: Vec<(ObjectId, Arc<Turn>)>) -> Self {
+        Self {
+            part,
+            bytes,
+            turns: Mutex::new(turns),
+            home: Mutex::new(None),
+            record: Mutex::new(None),
+            written: Mutex::default(),
+            standing: watch::Sender::new(Standing::Open),
+        }
+    }
+
+    pub(super) fn turn(&self, object: &ObjectId) -> Option<Arc<Turn>> {
+        self.turns.lock().iter().find(|(of, _)| of == object).map(|(_, turn)| Arc::clone(turn))
+    }
+
+    pub(super) fn release(&self) {
+        let turns = std::mem::take(&mut *self.turns.lock());
+        let home = self.home.lock().take();
+        drop((turns, home));
+    }
+}
+
+/// The transactions at the home of a shard.
+pub(super) struct Home {
+    pub(super) machine: TransactionHome,
+    pub(super) open: BTreeMap<TransactionId, Arc<Open>>,
+}
+
+/// The transactions at all homes in this process.
+#[derive(Default)]
+pub(in crate::memory) struct TransactionHomes(pub(super) Mutex<BTreeMap<ShardId, Home>>);
+
+/// What a step is to answer to who asked.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) prepared: Option<Ticket>,
+    pub(super) refused: bool,
+    pub(super) answer: Option<Option<Outcome>>,
+    pub(super) done: bool,
+}
+
+impl Inner {
+    /// The home of a shard is here no more.
+    pub(in crate::memory) fn lose_transactions(&self, shard: ShardId) {
+        let lost = self.transactions.homes.0.lock().remove(&shard);
+        drop(lost);
+    }
+
+    pub(super) async fn turns_of(&self, part: &Part) -> Result<Vec<(ObjectId, Arc<Turn>)>, ObjectError> {
+        let mut turns = Vec::new();
+        for object in part.objects() {
+            let turn = self.order.turn(&object).await?;
+            turns.push((object, Arc::new(turn)));
+        }
+        Ok(turns)
+    }
+
+    /// A transaction is to be prepared at the home here; `decider` is the shard that decides it.
+    pub(in crate::memory) async fn prepare_here(
+        self: &Arc<Self>,
+        shard: ShardId,
+        decider: ShardId,
+        part: Part,
+        bytes: Vec<Bytes>,
+    ) -> Result<Prepared, ObjectError> {
+        let id = part.transaction;
+        let home = self.use_home(shard).await.ok_or_else(moved)?;
+        for write in &part.writes {
+            self.back.find_bucket(&write.object.namespace, &write.object.bucket).await?;
+        }
+        let late = |_| ObjectError::SlowDown("the objects of the transaction are being written");
+        let turns = timeout(TURNS_WITHIN, self.turns_of(&part)).await.map_err(late)??;
+        let mut changed = Vec::new();
+        for (object, seen) in &part.reads {
+            let now = self.current_if_any(object).await?;
+            if !seen.holds(now.as_deref()) {
+                changed.push(object.clone());
+            }
+        }
+        // A home that was deposed may know less than the next has shown.
+        self.confirm(shard).await?;
+        if !changed.is_empty() {
+            return Ok(Prepared::Changed(changed));
+        }
+        let open = Arc::new(Open::new(part, bytes, turns));
+        *open.home.lock() = Some(home);
+        {
+            let mut homes = self.transactions.homes.0.lock();
+            let home = homes.get_mut(&shard).ok_or_else(moved)?;
+            if home.open.contains_key(&id) {
+                return Err(ObjectError::SlowDown("the transaction is being prepared"));
+            }
+            home.open.insert(id, Arc::clone(&open));
+        }
+        // Half of a random name is as good.
+        let ticket = Ticket(uuid::Uuid::new_v4().as_u64_pair().0);
+        let said = self.hear_to_the_end(shard, id, TransactionInput::Prepare { decider, ticket }).await?;
+        let inner = Arc::clone(self);
+        spawn(async move { inner.watch_over(shard, id).await });
+        match said.prepared {
+            Some(ticket) => Ok(Prepared::Ready(ticket)),
+            None => Err(ObjectError::SlowDown("the transaction could not be kept in the ledger")),
+        }
+    }
+
+    /// All of a transaction's shards are prepared: this one, which decides, and `participants`. Returns when all have
+    /// applied it.
+    pub(in crate::memory) async fn decide_here(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+        ticket: Ticket,
+        participants: BTreeSet<ShardId>,
+    ) -> Result<Option<Written>, ObjectError> {
+        let Some(open) = self.open_transaction(shard, id) else { return Ok(None) };
+        let mut standing = open.standing.subscribe();
+        let inner = Arc::clone(self);
+        spawn(async move {
+            let said = inner.hear_transaction(shard, id, TransactionInput::Decide { ticket, participants }).await;
+            if said.refused {
+                open.standing.send_replace(Standing::Refused);
+            }
+            // Who waits hears that it was lost.
+            drop(open);
+        });
+        let decided = timeout(APPLIED_WITHIN, standing.wait_for(|now| !matches!(now, Standing::Open))).await;
+        let undecided = || ObjectError::TransactionUndecided;
+        match decided.map_err(|_| undecided())?.map_err(|_| undecided())?.clone() {
+            Standing::Committed => {}
+            Standing::Refused | Standing::Open => return Ok(None),
+        }
+        let written = self.transactions.finished.lock().get(shard, id);
+        written.map(Some).ok_or_else(undecided)
+    }
+
+    /// A participant asks how a transaction ended; none if it is to ask again.
+    pub(in crate::memory) async fn asked_here(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+    ) -> Result<Option<Outcome>, ObjectError> {
+        if !self.coherence.is_home(shard) {
+            return Err(moved());
+        }
+        let said = self.hear_transaction(shard, id, TransactionInput::Ask).await;
+        // A home that was deposed knows nothing of what the next has decided.
+        self.confirm(shard).await?;
+        if self.transactions.finished.lock().get(shard, id).is_some() {
+            return Ok(Some(Outcome::Committed));
+        }
+        Ok(said.answer.flatten())
+    }
+
+    /// It is known how a transaction ended. Gives what it has written here, once it is applied for good.
+    pub(in crate::memory) async fn ended_here(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+        outcome: Outcome,
+    ) -> Result<Option<Written>, ObjectError> {
+        if !self.coherence.is_home(shard) {
+            return Err(moved());
+        }
+        let said = self.hear_to_the_end(shard, id, TransactionInput::Ended(outcome)).await?;
+        self.confirm(shard).await?;
+        Ok(said.done.then(|| self.transactions.finished.lock().get(shard, id).unwrap_or_default()))
+    }
+
+    /// As `hear_transaction`; it goes on when who waits for it is gone.
+    async fn hear_to_the_end(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+        input: TransactionInput,
+    ) -> Result<Said, ObjectError> {
+        let inner = Arc::clone(self);
+        to_the_end(async move { Ok(inner.hear_transaction(shard, id, input).await) }).await
+    }
+
+    pub(super) fn open_transaction(&self, shard: ShardId, id: TransactionId) -> Option<Arc<Open>> {
+        self.transactions.homes.0.lock().get(&shard)?.open.get(&id).cloned()
+    }
+
+    pub(super) fn step_transaction(
+        &self,
+        shard: ShardId,
+        id: TransactionId,
+        input: TransactionInput,
+    ) -> Vec<TransactionOutput> {
+        let mut homes = self.transactions.homes.0.lock();
+        homes.get_mut(&shard).map(|home| home.machine.step(id, input)).unwrap_or_default()
+    }
+
+    /// Tells the home here of something, and does what comes of it.
+    pub(super) async fn hear_transaction(
+        self: &Arc<Self>,
+        shard: ShardId,
+        id: TransactionId,
+        input: TransactionInput,
+    ) -> Said {
+        let outputs = self.step_transaction(shard, id, input);
+        self.carry_out(shard, id, outputs).await
+    }
+
+    /// Looks at a transaction now and then until it is over.
+    pub(super) async fn watch_over(self: Arc<Self>, shard: ShardId, id: TransactionId) {
+        let mut waited = Duration::ZERO;
+        loop {
+            tokio::time::sleep(OVERDUE / 4).await;
+            waited += OVERDUE / 4;
+            let Some(open) = self.open_transaction(shard, id) else { return };
+            let is_prepared = open.record.lock().is_some();
+            drop(open);
+            let overdue = if is_prepared { OVERDUE } else { HELD_WITHIN };
+            // What is decided is told by tasks that go on until it is heard.
+            if waited >= overdue {
+                let outputs = self.step_transaction(shard, id, TransactionInput::Overdue);
+                let outputs = outputs.into_iter().filter(|output| !matches!(output, TransactionOutput::Tell(..)));
+                self.carry_out(shard, id, outputs.collect()).await;
+            }
+        }
+    }
+}

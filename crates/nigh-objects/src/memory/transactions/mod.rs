@@ -1,0 +1,79 @@
+//! Transactions over several objects: all of their writes take place, or none.
+//!
+//! Optimistic: a transaction is kept in the memory of the node that gave it its name, with what it has been shown (`open`);
+//! its commit asks the homes of its shards to hold the objects' turns and to compare (`commit`, `home`), by the machines of
+//! `protocol::transaction`. What it is at a shard, and how a ledger keeps that, is `part`. docs/transactions.md.
+
+mod carrying_out;
+mod commit;
+mod found;
+mod home;
+mod open;
+mod part;
+
+use std::collections::{HashMap, VecDeque};
+
+use nigh_terms::ShardId;
+use serde::{Deserialize, Serialize};
+
+pub use self::commit::{Committed, WrittenObject};
+pub(super) use self::found::{found_in, warn_of_lost};
+use self::home::TransactionHomes;
+use self::open::OpenTransactions;
+pub use self::open::{Begun, TransactionName};
+#[cfg(test)]
+pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
+pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
+use crate::ObjectId;
+use crate::protocol::{Stamp, Ticket, TransactionId};
+use crate::sync::Mutex;
+
+/// The bytes that a transaction may write, of all its objects together.
+pub(in crate::memory) const TRANSACTION_BYTES_MAX: u64 = 16 << 20;
+/// Of so many transactions that a home has ended it is remembered what they wrote, for who has not heard.
+const FINISHED_MAX: usize = 4096;
+
+/// What a home says when it is to prepare a transaction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Prepared {
+    /// It is.
+    Ready(Ticket),
+    /// These objects are not as it has seen them.
+    Changed(Vec<ObjectId>),
+}
+
+/// What a transaction has written, and as which versions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Written(pub(crate) Vec<(ObjectId, Stamp)>);
+
+/// What transactions have written at the homes here.
+#[derive(Debug, Default)]
+struct Finished {
+    written: HashMap<(ShardId, TransactionId), Written>,
+    order: VecDeque<(ShardId, TransactionId)>,
+}
+
+impl Finished {
+    fn note(&mut self, shard: ShardId, id: TransactionId, written: Written) {
+        if self.written.insert((shard, id), written).is_none() {
+            self.order.push_back((shard, id));
+        }
+        if self.order.len() > FINISHED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.written.remove(&oldest);
+        }
+    }
+
+    fn get(&self, shard: ShardId, id: TransactionId) -> Option<Written> {
+        self.written.get(&(shard, id)).cloned()
+    }
+}
+
+/// All transactions that this process has to do with.
+#[derive(Default)]
+pub(in crate::memory) struct Transactions {
+    open: Mutex<OpenTransactions>,
+    homes: TransactionHomes,
+    finished: Mutex<Finished>,
+}

@@ -1,0 +1,73 @@
+//! The records of transactions in the ledger: no object's writes, and kept until all of these stand for themselves.
+
+use bytes::Bytes;
+use nigh_engine::{Body, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES};
+use nigh_terms::{ShardId, Version};
+
+use super::WriteBack;
+use super::policy::WriteMode;
+use crate::memory::{Part, encode_part};
+use crate::protocol::TransactionRecord;
+use crate::{ObjectError, ObjectId, Tags};
+
+impl WriteBack {
+    /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others write
+    /// at the store.
+    pub(crate) fn check_in_transaction(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
+        let why = if self.is_shared(object) {
+            "of a bucket that others write at the store"
+        } else if self.mode(object, tags) == WriteMode::Ephemeral {
+            "that is ephemeral"
+        } else {
+            return Ok(());
+        };
+        Err(ObjectError::InvalidRequest(format!("an object {why} cannot be in a transaction: {}", object.key)))
+    }
+
+    /// Keeps what a transaction is at a shard; durable when it returns.
+    pub(crate) async fn append_transaction(
+        &self,
+        shard: ShardId,
+        record: &TransactionRecord,
+        part: &Part,
+        bytes: &[Bytes],
+    ) -> Result<Version, ObjectError> {
+        let unkept = |reason| ObjectError::Memory { operation: "keep a transaction in the journal", reason };
+        let (record, body) = encode_part(record, part, bytes).map_err(unkept)?;
+        let mut body = Bytes::from(body);
+        let body = if body.len() <= INLINE_MAX_BYTES {
+            Body::Inline(body)
+        } else {
+            let mut staged = Vec::new();
+            while !body.is_empty() {
+                let piece = body.split_to(body.len().min(PIECE_MAX_BYTES));
+                staged.push(self.ledger.stage(shard, piece).await?);
+            }
+            Body::Staged(staged)
+        };
+        let appended = self.ledger.append(shard, record, body).await;
+        if matches!(appended, Err(LedgerError::Full)) {
+            self.dirty.lock().want_all(self.clock.monotonic());
+            self.work.notify_one();
+        }
+        Ok(appended?.version)
+    }
+
+    /// The body of a transaction's record.
+    pub(crate) async fn transaction_body(&self, shard: ShardId, version: Version) -> Result<Bytes, ObjectError> {
+        let mut body = Vec::new();
+        loop {
+            let piece = self.ledger.read(shard, version, body.len() as u64).await?;
+            if piece.is_empty() {
+                return Ok(body.into());
+            }
+            body.extend_from_slice(&piece);
+        }
+    }
+
+    /// A transaction's record is needed no more; that is durable when it returns.
+    pub(crate) async fn trim_transaction(&self, shard: ShardId, version: Version) -> Result<(), LedgerError> {
+        self.ledger.stored(shard, version).await?;
+        self.ledger.settle(shard).await
+    }
+}

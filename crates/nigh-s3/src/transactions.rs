@@ -1,0 +1,208 @@
+//! Transactions over several objects, an extension of Nigh's: they begin and end by requests of their own on `/`, and an
+//! operation on one object is in one by a header. docs/transactions.md.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use nigh_objects::{Committed, TransactionName};
+use s3s::route::S3Route;
+use s3s::{Body, S3Error, S3Request, S3Response, S3Result};
+
+use crate::error::{invalid_argument, invalid_request, s3_error};
+use crate::handlers::{Handlers, notes};
+use crate::query;
+use crate::read::{Reading, Reads};
+use crate::telemetry::Operation;
+
+/// Names the transaction of an operation.
+pub(crate) static TRANSACTION: HeaderName = HeaderName::from_static("x-nigh-transaction");
+static COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+static XML: HeaderValue = HeaderValue::from_static("application/xml");
+
+/// What a request asks of a transaction as a whole: found once, and passed on in its extensions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Transacting {
+    /// That it begins.
+    Begin,
+    /// That the one of this name is committed.
+    Commit(String),
+    /// That it is given up.
+    Abort(String),
+}
+
+impl Transacting {
+    /// What a request asks, if it is one of these.
+    pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
+        if uri.path() != "/" {
+            return None;
+        }
+        let (_, name) = query::pairs(uri.query()?).find(|(name, _)| name == "transaction")?;
+        let name = name.decode()?.into_owned();
+        match *method {
+            Method::POST if name.is_empty() => Some(Self::Begin),
+            Method::POST => Some(Self::Commit(name)),
+            Method::DELETE => Some(Self::Abort(name)),
+            _ => None,
+        }
+    }
+
+    const fn operation(&self) -> Operation {
+        match self {
+            Self::Begin => Operation::BeginTransaction,
+            Self::Commit(_) => Operation::CommitTransaction,
+            Self::Abort(_) => Operation::AbortTransaction,
+        }
+    }
+}
+
+/// Refuses a request that is in a transaction and can be in none: passed over, the header would promise what is not kept.
+pub(crate) fn check(method: &Method, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
+    if !headers.contains_key(&TRANSACTION) {
+        return Ok(());
+    }
+    let has_key = uri.path().trim_start_matches('/').split_once('/').is_some_and(|(_, key)| !key.is_empty());
+    // What names no part of an object: a signature, and the operation that an SDK says it is.
+    let is_plain = |name: &str| name == "x-id" || name.to_ascii_lowercase().starts_with("x-amz-");
+    let names_object = || uri.query().into_iter().flat_map(query::pairs).all(|(name, _)| is_plain(&name));
+    let writes = matches!(*method, Method::PUT | Method::DELETE) && has_key && names_object();
+    if Reading::of(method, uri).is_some() || writes && !headers.contains_key(&COPY_SOURCE) {
+        return Ok(());
+    }
+    Err(invalid_request("only GetObject, HeadObject, PutObject and DeleteObject can be in a transaction"))
+}
+
+/// The transaction of an operation, if it is in one.
+pub(crate) fn of_headers(headers: &HeaderMap) -> S3Result<Option<TransactionName>> {
+    let Some(name) = headers.get(&TRANSACTION) else { return Ok(None) };
+    let name = name.to_str().map_err(|_| invalid_argument("x-nigh-transaction is no text"))?;
+    name.parse().map(Some).map_err(s3_error)
+}
+
+/// All requests that go past `s3s`'s typed ones.
+pub(crate) struct Routes(pub(crate) Reads);
+
+#[async_trait]
+impl S3Route for Routes {
+    fn is_match(&self, method: &Method, uri: &Uri, headers: &HeaderMap, extensions: &mut Extensions) -> bool {
+        extensions.get::<Transacting>().is_some() || self.0.is_match(method, uri, headers, extensions)
+    }
+
+    /// Left to `call`, which resolves the principal.
+    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
+        Ok(())
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        match request.extensions.get::<Transacting>().cloned() {
+            Some(asked) => answer(self.0.handlers(), asked, &request).await,
+            None => self.0.call(request).await,
+        }
+    }
+}
+
+async fn answer(handlers: &Handlers, asked: Transacting, request: &S3Request<Body>) -> S3Result<S3Response<Body>> {
+    if let Some(notes) = notes(request) {
+        notes.set_operation(asked.operation());
+    }
+    let who = handlers.enter(request)?;
+    let memory = handlers.memory();
+    let parsed = |name: &str| name.parse::<TransactionName>().map_err(s3_error);
+    match asked {
+        Transacting::Begin => {
+            let begun = memory.begin_transaction(&who).map_err(s3_error)?;
+            let name = begun.name.to_string();
+            let document = format!(
+                "<BeginTransactionResult><TransactionId>{name}</TransactionId>\
+                 <ExpiresInSeconds>{}</ExpiresInSeconds></BeginTransactionResult>",
+                begun.lasts.as_secs(),
+            );
+            let mut response = documented(&document);
+            if let Ok(name) = HeaderValue::try_from(name) {
+                response.headers.insert(TRANSACTION.clone(), name);
+            }
+            Ok(response)
+        }
+        Transacting::Commit(name) => {
+            let committed = memory.commit_transaction(parsed(&name)?, &who).await.map_err(s3_error)?;
+            Ok(documented(&committed_document(&committed)))
+        }
+        Transacting::Abort(name) => {
+            memory.abort_transaction(parsed(&name)?, &who).map_err(s3_error)?;
+            let mut response = S3Response::new(Body::empty());
+            response.status = Some(StatusCode::NO_CONTENT);
+            Ok(response)
+        }
+    }
+}
+
+fn committed_document(committed: &Arc<Committed>) -> String {
+    let mut document = "<CommitTransactionResult>".to_owned();
+    for written in &committed.written {
+        let text = |text: &str| quick_xml::escape::escape(text).into_owned();
+        let etag = written.etag.as_ref().map(|etag| format!("<ETag>&quot;{}&quot;</ETag>", text(&etag.0)));
+        document.push_str(&format!(
+            "<Object><Bucket>{}</Bucket><Key>{}</Key>{}<Version>{}</Version></Object>",
+            text(written.object.bucket.as_str()),
+            text(written.object.key.as_str()),
+            etag.unwrap_or_default(),
+            written.version,
+        ));
+    }
+    document.push_str("</CommitTransactionResult>");
+    document
+}
+
+fn documented(document: &str) -> S3Response<Body> {
+    let whole = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{document}");
+    let mut response = S3Response::new(Body::from(whole));
+    response.headers.insert(header::CONTENT_TYPE, XML.clone());
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_begins_and_ends_on_the_root_alone() {
+        let of = |method: Method, uri: &str| Transacting::of(&method, &uri.parse().unwrap());
+        assert_eq!(of(Method::POST, "/?transaction"), Some(Transacting::Begin));
+        assert_eq!(of(Method::POST, "/?transaction="), Some(Transacting::Begin));
+        assert_eq!(of(Method::POST, "/?transaction=0-ab"), Some(Transacting::Commit("0-ab".to_owned())));
+        assert_eq!(of(Method::DELETE, "/?transaction=0-ab"), Some(Transacting::Abort("0-ab".to_owned())));
+        for other in [(Method::POST, "/b?transaction"), (Method::GET, "/?transaction"), (Method::POST, "/?delete")] {
+            assert_eq!(of(other.0.clone(), other.1), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_in_no_transaction_is_refused_and_not_passed_over() {
+        let verdict = |method: Method, uri: &str, copies: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(TRANSACTION.clone(), HeaderValue::from_static("0-ab"));
+            if copies {
+                headers.insert(COPY_SOURCE.clone(), HeaderValue::from_static("/b/other"));
+            }
+            check(&method, &uri.parse().unwrap(), &headers).is_ok()
+        };
+        for uri in ["/b/k", "/b/k?x-id=PutObject", "/b/k?X-Amz-Signature=0"] {
+            for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE] {
+                assert!(verdict(method.clone(), uri, false), "{method} {uri}");
+            }
+        }
+        for (method, uri) in [
+            (Method::GET, "/b?list-type=2"),
+            (Method::GET, "/b/k?tagging"),
+            (Method::PUT, "/b/k?tagging"),
+            (Method::PUT, "/b/k?partNumber=1&uploadId=2"),
+            (Method::POST, "/b/k?uploads"),
+            (Method::POST, "/b?delete"),
+            (Method::PUT, "/b"),
+            (Method::DELETE, "/b/"),
+        ] {
+            assert!(!verdict(method.clone(), uri, false), "{method} {uri}");
+        }
+        assert!(!verdict(Method::PUT, "/b/k", true));
+    }
+}
