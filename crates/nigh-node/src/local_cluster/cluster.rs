@@ -262,7 +262,8 @@ impl LocalCluster {
 
     /// Tells them to whoever reads the folder.
     fn tell(&mut self) -> io::Result<()> {
-        roll::write(&self.folder, &self.status())
+        let status = self.status();
+        roll::write(&self.folder, &status)
     }
 
     /// Ends all nodes, then the servers. What is not over after `patience` is killed.
