@@ -6,7 +6,6 @@
 //! acknowledges, and goes on when the weather changes.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_check::history::{Found, History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
+use nigh_check::history::{History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
 use nigh_terms::ShardId;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -369,6 +369,8 @@ fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use nigh_check::history::Found;
+
     use super::*;
 
     /// A history as the experiment records it, of two clients and one object.
