@@ -227,3 +227,37 @@ impl Drop for Process {
         self.wait(Duration::ZERO);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_by_itself_is_started_again_and_what_is_killed_on_purpose_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = |script: &str| vec!["-c".to_owned(), script.to_owned()];
+        let log = folder.path().join("log");
+        let mut fails = Process::new("fails", Path::new("sh"), arguments("echo here; exit 3"), &log);
+        let mut lives = Process::new("lives", Path::new("sh"), arguments("sleep 60"), &folder.path().join("other"));
+        fails.run().unwrap();
+        lives.run().unwrap();
+        let begun = Instant::now();
+        let mut events = Vec::new();
+        while events.len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{events:?}");
+            events.extend(fails.tend(begun.elapsed()).unwrap());
+            assert_eq!(lives.tend(begun.elapsed()).unwrap(), None);
+            std::thread::sleep(LOOKED_EVERY);
+        }
+        assert!(matches!(&events[0], ProcessEvent::Ended { how, .. } if how.contains('3')), "{events:?}");
+        assert_eq!(events[1], ProcessEvent::StartedAgain);
+        let status = fails.status(begun.elapsed());
+        assert_eq!((status.restarts, status.pid), (1, None));
+        assert!(status.last_end.is_some() && status.again_after_s.is_some(), "{status:?}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "here\nhere\n");
+
+        lives.kill().unwrap();
+        assert_eq!(lives.tend(begun.elapsed() + Duration::from_secs(60)).unwrap(), None);
+        assert_eq!(lives.status(begun.elapsed()).pid, None);
+    }
+}

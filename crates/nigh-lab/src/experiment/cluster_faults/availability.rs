@@ -26,14 +26,16 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// When each shard took writes, by its number.
 pub(super) type Taken = Vec<Mutex<Vec<Moment>>>;
 
+/// The shard of a key of the one bucket.
+pub(super) fn shard_of(namespace: &Namespace, key: &str) -> Option<ShardId> {
+    let shards = Shards::new(NonZeroU16::new(SHARDS)?);
+    let (bucket, key) = (BucketName::new(BUCKET).ok()?, ObjectKey::new(key).ok()?);
+    Some(shards.of(&ObjectId { namespace: namespace.clone(), bucket, key }))
+}
+
 /// The object of a part by which a shard is probed; none if none of many is of it.
 pub(super) fn probe_of(namespace: &Namespace, part: u32, shard: ShardId) -> Option<String> {
-    let shards = Shards::new(NonZeroU16::new(SHARDS)?);
-    (0..10_000).map(|n| format!("probe-{part}/{n}")).find(|key| {
-        let (bucket, key) = (BucketName::new(BUCKET), ObjectKey::new(key));
-        matches!((bucket, key), (Ok(bucket), Ok(key))
-            if shards.of(&ObjectId { namespace: namespace.clone(), bucket, key }) == shard)
-    })
+    (0..10_000).map(|n| format!("probe-{part}/{n}")).find(|key| shard_of(namespace, key) == Some(shard))
 }
 
 /// Writes one object until `stop`.

@@ -4,16 +4,14 @@
 //! others alive and with all others stopped, for less than their lease, so that nobody is taken for dead and every sharer
 //! is one that the home must still tell. A home that waited for a sharer would show it as the length of the stop.
 
-use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_objects::{ObjectId, Shards};
-use nigh_terms::{BucketName, ObjectKey, ShardId};
+use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::availability::SHARDS;
+use super::availability::shard_of;
 use super::clients::{BUCKET, Caller};
 use super::world::World;
 use crate::LabError;
@@ -93,12 +91,7 @@ pub(super) fn measure(world: &mut World, handle: &Handle) -> Result<PutWithShare
 
 /// Paths of objects whose home serves these shards, each written once.
 fn keys_of(world: &World, own: &[ShardId]) -> Vec<String> {
-    let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap_or(NonZeroU16::MIN));
-    let is_own = |key: &String| {
-        let named = BucketName::new(BUCKET).ok().zip(ObjectKey::new(key).ok());
-        let namespace = world.access.namespace.clone();
-        named.is_some_and(|(bucket, key)| own.contains(&shards.of(&ObjectId { namespace, bucket, key })))
-    };
+    let is_own = |key: &String| shard_of(&world.access.namespace, key).is_some_and(|shard| own.contains(&shard));
     let keys = (0..10_000).map(|n| format!("sharers/{n}")).filter(is_own);
     keys.take(OBJECTS).map(|key| format!("/{BUCKET}/{key}")).collect()
 }
