@@ -127,22 +127,20 @@ impl<'h> Known<'h> {
         known
     }
 
-    /// Whether what was shown must be older than `than`, whichever of the writes that make it so it is of.
-    fn is_older(&self, object: &str, shown: State, shown_by: Moment, than: &Write) -> bool {
-        if shown == than.state {
-            return false;
-        }
-        let is_older = |known: Option<Moment>| known.is_some_and(|known| known < than.begin);
+    /// When what was shown was known at the latest, whichever of the writes that make it so it is of: what began after that
+    /// is newer. None if that cannot be told.
+    fn known(&self, object: &str, shown: State, shown_by: Moment) -> Option<Moment> {
         let writes = self.writes.get(object).map_or(&[][..], Vec::as_slice);
         match shown {
-            Some(value) => self.by_value.get(&value).is_some_and(|index| {
-                writes.iter().find(|write| write.index == *index).is_some_and(|write| is_older(write.known))
-            }),
+            Some(value) => {
+                let index = self.by_value.get(&value)?;
+                writes.iter().find(|write| write.index == *index)?.known
+            }
             // Every object begins as nothing.
             None => writes
                 .iter()
                 .filter(|write| write.state.is_none() && write.begin < shown_by)
-                .all(|delete| is_older(delete.known)),
+                .try_fold(0, |latest, delete| delete.known.map(|known| known.max(latest))),
         }
     }
 
@@ -199,7 +197,8 @@ impl<'h> Known<'h> {
 
     fn missed(&self, index: usize, read: &Operation, shown: State) -> Option<Missed> {
         let end = read.end?;
-        let older = |than: &&Write| self.is_older(&read.object, shown, end, than);
+        let known = self.known(&read.object, shown, end)?;
+        let older = |than: &&Write| shown != than.state && known < than.begin;
         let told = |kind: MissedKind, write: &Write| Missed { kind, read: index, shown, instead: write.state };
         let writes = self.writes.get(read.object.as_str()).map_or(&[][..], Vec::as_slice);
         let Some(invocation) = read.invocation else {
@@ -216,7 +215,7 @@ impl<'h> Known<'h> {
         self.part(invocation, read.begin, &mut part);
         let of_object = |part: &BTreeSet<usize>| -> Option<Write> {
             let same = part.iter().filter(|index| self.history.operations[**index].object == read.object);
-            same.filter_map(|index| self.as_write(*index)).find(|write| self.is_older(&read.object, shown, end, write))
+            same.filter_map(|index| self.as_write(*index)).find(|write| older(&write))
         };
         if let Some(write) = of_object(&part) {
             return Some(told(MissedKind::Seen, &write));

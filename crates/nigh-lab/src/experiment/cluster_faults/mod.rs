@@ -18,6 +18,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -157,10 +158,10 @@ impl ClusterFaultsArgs {
         }
         // A thread of its own: the processes live no longer than the thread that starts them.
         let (tell, told) = tokio::sync::oneshot::channel();
-        let handle = Handle::current();
+        let (handle, interrupted) = (Handle::current(), super::stop_on_interrupt());
         let work = move || {
             // Nobody listens only if the command is being ended.
-            let _ = tell.send(self.play(machine, &handle));
+            let _ = tell.send(self.play(machine, &handle, &interrupted));
         };
         let thread = std::thread::Builder::new().name("cluster-faults".to_owned()).spawn(work);
         thread.map_err(|error| LabError::Node(format!("no thread: {error}")))?;
@@ -173,7 +174,7 @@ impl ClusterFaultsArgs {
         }
     }
 
-    fn play(&self, machine: Machine, handle: &Handle) -> Result<Report, LabError> {
+    fn play(&self, machine: Machine, handle: &Handle, interrupted: &AtomicBool) -> Result<Report, LabError> {
         let Self { faults, nodes, seed, .. } = *self;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
         let path = self.progress.clone().unwrap_or_else(usual);
@@ -198,7 +199,16 @@ impl ClusterFaultsArgs {
                     bar.set_message(format!("cluster {}", part + 1));
                     let asked = part::Asked { part, faults: of_part as usize, nodes, seed, has_netem };
                     let folder = work_folder()?;
-                    let outcome = play(folder.path(), asked, handle, |_| bar.inc(1))?;
+                    let told = |faults: usize| {
+                        bar.inc(faults as u64);
+                        if interrupted.load(Ordering::Relaxed) {
+                            return Err(LabError::Interrupted {
+                                kept: "the same command goes on behind the last cluster",
+                            });
+                        }
+                        Ok(())
+                    };
+                    let outcome = play(folder.path(), asked, handle, told)?;
                     kept.add(&part.to_string(), &outcome)?;
                     outcome
                 }

@@ -144,12 +144,12 @@ pub(super) fn play_sharers(folder: &Path, nodes: u8, handle: &Handle) -> Result<
     Ok(PartOutcome { sharers: Some(measured?), seconds: begun.elapsed().as_secs_f64(), ..PartOutcome::default() })
 }
 
-/// Plays a part. `told` hears of each blow.
+/// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
 pub(super) fn play(
     folder: &Path,
     asked: Asked,
     handle: &Handle,
-    told: impl Fn(usize),
+    told: impl Fn(usize) -> Result<(), LabError>,
 ) -> Result<PartOutcome, LabError> {
     let begun = Instant::now();
     let wiring = if asked.part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
@@ -186,9 +186,9 @@ pub(super) fn play(
             threads.push(scope.spawn(move || probe(caller, record, key, taken, stop, doors.len())));
         }
         world.wait(BEFORE);
-        for (number, blow) in blows.iter().enumerate() {
-            struck = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
-            told(number);
+        for blow in &blows {
+            let blow = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
+            struck = blow.and_then(|faults| told(faults));
             if struck.is_err() {
                 break;
             }
@@ -226,13 +226,13 @@ pub(super) fn play(
     Ok(outcome)
 }
 
-/// One blow: its faults begin one after another, and each is ended when its time is over.
+/// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.
 fn strike(
     world: &mut World,
     blow: &Blow,
     kinds: &mut BTreeMap<String, u64>,
     failed: &mut Vec<FailedHome>,
-) -> Result<(), LabError> {
+) -> Result<usize, LabError> {
     let fails = blow.strikes.len() == 1 && blow.strikes[0].kind.fails_a_home();
     let shards = if fails { world.shards_of(blow.strikes[0].node) } else { Vec::new() };
     let at = now();
@@ -249,7 +249,7 @@ fn strike(
     if !shards.is_empty() {
         failed.push(FailedHome { shards, at, until: now() });
     }
-    Ok(())
+    Ok(blow.strikes.len())
 }
 
 /// Waits until every node knows every other and every shard is served: how long that took.

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, Network, Process, ProcessEvent, find_nats_server};
 use nigh_node::state_folder::StatePaths;
+use nigh_node::status::Status;
 use nigh_terms::{Namespace, ShardId};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
@@ -23,6 +25,8 @@ use crate::tcp_relay::{TcpRelay, Weather};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long nodes may take to end.
 const DRAIN: Duration = Duration::from_secs(20);
+/// A node that says nothing of itself for so long says nothing.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// How often processes are looked after.
 const TENDED_EVERY: Duration = Duration::from_millis(100);
 /// Of the file system that a node's state has for itself.
@@ -191,19 +195,22 @@ impl World {
         }
     }
 
+    fn status(&mut self, node: usize) -> Option<Status> {
+        let node = &self.cluster.nodes()[node];
+        self.handle.block_on(async { timeout(ANSWERED_WITHIN, node.status()).await.ok().flatten() })
+    }
+
     /// The shards that a node serves, as it says.
     pub(super) fn shards_of(&mut self, node: usize) -> Vec<ShardId> {
-        let node = &self.cluster.nodes()[node];
-        let status = self.handle.block_on(node.status());
+        let status = self.status(node);
         status.and_then(|status| status.cluster?.homes).map(|homes| homes.own).unwrap_or_default()
     }
 
-    /// How many shards are served, and the least members that a node knows.
+    /// Whether every node knows all others, and so many shards are served.
     pub(super) fn recovered(&mut self, shards: usize) -> bool {
         let count = self.cluster.nodes().len();
-        let nodes = self.cluster.nodes().iter();
-        let known: Vec<(usize, usize)> = nodes
-            .filter_map(|node| self.handle.block_on(node.status())?.cluster)
+        let known: Vec<(usize, usize)> = (0..count)
+            .filter_map(|node| self.status(node)?.cluster)
             .map(|cluster| (cluster.members.len(), cluster.homes.map_or(0, |homes| homes.own.len())))
             .collect();
         known.len() == count
