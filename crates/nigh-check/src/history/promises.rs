@@ -268,7 +268,7 @@ mod tests {
     fn a_client_outside_sees_all_that_is_known() {
         assert_eq!(kinds(vec![put(0, 1, 1), put(2, 3, 2), get(4, 5, Some(1))], vec![]), [MissedKind::Outside]);
         let last = Operation { is_last: true, ..get(4, 5, None) };
-        assert_eq!(kinds(vec![put(0, 1, 1), last], vec![]), [MissedKind::Lost]);
+        assert_eq!(kinds(vec![put(1, 2, 1), last], vec![]), [MissedKind::Lost]);
         let delete = done(2, 3, Found::Anything, Some(None));
         assert_eq!(kinds(vec![put(0, 1, 1), delete.clone(), get(4, 5, None)], vec![]), []);
         assert_eq!(kinds(vec![delete, put(4, 5, 1), get(6, 7, None)], vec![]), [MissedKind::Outside]);
