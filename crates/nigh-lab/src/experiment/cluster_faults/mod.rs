@@ -59,6 +59,9 @@ pub(super) struct ClusterFaultsArgs {
     /// Keeps what is done in this file, so that a run that is cut off goes on
     #[arg(long, value_name = "FILE")]
     progress: Option<PathBuf>,
+    /// Keep here the logs and the history of each cluster that breaks a promise
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
 }
 
 /// What a kept run was asked.
@@ -197,7 +200,8 @@ impl ClusterFaultsArgs {
                 }
                 None => {
                     bar.set_message(format!("cluster {}", part + 1));
-                    let asked = part::Asked { part, faults: of_part as usize, nodes, seed, has_netem };
+                    let keep = self.keep.as_deref();
+                    let asked = part::Asked { keep, part, faults: of_part as usize, nodes, seed, has_netem };
                     let folder = work_folder()?;
                     let told = |faults: usize| {
                         bar.inc(faults as u64);

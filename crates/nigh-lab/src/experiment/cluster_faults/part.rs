@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use nigh_check::history::{History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
-use nigh_terms::ShardId;
+use nigh_terms::{Clock as _, ShardId, SystemClock};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -125,7 +125,9 @@ impl PartOutcome {
 
 /// What a part is asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
+    /// Where the traces of a part go that breaks a promise.
+    pub(super) keep: Option<&'a Path>,
     pub(super) part: u32,
     pub(super) faults: usize,
     pub(super) nodes: u8,
@@ -147,7 +149,7 @@ pub(super) fn play_sharers(folder: &Path, nodes: u8, handle: &Handle) -> Result<
 /// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
 pub(super) fn play(
     folder: &Path,
-    asked: Asked,
+    asked: Asked<'_>,
     handle: &Handle,
     told: impl Fn(usize) -> Result<(), LabError>,
 ) -> Result<PartOutcome, LabError> {
@@ -168,7 +170,7 @@ pub(super) fn play(
     let probes: Vec<String> =
         (0..SHARDS).filter_map(|shard| probe_of(&namespace, asked.part, ShardId(shard))).collect();
     let mut outcome = PartOutcome::default();
-    let (mut failed, mut struck) = (Vec::new(), Ok(()));
+    let (mut failed, mut struck, mut log) = (Vec::new(), Ok(()), Vec::new());
     let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
         let (doors, access, record, ends, stop) = (&doors, &access, &record, &ends, &stop);
         let mut threads = Vec::new();
@@ -187,6 +189,7 @@ pub(super) fn play(
         }
         world.wait(BEFORE);
         for blow in &blows {
+            log.push(format!("{} {:?}", now(), blow.strikes));
             let blow = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
             struck = blow.and_then(|faults| told(faults));
             if struck.is_err() {
@@ -222,8 +225,33 @@ pub(super) fn play(
     outcome.mixed = mixed;
     outcome.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
     judged(&history, asked.part, &mut outcome)?;
+    if let Some(keep) = asked.keep.filter(|_| !outcome.violations.is_empty()) {
+        keep_traces(keep, folder, asked.part, &log, &history)?;
+    }
     outcome.seconds = begun.elapsed().as_secs_f64();
     Ok(outcome)
+}
+
+/// Keeps the logs of a part's processes, when which faults struck, and its history, by time: nanoseconds of the monotonic clock,
+/// of which the first line says which date one of them was.
+fn keep_traces(keep: &Path, folder: &Path, part: u32, blows: &[String], history: &History) -> Result<(), LabError> {
+    let to = keep.join(format!("part-{part}"));
+    std::fs::create_dir_all(&to).map_err(|error| LabError::file(&to, &error))?;
+    let mut lines = vec![format!("{} {}", now(), SystemClock::new().wall().rfc3339())];
+    lines.extend_from_slice(blows);
+    let mut operations: Vec<&Operation> = history.operations.iter().collect();
+    operations.sort_by_key(|operation| operation.begin);
+    lines.extend(operations.iter().map(|operation| format!("{operation:?}")));
+    lines.extend(history.invocations.iter().enumerate().map(|(at, invocation)| format!("{at} {invocation:?}")));
+    let path = to.join("history");
+    std::fs::write(&path, lines.join("\n")).map_err(|error| LabError::file(&path, &error))?;
+    for entry in std::fs::read_dir(folder).map_err(|error| LabError::file(folder, &error))?.flatten() {
+        if entry.path().extension() == Some("log".as_ref()) {
+            let copy = to.join(entry.file_name());
+            std::fs::copy(entry.path(), &copy).map_err(|error| LabError::file(&copy, &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.

@@ -96,7 +96,7 @@ impl ObjectMemory {
             }
             _ if number == WAITING.number => {
                 let waiting: Waiting = read(&call)?;
-                answer(Ok((inner.waiting_here(&waiting), Body::empty())))
+                answer(Ok((inner.waiting_here(&waiting).await, Body::empty())))
             }
             _ if number == NEWEST.number => answer(Ok((Newest { homes: inner.newest_here() }, Body::empty()))),
             _ => {
