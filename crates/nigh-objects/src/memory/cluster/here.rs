@@ -129,6 +129,7 @@ impl Inner {
         };
         let (asker, shared, object) = ((request.from, *attempt), *shared, object.clone());
         let shard = self.home_here(&object)?;
+        let reign = self.coherence.reign_here(shard);
         let _fetching = Fetching { inner: Arc::clone(self), object: object.clone(), asker };
         for _ in 0..ATTEMPTS {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
@@ -150,6 +151,10 @@ impl Inner {
             // A home that was deposed may know less than the store has.
             if !(shared && is_copy) {
                 self.confirm(shard).await?;
+                // Between two reigns of this node's another can have had it.
+                if self.coherence.reign_here(shard) != reign {
+                    return Err(WireError::Elsewhere);
+                }
             }
             let (meta, range, body) = match found {
                 None => (None, None, Body::empty()),
