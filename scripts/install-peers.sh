@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the servers that experiments compare with, and their Python clients: Redis from Debian's packages; MinIO,
-# versitygw and NATS built by Go into the user's cache folder, each by its version; redis-py, hiredis and swiftclient
+# versitygw, NATS and the checker of histories built by Go into the user's cache folder, each by its version; redis-py, hiredis and swiftclient
 # beside them; WEKA by Maven. Does nothing for what is there. What cannot be had is said in one line and is left out: experiments and
 # tests that need it say so. NIGH_PEERS names some of them only: NIGH_PEERS="redis clients".
 set -uo pipefail
@@ -58,6 +58,28 @@ go_program() {
     fi
 }
 
+# A checker of histories, from its sources in tests/porcupine.
+porcupine() {
+    local sources=$root/tests/porcupine hash folder partial
+    hash=$(cat "$sources"/{go.mod,go.sum,main.go} | sha256sum | cut -c1-12)
+    folder=$cache/porcupine-$hash
+    if [ -x "$folder/porcupine" ]; then
+        say "porcupine: already built"
+    elif ! command -v go >/dev/null 2>&1; then
+        leave_out "porcupine: there is no go here to build it with"
+    else
+        partial=$folder.partial.$$
+        mkdir -p "$partial"
+        if (cd "$sources" && GOTOOLCHAIN=local nice -n 19 go build -mod=readonly -o "$partial/porcupine" .); then
+            rm -rf "$folder" && mv "$partial" "$folder"
+            say "porcupine: built"
+        else
+            rm -rf "$partial"
+            leave_out "porcupine: cannot be built; is Go's module proxy reachable?"
+        fi
+    fi
+}
+
 python_clients() {
     local version hash folder partial
     version=$("$python" -c 'import sys; print(f"python3.{sys.version_info.minor}")') || {
@@ -108,6 +130,7 @@ weka() {
 say "into $cache: MinIO takes a quarter of an hour on two busy cores the first time, the others a minute or two each"
 if wanted redis; then redis; fi
 if wanted clients; then python_clients; fi
+if wanted porcupine; then porcupine; fi
 if wanted weka; then weka; fi
 while read -r name version module; do
     if wanted "$name" || wanted "${name%-server}"; then go_program "$name" "$version" "$module"; fi

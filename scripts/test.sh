@@ -23,7 +23,7 @@ export PATH="$PWD/.deps/test/bin:$PATH" NIGH_TEST_PYTHON="$PWD/.deps/python/bin/
 
 part "python runtime, inputs, test tools" bash -c "make --no-print-directory deps && scripts/install-test-tools.sh"
 part "swift" bash -c 'scripts/install-swift.sh || echo "SKIPPED: swift: its packages cannot be installed here"'
-part "redis, clients, nats" bash -c 'NIGH_PEERS="redis clients nats" scripts/install-peers.sh || echo "SKIPPED: peers: not all of them can be installed here"'
+part "redis, clients, nats, porcupine" bash -c 'NIGH_PEERS="redis clients nats porcupine" scripts/install-peers.sh || echo "SKIPPED: peers: not all of them can be installed here"'
 part "cache simulators" bash -c 'scripts/install-cache-simulators.sh || echo "SKIPPED: cache simulators: not all of them can be installed here"'
 part "murphi" bash -c 'scripts/install-murphi.sh || echo "SKIPPED: murphi: rumur cannot be installed here"'
 part "kernels and virtual machines" bash -c 'make --no-print-directory vm || echo "SKIPPED: vm: what boots kernels cannot be installed here"'

@@ -2,7 +2,8 @@
 //!
 //! Bounded worlds of nodes, homes, schedulers, clients and faults, in which every order of events is tried. The
 //! machines in them are the production types of `nigh_objects::protocol`; a rule can be left out, and must then
-//! be missed. `murphi/` has the contract a second time, encoded by itself. docs/coherence.md has the tables.
+//! be missed. `murphi/` has the contract a second time, encoded by itself. `history` judges what clients of a real cluster
+//! have done and seen. docs/coherence.md has the tables.
 
 mod catalogue;
 mod configuration;
@@ -10,6 +11,7 @@ mod events;
 mod explore;
 mod fingerprint;
 mod ghost;
+pub mod history;
 mod homes;
 mod murphi;
 mod network;

@@ -82,6 +82,21 @@ pub enum LabError {
         /// Listings that differ from what is read.
         listings_wrong: u64,
     },
+    /// Faults of a cluster broke promises.
+    #[error(
+        "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and {not_recovered} \
+         times the cluster was not whole again in time; the report names the first"
+    )]
+    ClusterFaults {
+        /// Reads after the faults that miss an acknowledged write.
+        lost: u64,
+        /// Old reads, and objects whose operations no order explains.
+        stale: u64,
+        /// Objects that are of no one write.
+        mixed: u64,
+        /// Clusters or objects that were not whole again in time.
+        not_recovered: u64,
+    },
     /// Readers and writers beside Nigh met what they must not, or the control showed that this could not be seen.
     #[error(
         "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of the \

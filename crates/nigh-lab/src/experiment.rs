@@ -1,6 +1,7 @@
 //! `nigh experiment`: tables and figures beside the papers', each by one command.
 
 mod all;
+mod cluster_faults;
 mod crash;
 pub(crate) mod demo;
 mod demo_page;
@@ -48,6 +49,8 @@ enum What {
     Demo(demo::DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
     Crash(crash::CrashArgs),
+    /// A real cluster under real faults: no acknowledged write may be lost, no read old (root)
+    ClusterFaults(cluster_faults::ClusterFaultsArgs),
     /// Others read and write the store behind Nigh: no read on either side may be old, no write of theirs lost
     Outside(outside::OutsideArgs),
     /// A hostile function tries to leave its sandbox, under each engine; none of its attempts may succeed
@@ -100,6 +103,7 @@ impl ExperimentArgs {
         match self.what {
             What::Demo(demo) => demo.run(machine, json).await,
             What::Crash(crash) => crash.run(machine, json).await,
+            What::ClusterFaults(faults) => faults.run(machine, json).await,
             What::Outside(outside) => outside.run(machine, json).await,
             What::Escape(escape) => escape.run(machine, json).await,
             What::Lies(lies) => lies.run(machine, json).await,

@@ -38,6 +38,18 @@ impl Connection {
         Ok(Self { stream, buffer: vec![0; 256 << 10] })
     }
 
+    /// Connects to `server` and waits for each reply, no longer than `patience` each.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn open_within(server: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&server, patience)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        Ok(Self { stream, buffer: vec![0; 256 << 10] })
+    }
+
     /// Waits so long for a reply, instead of a minute.
     ///
     /// # Errors

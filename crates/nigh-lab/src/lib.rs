@@ -21,6 +21,7 @@ mod recorded_invocations;
 pub mod s3_door;
 pub mod sign;
 pub mod stats;
+pub mod tcp_relay;
 pub mod vm;
 
 pub use bench::BenchArgs;

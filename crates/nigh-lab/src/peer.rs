@@ -11,6 +11,7 @@ pub mod keystone;
 pub mod kv;
 pub mod minio;
 pub mod nats;
+pub mod porcupine;
 pub mod redis;
 mod servers;
 pub mod started;

@@ -693,20 +693,24 @@ impl ObjectMemory {
     ) -> Result<ListPage, ObjectError> {
         let mut call = self.0.begin(who, bucket, None);
         let prefix = request.prefix.clone();
-        let (mut roll_up, mut question) = RollUp::begin(request);
-        if question.is_none() {
-            self.0.back.head_bucket(&who.namespace, bucket).await?;
+        for _ in 0..reads::ATTEMPTS {
+            let (mut roll_up, mut question) = RollUp::begin(request.clone());
+            if question.is_none() {
+                self.0.back.head_bucket(&who.namespace, bucket).await?;
+            }
+            let elsewhere = Elsewhere::new(&self.0, (&who.namespace, bucket), &prefix);
+            while let Some(asked) = question {
+                let (after, back) = (asked.after.as_deref(), &self.0.back);
+                let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
+                question = roll_up.answer(listed);
+            }
+            if elsewhere.until_covered().await? {
+                self.0.shows_newest(who);
+                call.succeeded(Served::Metadata, None, Token::empty());
+                return Ok(roll_up.page());
+            }
         }
-        let elsewhere = Elsewhere::new(&self.0, (&who.namespace, bucket), &prefix);
-        while let Some(asked) = question {
-            let (after, back) = (asked.after.as_deref(), &self.0.back);
-            let listed = back.list(&who.namespace, bucket, &prefix, after, asked.limit, &elsewhere).await?;
-            question = roll_up.answer(listed);
-        }
-        elsewhere.until_covered().await?;
-        self.0.shows_newest(who);
-        call.succeeded(Served::Metadata, None, Token::empty());
-        Ok(roll_up.page())
+        Err(ObjectError::SlowDown("the homes of the bucket's objects move faster than it can be listed"))
     }
 
     /// An object's tags.

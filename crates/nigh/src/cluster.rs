@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use nigh_node::cluster::HomesStatus;
 use nigh_node::credentials;
-use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, find_nats_server};
+use nigh_node::local_cluster::{
+    LocalCluster, LocalClusterSettings, ProcessEvent, ProcessStatus, find_nats_server, local_processes,
+};
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::{ClusterStatus, Status};
 use serde_json::json;
@@ -28,7 +30,7 @@ const LOOKED_EVERY: Duration = Duration::from_millis(500);
 /// Subcommands of `nigh cluster`.
 #[derive(Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Start NATS servers and nodes on this machine; Ctrl-C ends them all
+    /// Start NATS servers and nodes on this machine, again when one ends; Ctrl-C ends them all
     #[command(after_help = "\
 Examples:
   nigh cluster up                        three nodes on free ports of this machine
@@ -37,7 +39,7 @@ Examples:
 
 Needs the program nats-server 2.12 or newer, in PATH or as `make peers` installs it.")]
     Up(ClusterUpArgs),
-    /// Show the members of the node's cluster, and the homes of its shards
+    /// Show the members of the node's cluster, the homes of its shards, and the processes of a local one
     Status,
 }
 
@@ -75,7 +77,7 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
         None => globals.configuration(Vec::new())?.settings.state.join("cluster"),
     };
     let ClusterUpArgs { nodes, networks, set, .. } = args;
-    let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set };
+    let settings = LocalClusterSettings { folder, nodes, program, nats_server, networks, set, relays: Vec::new() };
     let handlers = || Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?));
     let (mut interrupt, mut terminate) = handlers().map_err(CliError::local("handling signals"))?;
     let mut cluster = tokio::select! {
@@ -86,24 +88,34 @@ async fn up(args: ClusterUpArgs, globals: &Globals) -> Result<ExitCode, CliError
         _ = terminate.recv() => return Ok(ExitCode::from(130)),
     };
     announce(&mut cluster, globals.json).await?;
-    let mut code = ExitCode::SUCCESS;
     loop {
         tokio::select! {
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
             () = sleep(LOOKED_EVERY) => {}
         }
-        if let Some((name, how)) = cluster.ended().map_err(CliError::local("looking after the cluster"))? {
-            output::remark(format_args!("nigh: {name} has ended ({how}); the cluster ends with it"));
-            code = ExitCode::FAILURE;
-            break;
+        match cluster.tend() {
+            Ok(happened) => {
+                happened.iter().for_each(|(name, event)| output::remark(format_args!("{}", told(name, event))))
+            }
+            Err(error) => output::remark(format_args!("nigh: a process cannot be looked after: {error}; tried again")),
         }
     }
     if !globals.json {
         output::remark("nigh: the nodes drain, then the servers end");
     }
     tokio::task::block_in_place(|| cluster.end(DRAIN));
-    Ok(code)
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What became of a process, in words.
+fn told(name: &str, event: &ProcessEvent) -> String {
+    match event {
+        ProcessEvent::Ended { how, again_after } => {
+            format!("nigh: {name} has ended ({how}); it is started again in {:.1} s", again_after.as_secs_f64())
+        }
+        ProcessEvent::StartedAgain => format!("nigh: {name} was started again"),
+    }
 }
 
 /// Says what runs, with the one key.
@@ -156,8 +168,14 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
             status.node
         )));
     };
+    // The folder of a cluster on this machine is the one that the node's state is in.
+    let folder = globals.configuration(Vec::new())?.settings.state.parent().map(std::path::Path::to_owned);
+    let processes = folder.map(|folder| local_processes(&folder)).transpose();
+    let processes = processes.map_err(CliError::local("reading the local cluster's processes"))?.flatten();
     if globals.json {
-        return output::json(&cluster);
+        let mut told = serde_json::to_value(&cluster).unwrap_or_default();
+        told["processes"] = json!(processes);
+        return output::json(&told);
     }
     let ClusterStatus { name, members, homes: kept } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
@@ -168,5 +186,17 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         table.add_row([member.node, number, life, member.address, roles.join(", ")]);
     }
     output::print_table(&table)?;
-    kept.map_or(Ok(()), |kept| output::line(homes(&kept)))
+    kept.map_or(Ok(()), |kept| output::line(homes(&kept)))?;
+    processes.map_or(Ok(()), |processes| print_processes(&processes))
+}
+
+/// The processes of a cluster on this machine, as who runs it last told them.
+fn print_processes(processes: &[ProcessStatus]) -> Result<(), CliError> {
+    let mut table = output::table(&["PROCESS", "PID", "STARTED AGAIN", "LAST END"]);
+    for ProcessStatus { name, pid, restarts, last_end, again_after_s } in processes {
+        let pid = pid
+            .map_or_else(|| again_after_s.map_or_else(String::new, |s| format!("in {s:.1} s")), |pid| pid.to_string());
+        table.add_row([name.clone(), pid, restarts.to_string(), last_end.clone().unwrap_or_default()]);
+    }
+    output::print_table(&table)
 }

@@ -1,4 +1,7 @@
 //! Which nodes live, as far as one that watches can tell. Pure: what was heard, and when, goes in.
+//!
+//! Silence of one is told from silence of all. Somebody is given up only if others were heard of well after it: when the
+//! servers are away all fall silent, one after another, and none of that says that somebody died.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +17,23 @@ struct Heard {
     /// The revision of its entry.
     revision: u64,
     at: Monotonic,
+    /// It was given time since, because all were silent.
+    is_spared: bool,
 }
 
 /// The nodes heard of.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roster {
     heard: BTreeMap<NodeId, Heard>,
+    /// When somebody was heard of last, as it was when it was last looked who lives.
+    news: Monotonic,
 }
 
 impl Roster {
     /// The entry of `member` came to be at `revision`, or is as it was. One that is older than what is known is passed over.
     pub(super) fn heard(&mut self, member: PresentMember, revision: u64, at: Monotonic) {
         if self.heard.get(&member.node).is_none_or(|known| known.revision < revision) {
-            self.heard.insert(member.node.clone(), Heard { member, revision, at });
+            self.heard.insert(member.node.clone(), Heard { member, revision, at, is_spared: false });
         }
     }
 
@@ -37,9 +44,19 @@ impl Roster {
         }
     }
 
-    /// Forgets whom nothing was heard of for `ttl`, and gives who lives.
+    /// Forgets whom nothing was heard of for `ttl`, though others were half of that after it, and gives who lives.
     pub(super) fn alive(&mut self, now: Monotonic, ttl: Duration) -> Vec<PresentMember> {
-        self.heard.retain(|_, heard| now.since(heard.at) <= ttl);
+        let (news, half) = (self.heard.values().map(|heard| heard.at).max().unwrap_or_default(), ttl / 2);
+        if news.since(self.news) > half {
+            // All were silent: those not heard of yet get half of their time to be heard of, too. Once, for servers that are
+            // slow are silent again and again.
+            let least = Monotonic(news.0.saturating_sub(half.as_nanos() as u64));
+            for heard in self.heard.values_mut().filter(|heard| heard.at < least && !heard.is_spared) {
+                (heard.at, heard.is_spared) = (least, true);
+            }
+        }
+        self.news = news;
+        self.heard.retain(|_, heard| now.since(heard.at) <= ttl || news.since(heard.at) < half);
         self.all()
     }
 
@@ -105,7 +122,41 @@ mod tests {
         roster.heard(member("own", 4), 7, at(60));
         roster.all_heard(at(60));
         assert_eq!(roster.alive(at(63), TTL).len(), 2);
-        assert_eq!(roster.alive(at(64), TTL), []);
+        for (revision, heard) in [(8, 61), (9, 62), (10, 63)] {
+            roster.heard(member("own", 4), revision, at(heard));
+            assert_eq!(roster.alive(at(heard), TTL).len(), 2);
+        }
+        assert_eq!(roster.alive(at(64), TTL), [member("own", 4)]);
+    }
+
+    #[test]
+    fn while_all_fall_silent_one_after_another_nobody_is_given_up() {
+        let mut roster = Roster::default();
+        let tenths = |tenths: u64| Monotonic(tenths * 100_000_000);
+        roster.heard(member("other", 5), 5, tenths(1));
+        roster.heard(member("own", 4), 6, tenths(10));
+        for now in 10..41 {
+            assert_eq!(roster.alive(tenths(now), TTL).len(), 2, "the servers went away after both, at {now}");
+        }
+        // They are back, and one is heard of first.
+        roster.heard(member("own", 4), 7, tenths(41));
+        for now in 41..56 {
+            assert_eq!(roster.alive(tenths(now), TTL).len(), 2, "the other has time to be heard of, at {now}");
+        }
+        roster.heard(member("own", 4), 8, tenths(51));
+        assert_eq!(roster.alive(tenths(57), TTL), [member("own", 4)], "and no more than that");
+    }
+
+    #[test]
+    fn who_dies_is_given_up_in_time_though_the_servers_are_slow() {
+        let mut roster = Roster::default();
+        roster.heard(member("dead", 5), 5, at(0));
+        // Each renewal takes two seconds: longer than half of the time.
+        for (revision, heard) in [(6, 2), (7, 4)] {
+            roster.heard(member("own", 4), revision, at(heard));
+            roster.alive(at(heard), TTL);
+        }
+        assert_eq!(roster.alive(at(5), TTL), [member("own", 4)]);
     }
 
     #[test]
@@ -115,8 +166,11 @@ mod tests {
         roster.heard(member("a", 4), 4, at(2));
         roster.heard(member("a", 9), 9, at(2));
         assert_eq!(roster.alive(at(3), TTL), [member("a", 9)]);
-        assert_eq!(roster.alive(at(4), TTL), [], "the watch began anew and told what was heard before");
-        roster.heard(member("a", 12), 12, at(5));
-        assert_eq!(roster.alive(at(5), TTL), [member("a", 12)]);
+        roster.heard(member("own", 2), 10, at(1));
+        roster.heard(member("own", 2), 11, at(2));
+        roster.heard(member("own", 2), 12, at(3));
+        assert_eq!(roster.alive(at(4), TTL), [member("own", 2)], "the watch began anew and told what was heard before");
+        roster.heard(member("a", 13), 13, at(5));
+        assert_eq!(roster.alive(at(5), TTL), [member("a", 13), member("own", 2)]);
     }
 }

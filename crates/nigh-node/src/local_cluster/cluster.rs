@@ -1,7 +1,7 @@
 //! The servers and nodes of a cluster on this machine.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use nigh_rpc::{Identity, NameError, Role};
 use thiserror::Error;
 use tokio::time::sleep;
 
-use super::nats_servers::{NatsServers, Place};
+use super::nats_servers::{NatsServers, Place, free_ports};
 use super::network::Network;
-use super::process::Process;
+use super::process::{Process, ProcessEvent};
+use super::roll::{self, ProcessStatus};
 use crate::client::AdminClient;
 use crate::credentials;
 use crate::state_folder::StatePaths;
@@ -70,6 +71,9 @@ pub struct LocalClusterSettings {
     pub networks: bool,
     /// Further settings of each node, as `--set` takes them.
     pub set: Vec<String>,
+    /// Ports of this process, one a node, at which the others are to call it; whoever listens there carries what comes to
+    /// the node's own address (`LocalNode::calls`). None, or a network for each: they call it directly.
+    pub relays: Vec<u16>,
 }
 
 /// A node of the cluster.
@@ -78,6 +82,7 @@ pub struct LocalNode {
     process: Process,
     state: PathBuf,
     machine: usize,
+    calls: Option<SocketAddr>,
 }
 
 impl LocalNode {
@@ -104,6 +109,12 @@ impl LocalNode {
         self.machine
     }
 
+    /// Where other nodes call it; of the store nothing.
+    #[must_use]
+    pub const fn calls(&self) -> Option<SocketAddr> {
+        self.calls
+    }
+
     /// What it says of itself; nothing if it does not answer.
     pub async fn status(&self) -> Option<Status> {
         AdminClient::new(&StatePaths::new(&self.state).admin_socket()).get("/status").await.ok()
@@ -117,6 +128,8 @@ pub struct LocalCluster {
     /// None where the nodes were given another.
     store: Option<LocalNode>,
     servers: NatsServers,
+    folder: PathBuf,
+    begun: Instant,
     /// After the processes, which are within it.
     network: Option<Network>,
 }
@@ -164,16 +177,22 @@ impl LocalCluster {
             authority.issue(&identity, &[], CERTIFICATE_DAYS, true)?;
             let state = folder.join(&name);
             let at = place(machine);
-            let mut arguments = arguments(settings, &name, &state, &certificates, &at, &servers.urls());
+            let doors = doors(&at).map_err(io("ports of a node"))?;
+            let mut arguments = arguments(settings, &name, &state, &certificates, doors, &servers.urls());
+            if let (Some(port), Some(network)) = (settings.relays.get(number - 1), &network) {
+                let relay = SocketAddr::new(network.gateway(), *port);
+                arguments.extend(settings_of(vec![format!("cluster.advertise={relay}")]));
+            }
             arguments.extend(shared.arguments.iter().cloned());
             let token = ("NIGH_CLUSTER__TOKEN".to_owned(), servers.token().reveal().to_owned());
             let environment = shared.environment.iter().cloned().chain([token]).collect();
             let process = Process::new(&name, &settings.program, arguments, &folder.join(format!("{name}.log")))
                 .with_environment(environment)
                 .within(at.network);
-            made.push(LocalNode { process, state, machine });
+            made.push(LocalNode { process, state, machine, calls: Some(doors[2]) });
         }
-        let mut cluster = Self { nodes: made, store, servers, network };
+        let (folder, begun) = (folder.clone(), Instant::now());
+        let mut cluster = Self { nodes: made, store, servers, folder, begun, network };
         // The first makes the keys, which the others then find.
         let (first, others) = cluster.nodes.split_at_mut(1.min(usize::from(*nodes)));
         for part in [first, others] {
@@ -187,6 +206,7 @@ impl LocalCluster {
         for node in &mut cluster.nodes {
             well(node, patience, |status| knows(status, usize::from(*nodes))).await?;
         }
+        cluster.tell().map_err(io("the list of processes"))?;
         Ok(cluster)
     }
 
@@ -206,18 +226,44 @@ impl LocalCluster {
         self.network.as_ref()
     }
 
-    /// The first process that has ended by itself, if one has: its name and how.
+    /// The system of record, where the nodes were given none.
+    pub const fn store(&mut self) -> Option<&mut LocalNode> {
+        self.store.as_mut()
+    }
+
+    fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
+        let nodes = self.nodes.iter_mut().chain(&mut self.store).map(|node| &mut node.process);
+        nodes.chain(self.servers.servers())
+    }
+
+    /// Starts again what has ended by itself, ever later while it keeps ending, and says what happened: the name of each
+    /// process, and what became of it. To be called again and again, from a thread that lives as long as they are to run.
     ///
     /// # Errors
     /// The system's.
-    pub fn ended(&mut self) -> io::Result<Option<(String, String)>> {
-        let nodes = self.nodes.iter_mut().chain(&mut self.store).map(|node| &mut node.process);
-        for process in nodes.chain(self.servers.servers()) {
-            if let Some(status) = process.ended()? {
-                return Ok(Some((process.name().to_owned(), status.to_string())));
+    pub fn tend(&mut self) -> io::Result<Vec<(String, ProcessEvent)>> {
+        let (now, mut happened) = (self.begun.elapsed(), Vec::new());
+        for process in self.processes() {
+            if let Some(event) = process.tend(now)? {
+                happened.push((process.name().to_owned(), event));
             }
         }
-        Ok(None)
+        if !happened.is_empty() {
+            self.tell()?;
+        }
+        Ok(happened)
+    }
+
+    /// How its processes stand.
+    pub fn status(&mut self) -> Vec<ProcessStatus> {
+        let now = self.begun.elapsed();
+        self.processes().map(|process| process.status(now)).collect()
+    }
+
+    /// Tells them to whoever reads the folder.
+    fn tell(&mut self) -> io::Result<()> {
+        let status = self.status();
+        roll::write(&self.folder, &status)
     }
 
     /// Ends all nodes, then the servers. What is not over after `patience` is killed.
@@ -256,12 +302,11 @@ async fn start_store(
 ) -> Result<(LocalNode, StoreAccess), LocalClusterError> {
     let io = LocalClusterError::io;
     let state = folder.join(STORE);
-    let [s3, lambda, _] = if at.network.is_some() { PORTS } else { [0; 3] };
-    let door = |port: u16| std::net::SocketAddr::new(at.address, port).to_string();
+    let [s3, lambda, _] = doors(at).map_err(io("ports of the store"))?;
     let mut set = vec![
         format!("node={STORE}"),
-        format!("s3.listen={}", door(s3)),
-        format!("lambda.listen={}", door(lambda)),
+        format!("s3.listen={s3}"),
+        format!("lambda.listen={lambda}"),
         "writes.mode=through".to_owned(),
     ];
     if at.network.is_some() {
@@ -271,7 +316,7 @@ async fn start_store(
     let arguments = arguments.into_iter().chain(settings_of(set)).collect();
     let log = folder.join(format!("{STORE}.log"));
     let process = Process::new(STORE, &settings.program, arguments, &log).within(at.network.clone());
-    let mut node = LocalNode { process, state, machine };
+    let mut node = LocalNode { process, state, machine, calls: None };
     node.process.run().map_err(io("starting the store"))?;
     let status = well(&mut node, patience, |_| true).await?;
     let file = StatePaths::new(&node.state).credentials();
@@ -286,6 +331,15 @@ async fn start_store(
     Ok((node, StoreAccess { arguments: arguments.collect(), environment }))
 }
 
+/// The addresses of a node's doors, the same in all its lives: those that clients know.
+fn doors(at: &Place) -> io::Result<[SocketAddr; 3]> {
+    let ports = match at.network {
+        Some(_) => PORTS.to_vec(),
+        None => free_ports(PORTS.len())?,
+    };
+    Ok([0, 1, 2].map(|door| SocketAddr::new(at.address, ports[door])))
+}
+
 /// Settings as a command line has them.
 fn settings_of(set: Vec<String>) -> impl Iterator<Item = String> {
     set.into_iter().flat_map(|one| ["--set".to_owned(), one])
@@ -297,26 +351,21 @@ fn arguments(
     name: &str,
     state: &Path,
     certificates: &Path,
-    at: &Place,
+    [s3, lambda, calls]: [SocketAddr; 3],
     servers: &[String],
 ) -> Vec<String> {
-    let [s3, lambda, calls] = match at.network {
-        Some(_) => PORTS,
-        None => [0; 3],
-    };
-    let door = |address: IpAddr, port: u16| std::net::SocketAddr::new(address, port).to_string();
     let mut set = vec![
         format!("node={name}"),
-        format!("s3.listen={}", door(at.address, s3)),
-        format!("lambda.listen={}", door(at.address, lambda)),
+        format!("s3.listen={s3}"),
+        format!("lambda.listen={lambda}"),
         format!("cluster.name={NAME}"),
         format!("cluster.servers={}", servers.join(",")),
-        format!("cluster.listen={}", door(at.address, calls)),
+        format!("cluster.listen={calls}"),
         format!("cluster.certificates={}", certificates.display()),
         "cluster.roles=run,memory,controller".to_owned(),
         format!("cluster.shards={SHARDS}"),
     ];
-    if at.network.is_some() {
+    if !calls.ip().is_loopback() {
         set.push("allow_remote=true".to_owned());
     }
     set.extend(settings.set.iter().cloned());

@@ -20,6 +20,7 @@ struct Machine {
 #[derive(Debug)]
 pub struct Network {
     bridge: String,
+    gateway: Ipv4Addr,
     machines: Vec<Machine>,
 }
 
@@ -43,9 +44,9 @@ impl Network {
         let subnet = (id % 250) as u8 + 1;
         let at = |host: u8| Ipv4Addr::new(10, 207, subnet, host);
         let bridge = format!("nigh{id}");
-        let mut network = Self { bridge: bridge.clone(), machines: Vec::new() };
+        let mut network = Self { bridge: bridge.clone(), gateway: at(254), machines: Vec::new() };
         ip(&["link", "add", &bridge, "type", "bridge"])?;
-        ip(&["addr", "add", &format!("{}/24", at(254)), "dev", &bridge])?;
+        ip(&["addr", "add", &format!("{}/24", network.gateway), "dev", &bridge])?;
         ip(&["link", "set", &bridge, "up"])?;
         for number in 1..=machines.min(250) {
             let (namespace, link) = (format!("nigh{id}-{number}"), format!("n{id}-{number}"));
@@ -108,12 +109,36 @@ impl Network {
         self.routes("del", one, other)
     }
 
+    /// What `from` sends does not come to `to` any more, and what `to` sends comes to `from` as before, until `unmute`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn mute(&self, from: usize, to: usize) -> io::Result<()> {
+        self.route("add", from, to)
+    }
+
+    /// Takes `mute` back.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn unmute(&self, from: usize, to: usize) -> io::Result<()> {
+        self.route("del", from, to)
+    }
+
+    /// The address by which machines reach this process.
+    #[must_use]
+    pub const fn gateway(&self) -> IpAddr {
+        IpAddr::V4(self.gateway)
+    }
+
     fn routes(&self, what: &str, one: usize, other: usize) -> io::Result<()> {
-        let (one, other) = (self.machine(one)?, self.machine(other)?);
-        for (at, to) in [(one, other), (other, one)] {
-            ip(&["-n", &at.namespace, "route", what, "blackhole", &to.address.to_string()])?;
-        }
-        Ok(())
+        self.route(what, one, other)?;
+        self.route(what, other, one)
+    }
+
+    fn route(&self, what: &str, from: usize, to: usize) -> io::Result<()> {
+        let (from, to) = (self.machine(from)?, self.machine(to)?);
+        ip(&["-n", &from.namespace, "route", what, "blackhole", &to.address.to_string()])
     }
 }
 

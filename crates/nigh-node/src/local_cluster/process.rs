@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::restarts::Restarts;
+use super::roll::ProcessStatus;
+
 /// How often it is looked whether a process has ended.
 const LOOKED_EVERY: Duration = Duration::from_millis(20);
 
@@ -24,6 +27,23 @@ pub struct Process {
     network: Option<String>,
     log: PathBuf,
     child: Option<Child>,
+    restarts: Restarts,
+    /// How it ended last, by itself.
+    last_end: Option<String>,
+}
+
+/// What became of a process that is looked after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessEvent {
+    /// It has ended by itself.
+    Ended {
+        /// How.
+        how: String,
+        /// How long it stays so.
+        again_after: Duration,
+    },
+    /// It was started again.
+    StartedAgain,
 }
 
 impl Process {
@@ -31,7 +51,17 @@ impl Process {
     #[must_use]
     pub fn new(name: &str, program: &Path, arguments: Vec<String>, log: &Path) -> Self {
         let (program, log) = (program.to_owned(), log.to_owned());
-        Self { name: name.to_owned(), program, arguments, environment: Vec::new(), network: None, log, child: None }
+        Self {
+            name: name.to_owned(),
+            program,
+            arguments,
+            environment: Vec::new(),
+            network: None,
+            log,
+            child: None,
+            restarts: Restarts::default(),
+            last_end: None,
+        }
     }
 
     /// With these variables beside those of this process.
@@ -84,7 +114,42 @@ impl Process {
         // A signal of the terminal is for this process alone, which ends the others in order.
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         self.child = Some(command.spawn()?);
+        self.restarts.due = None;
         Ok(())
+    }
+
+    /// Looks after it at `now`, since any one moment: one that has ended by itself is started again, ever later while it
+    /// keeps ending; one that was killed or ended on purpose is left alone. To be called as `run`.
+    ///
+    /// # Errors
+    /// If it cannot be started; it is tried again.
+    pub fn tend(&mut self, now: Duration) -> io::Result<Option<ProcessEvent>> {
+        if let Some(status) = self.ended()? {
+            (self.child, self.last_end) = (None, Some(status.to_string()));
+            let again_after = self.restarts.ended(now);
+            return Ok(Some(ProcessEvent::Ended { how: status.to_string(), again_after }));
+        }
+        if self.child.is_some() || !self.restarts.is_due(now) {
+            return Ok(None);
+        }
+        if let Err(error) = self.run() {
+            self.restarts.ended(now);
+            return Err(error);
+        }
+        self.restarts.started(now);
+        Ok(Some(ProcessEvent::StartedAgain))
+    }
+
+    /// How it stands at `now`.
+    #[must_use]
+    pub fn status(&self, now: Duration) -> ProcessStatus {
+        ProcessStatus {
+            name: self.name.clone(),
+            pid: self.id(),
+            restarts: self.restarts.count,
+            last_end: self.last_end.clone(),
+            again_after_s: self.restarts.due.map(|due| due.saturating_sub(now).as_secs_f64()),
+        }
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
@@ -108,6 +173,7 @@ impl Process {
     /// If it does not run.
     pub fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL)?;
+        self.restarts.due = None;
         self.child.take().map_or(Ok(()), |mut child| child.wait().map(drop))
     }
 
@@ -159,5 +225,39 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.wait(Duration::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_by_itself_is_started_again_and_what_is_killed_on_purpose_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = |script: &str| vec!["-c".to_owned(), script.to_owned()];
+        let log = folder.path().join("log");
+        let mut fails = Process::new("fails", Path::new("sh"), arguments("echo here; exit 3"), &log);
+        let mut lives = Process::new("lives", Path::new("sh"), arguments("sleep 60"), &folder.path().join("other"));
+        fails.run().unwrap();
+        lives.run().unwrap();
+        let begun = Instant::now();
+        let mut events = Vec::new();
+        while events.len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{events:?}");
+            events.extend(fails.tend(begun.elapsed()).unwrap());
+            assert_eq!(lives.tend(begun.elapsed()).unwrap(), None);
+            std::thread::sleep(LOOKED_EVERY);
+        }
+        assert!(matches!(&events[0], ProcessEvent::Ended { how, .. } if how.contains('3')), "{events:?}");
+        assert_eq!(events[1], ProcessEvent::StartedAgain);
+        let status = fails.status(begun.elapsed());
+        assert_eq!((status.restarts, status.pid), (1, None));
+        assert!(status.last_end.is_some() && status.again_after_s.is_some(), "{status:?}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "here\nhere\n");
+
+        lives.kill().unwrap();
+        assert_eq!(lives.tend(begun.elapsed() + Duration::from_secs(60)).unwrap(), None);
+        assert_eq!(lives.status(begun.elapsed()).pid, None);
     }
 }

@@ -50,6 +50,12 @@ async fn machines_reach_each_other_until_they_are_cut_off_or_separated() {
     assert!(!sees(0, 2) && !sees(2, 0) && sees(0, 1) && sees(2, 1));
     network.rejoin(0, 2).unwrap();
     until("they see each other again", || sees(0, 2) && sees(2, 0)).await;
+
+    // One way: what the first sends to the third is lost, and with it its answers to the third; nothing else is.
+    network.mute(0, 2).unwrap();
+    assert!(!sees(0, 2) && !sees(2, 0) && sees(0, 1) && sees(1, 0) && sees(1, 2) && sees(2, 1));
+    network.unmute(0, 2).unwrap();
+    until("they see each other again", || sees(0, 2) && sees(2, 0)).await;
     drop(servers);
     drop(network);
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -7,7 +7,7 @@ use nigh_node::cluster::ClusterEngine;
 use nigh_node::config::{Layers, Settings};
 use nigh_node::local_cluster::{NatsServers, Place, find_nats_server};
 use nigh_node::machine::Machine;
-use nigh_terms::{ByteSize, SystemClock};
+use nigh_terms::{ByteSize, Clock, SystemClock};
 use tempfile::TempDir;
 
 /// How long a test waits for what must come.
@@ -45,9 +45,15 @@ impl Trial {
 
     /// The settings of a node.
     pub(crate) fn settings(&self, node: &str) -> Settings {
+        self.settings_with(node, &[])
+    }
+
+    /// The settings of a node with these beside or instead.
+    pub(crate) fn settings_with(&self, node: &str, more: &[(&str, String)]) -> Settings {
         let state = self.folder.path().join(node).display().to_string();
         let own = [("NIGH_STATE".to_owned(), state), ("NIGH_NODE".to_owned(), node.to_owned())];
-        let environment = self.variables.iter().cloned().chain(own).collect();
+        let more = more.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let environment = self.variables.iter().cloned().chain(own).chain(more).collect();
         let layers = Layers { file: None, environment, flags: Vec::new() };
         let machine =
             Machine { hostname: node.to_owned(), memory: ByteSize::gib(1), cpus: 2, python: "/usr/bin/python3".into() };
@@ -56,10 +62,14 @@ impl Trial {
 
     /// A node that has joined. Waits until the servers answer.
     pub(crate) async fn join(&self, node: &str) -> ClusterEngine {
-        let settings = self.settings(node);
-        let (clock, begun) = (Arc::new(SystemClock::new()), Instant::now());
+        self.join_by(&self.settings(node), Arc::new(SystemClock::new())).await
+    }
+
+    /// A node of these settings and this clock that has joined.
+    pub(crate) async fn join_by(&self, settings: &Settings, clock: Arc<dyn Clock>) -> ClusterEngine {
+        let begun = Instant::now();
         loop {
-            match ClusterEngine::join(&settings, settings.cluster.as_ref().unwrap(), clock.clone()).await {
+            match ClusterEngine::join(settings, settings.cluster.as_ref().unwrap(), clock.clone()).await {
                 Ok(engine) => return engine,
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
             }

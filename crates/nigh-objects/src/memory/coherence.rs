@@ -418,6 +418,11 @@ impl Coherence {
         covers
     }
 
+    /// The epoch of the home of `shard` here.
+    pub(super) fn reign_here(&self, shard: ShardId) -> Option<Epoch> {
+        self.state.lock().homes.get(&shard).map(|side| side.home.epoch())
+    }
+
     /// How far the homes here have come.
     pub(super) fn newest_here(&self) -> Vec<(ShardId, Version)> {
         self.state.lock().homes.iter().map(|(shard, side)| (*shard, side.home.newest())).collect()

@@ -1,12 +1,13 @@
 //! Homes that move, and nodes that are lost.
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nigh_engine::LedgerError;
-use nigh_objects::ObjectError;
 use nigh_objects::cluster::HomeEvent;
+use nigh_objects::{ObjectError, ObjectId, Shards};
 use nigh_terms::ShardId;
 use tokio::sync::Mutex;
 
@@ -108,6 +109,27 @@ async fn a_home_that_was_deposed_serves_nothing_stale() {
     }
     for number in 0..2 {
         assert!(world.heard(number).iter().any(|event| matches!(event, HomeEvent::Deposed(_))));
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_is_of_homes_that_stand_and_not_of_deposed_ones() {
+    let test = "a_listing_is_of_homes_that_stand_and_not_of_deposed_ones";
+    let Some(mut world) = World::start(test, 2).await else { return };
+    let now_at = |shard: ShardId| (u32::from(shard.0) + 1) % 2;
+    for shard in (0..SHARDS).map(ShardId) {
+        // Nobody has told the one that had it.
+        world.give(shard, now_at(shard)).await;
+    }
+    let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
+    let names: Vec<String> = (0..16).map(|n| format!("k{n:02}")).collect();
+    for name in &names {
+        let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
+        world.nodes[&now_at(shards.of(&object))].put(name, b"new").await.unwrap();
+    }
+    for node in world.nodes.values() {
+        assert_eq!(node.list().await, names, "at {:?}", node.member);
     }
     world.end().await;
 }

@@ -69,6 +69,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "cluster-faults",
+        about: "A real cluster under real faults: acknowledged writes lost, old reads, shards without a home",
+        command: &["experiment", "cluster-faults"],
+        quick: &["--faults", "10"],
+        page: None,
+    },
+    Experiment {
         name: "outside",
         about: "Readers and writers beside Nigh: old reads and lost writes, by store and write mode",
         command: &["experiment", "outside"],

@@ -96,7 +96,7 @@ impl ObjectMemory {
             }
             _ if number == WAITING.number => {
                 let waiting: Waiting = read(&call)?;
-                answer(Ok((inner.waiting_here(&waiting), Body::empty())))
+                answer(Ok((inner.waiting_here(&waiting).await, Body::empty())))
             }
             _ if number == PREPARE.number => {
                 let prepare: Prepare = read(&call)?;
@@ -139,6 +139,7 @@ impl Inner {
         };
         let (asker, shared, object) = ((request.from, *attempt), *shared, object.clone());
         let shard = self.home_here(&object)?;
+        let reign = self.coherence.reign_here(shard);
         let _fetching = Fetching { inner: Arc::clone(self), object: object.clone(), asker };
         for _ in 0..ATTEMPTS {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
@@ -160,6 +161,10 @@ impl Inner {
             // A home that was deposed may know less than the store has.
             if !(shared && is_copy) {
                 self.confirm(shard).await?;
+                // Between two reigns of this node's another can have had it.
+                if self.coherence.reign_here(shard) != reign {
+                    return Err(WireError::Elsewhere);
+                }
             }
             let (meta, range, body) = match found {
                 None => (None, None, Body::empty()),

@@ -13,11 +13,12 @@ mod transactions;
 mod uses;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
 use nigh_rpc::Body;
@@ -98,17 +99,25 @@ pub(super) struct Elsewhere<'l> {
     bucket: (&'l Namespace, &'l BucketName),
     prefix: &'l str,
     newest: Mutex<Token>,
+    /// The reigns here, for which nobody was asked.
+    here: Mutex<Vec<(ShardId, Version)>>,
 }
 
 impl<'l> Elsewhere<'l> {
     pub(super) fn new(inner: &'l Inner, bucket: (&'l Namespace, &'l BucketName), prefix: &'l str) -> Self {
-        Self { inner, bucket, prefix, newest: Mutex::default() }
+        Self { inner, bucket, prefix, newest: Mutex::default(), here: Mutex::default() }
     }
 
-    /// Waits until the node has caught up with what was listed.
-    pub(super) async fn until_covered(self) -> Result<(), ObjectError> {
+    /// Waits until the node has caught up with what was listed. False if a home that was here had been deposed, or has moved
+    /// meanwhile: what it had may be old, and all is to be listed again.
+    pub(super) async fn until_covered(self) -> Result<bool, ObjectError> {
+        let here = std::mem::take(&mut *self.here.lock());
+        let count = here.len();
+        if self.inner.standing(here).await.len() < count {
+            return Ok(false);
+        }
         let newest = self.newest.lock().clone();
-        self.inner.cover(&newest, COVERED_WITHIN).await
+        self.inner.cover(&newest, COVERED_WITHIN).await.map(|()| true)
     }
 }
 
@@ -119,7 +128,8 @@ impl AskElsewhere for Elsewhere<'_> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Side<(ObjectKey, Option<Listed>)>>, ObjectError> {
-        let pages = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
+        let (here, pages) = self.inner.waiting_there(self.bucket, self.prefix, after, limit).await?;
+        self.here.lock().extend(here);
         let mut newest = self.newest.lock();
         let side = |WaitingPage { entries, more, newest: told }| {
             told.into_iter().for_each(|(shard, version)| newest.see(shard, version));
@@ -331,29 +341,45 @@ impl Inner {
         }
     }
 
-    /// What waits at the homes here, for a listing.
-    fn waiting_here(&self, waiting: &Waiting) -> WaitingPage {
+    /// What waits at the homes here, for a listing. A home that does not stand is not named: it is asked for again, wherever
+    /// it is by then.
+    async fn waiting_here(&self, waiting: &Waiting) -> WaitingPage {
         let Waiting { namespace, bucket, prefix, after, limit } = waiting;
         let newest = self.newest_here();
         let side = self.back.waiting(namespace, bucket, prefix, after.as_deref(), *limit);
-        WaitingPage { entries: side.entries, more: side.more, newest }
+        WaitingPage { entries: side.entries, more: side.more, newest: self.standing(newest).await }
     }
 
-    /// What waits at all homes of the cluster but those here, and how far they had come.
+    /// Those of these reigns of homes here that the ledger says stand, after this was asked. A home that was deposed may not
+    /// know.
+    async fn standing(&self, reigns: Vec<(ShardId, Version)>) -> Vec<(ShardId, Version)> {
+        if self.coherence.is_alone() {
+            return reigns;
+        }
+        let confirmed = join_all(reigns.iter().map(|(shard, _)| self.confirm(*shard))).await;
+        let now: BTreeMap<ShardId, Version> = self.newest_here().into_iter().collect();
+        let stands =
+            |(shard, version): &(ShardId, Version)| now.get(shard).is_some_and(|now| now.epoch == version.epoch);
+        let reigns = reigns.into_iter().zip(confirmed).filter(|(reign, confirmed)| confirmed.is_ok() && stands(reign));
+        reigns.map(|(reign, _)| reign).collect()
+    }
+
+    /// What waits at all homes of the cluster but those here, and how far they had come; before it the reigns here.
     async fn waiting_there(
         &self,
         (namespace, bucket): (&Namespace, &BucketName),
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<WaitingPage>, ObjectError> {
-        let Some(neighbours) = &self.neighbours else { return Ok(Vec::new()) };
+    ) -> Result<(Vec<(ShardId, Version)>, Vec<WaitingPage>), ObjectError> {
+        let Some(neighbours) = &self.neighbours else { return Ok((Vec::new(), Vec::new())) };
         let deadline = Instant::now() + HOMES_WITHIN;
         let (namespace, bucket) = (namespace.clone(), bucket.clone());
         let waiting = Waiting { namespace, bucket, prefix: prefix.to_owned(), after: after.map(str::to_owned), limit };
         loop {
-            let elsewhere: Vec<ShardId> =
-                self.coherence.shards.all().filter(|shard| !self.coherence.is_home(*shard)).collect();
+            let here = self.newest_here();
+            let is_here = |shard: &ShardId| here.iter().any(|(of, _)| of == shard);
+            let elsewhere: Vec<ShardId> = self.coherence.shards.all().filter(|shard| !is_here(shard)).collect();
             let mut nodes: Vec<_> = elsewhere.iter().filter_map(|shard| neighbours.home_of(*shard)).collect();
             nodes.sort_unstable();
             nodes.dedup();
@@ -370,7 +396,7 @@ impl Inner {
                 elsewhere.iter().all(|shard| told(*shard))
             };
             match pages {
-                Ok(pages) if has_all(&pages) => return Ok(pages),
+                Ok(pages) if has_all(&pages) => return Ok((here, pages)),
                 _ if Instant::now() >= deadline => {
                     return Err(ObjectError::SlowDown("not every home of the cluster answers"));
                 }
@@ -389,7 +415,7 @@ impl Inner {
         let mut after: Option<ObjectKey> = None;
         loop {
             let from = after.as_ref().map(ObjectKey::as_str);
-            let pages = self.waiting_there((namespace, bucket), "", from, 1000).await?;
+            let (_, pages) = self.waiting_there((namespace, bucket), "", from, 1000).await?;
             let sides = pages.into_iter().map(|WaitingPage { entries, more, .. }| Side { entries, more });
             let Side { entries, more } = joined(sides.collect());
             if entries.iter().any(|(_, listed)| listed.is_some()) {

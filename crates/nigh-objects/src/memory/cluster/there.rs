@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{LedgerError, RequestId};
 use nigh_rpc::{Body, Incoming};
-use nigh_terms::{Admission, ShardId, Token, Version};
+use nigh_terms::{Admission, Epoch, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -187,9 +187,9 @@ impl Inner {
         admission: Admission,
     ) -> Result<Read, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if self.coherence.is_home(shard) {
+        if let Some(reign) = self.coherence.reign_here(shard) {
             let read = self.read_of(object, request, admission).await;
-            if self.still_has(shard).await? {
+            if self.still_has(shard, reign).await? {
                 return read;
             }
         }
@@ -201,11 +201,11 @@ impl Inner {
         self.read_past(Asking::new(self, object, asked), request).await
     }
 
-    /// Whether the home of a shard is here still.
-    async fn still_has(&self, shard: ShardId) -> Result<bool, ObjectError> {
+    /// Whether the home of a shard is here still, in the same reign: between two of this node's another can have had it.
+    async fn still_has(&self, shard: ShardId, reign: Epoch) -> Result<bool, ObjectError> {
         match self.confirm(shard).await {
             Err(ObjectError::Ledger(LedgerError::Fenced { .. })) => Ok(false),
-            confirmed => confirmed.map(|()| true),
+            confirmed => confirmed.map(|()| self.coherence.reign_here(shard) == Some(reign)),
         }
     }
 
@@ -215,9 +215,9 @@ impl Inner {
         object: &ObjectId,
     ) -> Result<Arc<ObjectMeta>, ObjectError> {
         let shard = self.coherence.shards.of(object);
-        if self.coherence.is_home(shard) {
+        if let Some(reign) = self.coherence.reign_here(shard) {
             let current = self.current_of(object).await;
-            if self.still_has(shard).await? {
+            if self.still_has(shard, reign).await? {
                 return current;
             }
         }

@@ -1,0 +1,193 @@
+//! Histories of real clients, checked: what was done to objects, when it began and ended, and what was seen.
+//!
+//! Two questions, each with an algorithm of its own. `register`: is there, for each object alone, one order of what clients
+//! did that explains what each of them saw (linearizability)? `promises`: did any read miss what it had to show, by the
+//! contract's promises P1, P4 and P6, and what kind of miss is it? Every value is written once, so a value names its write.
+//! Pure: times come in, all of one clock. `mutations` breaks a history on purpose: a checker that accepts one is none.
+
+mod mutations;
+mod promises;
+mod register;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use mutations::{Mutation, mutated};
+pub use promises::{Missed as MissedWrite, MissedKind, missed};
+pub use register::{Judgement, judge};
+
+/// Nanoseconds of one clock.
+pub type Moment = u64;
+/// What a write made of its object; no other write has the same.
+pub type Value = u64;
+/// What an object is: a value, or nothing.
+pub type State = Option<Value>;
+
+/// What an operation found, or asked for and was told to be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Whatever it was.
+    Anything,
+    /// Exactly this.
+    Is(State),
+    /// Not this.
+    IsNot(State),
+}
+
+impl Found {
+    /// Whether an object in `state` is so.
+    #[must_use]
+    pub fn fits(self, state: State) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Is(expected) => state == expected,
+            Self::IsNot(other) => state != other,
+        }
+    }
+}
+
+/// What one client did to one object, in one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The object's name.
+    pub object: String,
+    /// Of `History::invocations`, the one that did it; none: a client outside.
+    pub invocation: Option<usize>,
+    /// When it was sent.
+    pub begin: Moment,
+    /// When its answer came. None: nobody knows whether it was done, or will be yet.
+    pub end: Option<Moment>,
+    /// What it found.
+    pub found: Found,
+    /// What it made of the object; a read makes nothing of it.
+    pub made: Option<State>,
+    /// A read when all faults were over: what it misses is lost.
+    pub is_last: bool,
+}
+
+/// An invocation, as whoever called it saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// When it was called.
+    pub begin: Moment,
+    /// When its answer came, if it did.
+    pub end: Option<Moment>,
+    /// The invocation that called it.
+    pub caller: Option<usize>,
+}
+
+/// All that was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// By clients and invocations, in any order.
+    pub operations: Vec<Operation>,
+    /// Invocations that may have run.
+    pub invocations: Vec<Invocation>,
+}
+
+impl History {
+    /// Each object's operations, as a checker of linearizability takes them: what decides nothing is left out, and a read
+    /// of an invocation begins as early as the contract lets it look.
+    #[must_use]
+    pub fn by_object(&self) -> BTreeMap<&str, Vec<Operation>> {
+        let mut objects: BTreeMap<&str, Vec<Operation>> = BTreeMap::new();
+        for operation in &self.operations {
+            objects.entry(&operation.object).or_default().push(operation.clone());
+        }
+        for operations in objects.values_mut() {
+            self.widen(operations);
+            leave_out(operations);
+        }
+        objects
+    }
+
+    /// An invocation may be shown what was newest when it was called, or what stood before the write of another that had
+    /// not ended then: its read counts from there on.
+    fn widen(&self, operations: &mut [Operation]) {
+        let mut unsettled: Vec<(Moment, Option<Moment>)> = Vec::new();
+        for write in operations.iter().filter(|operation| operation.made.is_some()) {
+            if let Some(of) = write.invocation.and_then(|of| self.invocations.get(of)) {
+                unsettled.push((write.begin, of.end));
+            }
+        }
+        for read in operations.iter_mut().filter(|operation| operation.made.is_none()) {
+            let Some(called) = read.invocation.and_then(|of| self.invocations.get(of)).map(|of| of.begin) else {
+                continue;
+            };
+            let open = unsettled.iter().filter(|(_, end)| end.is_none_or(|end| end >= called));
+            let earliest = open.map(|(begin, _)| *begin).min().unwrap_or(called);
+            read.begin = read.begin.min(called).min(earliest);
+        }
+    }
+}
+
+/// Leaves out reads without an answer, and writes without one that nobody saw, unless a condition may have met them.
+fn leave_out(operations: &mut Vec<Operation>) {
+    let seen: BTreeSet<Value> = operations
+        .iter()
+        .filter_map(|operation| match operation.found {
+            Found::Is(Some(value)) => Some(value),
+            Found::Anything | Found::Is(None) | Found::IsNot(_) => None,
+        })
+        .collect();
+    let met = operations.iter().any(|operation| matches!(operation.found, Found::IsNot(_)));
+    operations.retain(|operation| match (operation.end, operation.made) {
+        (Some(_), _) => true,
+        (None, None) => false,
+        (None, Some(Some(value))) => met || seen.contains(&value),
+        (None, Some(None)) => true,
+    });
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An operation of a client outside.
+    pub(crate) fn done(begin: Moment, end: Moment, found: Found, made: Option<State>) -> Operation {
+        let object = "x".to_owned();
+        Operation { object, invocation: None, begin, end: Some(end), found, made, is_last: false }
+    }
+
+    pub(crate) fn put(begin: Moment, end: Moment, value: Value) -> Operation {
+        done(begin, end, Found::Anything, Some(Some(value)))
+    }
+
+    pub(crate) fn get(begin: Moment, end: Moment, state: State) -> Operation {
+        done(begin, end, Found::Is(state), None)
+    }
+
+    #[test]
+    fn a_read_of_an_invocation_counts_from_its_call_or_from_an_open_write() {
+        let by = |mut operation: Operation, invocation| {
+            operation.invocation = Some(invocation);
+            operation
+        };
+        let history = History {
+            operations: vec![put(0, 5, 1), by(put(10, 12, 2), 0), by(get(40, 41, Some(1)), 1)],
+            invocations: vec![
+                Invocation { begin: 8, end: Some(50), caller: None },
+                Invocation { begin: 30, end: Some(45), caller: None },
+            ],
+        };
+        assert_eq!(history.by_object()["x"][2].begin, 10, "the write's invocation had not ended");
+        let mut ended = history.clone();
+        ended.invocations[0].end = Some(20);
+        assert_eq!(ended.by_object()["x"][2].begin, 30);
+        assert_eq!(judge(&history.by_object()["x"]), Judgement::Fits);
+        assert!(matches!(judge(&ended.by_object()["x"]), Judgement::Broken { .. }));
+    }
+
+    #[test]
+    fn what_decides_nothing_is_left_out() {
+        let unknown = |value| Operation { end: None, ..put(0, 0, value) };
+        let mut operations =
+            vec![unknown(1), unknown(2), get(5, 6, Some(2)), Operation { end: None, ..get(7, 8, None) }];
+        let conditional = done(9, 10, Found::IsNot(None), None);
+        let mut with_condition = operations.clone();
+        with_condition.push(conditional);
+        leave_out(&mut operations);
+        assert_eq!(operations, [unknown(2), get(5, 6, Some(2))]);
+        leave_out(&mut with_condition);
+        assert_eq!(with_condition.len(), 4, "the condition may have met the unseen write");
+    }
+}

@@ -1,0 +1,155 @@
+//! Linearizability of one object: just-in-time linearization, after Lowe ("Testing for linearizability", 2017).
+//!
+//! Time is walked through once. Kept is every way in which what has ended can have been ordered: the object's state, and
+//! which of the open operations have taken place. When one ends, each way is driven on until that one has taken place; those
+//! in which it cannot fall away. A read that fits takes place at once, for it can only help.
+
+use std::collections::HashSet;
+
+use super::{Operation, State};
+
+/// Ways that are followed at a time; beyond it nothing is said of the object.
+const WAYS_MAX: usize = 400_000;
+/// Operations that may be open at a time, those without an answer among them.
+const OPEN_MAX: u32 = 128;
+
+/// What is known of one object's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// One order explains them all.
+    Fits,
+    /// None does, as soon as this one (by its index) has ended.
+    Broken {
+        /// The operation.
+        at: usize,
+    },
+    /// Too many orders to tell.
+    Undecided,
+}
+
+/// The object's state, and the open operations that have taken place, a bit each.
+type Way = (State, u128);
+
+/// An operation that has begun and has not ended.
+#[derive(Clone, Copy)]
+struct Open<'o> {
+    slot: u32,
+    index: usize,
+    operation: &'o Operation,
+}
+
+/// Whether one order of `operations`, all of one object that is absent at first, explains what each found.
+#[must_use]
+pub fn judge(operations: &[Operation]) -> Judgement {
+    let mut events: Vec<(u64, bool, usize)> = Vec::new();
+    for (index, operation) in operations.iter().enumerate() {
+        events.push((operation.begin, false, index));
+        events.extend(operation.end.map(|end| (end, true, index)));
+    }
+    // Beginnings first: what ends as another begins was beside it.
+    events.sort_unstable();
+    let mut open: Vec<Open<'_>> = Vec::new();
+    let mut ways: HashSet<Way> = HashSet::from([(None, 0)]);
+    for (_, is_end, index) in events {
+        if !is_end {
+            let taken = open.iter().fold(0_u128, |taken, one| taken | 1 << one.slot);
+            let slot = (!taken).trailing_zeros();
+            if slot >= OPEN_MAX {
+                return Judgement::Undecided;
+            }
+            open.push(Open { slot, index, operation: &operations[index] });
+            ways = ways.into_iter().map(|way| with_reads(way, &open)).collect();
+            continue;
+        }
+        let Some(at) = open.iter().position(|one| one.index == index) else { continue };
+        let Some(followed) = followed(&ways, &open, open[at].slot) else { return Judgement::Undecided };
+        if followed.is_empty() {
+            return Judgement::Broken { at: index };
+        }
+        let slot = open.swap_remove(at).slot;
+        ways = followed.into_iter().map(|(state, done)| (state, done & !(1 << slot))).collect();
+    }
+    Judgement::Fits
+}
+
+/// Has every open read take place that fits.
+fn with_reads((state, done): Way, open: &[Open<'_>]) -> Way {
+    let fits = open.iter().filter(|one| one.operation.made.is_none() && one.operation.found.fits(state));
+    (state, fits.fold(done, |done, one| done | 1 << one.slot))
+}
+
+/// All ways in which the operation of `slot` has taken place; none if they are too many.
+fn followed(ways: &HashSet<Way>, open: &[Open<'_>], slot: u32) -> Option<HashSet<Way>> {
+    let mut arrived = HashSet::new();
+    let mut met: HashSet<Way> = ways.clone();
+    let mut ahead: Vec<Way> = ways.iter().copied().collect();
+    while let Some((state, done)) = ahead.pop() {
+        if done & 1 << slot != 0 {
+            arrived.insert((state, done));
+            continue;
+        }
+        for one in open.iter().filter(|one| done & 1 << one.slot == 0) {
+            let Some(made) = one.operation.made.filter(|_| one.operation.found.fits(state)) else { continue };
+            let next = with_reads((made, done | 1 << one.slot), open);
+            if met.insert(next) {
+                ahead.push(next);
+            }
+        }
+        if met.len() > WAYS_MAX {
+            return None;
+        }
+    }
+    Some(arrived)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{done, get, put};
+    use super::super::{Found, Operation};
+    use super::*;
+
+    #[test]
+    fn reads_beside_a_write_may_see_either_and_never_go_back() {
+        assert_eq!(judge(&[put(0, 10, 1), get(2, 3, None), get(4, 5, Some(1)), get(11, 12, Some(1))]), Judgement::Fits);
+        assert_eq!(judge(&[put(0, 10, 1), get(2, 3, Some(1)), get(4, 5, None)]), Judgement::Broken { at: 2 });
+        assert_eq!(judge(&[put(0, 1, 1), put(2, 3, 2), get(4, 5, Some(1))]), Judgement::Broken { at: 2 });
+        assert_eq!(judge(&[put(0, 1, 1), get(2, 3, None)]), Judgement::Broken { at: 1 });
+        assert_eq!(judge(&[get(0, 1, Some(9))]), Judgement::Broken { at: 0 }, "nobody wrote it");
+    }
+
+    #[test]
+    fn a_write_without_an_answer_may_land_at_any_time_or_never() {
+        let unknown = Operation { end: None, ..put(0, 0, 1) };
+        assert_eq!(judge(&[unknown.clone(), put(1, 2, 2), get(3, 4, Some(2))]), Judgement::Fits);
+        assert_eq!(judge(&[unknown.clone(), put(1, 2, 2), get(3, 4, Some(1)), get(5, 6, Some(1))]), Judgement::Fits);
+        let back = [unknown, put(1, 2, 2), get(3, 4, Some(1)), get(5, 6, Some(2))];
+        assert_eq!(
+            judge(&back),
+            Judgement::Broken { at: 3 },
+            "it landed before the second write, and that was overwritten"
+        );
+    }
+
+    #[test]
+    fn conditions_are_part_of_the_order() {
+        let create = |begin, end, value| done(begin, end, Found::Is(None), Some(Some(value)));
+        let refused = |begin, end| done(begin, end, Found::IsNot(None), None);
+        assert_eq!(judge(&[create(0, 5, 1), refused(1, 4)]), Judgement::Fits);
+        assert_eq!(judge(&[create(0, 5, 1), create(6, 7, 2)]), Judgement::Broken { at: 1 });
+        assert_eq!(judge(&[refused(0, 1), create(2, 3, 1)]), Judgement::Broken { at: 0 });
+        let delete = done(6, 7, Found::Anything, Some(None));
+        assert_eq!(judge(&[create(0, 5, 1), delete, create(8, 9, 2)]), Judgement::Fits);
+    }
+
+    #[test]
+    fn many_clients_at_once_are_judged() {
+        let mut operations: Vec<Operation> = (0..40).map(|n| put(n, 100 + n, n)).collect();
+        operations.push(get(200, 201, Some(7)));
+        operations.push(get(202, 203, Some(8)));
+        // Forty open writes have more orders than can be followed: it is said, and not guessed.
+        assert_eq!(judge(&operations), Judgement::Undecided);
+        let few: Vec<Operation> =
+            (0..8).map(|n| put(n, 100 + n, n)).chain([get(200, 201, Some(7)), get(202, 203, Some(8))]).collect();
+        assert_eq!(judge(&few), Judgement::Broken { at: 9 });
+    }
+}

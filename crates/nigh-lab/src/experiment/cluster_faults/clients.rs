@@ -1,0 +1,241 @@
+//! Clients at the S3 doors: puts, gets, deletes, conditional puts and listings of the same few objects, each by the door
+//! that it draws. What has no answer is written down as such, and never asked again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use nigh_check::history::{Found, Operation, Value};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::runtime::Handle;
+
+use super::record::{Record, now, read, write};
+use super::values::{body_of, value_of};
+use super::world::{Access, Doors};
+use crate::LabError;
+use crate::experiment::crash::s3_calls::{Answer, element};
+use crate::http_load::{Connection, header};
+
+/// The one bucket.
+pub(super) const BUCKET: &str = "faults";
+/// Objects that all clients of a part share.
+pub(super) const OBJECTS: usize = 20;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Between two requests of one client, at most.
+const PAUSE_MAX_MS: u64 = 60;
+/// The share of requests that go to another door than the client's own.
+const ROAMS: f64 = 0.3;
+
+/// The name of an object of a part.
+pub(super) fn key(part: u32, number: usize) -> String {
+    format!("part-{part}/{number:02}")
+}
+
+/// One client's way to all doors.
+pub(super) struct Caller<'a> {
+    doors: &'a [Doors],
+    access: &'a Access,
+    handle: &'a Handle,
+    connections: Vec<Option<Connection>>,
+    patience: Duration,
+}
+
+impl<'a> Caller<'a> {
+    pub(super) fn new(doors: &'a [Doors], access: &'a Access, handle: &'a Handle) -> Self {
+        let connections = doors.iter().map(|_| None).collect();
+        Self { doors, access, handle, connections, patience: PATIENCE }
+    }
+
+    /// Waits no longer than this for an answer.
+    pub(super) const fn within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// One request by the door of node `at`; blocks.
+    pub(super) fn call(
+        &mut self,
+        at: usize,
+        method: Method,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, LabError> {
+        let door = self.doors[at].s3;
+        let request = self.handle.block_on(self.access.s3.signed(method, door, path, headers, body))?;
+        let connection = match self.connections[at].take() {
+            Some(connection) => Ok(connection),
+            None => Connection::open_within(door, self.patience),
+        };
+        let exchanged = connection.and_then(|mut connection| {
+            let answer = connection.fetch(&request)?;
+            let closes = header(&answer.0, "connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
+            self.connections[at] = (!closes).then_some(connection);
+            Ok(answer)
+        });
+        Ok(Answer::of_exchange(exchanged))
+    }
+}
+
+fn path(key: &str) -> String {
+    format!("/{BUCKET}/{key}")
+}
+
+/// The status of an answer that is no success.
+fn refused_as(answer: &Answer, status: &str) -> bool {
+    matches!(answer, Answer::Refused(text) if text.starts_with(&format!("HTTP/1.1 {status}")))
+}
+
+fn tag_of(head: &str) -> Option<&str> {
+    header(head, "etag")
+}
+
+/// What a client does.
+pub(super) struct Client<'a> {
+    caller: Caller<'a>,
+    record: &'a Record,
+    part: u32,
+    home: usize,
+    draw: StdRng,
+    /// What it saw last of each object, with the entity tag.
+    seen: Vec<Option<(Value, String)>>,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(caller: Caller<'a>, record: &'a Record, part: u32, number: usize, seed: u64) -> Self {
+        let home = number % caller.doors.len();
+        let draw = StdRng::seed_from_u64(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self { caller, record, part, home, draw, seen: vec![None; OBJECTS] }
+    }
+
+    /// Requests one after another until `stop`.
+    pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        while !stop.load(Ordering::Relaxed) {
+            self.step()?;
+            std::thread::sleep(Duration::from_millis(self.draw.random_range(0..PAUSE_MAX_MS)));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), LabError> {
+        let doors = self.caller.doors.len();
+        let door = if self.draw.random_bool(ROAMS) { self.draw.random_range(0..doors) } else { self.home };
+        let object = self.draw.random_range(0..OBJECTS);
+        match self.draw.random_range(0..100) {
+            0..50 => self.get(door, object),
+            50..75 => self.put(door, object, Found::Anything),
+            75..80 => self.delete(door, object),
+            80..87 => self.put(door, object, Found::Is(None)),
+            87..95 => match self.seen[object] {
+                Some((value, _)) => self.put(door, object, Found::Is(Some(value))),
+                None => self.get(door, object),
+            },
+            _ => self.list(door),
+        }
+    }
+
+    fn get(&mut self, door: usize, object: usize) -> Result<(), LabError> {
+        let key = key(self.part, object);
+        if let Some((operation, tag)) = look(&mut self.caller, self.record, door, &key)? {
+            if let Found::Is(Some(value)) = operation.found {
+                self.seen[object] = tag.map(|tag| (value, tag));
+            }
+            self.record.add(operation);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, door: usize, object: usize, found: Found) -> Result<(), LabError> {
+        let (key, value) = (key(self.part, object), self.record.value());
+        let tag = self.seen[object].as_ref().map(|(_, tag)| tag.clone()).unwrap_or_default();
+        let condition: &[(&'static str, &str)] = match found {
+            Found::Is(None) => &[("if-none-match", "*")],
+            Found::Is(Some(_)) => &[("if-match", &tag)],
+            Found::Anything | Found::IsNot(_) => &[],
+        };
+        let begin = now();
+        let answer = self.caller.call(door, Method::PUT, &path(&key), condition, &body_of(value))?;
+        let end = now();
+        let not_done = |found| Operation { made: None, ..write(&key, None, begin, Some(end), found, None) };
+        let operation = match (&answer, found) {
+            (Answer::Done { head, .. }, _) => {
+                if let Some(tag) = tag_of(head) {
+                    self.record.tagged(tag, value);
+                    self.seen[object] = Some((value, tag.to_owned()));
+                }
+                write(&key, None, begin, Some(end), found, Some(value))
+            }
+            (answer, Found::Is(state)) if refused_as(answer, "412") => not_done(Found::IsNot(state)),
+            // A condition on an object that is not there.
+            (Answer::Absent, Found::Is(Some(_))) => not_done(Found::Is(None)),
+            _ => write(&key, None, begin, None, found, Some(value)),
+        };
+        self.record.add(operation);
+        Ok(())
+    }
+
+    fn delete(&mut self, door: usize, object: usize) -> Result<(), LabError> {
+        let key = key(self.part, object);
+        let begin = now();
+        let answer = self.caller.call(door, Method::DELETE, &path(&key), &[], b"")?;
+        let end = matches!(answer, Answer::Done { .. }).then(now);
+        self.record.add(write(&key, None, begin, end, Found::Anything, None));
+        Ok(())
+    }
+
+    /// A listing shows a state of each object.
+    fn list(&mut self, door: usize) -> Result<(), LabError> {
+        let target = format!("/{BUCKET}?list-type=2&prefix=part-{}%2F", self.part);
+        let begin = now();
+        let answer = self.caller.call(door, Method::GET, &target, &[], b"")?;
+        let Answer::Done { body, .. } = answer else { return Ok(()) };
+        let (end, page) = (now(), String::from_utf8_lossy(&body).into_owned());
+        let listed: Vec<(&str, String)> = page
+            .split("<Contents>")
+            .skip(1)
+            .filter_map(|entry| Some((element(entry, "Key")?, element(entry, "ETag")?.replace("&quot;", "\""))))
+            .collect();
+        for object in 0..OBJECTS {
+            let key = key(self.part, object);
+            let state = match listed.iter().find(|(listed, _)| *listed == key) {
+                None => None,
+                // A tag that nobody was told is of a write without an answer, or of an invocation.
+                Some((_, tag)) => match self.record.by_tag(tag) {
+                    Some(value) => Some(value),
+                    None => continue,
+                },
+            };
+            self.record.add(read(&key, None, begin, end, state));
+        }
+        Ok(())
+    }
+}
+
+/// Gets one object: what was seen, if it was told, with the entity tag.
+pub(super) fn look(
+    caller: &mut Caller<'_>,
+    record: &Record,
+    door: usize,
+    key: &str,
+) -> Result<Option<(Operation, Option<String>)>, LabError> {
+    let begin = now();
+    let answer = caller.call(door, Method::GET, &path(key), &[], b"")?;
+    let end = now();
+    Ok(match answer {
+        Answer::Done { head, body } => match value_of(&body) {
+            Some(value) => {
+                let tag = tag_of(&head).map(str::to_owned);
+                tag.iter().for_each(|tag| record.tagged(tag, value));
+                Some((read(key, None, begin, end, Some(value)), tag))
+            }
+            None => {
+                record.mixed(&format!("{key}: {} bytes that are of no one write", body.len()));
+                None
+            }
+        },
+        Answer::Absent => Some((read(key, None, begin, end, None), None)),
+        Answer::Refused(_) | Answer::Broken(_) => None,
+    })
+}

@@ -1,0 +1,234 @@
+//! Clients at the Lambda doors: invocations of real Python functions that read and write the objects, and that call each
+//! other by name in their midst. What an invocation did is told by its answer; of one without an answer nobody knows.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use nigh_check::history::{Found, Moment, Value};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use super::clients::{BUCKET, OBJECTS, key};
+use super::record::{Record, now, read, write};
+use super::world::{Access, Doors};
+use crate::LabError;
+use crate::http_load::{Connection, header};
+use crate::platform::{Deployment, LambdaClient};
+
+const STEPS: &str = include_str!("steps.py");
+/// A function that does its steps,
+const WORKER: &str = "worker";
+/// and one that has a way to the Lambda doors, and calls the other.
+const CALLER: &str = "caller";
+/// How long an answer is waited for: longer than a function may run.
+const PATIENCE: Duration = Duration::from_secs(45);
+const TIMEOUT_S: u64 = 30;
+/// The share of invocations that call another.
+const CALLS: f64 = 0.25;
+const PAUSE_MAX_MS: u64 = 150;
+/// How long a deployment is tried.
+const DEPLOYED_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a function is told to do.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "do", rename_all = "lowercase")]
+enum Step {
+    Get { key: String },
+    Put { key: String, value: Value },
+    Call { function: &'static str, doors: Vec<String>, event: Event },
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Event {
+    bucket: &'static str,
+    steps: Vec<Step>,
+}
+
+/// What it says of a step.
+#[derive(Clone, Debug, Deserialize)]
+struct Done {
+    begin: Moment,
+    end: Moment,
+    status: Status,
+    #[serde(default)]
+    value: Option<Value>,
+    #[serde(default)]
+    log: Vec<Self>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Done,
+    Absent,
+    Torn,
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    log: Vec<Done>,
+}
+
+/// Deploys both functions by the first door.
+pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &Handle) -> Result<(), LabError> {
+    let code = folder.join("code");
+    std::fs::create_dir_all(&code).map_err(|error| LabError::file(&code, &error))?;
+    std::fs::write(code.join("steps.py"), STEPS).map_err(|error| LabError::file(&code, &error))?;
+    for (name, network) in [(WORKER, "none"), (CALLER, "outbound")] {
+        let deployment = Deployment {
+            name,
+            code: &code,
+            handler: "steps.handler",
+            memory_mb: 128,
+            timeout_s: TIMEOUT_S,
+            environment: BTreeMap::from([("NIGH_NETWORK".to_owned(), network.to_owned())]),
+        };
+        let begun = std::time::Instant::now();
+        loop {
+            let client = LambdaClient::to(doors[0].lambda, access.lambda.clone());
+            match client.and_then(|mut client| handle.block_on(client.deploy(&deployment))) {
+                Ok(()) => break,
+                Err(error) if begun.elapsed() > DEPLOYED_WITHIN => return Err(error),
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How invocations ended.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) answered: AtomicU64,
+    pub(super) failed: AtomicU64,
+    /// Calls of other functions that were answered.
+    pub(super) nested: AtomicU64,
+}
+
+/// One client.
+pub(super) struct Invoker<'a> {
+    doors: &'a [Doors],
+    access: &'a Access,
+    handle: &'a Handle,
+    record: &'a Record,
+    ends: &'a Ends,
+    part: u32,
+    draw: StdRng,
+}
+
+impl<'a> Invoker<'a> {
+    pub(super) fn new(
+        (doors, access, handle): (&'a [Doors], &'a Access, &'a Handle),
+        (record, ends): (&'a Record, &'a Ends),
+        part: u32,
+        number: usize,
+        seed: u64,
+    ) -> Self {
+        let draw = StdRng::seed_from_u64(!seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self { doors, access, handle, record, ends, part, draw }
+    }
+
+    /// Invocations one after another until `stop`.
+    pub(super) fn live(&mut self, stop: &AtomicBool) -> Result<(), LabError> {
+        while !stop.load(Ordering::Relaxed) {
+            self.invoke()?;
+            std::thread::sleep(Duration::from_millis(self.draw.random_range(0..PAUSE_MAX_MS)));
+        }
+        Ok(())
+    }
+
+    fn steps(&mut self, count: usize) -> Vec<Step> {
+        let step = |draw: &mut StdRng| {
+            let key = key(self.part, draw.random_range(0..OBJECTS));
+            if draw.random_bool(0.6) { Step::Get { key } } else { Step::Put { key, value: self.record.value() } }
+        };
+        (0..count).map(|_| step(&mut self.draw)).collect()
+    }
+
+    fn invoke(&mut self) -> Result<(), LabError> {
+        let (door, count) = (self.draw.random_range(0..self.doors.len()), self.draw.random_range(1..5));
+        let mut steps = self.steps(count);
+        let calls = self.draw.random_bool(CALLS);
+        if calls {
+            let inner = self.steps(2);
+            let doors = self.doors.iter().map(|doors| format!("http://{}", doors.lambda)).collect();
+            let event = Event { bucket: BUCKET, steps: inner };
+            let at = self.draw.random_range(0..=steps.len());
+            steps.insert(at, Step::Call { function: WORKER, doors, event });
+        }
+        let event = Event { bucket: BUCKET, steps };
+        let text = serde_json::to_vec(&event).map_err(|error| LabError::file("an event", &error))?;
+        let server = self.doors[door].lambda;
+        let path = format!("/2015-03-31/functions/{}/invocations", if calls { CALLER } else { WORKER });
+        let headers = [("content-type", "application/json")];
+        let request = self.handle.block_on(self.access.lambda.signed(Method::POST, server, &path, &headers, &text))?;
+        let begin = now();
+        let invocation = self.record.call(begin, None);
+        let exchanged = Connection::open_within(server, PATIENCE).and_then(|mut connection| connection.fetch(&request));
+        let end = now();
+        let answer = exchanged.ok().filter(|(head, _)| header(head, "x-amz-function-error").is_none());
+        let log = answer.and_then(|(_, body)| serde_json::from_slice::<Answer>(&body).ok()).map(|answer| answer.log);
+        match log.filter(|log| log.len() == event.steps.len()) {
+            Some(log) => {
+                self.ends.answered.fetch_add(1, Ordering::Relaxed);
+                self.record.ended(invocation, end);
+                self.told(invocation, &event.steps, &log);
+            }
+            None => {
+                self.ends.failed.fetch_add(1, Ordering::Relaxed);
+                self.untold(invocation, begin, &event.steps);
+            }
+        }
+        Ok(())
+    }
+
+    /// What an invocation said of its steps.
+    fn told(&self, invocation: usize, steps: &[Step], log: &[Done]) {
+        let of = Some(invocation);
+        for (step, done) in steps.iter().zip(log) {
+            let (begin, end) = (done.begin, done.end);
+            match (step, done.status) {
+                (Step::Get { key }, Status::Done) => self.record.add(read(key, of, begin, end, done.value)),
+                (Step::Get { key }, Status::Absent) => self.record.add(read(key, of, begin, end, None)),
+                (Step::Get { key }, Status::Torn) => self.record.mixed(&format!("{key}, read by an invocation")),
+                (Step::Get { .. }, Status::Unknown) => {}
+                (Step::Put { key, value }, status) => {
+                    let end = (status == Status::Done).then_some(end);
+                    self.record.add(write(key, of, begin, end, Found::Anything, Some(*value)));
+                }
+                (Step::Call { event, .. }, status) => {
+                    let callee = self.record.call(begin, of);
+                    if status == Status::Done && done.log.len() == event.steps.len() {
+                        self.ends.nested.fetch_add(1, Ordering::Relaxed);
+                        self.record.ended(callee, end);
+                        self.told(callee, &event.steps, &done.log);
+                    } else {
+                        self.untold(callee, begin, &event.steps);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whatever it was told to write it may have written.
+    fn untold(&self, invocation: usize, begin: Moment, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Get { .. } => {}
+                Step::Put { key, value } => {
+                    self.record.add(write(key, Some(invocation), begin, None, Found::Anything, Some(*value)));
+                }
+                Step::Call { event, .. } => {
+                    let callee = self.record.call(begin, Some(invocation));
+                    self.untold(callee, begin, &event.steps);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! A part of the run: a cluster of its own, clients, some faults, and what their history is judged to be.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use nigh_check::history::{History, Judgement, MissedKind, Mutation, Operation, judge, missed, mutated};
+use nigh_terms::{Clock as _, ShardId, SystemClock};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+
+use super::availability::{FailedHome, SHARDS, Taken, probe, probe_of, unavailable};
+use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
+use super::invokers::{Ends, Invoker, deploy};
+use super::plan::{Blow, Wiring, plan};
+use super::record::{Record, now};
+use super::sharers::{PutWithSharersDead, measure};
+use super::world::World;
+use crate::LabError;
+use crate::experiment::crash::s3_calls::Answer;
+use crate::peer::porcupine;
+
+/// Clients at the S3 doors, and at the Lambda doors.
+const CLIENTS: usize = 6;
+const INVOKERS: usize = 3;
+/// Load before the first fault.
+const BEFORE: Duration = Duration::from_secs(2);
+/// How long a cluster without faults may take to be whole again.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
+/// How long one object may be refused then.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Broken promises that the report tells in full.
+const DETAILS_MAX: usize = 20;
+
+/// How a mutated history was judged: whether it was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MutationOutcome {
+    pub(super) kind: String,
+    pub(super) ours: bool,
+    pub(super) porcupine: bool,
+}
+
+/// What a part came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct PartOutcome {
+    pub(super) kinds: BTreeMap<String, u64>,
+    pub(super) operations: u64,
+    /// Of these, those whose outcome nobody knows.
+    pub(super) unknown: u64,
+    pub(super) invocations: u64,
+    pub(super) invocations_failed: u64,
+    pub(super) nested_calls: u64,
+    pub(super) by_invocations: u64,
+    pub(super) lost: u64,
+    pub(super) stale: u64,
+    pub(super) mixed: u64,
+    /// Clusters that were not whole again in time after the faults.
+    pub(super) not_recovered: u64,
+    pub(super) ended_by_itself: u64,
+    pub(super) unavailable_ms: Vec<f64>,
+    pub(super) recovery_s: Vec<f64>,
+    pub(super) objects: u64,
+    /// Objects that the search for an order refused, and could not decide.
+    pub(super) ours_broken: u64,
+    pub(super) ours_undecided: u64,
+    /// Reads that missed what a promise has them show.
+    pub(super) ours_missed: u64,
+    pub(super) porcupine_broken: u64,
+    pub(super) porcupine_undecided: u64,
+    pub(super) mutations: Vec<MutationOutcome>,
+    pub(super) sharers: Option<PutWithSharersDead>,
+    pub(super) seconds: f64,
+    pub(super) violations: Vec<String>,
+}
+
+impl PartOutcome {
+    pub(super) fn faults(&self) -> u64 {
+        self.kinds.values().sum()
+    }
+
+    /// Takes another's figures into these.
+    pub(super) fn add(&mut self, other: Self) {
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        self.operations += other.operations;
+        self.unknown += other.unknown;
+        self.invocations += other.invocations;
+        self.invocations_failed += other.invocations_failed;
+        self.nested_calls += other.nested_calls;
+        self.by_invocations += other.by_invocations;
+        self.lost += other.lost;
+        self.stale += other.stale;
+        self.mixed += other.mixed;
+        self.not_recovered += other.not_recovered;
+        self.ended_by_itself += other.ended_by_itself;
+        self.unavailable_ms.extend(other.unavailable_ms);
+        self.recovery_s.extend(other.recovery_s);
+        self.objects += other.objects;
+        self.ours_broken += other.ours_broken;
+        self.ours_undecided += other.ours_undecided;
+        self.ours_missed += other.ours_missed;
+        self.porcupine_broken += other.porcupine_broken;
+        self.porcupine_undecided += other.porcupine_undecided;
+        for mutation in other.mutations {
+            match self.mutations.iter_mut().find(|known| known.kind == mutation.kind) {
+                // Refused is what every part refused.
+                Some(known) => {
+                    known.ours &= mutation.ours;
+                    known.porcupine &= mutation.porcupine;
+                }
+                None => self.mutations.push(mutation),
+            }
+        }
+        self.sharers = self.sharers.or(other.sharers);
+        self.seconds += other.seconds;
+        self.violations.extend(other.violations);
+        self.violations.truncate(DETAILS_MAX);
+    }
+}
+
+/// What a part is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// Where the traces of a part go that breaks a promise.
+    pub(super) keep: Option<&'a Path>,
+    pub(super) part: u32,
+    pub(super) faults: usize,
+    pub(super) nodes: u8,
+    pub(super) seed: u64,
+    pub(super) has_netem: bool,
+}
+
+/// Measures a put whose sharers are all stopped, on a cluster of its own.
+pub(super) fn play_sharers(folder: &Path, nodes: u8, handle: &Handle) -> Result<PartOutcome, LabError> {
+    let begun = Instant::now();
+    let mut world = World::start(folder, nodes, Wiring::Direct, handle)?;
+    await_whole(&mut world);
+    make_bucket(&world, handle)?;
+    let measured = measure(&mut world, handle);
+    world.end();
+    Ok(PartOutcome { sharers: Some(measured?), seconds: begun.elapsed().as_secs_f64(), ..PartOutcome::default() })
+}
+
+/// Plays a part. `told` hears of each blow, how many faults that was, and may end it all.
+pub(super) fn play(
+    folder: &Path,
+    asked: Asked<'_>,
+    handle: &Handle,
+    told: impl Fn(usize) -> Result<(), LabError>,
+) -> Result<PartOutcome, LabError> {
+    let begun = Instant::now();
+    let wiring = if asked.part.is_multiple_of(2) { Wiring::Direct } else { Wiring::Relayed };
+    let seed = asked.seed.wrapping_add(u64::from(asked.part) << 32);
+    let possible = |kind| asked.has_netem || kind != super::plan::Kind::BadPackets;
+    let blows = plan(seed, asked.faults, usize::from(asked.nodes), wiring, possible);
+    let mut world = World::start(folder, asked.nodes, wiring, handle)?;
+    await_whole(&mut world);
+    make_bucket(&world, handle)?;
+    deploy(folder, &world.doors, &world.access, handle)?;
+    let (record, ends) = (Record::default(), Ends::default());
+    let taken: Taken = (0..SHARDS).map(|_| Mutex::default()).collect();
+    let stop = AtomicBool::new(false);
+    let (doors, access) = (world.doors.clone(), world.access.clone());
+    let namespace = access.namespace.clone();
+    let probes: Vec<String> =
+        (0..SHARDS).filter_map(|shard| probe_of(&namespace, asked.part, ShardId(shard))).collect();
+    let mut outcome = PartOutcome::default();
+    let (mut failed, mut struck, mut log) = (Vec::new(), Ok(()), Vec::new());
+    let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
+        let (doors, access, record, ends, stop) = (&doors, &access, &record, &ends, &stop);
+        let mut threads = Vec::new();
+        for number in 0..CLIENTS {
+            let caller = Caller::new(doors, access, handle);
+            let mut client = Client::new(caller, record, asked.part, number, seed);
+            threads.push(scope.spawn(move || client.live(stop)));
+        }
+        for number in 0..INVOKERS {
+            let mut invoker = Invoker::new((doors, access, handle), (record, ends), asked.part, number, seed);
+            threads.push(scope.spawn(move || invoker.live(stop)));
+        }
+        for (key, taken) in probes.iter().zip(&taken) {
+            let caller = Caller::new(doors, access, handle);
+            threads.push(scope.spawn(move || probe(caller, record, key, taken, stop, doors.len())));
+        }
+        world.wait(BEFORE);
+        for blow in &blows {
+            log.push(format!("{} {:?}", now(), blow.strikes));
+            let blow = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
+            struck = blow.and_then(|faults| told(faults));
+            if struck.is_err() {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let panicked = || Err(LabError::Node("a client panicked".to_owned()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
+    });
+    struck?;
+    ended.into_iter().collect::<Result<(), LabError>>()?;
+    match await_whole(&mut world) {
+        Some(took) => outcome.recovery_s.push(took.as_secs_f64()),
+        None => {
+            outcome.not_recovered += 1;
+            outcome.violations.push(format!(
+                "part {}: the cluster is not whole {} s after the last fault",
+                asked.part,
+                RECOVERED_WITHIN.as_secs()
+            ));
+        }
+    }
+    let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes);
+    look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
+    outcome.ended_by_itself = world.ended_by_itself;
+    world.end();
+    outcome.unavailable_ms = failed.iter().map(|failed| unavailable(failed, &taken).as_secs_f64() * 1000.0).collect();
+    outcome.invocations = ends.answered.into_inner();
+    outcome.invocations_failed = ends.failed.into_inner();
+    outcome.nested_calls = ends.nested.into_inner();
+    let (history, mixed, first_mixed) = record.take();
+    outcome.mixed = mixed;
+    outcome.violations.extend(first_mixed.map(|what| format!("part {}: {what}", asked.part)));
+    judged(&history, asked.part, &mut outcome)?;
+    if let Some(keep) = asked.keep.filter(|_| !outcome.violations.is_empty()) {
+        keep_traces(keep, folder, asked.part, &log, &history)?;
+    }
+    outcome.seconds = begun.elapsed().as_secs_f64();
+    Ok(outcome)
+}
+
+/// Keeps the logs of a part's processes, when which faults struck, and its history, by time: nanoseconds of the monotonic clock,
+/// of which the first line says which date one of them was.
+fn keep_traces(keep: &Path, folder: &Path, part: u32, blows: &[String], history: &History) -> Result<(), LabError> {
+    let to = keep.join(format!("part-{part}"));
+    std::fs::create_dir_all(&to).map_err(|error| LabError::file(&to, &error))?;
+    let mut lines = vec![format!("{} {}", now(), SystemClock::new().wall().rfc3339())];
+    lines.extend_from_slice(blows);
+    let mut operations: Vec<&Operation> = history.operations.iter().collect();
+    operations.sort_by_key(|operation| operation.begin);
+    lines.extend(operations.iter().map(|operation| format!("{operation:?}")));
+    lines.extend(history.invocations.iter().enumerate().map(|(at, invocation)| format!("{at} {invocation:?}")));
+    let path = to.join("history");
+    std::fs::write(&path, lines.join("\n")).map_err(|error| LabError::file(&path, &error))?;
+    for entry in std::fs::read_dir(folder).map_err(|error| LabError::file(folder, &error))?.flatten() {
+        if entry.path().extension() == Some("log".as_ref()) {
+            let copy = to.join(entry.file_name());
+            std::fs::copy(entry.path(), &copy).map_err(|error| LabError::file(&copy, &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// One blow: its faults begin one after another, and each is ended when its time is over. So many they were.
+fn strike(
+    world: &mut World,
+    blow: &Blow,
+    kinds: &mut BTreeMap<String, u64>,
+    failed: &mut Vec<FailedHome>,
+) -> Result<usize, LabError> {
+    let fails = blow.strikes.len() == 1 && blow.strikes[0].kind.fails_a_home();
+    let shards = if fails { world.shards_of(blow.strikes[0].node) } else { Vec::new() };
+    let at = now();
+    for strike in &blow.strikes {
+        world.strike(strike)?;
+        *kinds.entry(strike.kind.name().to_owned()).or_default() += 1;
+        world.wait(strike.lasts / 2);
+    }
+    for strike in &blow.strikes {
+        world.wait(strike.lasts / 2);
+        world.heal(strike)?;
+    }
+    world.wait(blow.quiet);
+    if !shards.is_empty() {
+        failed.push(FailedHome { shards, at, until: now() });
+    }
+    Ok(blow.strikes.len())
+}
+
+/// Waits until every node knows every other and every shard is served: how long that took.
+fn await_whole(world: &mut World) -> Option<Duration> {
+    let begun = Instant::now();
+    while begun.elapsed() < RECOVERED_WITHIN {
+        if world.recovered(usize::from(SHARDS)) {
+            return Some(begun.elapsed());
+        }
+        world.wait(LOOK_EVERY);
+    }
+    None
+}
+
+fn make_bucket(world: &World, handle: &Handle) -> Result<(), LabError> {
+    let mut caller = Caller::new(&world.doors, &world.access, handle);
+    match caller.call(0, Method::PUT, &format!("/{BUCKET}"), &[], b"")? {
+        Answer::Done { .. } => Ok(()),
+        other => Err(LabError::Node(format!("the bucket is not made: {other:?}"))),
+    }
+}
+
+/// Reads every object at every node, when all is over.
+fn look_at_all(
+    world: &mut World,
+    handle: &Handle,
+    record: &Record,
+    keys: impl Iterator<Item = String>,
+    outcome: &mut PartOutcome,
+) -> Result<(), LabError> {
+    let (doors, access) = (world.doors.clone(), world.access.clone());
+    let mut caller = Caller::new(&doors, &access, handle);
+    for key in keys {
+        for door in 0..doors.len() {
+            let begun = Instant::now();
+            loop {
+                if let Some((operation, _)) = look(&mut caller, record, door, &key)? {
+                    record.add(Operation { is_last: true, ..operation });
+                    break;
+                }
+                if begun.elapsed() > READ_WITHIN {
+                    outcome.not_recovered += 1;
+                    outcome.violations.push(format!("{key} cannot be read at node {} after the faults", door + 1));
+                    break;
+                }
+                world.wait(LOOK_EVERY);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether our checkers refuse a history: objects that no order explains, objects undecided, and reads that miss.
+fn ours(history: &History) -> (Vec<(String, Operation)>, u64, Vec<nigh_check::history::MissedWrite>) {
+    let (mut broken, mut undecided) = (Vec::new(), 0);
+    for (object, operations) in history.by_object() {
+        match judge(&operations) {
+            Judgement::Fits => {}
+            Judgement::Broken { at } => broken.push((object.to_owned(), operations[at].clone())),
+            Judgement::Undecided => undecided += 1,
+        }
+    }
+    (broken, undecided, missed(history))
+}
+
+fn judged(history: &History, part: u32, outcome: &mut PartOutcome) -> Result<(), LabError> {
+    outcome.operations = history.operations.len() as u64;
+    let of = |is: &dyn Fn(&Operation) -> bool| history.operations.iter().filter(|one| is(one)).count() as u64;
+    outcome.unknown = of(&|operation| operation.end.is_none());
+    outcome.by_invocations = of(&|operation| operation.invocation.is_some());
+    let (broken, undecided, missed) = ours(history);
+    let theirs = porcupine::judge(history)?;
+    outcome.objects = theirs.objects;
+    outcome.ours_broken = broken.len() as u64;
+    outcome.ours_undecided = undecided;
+    outcome.ours_missed = missed.len() as u64;
+    outcome.porcupine_broken = theirs.broken.len() as u64;
+    outcome.porcupine_undecided = theirs.undecided.len() as u64;
+    outcome.lost = missed.iter().filter(|one| one.kind == MissedKind::Lost).count() as u64;
+    // What only the search for an order found is told with the old reads: nobody can say which of them is.
+    let told: std::collections::BTreeSet<&str> =
+        missed.iter().map(|one| history.operations[one.read].object.as_str()).collect();
+    let unexplained =
+        broken.iter().map(|(object, _)| object).chain(&theirs.broken).filter(|object| !told.contains(object.as_str()));
+    let unexplained: std::collections::BTreeSet<&String> = unexplained.collect();
+    outcome.stale = missed.len() as u64 - outcome.lost + unexplained.len() as u64;
+    for one in &missed {
+        let read = &history.operations[one.read];
+        outcome.violations.push(format!(
+            "part {part}: {:?}: {} shows {:?} instead of {:?}: {read:?}",
+            one.kind, read.object, one.shown, one.instead
+        ));
+    }
+    for (object, at) in broken.iter().filter(|(object, _)| unexplained.contains(object)) {
+        outcome.violations.push(format!("part {part}: no order explains {object}, from here on: {at:?}"));
+    }
+    for object in theirs.broken.iter().filter(|object| !broken.iter().any(|(ours, _)| ours == *object)) {
+        outcome.violations.push(format!("part {part}: porcupine alone refuses {object}"));
+    }
+    outcome.violations.truncate(DETAILS_MAX);
+    for mutation in Mutation::ALL {
+        // Of the one object alone: a mutation is one change.
+        let Some(changed) = mutated(history, mutation) else { continue };
+        let differs = history.operations.iter().zip(&changed.operations).find(|(one, other)| one != other);
+        let Some(object) = differs.map(|(one, _)| one.object.clone()) else { continue };
+        let small = History {
+            operations: changed.operations.into_iter().filter(|one| one.object == object).collect(),
+            invocations: changed.invocations,
+        };
+        let (broken, _, missed) = ours(&small);
+        let porcupine = !porcupine::judge(&small)?.broken.is_empty();
+        let kind = mutation.name().to_owned();
+        outcome.mutations.push(MutationOutcome { kind, ours: !broken.is_empty() && !missed.is_empty(), porcupine });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_check::history::Found;
+
+    use super::*;
+
+    /// A history as the experiment records it, of two clients and one object.
+    fn history() -> History {
+        let put =
+            |begin, end, value| super::super::record::write("x", None, begin, Some(end), Found::Anything, Some(value));
+        let get = |begin, end, value| super::super::record::read("x", None, begin, end, Some(value));
+        let operations = vec![put(1, 2, 1), get(3, 4, 1), put(5, 9, 2), get(6, 7, 1), get(10, 11, 2), get(12, 13, 2)];
+        History { operations, invocations: Vec::new() }
+    }
+
+    #[test]
+    fn both_checkers_accept_a_good_history_and_refuse_every_mutation_of_it() {
+        let test = "both_checkers_accept_a_good_history_and_refuse_every_mutation_of_it";
+        let mut outcome = PartOutcome::default();
+        match judged(&history(), 0, &mut outcome) {
+            Err(LabError::Peer(error)) => println!("SKIPPED: {test}: {error}"),
+            other => {
+                other.unwrap();
+                assert_eq!((outcome.lost, outcome.stale, outcome.objects), (0, 0, 1), "{:?}", outcome.violations);
+                assert_eq!(outcome.mutations.len(), Mutation::ALL.len());
+                assert!(outcome.mutations.iter().all(|one| one.ours && one.porcupine), "{:?}", outcome.mutations);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Which faults strike, when, and whom. Pure: a seed in, a list of blows out.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{Rng, SeedableRng};
+
+/// NATS servers.
+pub(super) const SERVERS: usize = 3;
+/// After a home was lost alone nothing else strikes for so long: what its shards do is measured.
+const ALONE: Duration = Duration::from_secs(7);
+/// The share of blows of two faults.
+const TWO: f64 = 0.2;
+
+/// What strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    /// A node is killed, and started again.
+    KillNode,
+    /// A node is stopped for less than its lease.
+    PauseNode,
+    /// A node is stopped for longer: others take its shards, and it goes on and does not know.
+    StopNode,
+    /// A node's link is down.
+    CutNode,
+    /// Two nodes do not reach each other.
+    SeparateNodes,
+    /// What one node sends does not come to another.
+    MuteNode,
+    /// A node does not reach the NATS servers, and all else.
+    SeparateFromServers,
+    /// One NATS server is killed, and started again,
+    KillServer,
+    /// stopped,
+    StopServer,
+    /// or its link is down.
+    CutServer,
+    /// Two of three are killed,
+    KillTwoServers,
+    /// stopped,
+    StopTwoServers,
+    /// or their links are down.
+    CutTwoServers,
+    /// The store is killed, and started again.
+    KillStore,
+    /// The store answers nothing.
+    StopStore,
+    /// The store is stopped, a node is killed, and the store answers when others have its shards.
+    LateStore,
+    /// A node's disk is full.
+    FullDisk,
+    /// The kernel delays, loses, doubles and reorders a node's packets.
+    BadPackets,
+    /// Calls to a node, and its answers, are late.
+    SlowCalls,
+    /// Calls to a node do not come.
+    HoldCalls,
+    /// Its answers do not come.
+    HoldAnswers,
+    /// Connections to a node are reset, again and again.
+    ResetCalls,
+    /// Connections to a node are half open.
+    ForgetCalls,
+}
+
+/// How nodes reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wiring {
+    /// Directly: the kernel can part them.
+    Direct,
+    /// By relays.
+    Relayed,
+}
+
+impl Kind {
+    /// Those that strike in any wiring.
+    const ANYWHERE: [Self; 16] = [
+        Self::KillNode,
+        Self::PauseNode,
+        Self::StopNode,
+        Self::CutNode,
+        Self::SeparateFromServers,
+        Self::KillServer,
+        Self::StopServer,
+        Self::CutServer,
+        Self::KillTwoServers,
+        Self::StopTwoServers,
+        Self::CutTwoServers,
+        Self::KillStore,
+        Self::StopStore,
+        Self::LateStore,
+        Self::FullDisk,
+        Self::KillNode,
+    ];
+    const DIRECT: [Self; 3] = [Self::SeparateNodes, Self::MuteNode, Self::BadPackets];
+    const RELAYED: [Self; 5] =
+        [Self::SlowCalls, Self::HoldCalls, Self::HoldAnswers, Self::ResetCalls, Self::ForgetCalls];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::KillNode => "kill_node",
+            Self::PauseNode => "pause_node",
+            Self::StopNode => "stop_node",
+            Self::CutNode => "cut_node",
+            Self::SeparateNodes => "separate_nodes",
+            Self::MuteNode => "one_way_partition",
+            Self::SeparateFromServers => "separate_node_from_nats",
+            Self::KillServer => "kill_nats_server",
+            Self::StopServer => "stop_nats_server",
+            Self::CutServer => "cut_nats_server",
+            Self::KillTwoServers => "kill_two_nats_servers",
+            Self::StopTwoServers => "stop_two_nats_servers",
+            Self::CutTwoServers => "cut_two_nats_servers",
+            Self::KillStore => "kill_store",
+            Self::StopStore => "stop_store",
+            Self::LateStore => "late_store_after_failover",
+            Self::FullDisk => "full_disk",
+            Self::BadPackets => "bad_packets",
+            Self::SlowCalls => "slow_calls",
+            Self::HoldCalls => "hold_calls",
+            Self::HoldAnswers => "hold_answers",
+            Self::ResetCalls => "reset_calls",
+            Self::ForgetCalls => "half_open_calls",
+        }
+    }
+
+    /// What it strikes: two of one class do not strike at once.
+    const fn class(self) -> u8 {
+        match self {
+            Self::KillNode | Self::PauseNode | Self::StopNode | Self::FullDisk => 0,
+            Self::CutNode | Self::SeparateNodes | Self::MuteNode | Self::SeparateFromServers | Self::BadPackets => 1,
+            Self::KillServer | Self::StopServer | Self::KillTwoServers | Self::StopTwoServers => 2,
+            // Links of servers are links too.
+            Self::CutServer | Self::CutTwoServers => 1,
+            Self::KillStore | Self::StopStore => 3,
+            Self::LateStore => 0,
+            Self::SlowCalls | Self::HoldCalls | Self::HoldAnswers | Self::ResetCalls | Self::ForgetCalls => 4,
+        }
+    }
+
+    /// Whether it takes a home away for longer than its lease, and nothing else.
+    pub(super) const fn fails_a_home(self) -> bool {
+        matches!(self, Self::KillNode | Self::StopNode | Self::CutNode)
+    }
+
+    fn lasts(self, draw: &mut StdRng) -> Duration {
+        let (from, to) = match self {
+            Self::PauseNode => (0.2, 2.0),
+            Self::StopNode | Self::CutNode | Self::LateStore => (3.5, 6.0),
+            Self::KillTwoServers | Self::StopTwoServers | Self::CutTwoServers => (1.0, 5.0),
+            Self::ResetCalls | Self::ForgetCalls => (0.5, 1.5),
+            _ => (0.5, 5.0),
+        };
+        Duration::from_secs_f64(draw.random_range(from..to))
+    }
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Strike {
+    pub(super) kind: Kind,
+    /// The node that it strikes,
+    pub(super) node: usize,
+    /// another one,
+    pub(super) other: usize,
+    /// and the NATS server; of two, this and the next.
+    pub(super) server: usize,
+    pub(super) lasts: Duration,
+}
+
+/// One fault, or two at once; then nothing for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Blow {
+    pub(super) strikes: Vec<Strike>,
+    pub(super) quiet: Duration,
+}
+
+/// So many faults, of every kind in turn that strikes in this wiring and that `is_possible` here.
+pub(super) fn plan(
+    seed: u64,
+    faults: usize,
+    nodes: usize,
+    wiring: Wiring,
+    is_possible: impl Fn(Kind) -> bool,
+) -> Vec<Blow> {
+    let mut draw = StdRng::seed_from_u64(seed);
+    let own: &[Kind] = match wiring {
+        Wiring::Direct => &Kind::DIRECT,
+        Wiring::Relayed => &Kind::RELAYED,
+    };
+    let kinds: Vec<Kind> = Kind::ANYWHERE.iter().chain(own).copied().filter(|kind| is_possible(*kind)).collect();
+    let mut deck: Vec<Kind> = Vec::new();
+    let (mut blows, mut struck) = (Vec::new(), 0);
+    while struck < faults {
+        let mut strikes: Vec<Strike> = Vec::new();
+        let wanted = if struck + 1 < faults && draw.random_bool(TWO) { 2 } else { 1 };
+        while strikes.len() < wanted {
+            if deck.is_empty() {
+                deck.clone_from(&kinds);
+                deck.shuffle(&mut draw);
+            }
+            let free = |kind: &Kind| strikes.iter().all(|strike| strike.kind.class() != kind.class());
+            // A deck of one class alone has no second one.
+            let Some(at) = deck.iter().position(free) else { break };
+            let kind = deck.swap_remove(at);
+            let node = draw.random_range(0..nodes);
+            let other = (node + draw.random_range(1..nodes)) % nodes;
+            let (server, lasts) = (draw.random_range(0..SERVERS), kind.lasts(&mut draw));
+            strikes.push(Strike { kind, node, other, server, lasts });
+        }
+        struck += strikes.len();
+        let quiet = match strikes.as_slice() {
+            [one] if one.kind.fails_a_home() => ALONE.saturating_sub(one.lasts),
+            _ => Duration::from_secs_f64(draw.random_range(0.3..2.0)),
+        };
+        blows.push(Blow { strikes, quiet });
+    }
+    blows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_plan_with_every_kind_and_no_two_of_a_class_at_once() {
+        for wiring in [Wiring::Direct, Wiring::Relayed] {
+            let blows = plan(7, 60, 3, wiring, |_| true);
+            assert_eq!(blows, plan(7, 60, 3, wiring, |_| true));
+            assert_ne!(blows, plan(8, 60, 3, wiring, |_| true));
+            assert_eq!(blows.iter().map(|blow| blow.strikes.len()).sum::<usize>(), 60);
+            let kinds: BTreeSet<Kind> = blows.iter().flat_map(|blow| &blow.strikes).map(|strike| strike.kind).collect();
+            let own: &[Kind] = if wiring == Wiring::Direct { &Kind::DIRECT } else { &Kind::RELAYED };
+            assert!(Kind::ANYWHERE.iter().chain(own).all(|kind| kinds.contains(kind)), "{kinds:?}");
+            for Blow { strikes, .. } in &blows {
+                assert!(strikes.iter().all(|strike| strike.node != strike.other));
+                let classes: BTreeSet<u8> = strikes.iter().map(|strike| strike.kind.class()).collect();
+                assert_eq!(classes.len(), strikes.len());
+            }
+        }
+        let without = plan(7, 60, 3, Wiring::Direct, |kind| kind != Kind::BadPackets);
+        assert!(without.iter().flat_map(|blow| &blow.strikes).all(|strike| strike.kind != Kind::BadPackets));
+    }
+}

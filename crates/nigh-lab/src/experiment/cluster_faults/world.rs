@@ -1,0 +1,352 @@
+//! The cluster under test, and the hands that hurt and heal it.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nigh_node::credentials;
+use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, Network, Process, ProcessEvent, find_nats_server};
+use nigh_node::state_folder::StatePaths;
+use nigh_node::status::Status;
+use nigh_terms::{Namespace, ShardId};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::plan::{Kind, SERVERS, Strike, Wiring};
+use crate::LabError;
+use crate::node_under_test::{python, socket_address};
+use crate::sign::Signer;
+use crate::tcp_relay::{TcpRelay, Weather};
+
+/// How long a node may take to be well.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long nodes may take to end.
+const DRAIN: Duration = Duration::from_secs(20);
+/// A node that says nothing of itself for so long says nothing.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// How often processes are looked after.
+const TENDED_EVERY: Duration = Duration::from_millis(100);
+/// Of the file system that a node's state has for itself.
+const DISK: &str = "256m";
+/// What a node of a small cluster on one machine may take.
+const SETTINGS: [&str; 9] = [
+    "cache.bytes=48 MiB",
+    "functions.memory=768 MiB",
+    "functions.sandboxes_max=6",
+    "functions.prewarm=off",
+    "functions.network=permitted",
+    "memory.grants=off",
+    "llc.policy=off",
+    "writes.delay=300 ms",
+    "drain=5 s",
+];
+
+/// The file system of one node's state, unmounted when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(path: PathBuf) -> Result<Self, LabError> {
+        fs::create_dir_all(&path).map_err(|error| LabError::file(&path, &error))?;
+        run("mount", &["-t", "tmpfs", "-o", &format!("size={DISK},mode=700"), "nigh-faults", &path.to_string_lossy()])?;
+        Ok(Self(path))
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.join("filler")
+    }
+
+    /// Leaves not a byte.
+    fn fill(&self) -> io::Result<()> {
+        let mut file = fs::File::create(self.filler())?;
+        let piece = vec![0_u8; 1 << 20];
+        loop {
+            match file.write_all(&piece) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily: a process that was killed just now may still have a file open.
+        let _ = run("umount", &["-l", &self.0.to_string_lossy()]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), LabError> {
+    let failed = |reason: String| LabError::Node(format!("{program} {}: {reason}", arguments.join(" ")));
+    let done = Command::new(program).args(arguments).output().map_err(|error| failed(error.to_string()))?;
+    if done.status.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned())) }
+}
+
+/// Whether the kernel of this machine can spoil packets.
+pub(super) fn has_netem() -> bool {
+    let name = format!("nighprobe{}", std::process::id());
+    let in_namespace = || -> Result<(), LabError> {
+        run("tc", &["-n", &name, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
+    };
+    let made = run("ip", &["netns", "add", &name]).is_ok();
+    let has = made && in_namespace().is_ok();
+    if made {
+        // The probe is nobody else's.
+        let _ = run("ip", &["netns", "del", &name]);
+    }
+    has
+}
+
+/// A node's doors, the same in all its lives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doors {
+    pub(super) s3: SocketAddr,
+    pub(super) lambda: SocketAddr,
+}
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    pub(super) s3: Signer,
+    pub(super) lambda: Signer,
+    pub(super) namespace: Namespace,
+}
+
+/// The cluster. To be made, hurt and dropped by one thread that lives as long as it does.
+pub(super) struct World {
+    pub(super) cluster: LocalCluster,
+    relays: Vec<TcpRelay>,
+    pub(super) doors: Vec<Doors>,
+    pub(super) access: Access,
+    /// Lives that ended by themselves: of nodes whose life as a member was over.
+    pub(super) ended_by_itself: u64,
+    handle: Handle,
+    /// After the processes.
+    disks: Vec<Disk>,
+}
+
+impl World {
+    /// Starts servers, a store and nodes below `folder`. Blocks for many seconds.
+    pub(super) fn start(folder: &Path, nodes: u8, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
+        let missing = "nats-server".to_owned();
+        let nats_server = find_nats_server().ok_or(LabError::Missing { missing, hint: "run `make peers` first" })?;
+        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        let disks: Result<Vec<Disk>, LabError> =
+            (1..=nodes).map(|number| Disk::mount(folder.join(format!("node-{number}")))).collect();
+        let disks = disks?;
+        let relays = match wiring {
+            Wiring::Direct => Vec::new(),
+            Wiring::Relayed => {
+                let relay = |_| handle.block_on(TcpRelay::start()).map_err(|error| LabError::Node(error.to_string()));
+                (0..nodes).map(relay).collect::<Result<Vec<_>, _>>()?
+            }
+        };
+        let mut set: Vec<String> = SETTINGS.iter().map(|one| (*one).to_owned()).collect();
+        set.push(format!("functions.python={}", python()?.display()));
+        let ports = relays.iter().map(TcpRelay::port).collect();
+        let settings = LocalClusterSettings {
+            folder: folder.to_owned(),
+            nodes,
+            program,
+            nats_server,
+            networks: true,
+            set,
+            relays: ports,
+        };
+        let started = handle.block_on(LocalCluster::start(&settings, PATIENCE));
+        let mut cluster = started.map_err(|error| LabError::Node(error.to_string()))?;
+        for (relay, node) in relays.iter().zip(cluster.nodes()) {
+            node.calls().into_iter().for_each(|calls| relay.point_at(calls));
+        }
+        let (mut doors, mut access) = (Vec::new(), None);
+        for node in cluster.nodes() {
+            let said = || LabError::Node(format!("{} does not say where it listens", node.name()));
+            let endpoints = handle.block_on(node.status()).ok_or_else(said)?.endpoints;
+            doors.push(Doors { s3: socket_address(&endpoints.s3)?, lambda: socket_address(&endpoints.lambda)? });
+            let file = StatePaths::new(node.state()).credentials();
+            if let (None, Ok(key)) = (&access, credentials::read(&file, endpoints.namespace.as_str())) {
+                let signer =
+                    |service| Signer::new(service, &endpoints.region, key.access_key.as_str(), key.secret_key.reveal());
+                let (s3, lambda) = (signer("s3"), signer("lambda"));
+                access = Some(Access { s3, lambda, namespace: endpoints.namespace.clone() });
+            }
+        }
+        let access = access.ok_or_else(|| LabError::Node("no node has the first key".to_owned()))?;
+        let handle = handle.clone();
+        Ok(Self { cluster, relays, doors, access, ended_by_itself: 0, handle, disks })
+    }
+
+    /// Sleeps, and starts again meanwhile what has ended by itself.
+    pub(super) fn wait(&mut self, span: Duration) {
+        let begun = Instant::now();
+        loop {
+            // What cannot be started now is tried again.
+            for (_, event) in self.cluster.tend().unwrap_or_default() {
+                self.ended_by_itself += u64::from(matches!(event, ProcessEvent::Ended { .. }));
+            }
+            let left = span.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(TENDED_EVERY));
+        }
+    }
+
+    fn status(&mut self, node: usize) -> Option<Status> {
+        let node = &self.cluster.nodes()[node];
+        self.handle.block_on(async { timeout(ANSWERED_WITHIN, node.status()).await.ok().flatten() })
+    }
+
+    /// The shards that a node serves, as it says.
+    pub(super) fn shards_of(&mut self, node: usize) -> Vec<ShardId> {
+        let status = self.status(node);
+        status.and_then(|status| status.cluster?.homes).map(|homes| homes.own).unwrap_or_default()
+    }
+
+    /// Whether every node knows all others, and so many shards are served.
+    pub(super) fn recovered(&mut self, shards: usize) -> bool {
+        let count = self.cluster.nodes().len();
+        let known: Vec<(usize, usize)> = (0..count)
+            .filter_map(|node| self.status(node)?.cluster)
+            .map(|cluster| (cluster.members.len(), cluster.homes.map_or(0, |homes| homes.own.len())))
+            .collect();
+        known.len() == count
+            && known.iter().all(|(members, _)| *members == count)
+            && known.iter().map(|(_, own)| own).sum::<usize>() == shards
+    }
+
+    fn network(&self) -> Result<&Network, LabError> {
+        self.cluster.network().ok_or_else(|| LabError::Node("the cluster has no networks".to_owned()))
+    }
+
+    fn machine(&mut self, node: usize) -> usize {
+        self.cluster.nodes()[node].machine()
+    }
+
+    /// Begins a fault. What cannot be hurt because it does not run at the moment is hurt enough.
+    pub(super) fn strike(&mut self, strike: &Strike) -> Result<(), LabError> {
+        let Strike { kind, node, other, server, .. } = *strike;
+        let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
+        let link = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
+        match kind {
+            Kind::KillNode => drop(self.cluster.nodes()[node].process().kill()),
+            Kind::PauseNode | Kind::StopNode => drop(self.cluster.nodes()[node].process().stop()),
+            Kind::CutNode => self.network()?.cut_off(this).map_err(link)?,
+            Kind::SeparateNodes => self.network()?.separate(this, that).map_err(link)?,
+            Kind::MuteNode => self.network()?.mute(this, that).map_err(link)?,
+            Kind::SeparateFromServers => {
+                for machine in 0..SERVERS {
+                    self.network()?.separate(this, machine).map_err(link)?;
+                }
+            }
+            Kind::KillServer => self.servers(&[server], Process::kill),
+            Kind::StopServer => self.servers(&[server], |server| server.stop()),
+            Kind::CutServer => self.network()?.cut_off(server).map_err(link)?,
+            Kind::KillTwoServers => self.servers(&[server, next], Process::kill),
+            Kind::StopTwoServers => self.servers(&[server, next], |server| server.stop()),
+            Kind::CutTwoServers => {
+                for machine in [server, next] {
+                    self.network()?.cut_off(machine).map_err(link)?;
+                }
+            }
+            Kind::KillStore => self.store(Process::kill),
+            Kind::StopStore => self.store(|process| process.stop()),
+            Kind::LateStore => {
+                self.store(|process| process.stop());
+                self.wait(Duration::from_millis(200));
+                drop(self.cluster.nodes()[node].process().kill());
+            }
+            Kind::FullDisk => self.disks[node].fill().map_err(|error| LabError::file(&self.disks[node].0, &error))?,
+            Kind::BadPackets => self.netem(this, "add")?,
+            Kind::SlowCalls => self.relays[node].change(|weather| {
+                (weather.delay, weather.jitter) = (Duration::from_millis(30), Duration::from_millis(150));
+            }),
+            Kind::HoldCalls => self.relays[node].change(|weather| weather.holds_calls = true),
+            Kind::HoldAnswers => self.relays[node].change(|weather| weather.holds_answers = true),
+            Kind::ResetCalls => self.relays[node].change(|weather| weather.reset += 1),
+            Kind::ForgetCalls => self.relays[node].change(|weather| weather.forgotten += 1),
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(super) fn heal(&mut self, strike: &Strike) -> Result<(), LabError> {
+        let Strike { kind, node, other, server, .. } = *strike;
+        let (this, that, next) = (self.machine(node), self.machine(other), (server + 1) % SERVERS);
+        let link = |error: io::Error| LabError::Node(format!("{}: {error}", kind.name()));
+        let again = |error: io::Error| LabError::Node(format!("starting again after {}: {error}", kind.name()));
+        match kind {
+            Kind::KillNode => self.cluster.nodes()[node].process().run().map_err(again)?,
+            Kind::PauseNode | Kind::StopNode => drop(self.cluster.nodes()[node].process().go_on()),
+            Kind::CutNode => self.network()?.reconnect(this).map_err(link)?,
+            Kind::SeparateNodes => self.network()?.rejoin(this, that).map_err(link)?,
+            Kind::MuteNode => self.network()?.unmute(this, that).map_err(link)?,
+            Kind::SeparateFromServers => {
+                for machine in 0..SERVERS {
+                    self.network()?.rejoin(this, machine).map_err(link)?;
+                }
+            }
+            Kind::KillServer => self.servers(&[server], Process::run),
+            Kind::StopServer => self.servers(&[server], |server| server.go_on()),
+            Kind::CutServer => self.network()?.reconnect(server).map_err(link)?,
+            Kind::KillTwoServers => self.servers(&[server, next], Process::run),
+            Kind::StopTwoServers => self.servers(&[server, next], |server| server.go_on()),
+            Kind::CutTwoServers => {
+                for machine in [server, next] {
+                    self.network()?.reconnect(machine).map_err(link)?;
+                }
+            }
+            Kind::KillStore => self.store(Process::run),
+            Kind::StopStore => self.store(|process| process.go_on()),
+            Kind::LateStore => {
+                self.store(|process| process.go_on());
+                self.cluster.nodes()[node].process().run().map_err(again)?;
+            }
+            Kind::FullDisk => {
+                let filler = self.disks[node].filler();
+                fs::remove_file(&filler).map_err(|error| LabError::file(filler, &error))?;
+            }
+            Kind::BadPackets => self.netem(this, "del")?,
+            Kind::SlowCalls => self.relays[node].change(|weather| {
+                (weather.delay, weather.jitter) = (Duration::ZERO, Duration::ZERO);
+            }),
+            Kind::HoldCalls => self.relays[node].change(|weather| weather.holds_calls = false),
+            Kind::HoldAnswers => self.relays[node].change(|weather| weather.holds_answers = false),
+            // Once more: those that were made meanwhile.
+            Kind::ResetCalls | Kind::ForgetCalls => self.relays[node].change(|weather| weather.reset += 1),
+        }
+        Ok(())
+    }
+
+    // Who does not run is hurt enough, and is started again by who tends the cluster.
+    fn store(&mut self, act: impl FnOnce(&mut Process) -> io::Result<()>) {
+        if let Some(store) = self.cluster.store() {
+            let _ = act(store.process());
+        }
+    }
+
+    fn servers(&mut self, which: &[usize], act: impl Fn(&mut Process) -> io::Result<()>) {
+        for at in which {
+            let _ = act(&mut self.cluster.servers().servers()[*at]);
+        }
+    }
+
+    fn netem(&self, machine: usize, what: &str) -> Result<(), LabError> {
+        let place = self.network()?.place(machine);
+        let (_, namespace) = place.ok_or_else(|| LabError::Node(format!("there is no machine {machine}")))?;
+        let spoiled = ["delay", "20ms", "15ms", "loss", "3%", "duplicate", "1%", "reorder", "10%"];
+        let options: &[&str] = if what == "add" { &spoiled } else { &[] };
+        run("tc", &[&["-n", &namespace, "qdisc", what, "dev", "eth0", "root", "netem"], options].concat())
+    }
+
+    /// Ends all in order.
+    pub(super) fn end(self) {
+        let Self { cluster, relays, disks, .. } = self;
+        relays.iter().for_each(|relay| relay.change(|weather| *weather = Weather::default()));
+        cluster.end(DRAIN);
+        drop(disks);
+    }
+}

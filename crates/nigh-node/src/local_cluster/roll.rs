@@ -1,0 +1,51 @@
+//! The processes of a local cluster as a file tells them, `processes.json` in its folder: whoever looks after a cluster
+//! that another process runs reads there what has ended and was started again.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::state_folder::write_private;
+
+/// The file, in the cluster's folder.
+const FILE: &str = "processes.json";
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessStatus {
+    /// Its name.
+    pub name: String,
+    /// Its id; none while it does not run.
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// How it ended last, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_end: Option<String>,
+    /// Seconds from its last end to its next start, while it does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_after_s: Option<f64>,
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join(FILE)
+}
+
+/// Tells the processes of the cluster in `folder`.
+pub(super) fn write(folder: &Path, processes: &[ProcessStatus]) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(processes).map_err(io::Error::other)?;
+    write_private(&file(folder), &text).map_err(io::Error::other)
+}
+
+/// The processes of the cluster in `folder`; none if no local cluster was started there.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn local_processes(folder: &Path) -> io::Result<Option<Vec<ProcessStatus>>> {
+    match std::fs::read(file(folder)) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

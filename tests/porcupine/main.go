@@ -1,0 +1,106 @@
+// Judges histories of objects by porcupine, a checker of linearizability that shares no code with Nigh's own.
+//
+// Standard input has one operation a line, as JSON. Standard output gets one object: how many objects were judged, and which
+// of them no order of their operations explains, or could not be decided in time.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// How long one object may take.
+const patience = 30 * time.Second
+
+// What an operation found, and what it made of its object; null is an object that is not there.
+type operation struct {
+	Object string  `json:"object"`
+	Client int     `json:"client"`
+	Begin  int64   `json:"begin"`
+	End    *int64  `json:"end"`   // absent: nobody knows whether it was done
+	Found  string  `json:"found"` // anything, is, is_not
+	State  *uint64 `json:"state"` // what it was, or was not
+	Writes bool    `json:"writes"`
+	Made   *uint64 `json:"made"`
+}
+
+// An object's state: 0 is absent, else the value and one.
+func state(value *uint64) uint64 {
+	if value == nil {
+		return 0
+	}
+	return *value + 1
+}
+
+var register = porcupine.Model{
+	Init: func() interface{} { return uint64(0) },
+	Step: func(now, input, _ interface{}) (bool, interface{}) {
+		done := input.(operation)
+		switch done.Found {
+		case "is":
+			if now.(uint64) != state(done.State) {
+				// One of which nobody knows may not have been done.
+				return done.End == nil, now
+			}
+		case "is_not":
+			if now.(uint64) == state(done.State) {
+				return done.End == nil, now
+			}
+		}
+		if done.Writes {
+			return true, state(done.Made)
+		}
+		return true, now
+	},
+}
+
+func main() {
+	objects := map[string][]porcupine.Operation{}
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(make([]byte, 1<<16), 1<<20)
+	count := 0
+	for lines.Scan() {
+		var one operation
+		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+			fmt.Fprintf(os.Stderr, "line %d: %v\n", count+1, err)
+			os.Exit(2)
+		}
+		end := int64(math.MaxInt64)
+		if one.End != nil {
+			end = *one.End
+		}
+		objects[one.Object] = append(objects[one.Object], porcupine.Operation{
+			ClientId: one.Client, Input: one, Call: one.Begin, Output: nil, Return: end,
+		})
+		count++
+	}
+	if err := lines.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	broken, undecided := []string{}, []string{}
+	for object, operations := range objects {
+		switch porcupine.CheckOperationsTimeout(register, operations, patience) {
+		case porcupine.Illegal:
+			broken = append(broken, object)
+		case porcupine.Unknown:
+			undecided = append(undecided, object)
+		}
+	}
+	sort.Strings(broken)
+	sort.Strings(undecided)
+	said := map[string]interface{}{
+		"operations": count, "objects": len(objects), "broken": broken, "undecided": undecided,
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
