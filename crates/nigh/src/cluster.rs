@@ -9,7 +9,7 @@ use nigh_node::cluster::HomesStatus;
 use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, find_nats_server};
 use nigh_node::state_folder::StatePaths;
-use nigh_node::status::{ClusterStatus, Status};
+use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -134,6 +134,16 @@ async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError
     output::line("Ready. Ctrl-C drains and ends them all.")
 }
 
+/// A coherence protocol, in words.
+pub(crate) fn coherence(protocol: CoherenceProtocol) -> String {
+    match protocol {
+        CoherenceProtocol::Nigh => protocol.to_string(),
+        CoherenceProtocol::None | CoherenceProtocol::VersionCheck | CoherenceProtocol::Synchronous => {
+            format!("{protocol}, for comparisons (docs/comparison.md)")
+        }
+    }
+}
+
 /// How homes stand, in words.
 pub(crate) fn homes(homes: &HomesStatus) -> String {
     let HomesStatus { shards, own, without, troubles } = homes;
@@ -159,7 +169,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     if globals.json {
         return output::json(&cluster);
     }
-    let ClusterStatus { name, members, homes: kept } = cluster;
+    let ClusterStatus { name, coherence: protocol, members, homes: kept } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
     let mut table = output::table(&["NODE", "NUMBER", "INCARNATION", "ADDRESS", "ROLES"]);
     for member in members {
@@ -168,5 +178,6 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         table.add_row([member.node, number, life, member.address, roles.join(", ")]);
     }
     output::print_table(&table)?;
+    output::line(format_args!("coherence: {}", coherence(protocol)))?;
     kept.map_or(Ok(()), |kept| output::line(homes(&kept)))
 }
