@@ -25,6 +25,7 @@ mod simulated_copies;
 mod single;
 mod stacked_bars;
 mod storm;
+mod workflows;
 
 pub(crate) use demo::{bar, stop_on_interrupt};
 
@@ -85,6 +86,8 @@ enum What {
     LlcTail(llc_tail::LlcTailArgs),
     /// Workflows on a memory server by RDMA and CXL, with copies and without, under Nigh's protocol; simulated (Apta)
     Fabric(fabric::FabricArgs),
+    /// Apta's six workflows on three nodes, by Nigh's protocol and by others, S3 and Redis; hits on another node (Apta)
+    Workflows(workflows::WorkflowsArgs),
     /// Every experiment and bench, each result into its folder; a run that is cut off goes on
     All(all::AllArgs),
     /// One page of all stored results
@@ -121,6 +124,7 @@ impl ExperimentArgs {
             What::LlcSensitivity(sensitivity) => sensitivity.run(machine, json),
             What::LlcTail(tail) => tail.run(machine, json),
             What::Fabric(fabric) => fabric.run(machine, json),
+            What::Workflows(workflows) => Box::pin(workflows.run(machine, json)).await,
             What::All(all) => all.run(json),
             What::Report(report) => report.run(json),
             What::Clean => {

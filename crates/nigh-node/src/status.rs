@@ -4,6 +4,7 @@ use nigh_engine::NodeRole;
 use nigh_faas::invoker::RuntimeStems;
 pub use nigh_faas::node_memory::MemoryStatus;
 use nigh_faas::object_features::recorder::FeaturesStatus;
+pub use nigh_objects::cluster::CoherenceProtocol;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +171,9 @@ pub struct MemberStatus {
 pub struct ClusterStatus {
     /// Its name.
     pub name: String,
+    /// How its nodes keep copies coherent.
+    #[serde(default)]
+    pub coherence: CoherenceProtocol,
     /// The members that live.
     pub members: Vec<MemberStatus>,
     /// How homes stand; none where this node keeps none.

@@ -48,7 +48,7 @@ pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
 /// The memory as a member of a cluster.
 pub mod cluster {
-    pub use crate::memory::cluster::{Frontiers, HomeEvent, Neighbours, Place, TakenShard, fuzz};
+    pub use crate::memory::cluster::{CoherenceProtocol, Frontiers, HomeEvent, Neighbours, Place, TakenShard, fuzz};
 }
 pub use memory::{
     Begun, Committed, MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains,

@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendOrder, Asked};
-use self::cluster::{Elsewhere, Frontiers, HomeUses, Neighbours, Place};
+use self::cluster::{CopyUse, Elsewhere, Frontiers, HomeUses, Neighbours, Place};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
@@ -279,7 +279,9 @@ impl Inner {
         let mut attempts = 0;
         loop {
             let kept = self.shelf().peek(object).map(|kept| kept.meta.unpack());
-            if let Some(meta) = kept {
+            if let Some(meta) = kept
+                && self.copies_are(object) == CopyUse::Shown
+            {
                 return Ok(meta);
             }
             attempts += 1;
@@ -409,11 +411,11 @@ impl ObjectMemory {
         meter.holds(Cost::default(), budget);
         let (member, neighbours, carried, coherence) = match place {
             None => (None, None, None, alone(&writes, budget)),
-            Some(Place { me, shards, neighbours, events }) => {
+            Some(Place { me, shards, neighbours, events, coherence: compared }) => {
                 let (happens, happened) = mpsc::unbounded_channel();
                 let limits = cluster::limits().1;
                 let ledger = Arc::clone(&writes.ledger);
-                let coherence = Coherence::open((me, shards), ledger, limits, budget, Some(happens));
+                let coherence = Coherence::open((me, shards), ledger, limits, budget, Some(happens)).compared(compared);
                 (Some(me), Some(Arc::clone(&neighbours)), Some((neighbours, happened, events)), coherence)
             }
         };

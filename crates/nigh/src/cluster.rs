@@ -11,7 +11,7 @@ use nigh_node::local_cluster::{
     LocalCluster, LocalClusterSettings, ProcessEvent, ProcessStatus, find_nats_server, local_processes,
 };
 use nigh_node::state_folder::StatePaths;
-use nigh_node::status::{ClusterStatus, Status};
+use nigh_node::status::{ClusterStatus, CoherenceProtocol, Status};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -146,6 +146,16 @@ async fn announce(cluster: &mut LocalCluster, json: bool) -> Result<(), CliError
     output::line("Ready. Ctrl-C drains and ends them all.")
 }
 
+/// A coherence protocol, in words.
+pub(crate) fn coherence(protocol: CoherenceProtocol) -> String {
+    match protocol {
+        CoherenceProtocol::Nigh => protocol.to_string(),
+        CoherenceProtocol::None | CoherenceProtocol::VersionCheck | CoherenceProtocol::Synchronous => {
+            format!("{protocol}, for comparisons (docs/comparison.md)")
+        }
+    }
+}
+
 /// How homes stand, in words.
 pub(crate) fn homes(homes: &HomesStatus) -> String {
     let HomesStatus { shards, own, without, troubles } = homes;
@@ -177,7 +187,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         told["processes"] = json!(processes);
         return output::json(&told);
     }
-    let ClusterStatus { name, members, homes: kept } = cluster;
+    let ClusterStatus { name, coherence: protocol, members, homes: kept } = cluster;
     output::line(format_args!("Cluster {name}, as {} sees it", status.node))?;
     let mut table = output::table(&["NODE", "NUMBER", "INCARNATION", "ADDRESS", "ROLES"]);
     for member in members {
@@ -186,6 +196,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
         table.add_row([member.node, number, life, member.address, roles.join(", ")]);
     }
     output::print_table(&table)?;
+    output::line(format_args!("coherence: {}", coherence(protocol)))?;
     kept.map_or(Ok(()), |kept| output::line(homes(&kept)))?;
     processes.map_or(Ok(()), |processes| print_processes(&processes))
 }

@@ -110,6 +110,7 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
         let homes =
             cluster.homes.as_ref().map_or_else(String::new, |homes| format!("; {}", crate::cluster::homes(homes)));
         row("members", format!("{} live{homes}", cluster.members.len()));
+        row("coherence", crate::cluster::coherence(cluster.coherence));
     }
     let cache = &status.cache;
     let reads = cache.hits + cache.misses + cache.past;

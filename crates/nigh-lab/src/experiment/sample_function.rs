@@ -9,7 +9,7 @@ use crate::LabError;
 
 /// The handler of a folder that `SampleFunction::measured` makes.
 pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
-const MEASURED: &str = include_str!("../../peers/measured.py");
+pub(crate) const MEASURED: &str = include_str!("../../peers/measured.py");
 
 /// One sample function.
 #[derive(Clone, Debug, Deserialize)]

@@ -64,6 +64,7 @@ impl MemberMemory {
             shards: Shards::new(cluster.shards().try_into().unwrap_or(std::num::NonZeroU16::MIN)),
             neighbours: Arc::clone(&neighbours),
             events: tells,
+            coherence: cluster.coherence(),
         };
         let ledger = cluster.ledger().clone();
         let writes = Writes { ledger: Arc::new(ledger.clone()), ..writes };

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use nigh_engine::nats::{Claimant, Cluster, ClusterError, NatsHomes, NatsLedger, NatsMembership, NatsRegistry};
 use nigh_engine::{Membership as _, NodeRole, Presence, PresentMember, Registry, RegistryError, node_number};
+use nigh_objects::cluster::CoherenceProtocol;
 use nigh_rpc::certificates::CertificateError;
 use nigh_rpc::{
     CertificateFiles, ClientSettings, Credentials, Handler, Hello, Identity, NameError, PeerAddress, Peers, Role,
@@ -70,6 +71,11 @@ pub enum ClusterStartError {
          or another cluster.name for another cluster"
     )]
     OtherShards { name: String, own: u16, theirs: u16 },
+    #[error(
+        "cluster.coherence is {own}, and the cluster {name} was made with {theirs}, for ever: set cluster.coherence = \
+         {theirs}, or another cluster.name for another cluster"
+    )]
+    OtherCoherence { name: String, own: CoherenceProtocol, theirs: CoherenceProtocol },
     #[error("{} is of {found}, and this node is {own}: issue it one of its own with `nigh certificates`", .path.display())]
     OtherIdentity { path: PathBuf, found: Identity, own: Identity },
     #[error(
@@ -239,6 +245,12 @@ impl ClusterEngine {
         self.settings.shards
     }
 
+    /// How its nodes keep copies coherent.
+    #[must_use]
+    pub const fn coherence(&self) -> CoherenceProtocol {
+        self.settings.coherence
+    }
+
     /// This node's number.
     #[must_use]
     pub const fn number(&self) -> NodeNumber {
@@ -300,7 +312,8 @@ impl ClusterEngine {
                 roles: member.presence.roles.iter().copied().collect(),
             })
             .collect();
-        ClusterStatus { name: self.settings.name.clone(), members, homes: self.homes_status() }
+        let (name, coherence) = (self.settings.name.clone(), self.settings.coherence);
+        ClusterStatus { name, coherence, members, homes: self.homes_status() }
     }
 
     /// How homes stand; nothing before `serve`.

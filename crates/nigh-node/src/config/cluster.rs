@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nigh_engine::NodeRole;
 use nigh_engine::nats;
+use nigh_objects::cluster::CoherenceProtocol;
 use nigh_terms::{ByteSize, SecretKey};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,8 @@ pub struct ClusterSettings {
     pub replicas: usize,
     /// Parts of the key space; for ever as the cluster's first node had them.
     pub shards: u16,
+    /// How copies are kept coherent; for ever as the cluster's first node had it. All but Nigh's own are for experiments.
+    pub coherence: CoherenceProtocol,
     /// What the journal of one shard may take on the servers; for ever as at the first start.
     pub journal_max: ByteSize,
     /// How long the servers' answer is waited for, repeats included.
@@ -95,6 +98,7 @@ impl Default for ClusterSettings {
             tls_key: None,
             replicas: 3,
             shards: 32,
+            coherence: CoherenceProtocol::default(),
             journal_max: ByteSize::mib(256),
             answer: Span::seconds(5),
             listen: SocketAddr::from(([127, 0, 0, 1], 9410)),

@@ -497,6 +497,7 @@ mod tests {
             ("cluster.servers", "", "name the NATS servers"),
             ("cluster.replicas", "2", "3 or 5"),
             ("cluster.shards", "0", "between 1 and 1024"),
+            ("cluster.coherence", "mesi", "version-check"),
             ("cluster.journal_max", "1 MiB", "four times"),
             ("cluster.listen", "0.0.0.0:1", "allow_remote"),
             ("cluster.advertise", "here", "host:port"),

@@ -13,6 +13,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::append_order::Asked;
+use super::cluster::{CoherenceProtocol, CopyUse};
 use super::foreign::{Asker, ForeignWrite};
 use super::invocations::Invocations;
 use super::machines::{
@@ -82,6 +83,8 @@ pub(super) struct Coherence {
     pub(super) invocations: Mutex<Invocations>,
     pub(super) shards: Shards,
     ledger: Arc<dyn Ledger>,
+    /// What the cluster's nodes do, if not all of this.
+    pub(super) compared: CoherenceProtocol,
     /// More versions have been decided.
     decided: Notify,
     /// Who hears of what others are to be told; where there are none it is said in the log.
@@ -131,7 +134,13 @@ impl Coherence {
     ) -> Self {
         let state = State::begin((me, shards), limits, budget, happened.is_none());
         let (state, invocations) = (Mutex::new(state), Mutex::default());
-        Self { state, invocations, shards, ledger, decided: Notify::new(), happened }
+        let compared = CoherenceProtocol::default();
+        Self { state, invocations, shards, ledger, compared, decided: Notify::new(), happened }
+    }
+
+    /// The same, of a cluster whose nodes have this protocol.
+    pub(super) fn compared(self, compared: CoherenceProtocol) -> Self {
+        Self { compared, ..self }
     }
 
     /// A home begins here.
@@ -182,13 +191,19 @@ impl Coherence {
             let is_full = state.node.cache.is_full();
             let mut said = Vec::new();
             let read = state.node.cache.read(now, shard, object, checked, &mut said);
-            let (request, shared) = match read {
+            let (mut request, mut shared) = match read {
                 Read::Hit(copy) => return Ok(Begun::Hit(copy.value.kept)),
                 Read::Shared(request) => (request, true),
                 Read::Private(request) => (request, false),
             };
             if let Some(landing) = state.node.fetches.get(&request).and_then(|fetch| fetch.landing.clone()) {
-                return Ok(Begun::Join(landing));
+                if self.compared.copies_are() == CopyUse::Shown {
+                    return Ok(Begun::Join(landing));
+                }
+                // Nobody would say that its answer is older than a write meanwhile.
+                if let Read::Private(own) = state.node.cache.read(now, shard, object, true, &mut said) {
+                    (request, shared) = (own, false);
+                }
             }
             if is_full {
                 state.node.cache.give_up_fetch(request);
@@ -372,7 +387,17 @@ impl Coherence {
 
     /// Another process says something to a home here.
     pub(super) fn said(&self, now: Monotonic, shard: ShardId, request: Request<ObjectId>) -> Vec<Shelved> {
-        self.step(|state, outcome| state.said(now, outcome, shard, request)).1
+        let ((), dropped) = self.step(|state, outcome| state.said(now, outcome, shard, request));
+        if self.compared.waits_for_sharers() {
+            self.decided.notify_waiters();
+        }
+        dropped
+    }
+
+    /// True if a node that was told of a newer version of `object` has not said that it knows.
+    pub(super) fn is_pending(&self, object: &ObjectId) -> bool {
+        let state = self.state.lock();
+        state.homes.get(&self.shards.of(object)).is_some_and(|side| !side.home.pending(object).is_empty())
     }
 
     /// The map of homes says that `shard` is under `epoch`.

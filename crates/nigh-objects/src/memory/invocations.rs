@@ -265,7 +265,9 @@ impl DerefMut for WriteCall {
 impl WriteCall {
     /// What the writer has seen.
     pub(super) fn seen(&self) -> Arc<Token> {
-        Arc::new(self.writer.invocation.map_or_else(Token::empty, |id| self.writer.inner.coherence.seen_by(id)))
+        let inner = &self.writer.inner;
+        let seen = self.writer.invocation.map_or_else(Token::empty, |id| inner.coherence.seen_by(id));
+        Arc::new(inner.compared().carried(seen))
     }
 
     /// It is written, as this version.
@@ -346,6 +348,7 @@ impl ObjectMemory {
     ) -> Result<(), GateRefusal> {
         let coherence = &self.0.coherence;
         let (send, begun) = oneshot::channel();
+        let dispatch = Dispatch { token: self.0.compared().carried(dispatch.token), ..dispatch };
         coherence.admit(self.0.now(), (namespace, invocation), dispatch, send);
         self.until_begun(begun).await
     }
@@ -369,7 +372,8 @@ impl ObjectMemory {
     /// An invocation has answered, failed, run out of time or been killed. Returns when the fate of each of its writes is
     /// known, or `within` has passed; gives what it had seen, with which its namespace's next begins.
     pub async fn end_invocation(&self, invocation: InvocationId, within: Duration) -> Token {
-        self.0.coherence.end(invocation, within).await
+        let seen = self.0.coherence.end(invocation, within).await;
+        self.0.compared().carried(seen)
     }
 
     /// As `end_invocation`, for one of which nobody waits to hear.
@@ -380,13 +384,13 @@ impl ObjectMemory {
     /// How far this node has come: what covers it may be dispatched here without a wait.
     #[must_use]
     pub fn covered(&self) -> Token {
-        self.0.coherence.newest_of_all()
+        self.0.compared().caught_up(self.0.coherence.newest_of_all())
     }
 
     /// What a running invocation has seen so far: with that a call that it makes begins.
     #[must_use]
     pub fn seen_by(&self, invocation: InvocationId) -> Token {
-        self.0.coherence.seen_by(invocation)
+        self.0.compared().carried(self.0.coherence.seen_by(invocation))
     }
 
     /// A running invocation has heard of what another had seen at its end: of one that it called.

@@ -8,6 +8,7 @@ use nigh_engine::LedgerError;
 use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
+use super::cluster::CopyUse;
 use super::coherence::{Begun, BegunFetch};
 use super::machines::{Answer, Noted, Standing};
 use super::{Inner, Reservation, Resident, object};
@@ -308,6 +309,11 @@ impl Inner {
         admission: Admission,
     ) -> Result<Read, ObjectError> {
         self.revalidate(object).await?;
+        match self.copies_are(object) {
+            CopyUse::Shown => self.until_dropped(object).await,
+            CopyUse::Checked => self.check_copy(object).await?,
+            CopyUse::Unused => return self.read_from_home(object, request).await,
+        }
         let mut attempts = 1;
         loop {
             match self.read_now(object, request, admission).await {

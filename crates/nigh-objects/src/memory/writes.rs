@@ -295,7 +295,9 @@ impl Inner {
         {
             let mut token = Token::empty();
             stamp.join_into(shard, &mut token);
-            self.hand_over(&who.namespace, &token).await?;
+            if self.compared().carries_tokens() {
+                self.hand_over(&who.namespace, &token).await?;
+            }
         }
         call.wrote(stamp);
         Ok(())
@@ -357,6 +359,7 @@ impl Inner {
         let Placed { meta, repeated } = self.back.put(write).await.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or_else(|| meta.stamp());
         self.doubts.lock().settle(object);
+        self.until_dropped(object).await;
         let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
         if let Some(who) = who {
             let created = Some((size, &meta.etag));
@@ -520,6 +523,7 @@ impl Inner {
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or(Stamp { version, others: None });
         self.doubts.lock().settle(object);
+        self.until_dropped(object).await;
         if let Some(who) = who {
             let done = ChangeDone { object, change, who: &who, created: None, version, at: self.clock.wall() };
             self.notify(notices, done).await?;
@@ -571,6 +575,8 @@ impl Inner {
         }
         let tagged = self.back.put_tags(object, tags, &ticket, ticket.by()).await;
         tagged.inspect_err(|error| ticket.failed(error))?;
-        ticket.ended(false).await
+        let ended = ticket.ended(false).await;
+        self.until_dropped(object).await;
+        ended
     }
 }

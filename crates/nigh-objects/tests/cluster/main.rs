@@ -9,6 +9,7 @@
 #[path = "../../../nigh-engine/tests/engines/servers.rs"]
 mod servers;
 
+mod compared;
 mod moves;
 mod objects;
 mod transactions;

@@ -2,32 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
-use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
-use nigh_objects::protocol::{Member, NodeNumber};
+use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
+use nigh_objects::protocol::{Dispatch, Member, NodeNumber};
 use nigh_objects::store::directory::DirectoryStore;
 use nigh_objects::{
-    Attributes, GetRequest, ListRequest, MemoryLimits, ObjectError, ObjectMemory, PutDone, PutRequest, Shards, Tags,
-    WriteConditions, WriteSettings, Writes,
+    Attributes, GetRequest, ListRequest, MemoryLimits, ObjectError, ObjectId, ObjectMemory, PutDone, PutRequest,
+    Shards, Tags, WriteConditions, WriteSettings, Writes,
 };
 use nigh_rpc::{
     Call, ClientSettings, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role, Security,
     ServerSettings, serve,
 };
 use nigh_terms::{
-    BucketName, ByteSize, Clock, Epoch, Incarnation, Namespace, NodeId, ObjectKey, Principal, ShardId, SystemClock,
-    Token, Version,
+    BucketName, ByteSize, Clock, Epoch, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
+    Principal, SandboxId, ShardId, SystemClock, Token, Version,
 };
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +36,12 @@ use crate::servers::Servers;
 pub(crate) const SHARDS: u16 = 8;
 pub(crate) const CACHED: usize = 2 << 20;
 
-struct Door(ObjectMemory);
+/// A node's door to the others. It counts their calls, and can be stopped as a process can.
+struct Door {
+    memory: ObjectMemory,
+    calls: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+    goes: watch::Receiver<bool>,
+}
 
 #[async_trait]
 impl Handler for Door {
@@ -45,7 +50,10 @@ impl Handler for Door {
     }
 
     async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
-        self.0.answer(call).await
+        *self.calls.lock().unwrap().entry(call.method.name).or_default() += 1;
+        // A node that is gone stops no more.
+        drop(self.goes.clone().wait_for(|goes| *goes).await);
+        self.memory.answer(call).await
     }
 }
 
@@ -58,6 +66,8 @@ pub(crate) struct Node {
     neighbours: Arc<Neighbours>,
     address: PeerAddress,
     events: mpsc::UnboundedReceiver<HomeEvent>,
+    calls: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+    goes: watch::Sender<bool>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     _spool: TempDir,
@@ -71,6 +81,7 @@ pub(crate) struct World {
     homes: BTreeMap<ShardId, (u32, Epoch)>,
     claims: AtomicU64,
     lives: AtomicU64,
+    coherence: CoherenceProtocol,
     _folder: TempDir,
 }
 
@@ -121,6 +132,40 @@ impl Node {
         self.get_as(&who(), name).await.map(|(bytes, _)| bytes)
     }
 
+    /// As an invocation that begins here and knows of nothing.
+    pub(crate) async fn run<T, F: Future<Output = T>>(&self, act: impl FnOnce(Principal) -> F) -> T {
+        let (namespace, id) = (who().namespace, InvocationId::now());
+        let dispatch = Dispatch { to: self.member, token: Token::empty() };
+        self.memory.begin_dispatched(&namespace, id, dispatch).await.unwrap();
+        let function = FunctionName::new("one").unwrap();
+        let done = act(Principal::inside(namespace, function, SandboxId::random(), id)).await;
+        self.memory.end_invocation(id, Duration::from_secs(30)).await;
+        done
+    }
+
+    /// What an invocation here reads.
+    pub(crate) async fn reads(&self, name: &str) -> Vec<u8> {
+        self.run(|who| async move { self.get_as(&who, name).await.unwrap().0 }).await
+    }
+
+    /// An invocation here writes.
+    pub(crate) async fn writes(&self, name: &str, bytes: &[u8]) {
+        self.run(|who| async move {
+            self.memory.put(&who, &bucket(), &key(name), request(bytes)).await.unwrap();
+        })
+        .await;
+    }
+
+    /// The calls that others have made here since this was asked, by their names.
+    pub(crate) fn calls(&self) -> BTreeMap<&'static str, usize> {
+        std::mem::take(&mut *self.calls.lock().unwrap())
+    }
+
+    /// Answers nobody from now on, or all again.
+    pub(crate) fn set_goes(&self, goes: bool) {
+        self.goes.send_replace(goes);
+    }
+
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ObjectError> {
         self.memory.delete(&who(), &bucket(), &key(name), WriteConditions::default(), None).await
     }
@@ -142,6 +187,11 @@ impl Node {
 impl World {
     /// A cluster of so many memories, each with its part of the homes; none where NATS is not installed.
     pub(crate) async fn start(test: &str, count: u32) -> Option<Self> {
+        Self::start_with(test, count, CoherenceProtocol::Nigh).await
+    }
+
+    /// The same, by this protocol.
+    pub(crate) async fn start_with(test: &str, count: u32, coherence: CoherenceProtocol) -> Option<Self> {
         let servers = Servers::start(test, 1)?;
         let folder = tempfile::tempdir().unwrap();
         let store = DirectoryStore::open(folder.path(), Arc::new(SystemClock::new())).unwrap();
@@ -152,6 +202,7 @@ impl World {
             homes: BTreeMap::new(),
             claims: AtomicU64::new(0),
             lives: AtomicU64::new(0),
+            coherence,
             _folder: folder,
         };
         for number in 0..count {
@@ -177,7 +228,8 @@ impl World {
         let ledger = NatsLedger::new(cluster, LedgerSettings { limit: ByteSize::mib(64), ..LedgerSettings::default() });
         let (events, heard) = mpsc::unbounded_channel();
         let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
-        let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events };
+        let coherence = self.coherence;
+        let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events, coherence };
         let settings = WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() };
         let writes = Writes { ledger: Arc::new(ledger.clone()), settings, ..Writes::through(Epoch(1)) };
         let limits =
@@ -196,11 +248,25 @@ impl World {
         };
         let stop = CancellationToken::new();
         let settings = ServerSettings { drain_max: Duration::ZERO, ..ServerSettings::default() };
-        let door = Arc::new(Door(memory.clone()));
+        let calls = Arc::default();
+        let (goes, may_go) = watch::channel(true);
+        let door = Arc::new(Door { memory: memory.clone(), calls: Arc::clone(&calls), goes: may_go });
         let served = serve(listener, hello, Security::Plain, settings, door, stop.clone());
         let tasks = vec![tokio::spawn(served), tokio::spawn(memory.clone().persist(stop.clone()))];
-        let node =
-            Node { memory, member, name, ledger, neighbours, address, events: heard, stop, tasks, _spool: spool };
+        let node = Node {
+            memory,
+            member,
+            name,
+            ledger,
+            neighbours,
+            address,
+            events: heard,
+            calls,
+            goes,
+            stop,
+            tasks,
+            _spool: spool,
+        };
         self.nodes.insert(number, node);
         for one in self.nodes.values() {
             for other in self.nodes.values() {
@@ -251,6 +317,15 @@ impl World {
         for (at, shard) in homeless.into_iter().enumerate() {
             self.give(shard, living[at % living.len()]).await;
         }
+    }
+
+    /// Names of one shard, whose home is at node `number`.
+    pub(crate) fn names_at(&self, number: u32) -> impl Iterator<Item = String> {
+        let shards = Shards::new(NonZeroU16::new(SHARDS).unwrap());
+        let (shard, _) = self.homes.iter().find(|(_, (home, _))| *home == number).unwrap();
+        let object = |name: &str| ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
+        let names = (0..).map(|n| format!("object-{n}"));
+        names.filter(move |name| shards.of(&object(name)) == *shard)
     }
 
     /// The reigns that the engine knows.

@@ -41,6 +41,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("macro.html"),
     },
     Experiment {
+        name: "workflows",
+        about: "Apta's workflows on three nodes, by Nigh's coherence protocol and by others (Apta figure 8)",
+        command: &["experiment", "workflows"],
+        quick: &["--quick"],
+        page: None,
+    },
+    Experiment {
         name: "shrink-impact",
         about: "What a function pays when its sandbox grows and the cache gives way (OFC figure 8)",
         command: &["experiment", "shrink-impact"],

@@ -133,14 +133,18 @@ impl Inner {
     }
 
     async fn serve_fetch(self: &Arc<Self>, fetch: Fetch) -> Given<Fetched> {
-        let Fetch { request, want } = fetch;
-        let ToHome::Fetch { attempt, object, shared } = &request.body else {
+        let Fetch { mut request, want } = fetch;
+        let from = request.from;
+        let ToHome::Fetch { attempt, object, shared } = &mut request.body else {
             return Err(WireError::InvalidRequest("a fetch that fetches nothing".to_owned()));
         };
-        let (asker, shared, object) = ((request.from, *attempt), *shared, object.clone());
+        let tells_readers = self.compared().tells_readers();
+        *shared &= tells_readers;
+        let (asker, shared, object) = ((from, *attempt), *shared, object.clone());
         let shard = self.home_here(&object)?;
         let reign = self.coherence.reign_here(shard);
         let _fetching = Fetching { inner: Arc::clone(self), object: object.clone(), asker };
+        self.until_dropped(&object).await;
         for _ in 0..ATTEMPTS {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
             let noted = self.coherence.foreign_noted(&object, asker);
@@ -159,7 +163,7 @@ impl Inner {
                 }
             };
             // A home that was deposed may know less than the store has.
-            if !(shared && is_copy) {
+            if !(is_copy && (shared || !tells_readers)) {
                 self.confirm(shard).await?;
                 // Between two reigns of this node's another can have had it.
                 if self.coherence.reign_here(shard) != reign {

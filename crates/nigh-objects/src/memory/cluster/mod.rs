@@ -5,6 +5,7 @@
 //! Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's reign is mixed
 //! with this one's the ledger sees to.
 
+mod compared;
 mod here;
 mod neighbours;
 mod posts;
@@ -25,6 +26,8 @@ use nigh_rpc::Body;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+pub use self::compared::CoherenceProtocol;
+pub(super) use self::compared::CopyUse;
 pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;
@@ -74,6 +77,8 @@ pub struct Place {
     pub neighbours: Arc<Neighbours>,
     /// Who hears what the host of the memory is to know.
     pub events: tokio::sync::mpsc::UnboundedSender<HomeEvent>,
+    /// The protocol of all nodes; another than Nigh's is for experiments.
+    pub coherence: CoherenceProtocol,
 }
 
 /// The limits of a node's machines in a cluster.
@@ -172,6 +177,7 @@ impl ObjectMemory {
         let all = records.iter().chain(&lost).cloned().collect();
         inner.back.recover(records, lost)?;
         inner.find_transactions(shard, transactions).await?;
+        let summary = inner.compared().carried(summary);
         let new = NewHome { shard, epoch, records: all, decided, summary };
         let dropped = inner.coherence.take(inner.now(), new, limits().0);
         inner.settle(dropped);

@@ -14,12 +14,12 @@ use nigh_terms::{Admission, Epoch, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{ReaderStream, StreamReader};
 
-use super::Neighbours;
 use super::neighbours::NotAnswered;
 use super::wire::{
     Becomes, Content as NewContent, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write,
     Wrote,
 };
+use super::{CopyUse, Neighbours};
 use crate::cache::Shelved;
 use crate::conditions::check_read;
 use crate::eviction::Origin;
@@ -350,6 +350,9 @@ impl Inner {
     /// What is kept of a write whose home is elsewhere: its bytes, if they are in memory.
     fn copy_there(self: &Arc<Self>, draft: &Draft) -> Option<(Kept, Reservation)> {
         let Content::Memory(segment, _) = &draft.content else { return None };
+        if self.compared().copies_are() == CopyUse::Unused {
+            return None;
+        }
         let meta = ObjectMeta {
             size: draft.size,
             etag: draft.etag.clone(),

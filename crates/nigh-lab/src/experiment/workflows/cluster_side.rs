@@ -1,0 +1,200 @@
+//! A cluster of three nodes on this machine, under one coherence protocol: deployed to, invoked and put to by the doors of its
+//! first node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use http::Method;
+use nigh_node::credentials;
+use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings};
+use nigh_node::state_folder::StatePaths;
+use nigh_node::status::{CoherenceProtocol, Status};
+use nigh_objects::{ObjectId, Shards};
+use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
+
+use super::{BUCKET, Played};
+use crate::LabError;
+use crate::node_under_test::socket_address;
+use crate::platform::{Deployment, LambdaClient};
+use crate::s3_door::S3Door;
+use crate::sign::Signer;
+
+pub(super) const NODES: u8 = 3;
+/// How long a node may take to be well, and to drain.
+const PATIENCE: Duration = Duration::from_secs(90);
+const DRAIN: Duration = Duration::from_secs(15);
+/// How long homes may take to be where they stay.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// One node as the experiment knows it.
+pub(super) struct NodePlace {
+    pub(super) state: PathBuf,
+    lambda: SocketAddr,
+    s3: SocketAddr,
+    /// The shards whose homes it has.
+    homes: Vec<ShardId>,
+}
+
+/// The cluster.
+pub(super) struct ClusterSide {
+    cluster: LocalCluster,
+    nodes: Vec<NodePlace>,
+    namespace: Namespace,
+    shards: Shards,
+    signers: [Signer; 2],
+}
+
+impl ClusterSide {
+    /// Starts it with its files in `folder`; `set` is given to every node.
+    pub(super) async fn start(
+        protocol: CoherenceProtocol,
+        nats_server: &Path,
+        folder: PathBuf,
+        set: Vec<String>,
+    ) -> Result<Self, LabError> {
+        let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("the cluster {protocol}: {error}"));
+        let program = std::env::current_exe().map_err(|error| failed(&error))?;
+        let set = set.into_iter().chain([format!("cluster.coherence={protocol}")]).collect();
+        let nats_server = nats_server.to_owned();
+        let settings = LocalClusterSettings { folder, nodes: NODES, program, nats_server, networks: false, set };
+        let mut cluster = LocalCluster::start(&settings, PATIENCE).await.map_err(|error| failed(&error))?;
+        let statuses = settled(&mut cluster).await?;
+        let [first, ..] = statuses.as_slice() else { return Err(failed(&"it has no node")) };
+        let namespace = first.1.endpoints.namespace.clone();
+        let key = credentials::read(&StatePaths::new(&first.0).credentials(), namespace.as_str());
+        let key = key.map_err(|error| failed(&error))?;
+        let region = &first.1.endpoints.region;
+        let signer = |service| Signer::new(service, region, key.access_key.as_str(), key.secret_key.reveal());
+        let signers = [signer("lambda"), signer("s3")];
+        let shards = first.1.cluster.as_ref().and_then(|own| own.homes.as_ref()).map_or(1, |homes| homes.shards);
+        let mut nodes = Vec::new();
+        for (state, Status { endpoints, cluster, .. }) in statuses {
+            let homes = cluster.and_then(|own| own.homes).map(|homes| homes.own).unwrap_or_default();
+            let (lambda, s3) = (socket_address(&endpoints.lambda)?, socket_address(&endpoints.s3)?);
+            nodes.push(NodePlace { state, lambda, s3, homes });
+        }
+        let shards = Shards::new(NonZeroU16::new(shards).unwrap_or(NonZeroU16::MIN));
+        let side = Self { cluster, nodes, namespace, shards, signers };
+        side.door(0).send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+        Ok(side)
+    }
+
+    /// The S3 door of a node.
+    fn door(&self, node: usize) -> S3Door {
+        S3Door { signer: self.signers[1].clone(), address: self.nodes[node].s3 }
+    }
+
+    fn lambda(&self) -> Result<LambdaClient, LabError> {
+        LambdaClient::to(self.nodes[0].lambda, self.signers[0].clone())
+    }
+
+    /// Its nodes' state folders.
+    pub(super) fn nodes(&self) -> &[NodePlace] {
+        &self.nodes
+    }
+
+    /// The node that is the home of `key`.
+    pub(super) fn home_of(&self, key: &str) -> Result<usize, LabError> {
+        let name = |error: &dyn std::fmt::Display| LabError::Node(format!("{key}: {error}"));
+        let object = ObjectId {
+            namespace: self.namespace.clone(),
+            bucket: BucketName::new(BUCKET).map_err(|error| name(&error))?,
+            key: ObjectKey::new(key).map_err(|error| name(&error))?,
+        };
+        let shard = self.shards.of(&object);
+        let home = self.nodes.iter().position(|node| node.homes.contains(&shard));
+        home.ok_or_else(|| name(&"its shard has no home"))
+    }
+
+    pub(super) async fn deploy(&self, deployment: &Deployment<'_>) -> Result<(), LabError> {
+        self.lambda()?.deploy(deployment).await
+    }
+
+    pub(super) async fn remove(&self, function: &str) -> Result<(), LabError> {
+        self.lambda()?.remove(function).await
+    }
+
+    /// Puts an object by the door of its home, whose memory it is in then, and nobody else's.
+    pub(super) async fn put(&self, key: &str, body: &[u8]) -> Result<(), LabError> {
+        let home = self.home_of(key)?;
+        self.door(home).send(Method::PUT, &format!("/{BUCKET}/{key}"), body).await
+    }
+
+    /// Invokes functions at the same time, each by a connection of its own.
+    pub(super) async fn invoke(&self, calls: &[(String, Vec<u8>)]) -> Result<Vec<Played>, LabError> {
+        let mut ready = Vec::new();
+        for (function, event) in calls {
+            let client = self.lambda()?;
+            let request = client.invocation(function, event).await?;
+            ready.push((function, client, request));
+        }
+        let play = |(function, mut client, request): (&String, LambdaClient, Vec<u8>)| {
+            let began = Instant::now();
+            let answer = client.send(function, &request)?;
+            let took = began.elapsed();
+            let failure = |reason| LabError::Function { function: function.clone(), input: String::new(), reason };
+            match answer.function_error {
+                Some(_) => Err(failure(String::from_utf8_lossy(&answer.payload).into_owned())),
+                None => Ok(Played { payload: answer.payload, took }),
+            }
+        };
+        std::thread::scope(|scope| {
+            let calls: Vec<_> = ready.into_iter().map(|one| scope.spawn(|| play(one))).collect();
+            let ended = |call: std::thread::ScopedJoinHandle<'_, _>| {
+                call.join().unwrap_or_else(|_| Err(LabError::Node("an invocation's thread has ended".to_owned())))
+            };
+            calls.into_iter().map(ended).collect()
+        })
+    }
+
+    /// Ends its processes in order.
+    pub(super) fn end(self) {
+        self.cluster.end(DRAIN);
+    }
+}
+
+/// What the nodes say once every shard has a home and each node some.
+async fn settled(cluster: &mut LocalCluster) -> Result<Vec<(PathBuf, Status)>, LabError> {
+    let began = Instant::now();
+    loop {
+        let mut statuses = Vec::new();
+        for node in cluster.nodes() {
+            if let Some(status) = node.status().await {
+                statuses.push((node.state().to_owned(), status));
+            }
+        }
+        let homes = |status: &Status| status.cluster.as_ref().and_then(|own| own.homes.clone());
+        let known: Vec<_> = statuses.iter().filter_map(|(_, status)| homes(status)).collect();
+        let served: usize = known.iter().map(|homes| homes.own.len()).sum();
+        let is_shared = known.len() == usize::from(NODES) && known.iter().all(|homes| !homes.own.is_empty());
+        if is_shared && known.iter().all(|homes| usize::from(homes.shards) == served) {
+            return Ok(statuses);
+        }
+        if began.elapsed() > SETTLED_WITHIN {
+            return Err(LabError::Node(format!("{served} shards have homes after {} s", SETTLED_WITHIN.as_secs())));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The environment of all functions: they say that they gain by the cache, so that no side learns otherwise.
+pub(super) fn environment() -> BTreeMap<String, String> {
+    BTreeMap::from([("NIGH_CACHE".to_owned(), "benefit".to_owned())])
+}
+
+/// Settings of a cluster's nodes, as a command line has them.
+pub(super) fn settings(python: &Path) -> Vec<String> {
+    let set: BTreeMap<&str, String> = BTreeMap::from([
+        ("functions.python", python.display().to_string()),
+        // Stages of a workflow do not all fit onto one node.
+        ("functions.memory", "800 MiB".to_owned()),
+        ("functions.prewarm", "off".to_owned()),
+        ("cache.bytes", "768 MiB".to_owned()),
+        ("cache.object_max", "32 MiB".to_owned()),
+        ("cluster.journal_max", "128 MiB".to_owned()),
+    ]);
+    set.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}

@@ -1,0 +1,174 @@
+//! The pipelines of `functions/pipelines/`, as their `pipeline.toml` describes them, and the events of their stages. Pure but
+//! for the reading of the files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::LabError;
+
+/// A workflow: steps one after another, each of stages that run at the same time.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Pipeline {
+    pub(super) name: String,
+    pub(super) memory_mb: u64,
+    pub(super) timeout_s: u64,
+    #[serde(rename = "input")]
+    pub(super) inputs: Vec<PipelineInput>,
+    #[serde(rename = "step")]
+    pub(super) steps: Vec<Step>,
+    #[serde(skip)]
+    pub(super) folder: PathBuf,
+}
+
+/// An object that is there before the first step.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PipelineInput {
+    pub(super) name: String,
+    /// Below the folder of the inputs.
+    pub(super) file: PathBuf,
+    /// One object for all runs; else each run has its own.
+    #[serde(default)]
+    pub(super) shared: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Step {
+    #[serde(rename = "stage")]
+    pub(super) stages: Vec<Stage>,
+}
+
+/// One invocation of a workflow.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Stage {
+    /// The function of the pipeline's code.
+    pub(super) name: String,
+    #[serde(default)]
+    read: Vec<String>,
+    #[serde(default)]
+    write: Vec<String>,
+}
+
+impl Pipeline {
+    /// All of `folder`, by name.
+    pub(super) fn read_all(folder: &Path) -> Result<Vec<Self>, LabError> {
+        let missing = |_| LabError::Missing {
+            missing: folder.display().to_string(),
+            hint: "run this in the project's folder, where the pipelines are",
+        };
+        let mut pipelines = BTreeMap::new();
+        for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
+            let path = entry.path().join("pipeline.toml");
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let mut pipeline: Self = toml::from_str(&text).map_err(|error| LabError::file(&path, &error))?;
+            pipeline.folder = entry.path();
+            pipelines.insert(pipeline.name.clone(), pipeline);
+        }
+        Ok(pipelines.into_values().collect())
+    }
+
+    /// Its stages' functions, each once, in the order of their first use.
+    pub(super) fn functions(&self) -> Vec<&str> {
+        let mut functions = Vec::new();
+        for stage in self.steps.iter().flat_map(|step| &step.stages) {
+            if !functions.contains(&stage.name.as_str()) {
+                functions.push(&stage.name);
+            }
+        }
+        functions
+    }
+
+    /// The most stages of one function that run at the same time.
+    pub(super) fn at_once(&self, function: &str) -> usize {
+        let of = |step: &Step| step.stages.iter().filter(|stage| stage.name == function).count();
+        self.steps.iter().map(of).max().unwrap_or(0)
+    }
+
+    /// The name under which a stage's function is deployed.
+    pub(super) fn deployed(&self, function: &str) -> String {
+        format!("{}-{function}", self.name).replace('_', "-")
+    }
+
+    /// Where the object `name` of one run is.
+    pub(super) fn key(&self, run: &str, name: &str) -> String {
+        let shared = self.inputs.iter().any(|input| input.name == name && input.shared);
+        let run = if shared { "shared" } else { run };
+        format!("{}/{run}/{name}", self.name)
+    }
+
+    /// The event of `stage` in one run, after a step that answered `previous`.
+    pub(super) fn event(&self, bucket: &str, run: &str, stage: &Stage, previous: &[Value]) -> Vec<u8> {
+        let keys = |names: &[String]| -> serde_json::Map<String, Value> {
+            names.iter().map(|name| (name.clone(), self.key(run, name).into())).collect()
+        };
+        let (read, write) = (keys(&stage.read), keys(&stage.write));
+        json!({"stage": stage.name, "bucket": bucket, "read": read, "write": write, "previous": previous})
+            .to_string()
+            .into_bytes()
+    }
+
+    /// Writes its code to `folder`, with the measure and the `client` that stands in for boto3, if one does.
+    pub(super) fn measured(&self, folder: &Path, measure: &str, client: Option<&str>) -> Result<(), LabError> {
+        let write = |name: &str, text: &[u8]| {
+            std::fs::write(folder.join(name), text).map_err(|error| LabError::file(folder.join(name), &error))
+        };
+        std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+        for entry in std::fs::read_dir(&self.folder).map_err(|error| LabError::file(&self.folder, &error))?.flatten() {
+            let path = entry.path();
+            if path.extension() == Some("py".as_ref()) {
+                let text = std::fs::read(&path).map_err(|error| LabError::file(&path, &error))?;
+                write(&entry.file_name().to_string_lossy(), &text)?;
+            }
+        }
+        write("measured.py", measure.as_bytes())?;
+        client.map_or(Ok(()), |client| write("boto3.py", client.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Pipeline> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../functions/pipelines");
+        Pipeline::read_all(&folder).unwrap()
+    }
+
+    #[test]
+    fn apta_s_six_workflows_are_described_and_what_a_stage_reads_was_there_or_written_before() {
+        let all = all();
+        let names: Vec<&str> = all.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        assert_eq!(names, ["finra", "image_prediction", "phi", "sentiment", "sparse_gemm", "video"]);
+        for pipeline in &all {
+            let mut there: Vec<&String> = pipeline.inputs.iter().map(|input| &input.name).collect();
+            for step in &pipeline.steps {
+                for stage in &step.stages {
+                    assert!(stage.read.iter().all(|name| there.contains(&name)), "{} {stage:?}", pipeline.name);
+                }
+                there.extend(step.stages.iter().flat_map(|stage| &stage.write));
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_names_the_objects_of_its_run_and_what_all_runs_share() {
+        let all = all();
+        let image = all.iter().find(|pipeline| pipeline.name == "image_prediction").unwrap();
+        let predict = &image.steps[1].stages[0];
+        let event: Value = serde_json::from_slice(&image.event("b", "7", predict, &[json!({"bytes": 1})])).unwrap();
+        assert_eq!(event["read"]["small"], "image_prediction/7/small");
+        assert_eq!(event["read"]["model"], "image_prediction/shared/model");
+        assert_eq!(event["previous"][0]["bytes"], 1);
+        assert_eq!(image.functions(), ["resize", "predict", "render"]);
+    }
+
+    #[test]
+    fn stages_of_one_function_that_run_together_are_counted() {
+        let all = all();
+        let of = |name: &str| all.iter().find(|pipeline| pipeline.name == name).unwrap();
+        assert_eq!((of("video").at_once("process"), of("video").at_once("concat")), (2, 1));
+        assert_eq!(of("sparse_gemm").deployed("mapper"), "sparse-gemm-mapper");
+    }
+}
