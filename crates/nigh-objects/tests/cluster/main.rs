@@ -9,6 +9,7 @@
 #[path = "../../../nigh-engine/tests/engines/servers.rs"]
 mod servers;
 
+mod handing_over;
 mod moves;
 mod objects;
 mod under_load;

@@ -5,6 +5,7 @@
 //! Which shards have their homes here is decided outside, by whoever has the map of homes; that nobody else's reign is mixed
 //! with this one's the ledger sees to.
 
+mod handing_over;
 mod here;
 mod neighbours;
 mod posts;
@@ -23,6 +24,8 @@ use nigh_rpc::Body;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
+pub use self::handing_over::HandedOver;
+pub(super) use self::handing_over::{Holders, LeftCopy, SHRINKS_WAITING, hand_over_all};
 pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;

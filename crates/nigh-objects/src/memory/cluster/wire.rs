@@ -40,8 +40,16 @@ pub(super) static NEWEST: Method = method(21, "newest", 0);
 /// A home is to fence a member.
 pub(super) static FENCE: Method = method(22, "fence", 0);
 
+/// A node has given copies up, and a home is to say who else has them.
+pub(super) static LET_GO: Method = method(23, "let_go", 0);
+/// A home asks a holder for its copy of one version.
+pub(super) static HELD: Method = method(24, "held", 0);
+/// A node is to bring objects into its memory, if it has room to spare; answered when it has.
+pub(super) static BRING: Method = method(25, "bring", 0);
+
 /// All of them.
-pub(super) static METHODS: [&Method; 7] = [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE];
+pub(super) static METHODS: [&Method; 10] =
+    [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &LET_GO, &HELD, &BRING];
 
 /// What of an object is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -130,6 +138,25 @@ pub(super) struct Wrote {
 pub(super) enum Letter {
     ToHome(ShardId, Request<ObjectId>),
     ToNode(Reply<ObjectId>),
+    /// The node is the holder of these objects now.
+    Holds(Vec<ObjectId>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LetGo {
+    pub(super) from: Member,
+    pub(super) copies: Vec<(ObjectId, Version)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) object: ObjectId,
+    pub(super) version: Version,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Bring {
+    pub(super) objects: Vec<ObjectId>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -268,6 +295,9 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<Write>(head);
     let _ = decode::<Result<Wrote, WireError>>(head);
     let _ = decode::<Vec<Letter>>(head);
+    let _ = decode::<LetGo>(head);
+    let _ = decode::<Held>(head);
+    let _ = decode::<Bring>(head);
     let _ = decode::<Waiting>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);
