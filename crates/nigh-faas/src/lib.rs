@@ -6,6 +6,8 @@
 pub mod activation;
 pub mod activation_log;
 mod admission;
+pub mod application_objects;
+pub mod applications;
 mod booked_memory;
 pub mod cache_ways;
 pub mod cgroup;
@@ -66,4 +68,5 @@ pub mod sandbox_pool;
 pub mod scheduler;
 pub mod sigv4;
 mod stem_stock;
+pub mod touched;
 pub mod verdict;

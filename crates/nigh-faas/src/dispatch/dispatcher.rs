@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
-use nigh_objects::ObjectError;
 use nigh_objects::cluster::Frontiers;
 use nigh_objects::protocol::Member;
+use nigh_objects::{NamePrint, ObjectError};
 use nigh_rpc::Peers;
 use nigh_terms::{Clock, FunctionName, InvocationId, Monotonic, Namespace, NodeId, Principal, Token};
 use parking_lot::Mutex;
@@ -24,6 +24,7 @@ use super::owners::Owner;
 use super::run_door::until_answered;
 use super::sending::Sent;
 use super::wire::{EndedHead, InvokeHead, ReportHead, RunAnswer, RunHead, RunId};
+use crate::applications::Applications;
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
 use crate::idempotence;
@@ -118,6 +119,8 @@ pub(super) struct Inner {
     /// What other processes have handed on to this one.
     handed: Mutex<KeptRuns>,
     pub(super) room: Notify,
+    /// What invocations read.
+    applications: Applications,
 }
 
 /// See the module.
@@ -157,6 +160,7 @@ impl Dispatcher {
             fences: Mutex::default(),
             handed: Mutex::default(),
             room: Notify::new(),
+            applications: Applications::default(),
         });
         keep_going(&inner);
         Self(inner)
@@ -184,11 +188,14 @@ impl Dispatcher {
         self.0.parts.owns
     }
 
-    pub(super) fn report(&self, report: ReportHead) {
+    /// A node reports; false if it is not known yet, and has to say all again.
+    pub(super) fn report(&self, report: ReportHead) -> bool {
         let mut books = self.0.books.lock();
-        if books.placing.view.report(report) {
+        let heard = books.placing.view.report(report);
+        if heard {
             books.pump(self.0.parts.clock.monotonic());
         }
+        heard
     }
 
     /// Runs what another process has handed on, or says what became of it.
@@ -334,6 +341,7 @@ impl Inner {
     ) -> Result<Option<Invoked>, InvokeError> {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut deadline = task.deadline;
+        let input = self.applications.input(namespace, &function.name, &request.payload);
         let mut refused: Vec<(Member, Monotonic)> = Vec::new();
         loop {
             let now = self.now();
@@ -342,7 +350,9 @@ impl Inner {
             if !self.books.lock().see(namespace, None, &request.token) {
                 return Ok(None);
             }
-            let Placed::At { node, dispatch, term, why } = self.placed(function, not_to, deadline).await? else {
+            let Placed::At { node, dispatch, term, why } =
+                self.placed(function, not_to, input.reads(), deadline).await?
+            else {
                 return Ok(None);
             };
             let to = dispatch.to;
@@ -366,7 +376,10 @@ impl Inner {
             self.room.notify_one();
             match sent {
                 Sent::Ended { invoked, settled } => {
-                    self.books.lock().took(function, self.now().since(now));
+                    let wrote = invoked.touched.iter().filter(|one| one.wrote);
+                    let left = wrote.map(|one| (NamePrint::of(&one.object(namespace)), one.bytes));
+                    self.books.lock().ran(function, to, self.now().since(now), left);
+                    self.applications.ended(&input, &invoked.touched);
                     self.joined(namespace, term, &invoked.token, settled).await;
                     return Ok(Some(invoked));
                 }
@@ -414,12 +427,13 @@ impl Inner {
         &self,
         function: &Arc<Function>,
         not_to: Vec<Member>,
+        reads: Vec<NamePrint>,
         deadline: Monotonic,
     ) -> Result<Placed, InvokeError> {
         let (turn, placed) = oneshot::channel();
         {
             let (mut books, now) = (self.books.lock(), self.now());
-            books.waits(Waiting { function: Arc::clone(function), not_to, turn }, deadline, now)?;
+            books.waits(Waiting { function: Arc::clone(function), not_to, reads, turn }, deadline, now)?;
             books.pump(now);
         }
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))

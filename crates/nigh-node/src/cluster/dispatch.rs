@@ -123,7 +123,7 @@ impl ClusterEngine {
         let calls = DispatchCalls { door: Some(Arc::clone(&door)), dispatcher: None };
         let _ = self.calls.running.set(Arc::new(calls) as Arc<dyn Handler>);
         let (peers, memory) = (self.dispatch_peers(), memory.clone());
-        let reports = report_all(door, move || memory.covered(), peers, self.present(), self.ending.clone());
+        let reports = report_all(door, memory, peers, self.present(), self.ending.clone());
         self.tasks.spawn(reports);
     }
 }
