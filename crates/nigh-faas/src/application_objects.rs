@@ -198,7 +198,19 @@ struct Known {
     outputs: Vec<Expected>,
     #[serde(skip)]
     used: u64,
+    /// It is not written since it changed.
+    #[serde(skip)]
+    changed: bool,
 }
+
+/// What is kept of a function.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    known: Known,
+}
+
+const FORMAT: u32 = 1;
 
 /// A run of an application.
 #[derive(Clone, Debug)]
@@ -311,8 +323,40 @@ impl ApplicationObjects {
             oldest.map(|oldest| self.functions.remove(&oldest));
         }
         let known = self.functions.entry(function.clone()).or_default();
-        known.used = self.clock;
+        (known.used, known.changed) = (self.clock, true);
         known
+    }
+
+    /// What has changed of functions since this was asked last, to be kept.
+    pub fn take_changed(&mut self) -> Vec<(FunctionName, Vec<u8>)> {
+        let changed = self.functions.iter_mut().filter(|(_, known)| std::mem::take(&mut known.changed));
+        let document = |(function, known): (&FunctionName, &mut Known)| {
+            let document = serde_json::to_vec(&Document { format: FORMAT, known: known.clone() });
+            // What is written has no form of its own that could fail.
+            Some((function.clone(), document.ok()?))
+        };
+        changed.filter_map(document).collect()
+    }
+
+    /// Takes in what was kept of a function, unless something is known of it since.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn restore(&mut self, function: &FunctionName, kept: &[u8]) -> Result<(), String> {
+        let Document { format, known } = serde_json::from_slice(kept).map_err(|error| error.to_string())?;
+        let is_sound = |reads: &Reads| reads.patterns.len() <= PATTERNS_MAX;
+        if format != FORMAT {
+            return Err(format!("it has format {format}, this build reads {FORMAT}"));
+        }
+        let lists = [&known.predecessors, &known.successors];
+        if !is_sound(&known.own) || !is_sound(&known.after) || lists.iter().any(|list| list.len() > PATTERNS_MAX) {
+            return Err("it is larger than it can be".to_owned());
+        }
+        if self.functions.get(function).is_none_or(|present| present.own.runs < known.own.runs) {
+            let mut known = known;
+            std::mem::swap(self.known(function), &mut known);
+        }
+        Ok(())
     }
 
     fn begin(&mut self, function: &FunctionName, names: &Names) -> u64 {
@@ -442,6 +486,21 @@ mod tests {
             end(&mut learned, "tell", &payload, &[("model.bin", false)]);
         }
         assert_eq!(keys(&learned.reads_after(&name("cut"), &names("{}"))), ["model.bin"]);
+    }
+
+    #[test]
+    fn what_was_kept_is_known_again() {
+        let mut learned = ApplicationObjects::default();
+        ["alpha", "beta"].into_iter().for_each(|film| run(&mut learned, film));
+        let kept = learned.take_changed();
+        assert_eq!((kept.len(), learned.take_changed().len()), (2, 0));
+        let mut again = ApplicationObjects::default();
+        for (function, document) in &kept {
+            again.restore(function, document).unwrap();
+        }
+        let film = names(r#"{"film":"gamma"}"#);
+        assert_eq!(again.reads_after(&name("cut"), &film), learned.reads_after(&name("cut"), &film));
+        assert!(again.restore(&name("cut"), b"{}").is_err());
     }
 
     #[test]

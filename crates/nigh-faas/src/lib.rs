@@ -56,6 +56,8 @@ pub mod object_sizes;
 pub mod payload_walk;
 pub mod phase_accountant;
 pub mod phases;
+pub mod prefetch;
+pub mod prefetch_station;
 pub mod prewarm;
 mod prewarmer;
 pub mod runtime_api;

@@ -182,6 +182,12 @@ impl<V: Clone> Shelf<V> {
         self.kept.plus(self.reserved).bytes <= self.budget.bytes / 2
     }
 
+    /// True if another copy would drive out nothing that is hot: there is room to spare, or what would go next was not read
+    /// more than once.
+    pub(crate) fn takes_guests(&mut self) -> bool {
+        self.is_spare() || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
+    }
+
     /// How many copies there are.
     pub(crate) fn copies(&self) -> usize {
         self.index.slots.len()

@@ -14,7 +14,9 @@ use crate::function::Function;
 use crate::invocation::InvokeError;
 use crate::scheduler::coverage_board::CoverageBoard;
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
-use crate::scheduler::{Decision, Fingerprint, Held, Offer, Placement, Refusal, Weights, schedule};
+use crate::scheduler::{
+    Decision, Fingerprint, Held, Inputs, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+};
 
 /// A namespace that this controller owns.
 pub(super) struct Owned {
@@ -139,22 +141,34 @@ fn words(decision: &Decision, name: &NodeId, (held, all): (Held, Held), at_gate:
 }
 
 impl Placing {
-    /// Where `waiting` goes now; nothing if no node can take it.
-    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
-        let function = &*waiting.function;
-        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
-        owned.look(&self.view);
-        let (warm, inputs) = (self.view.warm(function), self.view.inputs(&waiting.reads));
-        let placement = Placement {
+    /// Where an invocation of `function` would go now that reads these objects.
+    pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint]) -> Option<Member> {
+        let (warm, inputs) = (self.view.warm(function), self.view.inputs(reads));
+        let placement = self.placement(function, &warm, &inputs);
+        let choice = schedule(&self.weights, &placement, &self.view.views(|_, _| 0)).choice?;
+        self.view.slots().get(usize::from(choice.node.0)).map(|slot| slot.member)
+    }
+
+    fn placement<'a>(&self, function: &Function, warm: &'a PerNode<Warm>, inputs: &'a Inputs) -> Placement<'a> {
+        Placement {
             function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
             booked: function.memory,
             expected: function.memory,
             run: self.runs.get(&which(function)).copied().unwrap_or_default(),
             cold_start: self.cold_start,
             ways: self.view.ways(function),
-            warm: &warm,
-            inputs: &inputs,
-        };
+            warm,
+            inputs,
+        }
+    }
+
+    /// Where `waiting` goes now; nothing if no node can take it.
+    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
+        let function = &*waiting.function;
+        let (warm, inputs) = (self.view.warm(function), self.view.inputs(&waiting.reads));
+        let placement = self.placement(function, &warm, &inputs);
+        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
+        owned.look(&self.view);
         let mut nodes = self.view.views(|index, _| owned.board.shards_behind(index));
         for (node, slot) in nodes.iter_mut().zip(self.view.slots()) {
             if waiting.not_to.contains(&slot.member) {

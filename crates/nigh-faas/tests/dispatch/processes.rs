@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
+use nigh_faas::applications::Applications;
 use nigh_faas::dispatch::{
     DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDispatched, RunDoor, RunDoorParts,
     Vacancy, report_all,
@@ -272,6 +273,8 @@ impl Processes {
                 gate: memory.clone().map(|memory| Arc::new(memory) as Arc<dyn InvocationGate>),
                 homes: Arc::new(homes),
                 registry: Arc::clone(&self.registry),
+                applications: Applications::default(),
+                memory: Some(memory.clone().unwrap_or_else(|| self.world.nodes[&NODES].memory.clone())),
                 peers: peers.clone(),
                 present: self.present.subscribe(),
                 clock: Arc::new(SystemClock::new()),

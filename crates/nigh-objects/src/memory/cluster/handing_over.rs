@@ -13,7 +13,7 @@ use futures::future::join_all;
 use nigh_rpc::Body;
 use nigh_terms::{Admission, ByteSize, Version};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::wire::{BRING, Bring, HELD, Held, LET_GO, LetGo, Letter, POST};
 use crate::hand_over::{Elected, Fate, GivenUp, elect, fate};
@@ -68,6 +68,8 @@ pub struct HandedOver {
     pub copied_bytes: u64,
     /// Objects that are in the store alone.
     pub dropped: u64,
+    /// Until every home had said who else has them.
+    pub elected_in: Duration,
 }
 
 /// Who holds what was handed over, as the homes here know it: hints.
@@ -103,11 +105,16 @@ pub(in crate::memory) async fn hand_over_all(inner: Weak<Inner>, mut left: mpsc:
 }
 
 impl ObjectMemory {
-    /// Brings these objects into this memory while it has room to spare, at most half of it taken; what drives nothing out.
-    /// Gives of each how many bytes were brought; 0 of one that was there, or could not be had.
+    /// Brings these objects into this memory, one after the other, as long as what must make room for the next is nothing that
+    /// was read more than once. Gives of each how many bytes were brought; 0 of one that was there, or could not be had.
     pub async fn bring(&self, objects: &[ObjectId]) -> Vec<u64> {
         let brought = self.0.bring_each(objects.iter().take(BROUGHT_MAX).cloned().collect());
         timeout(BRING_WITHIN, brought).await.unwrap_or_default()
+    }
+
+    /// The copies of these objects count as read once more.
+    pub fn use_copies(&self, objects: &[ObjectId]) {
+        self.0.holds(objects);
     }
 
     /// As `bring`, at another node of the cluster.
@@ -147,7 +154,10 @@ impl Inner {
         let asked = by_home.into_iter().map(|(home, copies)| self.elected(home, copies));
         let mut to_copy = Vec::new();
         let mut copied_bytes = 0;
-        for (copy, elected) in join_all(asked).await.into_iter().flatten() {
+        let begun = Instant::now();
+        let answers = join_all(asked).await;
+        done.elected_in = begun.elapsed();
+        for (copy, elected) in answers.into_iter().flatten() {
             match fate(&copy.what, elected, copied_bytes) {
                 Fate::ReElected(_) => {
                     done.reelected += 1;
@@ -288,13 +298,13 @@ impl Inner {
         Some((meta, filling.seal().ok()?))
     }
 
-    /// Brings objects into the memory here, while there is room to spare.
+    /// See `ObjectMemory::bring`.
     pub(super) async fn bring_each(self: &Arc<Self>, objects: Vec<ObjectId>) -> Vec<u64> {
         let brought = futures::stream::iter(objects).map(|object| async move {
-            if self.shelf().peek(&object).is_some() || !self.admits(Admission::Spare) {
+            if self.shelf().peek(&object).is_some() || !self.shelf().takes_guests() {
                 return 0;
             }
-            match self.read_of(&object, &GetRequest::default(), Admission::Spare).await {
+            match self.read_of(&object, &GetRequest::default(), Admission::Always).await {
                 Ok(read) if matches!(read.source, ReadSource::Segment(_)) => read.meta.size,
                 Ok(_) => 0,
                 Err(error) => {

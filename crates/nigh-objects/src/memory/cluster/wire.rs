@@ -44,7 +44,7 @@ pub(super) static FENCE: Method = method(22, "fence", 0);
 pub(super) static LET_GO: Method = method(23, "let_go", 0);
 /// A home asks a holder for its copy of one version.
 pub(super) static HELD: Method = method(24, "held", 0);
-/// A node is to bring objects into its memory, if it has room to spare; answered when it has.
+/// A node is to bring objects into its memory, unless that drives out what is hot; answered when it has.
 pub(super) static BRING: Method = method(25, "bring", 0);
 
 /// All of them.
