@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use nigh_objects::{ObjectId, Shards};
+use nigh_objects::{HoldingsCursor, NamePrint, ObjectId, Shards};
+use nigh_terms::ByteSize;
 use serde_json::{Value, json};
 
 use crate::processes::Processes;
@@ -79,6 +80,52 @@ async fn the_second_function_of_a_chain_runs_where_the_first_wrote() {
         if round >= 2 {
             assert_eq!(node(&read), first, "{}", read["why"]);
         }
+    }
+    processes.end().await;
+}
+
+/// The nodes that have a copy of `name`.
+fn holders(processes: &Processes, name: &str) -> Vec<String> {
+    let print = NamePrint::of(&ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) });
+    let has = |number: &u32| {
+        let page = processes.world.nodes[number].memory.holdings(HoldingsCursor::default());
+        page.changes.iter().any(|change| change.object == print && change.bytes.is_some())
+    };
+    (0..3).filter(has).map(|number| format!("n{number}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_application_reads_is_brought_where_it_will_run_when_it_starts() {
+    let test = "what_an_application_reads_is_brought_where_it_will_run_when_it_starts";
+    let Some(processes) = Processes::start(test).await else { return };
+    let (_, model) = key_of_no_runner(|number| format!("model-{number}"));
+    processes.world.nodes[&3].put(&model, &vec![b'm'; BYTES]).await.unwrap();
+    let run = async |number: u64| {
+        let wrote = processes.invoke("c1", "first", json!({"do": "put", "number": number, "bytes": 1000})).await;
+        let brought = async {
+            while holders(&processes, &model).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // Long enough for what comes over the loopback, if anything comes.
+        let within = Duration::from_secs(if number < 3 { 1 } else { 30 });
+        let was_brought = tokio::time::timeout(within, brought).await.is_ok();
+        let before = holders(&processes, &model);
+        let read = processes.invoke("c1", "second", json!({"do": "get", "number": number, "also": model})).await;
+        (node(&wrote).to_owned(), was_brought, before, node(&read).to_owned())
+    };
+    for number in 1..=4 {
+        let (first, was_brought, before, second) = run(number).await;
+        if number >= 3 {
+            assert!(was_brought && before.contains(&second), "{first}, {before:?}, {second}");
+        } else {
+            assert!(!was_brought, "one or two runs prove nothing: {before:?}");
+        }
+        // Nobody has it any more.
+        for number in 0..3 {
+            processes.world.nodes[&number].memory.shrink(ByteSize::mib(64));
+        }
+        assert!(holders(&processes, &model).is_empty());
     }
     processes.end().await;
 }

@@ -140,6 +140,12 @@ impl Runner {
             let pieces: Vec<Bytes> = got.body.try_collect().await?;
             let value = String::from_utf8(pieces.concat()).unwrap();
             touch(value.len(), false);
+            if let Some(also) = payload["also"].as_str() {
+                let got = self.memory.get(who, &bucket(), &key(also), GetRequest::default()).await?;
+                let pieces: Vec<Bytes> = got.body.try_collect().await?;
+                let bytes = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
+                touched.push(Touched { bucket: bucket(), key: key(also), bytes, wrote: false });
+            }
             return Ok(json!({"node": self.name, "value": value}));
         }
         let long = payload["bytes"].as_u64().map(|bytes| "x".repeat(bytes as usize));

@@ -33,6 +33,9 @@ pub(super) struct PrewarmArgs {
     /// Seed of the made-up applications
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many minutes of the day
+    #[arg(long, default_value_t = 1440)]
+    minutes: usize,
 }
 
 /// One cache, with or without.
@@ -92,7 +95,8 @@ fn row(cache_percent: u64, cache_bytes: u64, prewarmed: bool, day: Day) -> Prewa
 
 impl PrewarmArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let days = recorded_invocations::read_trace(&self.trace)?;
+        let mut days = recorded_invocations::read_trace(&self.trace)?;
+        days.iter_mut().for_each(|minutes| minutes.truncate(self.minutes.max(1)));
         let (all, starts) = applications::make(&days, self.seed)?;
         let recurring_bytes = all.iter().map(applications::Application::bytes).sum::<u64>();
         let mut rows = Vec::new();
