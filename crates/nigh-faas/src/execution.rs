@@ -30,6 +30,7 @@ use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
 use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Steps};
+use crate::touched::Touched;
 use crate::verdict::{Verdict, timeout_message};
 
 /// What invocations run on.
@@ -398,6 +399,7 @@ impl Executor {
             log: log.text(),
             log_omitted: log.omitted,
         };
+        let touched = Touched::of(&activation.data_calls);
         for hook in self.hooks.iter().rev() {
             if is_recorded {
                 hook.after_run(&activation);
@@ -408,7 +410,7 @@ impl Executor {
         if is_recorded {
             self.activations.append(activation);
         }
-        Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token }
+        Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token, touched }
     }
 }
 

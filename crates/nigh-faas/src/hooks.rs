@@ -9,6 +9,7 @@ use nigh_llc::resctrl::Members;
 use nigh_terms::{Admission, ByteSize, InvocationId, SandboxId};
 
 use crate::activation::Activation;
+use crate::dispatch::Vacancy;
 use crate::function::Function;
 use crate::grant::Grant;
 use crate::payload_walk::PayloadWalk;
@@ -71,6 +72,8 @@ pub trait InvocationHook: Send + Sync {
     fn before_run(&self, run: &mut Run<'_>) -> Option<String>;
     /// After the end, with what was measured.
     fn after_run(&self, activation: &Activation);
+    /// Adds to what is said of the node's room what this station knows of it.
+    fn room(&self, _: &mut Vacancy) {}
     /// The sandbox ended before it took the input: nothing has run, and another is tried.
     fn not_run(&self, _: InvocationId) {}
 }

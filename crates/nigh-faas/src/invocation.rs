@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::function_network::NetworkRefusal;
 use crate::scheduler::lost_invocation::LossError;
+use crate::touched::Touched;
 
 /// What a client asks.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct Invoked {
     pub log_tail: Vec<u8>,
     /// What it had seen at its end.
     pub token: Token,
+    /// What it read and wrote, as far as it is told of.
+    pub touched: Vec<Touched>,
 }
 
 /// Why an invocation did not run. Nothing of it was executed, but of one that was lost.

@@ -366,7 +366,10 @@ impl RunDispatched for Invoker {
 
     fn vacancy(&self) -> Vacancy {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get().min(usize::from(u16::MAX)));
-        Vacancy { processors: processors as u16, ..self.inner.executor.sandboxes.vacancy() }
+        let executor = &self.inner.executor;
+        let mut vacancy = Vacancy { processors: processors as u16, ..executor.sandboxes.vacancy() };
+        executor.hooks.iter().for_each(|hook| hook.room(&mut vacancy));
+        vacancy
     }
 }
 

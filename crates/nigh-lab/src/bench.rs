@@ -13,6 +13,7 @@ pub(crate) mod made_up;
 mod memory;
 mod objects;
 mod predict;
+mod reelect;
 mod rpc;
 mod s3;
 mod shrink;
@@ -54,6 +55,8 @@ enum What {
     Objects(objects::ObjectsLength),
     /// Memory that the cache gives back: the decision, and the whole against closing files in memory
     Shrink(shrink::ShrinkLength),
+    /// Objects that a shrinking node gives up, handed to a node that has them already, beside OFC's times
+    Reelect(reelect::ReelectLength),
     /// A sandbox's memory: writing its limit, the step before a run, the wait of one that comes to its limit
     Grant(grant::GrantLength),
     /// What a cached object takes beside its bytes, among a million
@@ -176,6 +179,10 @@ impl BenchArgs {
             What::Shrink(length) => {
                 let report = shrink::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
+            }
+            What::Reelect(length) => {
+                let report = reelect::run(&length, machine).await?;
+                return crate::experiment::llc::print_report(&report, || reelect::text(&report), json);
             }
             What::Grant(length) => {
                 let report = grant::run(&length, machine).await?;

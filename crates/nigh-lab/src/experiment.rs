@@ -18,6 +18,7 @@ mod measured_sizes;
 mod mixed_load;
 mod outside;
 mod phase_log;
+mod prewarm;
 pub(crate) mod sample_function;
 mod scheduling;
 mod shrink_impact;
@@ -64,6 +65,8 @@ enum What {
     Eviction(eviction::EvictionArgs),
     /// Where invocations go: weights of the scheduler's criteria on simulated clusters (OFC section 6.5)
     Scheduling(scheduling::SchedulingArgs),
+    /// What applications read, brought into memory when they start, on recorded invocations (Faa$T)
+    Prewarm(prewarm::PrewarmArgs),
     /// Models of peak memory on real invocations, beside WEKA's (OFC table 1, figures 2, 5 and 6)
     Learn(learn::LearnArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
@@ -113,6 +116,7 @@ impl ExperimentArgs {
             What::Storm(storm) => storm.run(machine, json),
             What::Eviction(eviction) => eviction.run(machine, json),
             What::Scheduling(scheduling) => scheduling.run(machine, json),
+            What::Prewarm(prewarm) => prewarm.run(machine, json),
             What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
             What::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,

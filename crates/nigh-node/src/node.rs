@@ -18,6 +18,7 @@ use nigh_engine::{
     RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
+use nigh_faas::applications::Applications;
 use nigh_faas::cgroup::cpuset::Cpusets;
 use nigh_faas::dispatch::{DispatchSettings, Dispatcher};
 use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
@@ -38,6 +39,7 @@ use nigh_faas::object_features::recorder::FeatureRecorder;
 use nigh_faas::object_features::trigger_features::TriggerFeatures;
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::phase_accountant::PhaseAccountant;
+use nigh_faas::prefetch_station::PrefetchStation;
 use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
@@ -349,6 +351,13 @@ impl Node {
             fast_path: fast_path_limits(&settings),
             folder: paths.profiles(),
         });
+        let applications = Applications::default();
+        let prefetched = (settings.memory.prefetch == Switch::On).then(|| memory.clone());
+        // In a cluster whoever dispatches does this.
+        let station = cluster.is_none().then(|| {
+            let clock = Arc::clone(&clock) as Arc<dyn Clock>;
+            Arc::new(PrefetchStation::new(applications.clone(), prefetched.clone(), clock)) as Arc<dyn InvocationHook>
+        });
         let invoker = Arc::new(Invoker::new(
             InvokerParts {
                 functions: Arc::new(functions.clone()),
@@ -358,7 +367,7 @@ impl Node {
                 gate: Arc::new(memory.clone()),
                 accountant,
                 activations: activations.clone(),
-                hooks: hooks(&learning, &llc),
+                hooks: hooks(&learning, &llc, station),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 memory: node_memory.clone(),
                 node: membership.node().clone(),
@@ -374,7 +383,8 @@ impl Node {
             if cluster.runs() {
                 cluster.start_running(Arc::clone(&invoker) as _, Arc::clone(&functions) as _, &memory);
             }
-            cluster.start_dispatch(functions, &memory, DispatchSettings::default())
+            let prefetching = (applications.clone(), prefetched.clone());
+            cluster.start_dispatch(functions, &memory, prefetching, DispatchSettings::default())
         });
         // In a cluster it goes to whoever owns its namespace.
         let invoke = match &dispatcher {
@@ -480,6 +490,7 @@ impl Node {
         }
         // It pushes on while what ran finishes.
         tasks.spawn(running.memory.clone().persist(running.stop.clone()));
+        tasks.spawn(applications.keep(Arc::clone(&registry), running.stop.clone()));
         tasks.spawn(background::upkeep(running.telemetry.clone(), doors.clone()));
         tasks.spawn(background::follow_load(Arc::clone(&running.llc), Arc::clone(&running.profiling), doors.clone()));
         tasks.spawn(background::fit_classes(Arc::clone(&running.llc), doors.clone()));
@@ -1006,7 +1017,7 @@ fn queue_limits(settings: &Settings) -> QueueLimits {
 }
 
 /// The stations in an invocation's path.
-fn hooks(learning: &Learning, llc: &Llc) -> Vec<Arc<dyn InvocationHook>> {
+fn hooks(learning: &Learning, llc: &Llc, prefetch: Option<Arc<dyn InvocationHook>>) -> Vec<Arc<dyn InvocationHook>> {
     let meter = Arc::new(InvocationMeter) as Arc<dyn InvocationHook>;
-    std::iter::once(meter).chain(learning.hook()).chain(llc.hooks()).collect()
+    std::iter::once(meter).chain(learning.hook()).chain(llc.hooks()).chain(prefetch).collect()
 }

@@ -16,6 +16,7 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
 use crate::ObjectId;
 use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
+use crate::holdings::{ChangeLog, HoldingChange, HoldingsCursor, HoldingsPage, NamePrint, Stand};
 use crate::kept::Kept;
 use crate::protocol::{Copy, CopyStore};
 use crate::shards::Shards;
@@ -70,7 +71,7 @@ struct Placed<V> {
 
 /// An object's full name in one piece of memory: neither of the first two parts has a zero byte.
 #[derive(Debug)]
-struct PackedName(Box<str>);
+pub(crate) struct PackedName(Box<str>);
 
 impl PackedName {
     fn new(object: &ObjectId) -> Self {
@@ -82,7 +83,11 @@ impl PackedName {
         std::array::from_fn(|_| parts.next().unwrap_or_default())
     }
 
-    fn object(&self) -> Option<ObjectId> {
+    fn print(&self) -> NamePrint {
+        NamePrint::of_text([&*self.0])
+    }
+
+    pub(crate) fn object(&self) -> Option<ObjectId> {
         let [namespace, bucket, key] = self.parts();
         let names = (Namespace::new(namespace), BucketName::new(bucket), ObjectKey::new(key));
         let (Ok(namespace), Ok(bucket), Ok(key)) = names else { return None };
@@ -135,6 +140,8 @@ pub(crate) struct Shelf<V> {
     order: Order<Chosen>,
     /// Copies that were evicted and had no other, until their owner is told.
     orphans: Vec<(ObjectId, V)>,
+    /// What others are told of the copies.
+    told: ChangeLog,
 }
 
 /// What left the shelf. It is handed out so that it can be freed without holding a lock.
@@ -151,6 +158,7 @@ impl<V: Clone> Shelf<V> {
             slots: Slots::default(),
             order: Order::new(Chosen::default(), DEFAULT_DOUBTFUL),
             orphans: Vec::new(),
+            told: ChangeLog::default(),
         }
     }
 
@@ -174,6 +182,12 @@ impl<V: Clone> Shelf<V> {
         self.kept.plus(self.reserved).bytes <= self.budget.bytes / 2
     }
 
+    /// True if another copy would drive out nothing that is hot: there is room to spare, or what would go next was not read
+    /// more than once.
+    pub(crate) fn takes_guests(&mut self) -> bool {
+        self.is_spare() || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
+    }
+
     /// How many copies there are.
     pub(crate) fn copies(&self) -> usize {
         self.index.slots.len()
@@ -189,6 +203,11 @@ impl<V: Clone> Shelf<V> {
         let slot = self.index.find(object, &self.slots)?;
         self.order.touch(slot);
         self.slots.get(slot).map(|placed| (&placed.value, placed.cost))
+    }
+
+    /// The copy of `object` counts as used now, if there is one.
+    pub(crate) fn used(&mut self, object: &ObjectId) {
+        let _used_or_gone = self.touch(object);
     }
 
     /// Sets `cost` aside, dropping copies for it. Refused, and nothing is dropped, if
@@ -226,7 +245,9 @@ impl<V: Clone> Shelf<V> {
             return dropped;
         }
         self.kept = self.kept.plus(cost);
-        let slot = self.slots.insert(Placed { name: PackedName::new(object), value, cost });
+        let placed = Placed { name: PackedName::new(object), value, cost };
+        self.told.push(|| placed.name.print(), Some(cost.bytes));
+        let slot = self.slots.insert(placed);
         let name = self.index.insert(slot, &self.slots);
         self.order.insert(slot, &facts(cost, name, origin));
         dropped
@@ -244,17 +265,18 @@ impl<V: Clone> Shelf<V> {
         self.order.remove(slot);
         self.index.remove(slot, &kept.name);
         self.kept = self.kept.minus(kept.cost);
+        self.told.push(|| kept.name.print(), None);
         Some(kept)
     }
 
     /// Takes a copy out to make room; one that has no other is an orphan.
-    fn evict(&mut self, slot: Slot) -> Option<V> {
+    fn evict(&mut self, slot: Slot) -> Option<(V, PackedName)> {
         let is_ephemeral = self.order.is_ephemeral(slot);
         let Placed { name, value, .. } = self.take(slot)?;
         if is_ephemeral {
             self.orphans.extend(name.object().map(|object| (object, value.clone())));
         }
-        Some(value)
+        Some((value, name))
     }
 
     /// The copies without another that were evicted since this was asked last.
@@ -262,10 +284,33 @@ impl<V: Clone> Shelf<V> {
         std::mem::take(&mut self.orphans)
     }
 
+    /// What one who stands at `cursor` is to be told of the copies: `max` changes, or as many places looked at.
+    pub(crate) fn holdings(&mut self, cursor: HoldingsCursor, max: u32) -> HoldingsPage {
+        self.told.follow();
+        let followed = match cursor.0 {
+            Stand::Follows(from) => self.told.since(from, max as usize).map(|changes| (from, changes)),
+            Stand::Begins | Stand::Walks { .. } => None,
+        };
+        if let Some((from, changes)) = followed {
+            let cursor = HoldingsCursor(Stand::Follows(from + changes.len() as u64));
+            return HoldingsPage { anew: false, changes, cursor };
+        }
+        let (anew, place, then) = match cursor.0 {
+            Stand::Walks { place, then } => (false, place, then),
+            Stand::Begins | Stand::Follows(_) => (true, 0, self.told.next()),
+        };
+        let held = |placed: &Placed<V>| HoldingChange { object: placed.name.print(), bytes: Some(placed.cost.bytes) };
+        let to = place.saturating_add(max);
+        let changes = self.slots.between(place, to).map(held).collect();
+        let is_all = to >= self.slots.places();
+        let cursor = if is_all { Stand::Follows(then) } else { Stand::Walks { place: to, then } };
+        HoldingsPage { anew, changes, cursor: HoldingsCursor(cursor) }
+    }
+
     fn shrink(&mut self, room: Cost) -> Dropped<V> {
         let mut dropped = Vec::new();
         while !self.kept.fits(room) {
-            let Some(gone) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
+            let Some((gone, _)) = self.order.victim().and_then(|slot| self.evict(slot)) else { break };
             dropped.push(gone);
         }
         dropped
@@ -273,8 +318,15 @@ impl<V: Clone> Shelf<V> {
 
     /// Drops copies that take `bytes`, but for those that `is_held` says would free nothing, and looks at `looks` of them at
     /// most. Copies that have no other go last; who asks again is not shown first what was passed over.
-    pub(crate) fn give_back(&mut self, bytes: u64, looks: usize, is_held: impl Fn(&V) -> bool) -> GivenBack<V> {
-        let (mut dropped, mut held, mut aside) = (Vec::new(), 0, Vec::new());
+    /// With `named` it says which they were, but for those that had no other.
+    pub(crate) fn give_back(
+        &mut self,
+        bytes: u64,
+        looks: usize,
+        named: bool,
+        is_held: impl Fn(&V) -> bool,
+    ) -> GivenBack<V> {
+        let (mut dropped, mut held, mut aside, mut gone) = (Vec::new(), 0, Vec::new(), Vec::new());
         let (mut wanted, mut looked) = (bytes, 0);
         while wanted > 0 && looked < looks {
             let Some(slot) = self.order.victim() else { break };
@@ -290,14 +342,21 @@ impl<V: Clone> Shelf<V> {
                 aside.push((slot, facts(cost, name, origin)));
                 wanted
             } else {
-                dropped.extend(self.evict(slot));
+                let is_named = named && !self.order.is_ephemeral(slot);
+                let is_hot = self.order.is_hot(slot);
+                if let Some((value, name)) = self.evict(slot) {
+                    if is_named {
+                        gone.push(Gone { at: dropped.len(), name, bytes: cost.bytes, is_hot });
+                    }
+                    dropped.push(value);
+                }
                 wanted.saturating_sub(cost.bytes)
             };
         }
         for (slot, facts) in aside {
             self.order.insert(slot, &facts);
         }
-        GivenBack { dropped, held, looked }
+        GivenBack { dropped, gone, held, looked }
     }
 }
 
@@ -337,10 +396,23 @@ impl CopyStore<ObjectId, Shelved> for Shelf<Kept> {
     }
 }
 
+/// A copy that was given back.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    /// Its place among those that were dropped.
+    pub(crate) at: usize,
+    pub(crate) name: PackedName,
+    pub(crate) bytes: u64,
+    /// It was read more than once.
+    pub(crate) is_hot: bool,
+}
+
 /// What `give_back` has done.
 #[derive(Debug)]
 pub(crate) struct GivenBack<V> {
     pub(crate) dropped: Dropped<V>,
+    /// Which they were, where that is asked for.
+    pub(crate) gone: Vec<Gone>,
     /// The bytes of copies that were passed over, as somebody holds them.
     pub(crate) held: u64,
     /// Copies that were looked at.
@@ -400,6 +472,34 @@ mod tests {
     }
 
     #[test]
+    fn who_follows_the_copies_knows_them_from_whatever_they_were_told() {
+        let mut shelf = shelf(10_000, 10_000);
+        (0..20).for_each(|key| drop(put(&mut shelf, &object("n", key), 0, bytes(10))));
+        let (mut known, mut cursor) = (std::collections::BTreeMap::new(), HoldingsCursor::default());
+        for round in 0..40_u8 {
+            let page = shelf.holdings(cursor, 3);
+            if page.anew {
+                known.clear();
+            }
+            for change in page.changes {
+                match change.bytes {
+                    Some(bytes) => drop(known.insert(change.object, bytes)),
+                    None => drop(known.remove(&change.object)),
+                }
+            }
+            // One page in four does not arrive.
+            cursor = if round % 4 == 3 { cursor } else { page.cursor };
+            if round < 20 {
+                shelf.forget(&object("n", round));
+                drop(put(&mut shelf, &object("n", 100 + round % 3), 0, bytes(u64::from(round) + 1)));
+            }
+        }
+        let held: std::collections::BTreeMap<_, _> =
+            [(100, 19), (101, 20), (102, 18)].map(|(key, bytes)| (NamePrint::of(&object("n", key)), bytes)).into();
+        assert_eq!(known, held);
+    }
+
+    #[test]
     fn what_was_written_and_not_read_goes_before_what_was_read() {
         let mut shelf = shelf(30, 10);
         for key in 1..=3 {
@@ -418,12 +518,12 @@ mod tests {
             put(&mut shelf, &object("n", key), u64::from(key), bytes(10));
         }
         keep(&mut shelf, &object("n", 5), 5, bytes(10), Origin::Ephemeral);
-        let given = shelf.give_back(15, 9, |value| *value == 1);
+        let given = shelf.give_back(15, 9, false, |value| *value == 1);
         assert_eq!((given.dropped, given.held), (vec![2, 3], 10));
         assert_eq!(used(&mut shelf, &object("n", 1)), Some(1));
-        let given = shelf.give_back(100, 2, |value| *value == 1);
+        let given = shelf.give_back(100, 2, false, |value| *value == 1);
         assert_eq!((given.dropped, given.held, given.looked), (vec![4], 10, 2));
-        let given = shelf.give_back(100, 9, |value| *value == 1);
+        let given = shelf.give_back(100, 9, true, |value| *value == 1);
         assert_eq!((given.dropped, given.held), (vec![5], 10));
         assert_eq!((shelf.copies(), shelf.kept()), (1, bytes(10)));
     }

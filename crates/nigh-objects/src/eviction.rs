@@ -75,6 +75,10 @@ pub trait EvictionPolicy {
     fn remove(&mut self, nodes: &mut Nodes, slot: Slot);
     /// The copy that is to go next; the caller removes it.
     fn victim(&mut self, nodes: &mut Nodes) -> Option<Slot>;
+    /// It has been read more than once, and would be missed.
+    fn is_hot(&self, _nodes: &Nodes, _slot: Slot) -> bool {
+        true
+    }
     /// It is `now_s` seconds since some beginning: what is to go for that alone. The caller removes it.
     fn advance(&mut self, _nodes: &mut Nodes, _now_s: f64) -> Vec<Slot> {
         Vec::new()
@@ -187,6 +191,12 @@ impl<P: EvictionPolicy> Order<P> {
     #[must_use]
     pub fn is_ephemeral(&self, slot: Slot) -> bool {
         self.nodes.get(slot).list == EPHEMERAL
+    }
+
+    /// Whether a copy has been read more than once, as far as the policy tells.
+    #[must_use]
+    pub fn is_hot(&self, slot: Slot) -> bool {
+        !matches!(self.nodes.get(slot).list, EPHEMERAL | DOUBTFUL) && self.policy.is_hot(&self.nodes, slot)
     }
 
     /// It is `now_s`: what is to go for that alone. The caller removes it.

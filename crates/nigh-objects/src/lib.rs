@@ -20,7 +20,9 @@ pub mod eviction;
 mod free_space;
 #[cfg(test)]
 mod gated_store;
+mod hand_over;
 mod handed_out;
+mod holdings;
 mod kept;
 mod listing;
 mod md5;
@@ -46,9 +48,12 @@ pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, Cla
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
+pub use holdings::{HoldingChange, HoldingsCursor, HoldingsPage, NamePrint};
 /// The memory as a member of a cluster.
 pub mod cluster {
-    pub use crate::memory::cluster::{CoherenceProtocol, Frontiers, HomeEvent, Neighbours, Place, TakenShard, fuzz};
+    pub use crate::memory::cluster::{
+        CoherenceProtocol, Frontiers, HandedOver, HomeEvent, Neighbours, Place, TakenShard, fuzz,
+    };
 }
 pub use memory::{
     Begun, Committed, MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains,

@@ -39,7 +39,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::append_order::{AppendOrder, Asked};
-use self::cluster::{CopyUse, Elsewhere, Frontiers, HomeUses, Neighbours, Place};
+use self::cluster::{CopyUse, Elsewhere, Frontiers, Holders, HomeUses, LeftCopy, Neighbours, Place};
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
@@ -53,6 +53,7 @@ use crate::attributes::check_tags;
 use crate::cache::{Beyond, Cost, Dropped, Shelf};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
+use crate::holdings::{HoldingsCursor, HoldingsPage};
 use crate::kept::Kept;
 use crate::listing::RollUp;
 use crate::meter::Meter;
@@ -70,6 +71,9 @@ use crate::{
     BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
     ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
 };
+
+/// Copies that are told of at a time, with the cache locked.
+const HOLDINGS_AT_ONCE: u32 = 4096;
 
 /// The limits of a memory.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +125,12 @@ struct Inner {
     meter: Arc<Meter>,
     /// The other processes of the cluster; none of a node alone.
     neighbours: Option<Arc<Neighbours>>,
+    /// This life of this node, in a cluster.
+    me: Option<Member>,
+    /// Who holds what others gave up.
+    holders: Holders,
+    /// Where it goes what a shrink gives up, in a cluster.
+    left: Option<mpsc::Sender<Vec<LeftCopy>>>,
     uses: HomeUses,
     transactions: Transactions,
     frontiers: OnceLock<Arc<dyn Frontiers>>,
@@ -419,6 +429,7 @@ impl ObjectMemory {
                 (Some(me), Some(Arc::clone(&neighbours)), Some((neighbours, happened, events)), coherence)
             }
         };
+        let left = carried.as_ref().map(|_| mpsc::channel(cluster::SHRINKS_WAITING));
         let back = Arc::new(WriteBack::open(store, (member, coherence.shards), Arc::clone(&clock), writes).await?);
         let inner = Arc::new(Inner {
             back,
@@ -436,6 +447,9 @@ impl ObjectMemory {
             completed: Mutex::default(),
             meter,
             neighbours,
+            me: member,
+            holders: Holders::default(),
+            left: left.as_ref().map(|(left, _)| left.clone()),
             uses: HomeUses::default(),
             transactions: Transactions::default(),
             frontiers: OnceLock::new(),
@@ -443,6 +457,9 @@ impl ObjectMemory {
         });
         if let Some((neighbours, happened, events)) = carried {
             spawn(cluster::carry_all(Arc::downgrade(&inner), neighbours, happened, events));
+            if let Some((_, left)) = left {
+                spawn(cluster::hand_over_all(Arc::downgrade(&inner), left));
+            }
             spawn(cluster::tick(Arc::downgrade(&inner)));
         }
         if inner.coherence.is_alone() {
@@ -470,6 +487,12 @@ impl ObjectMemory {
             segments_max: budget.segments,
             ..MemoryUsage::default()
         })
+    }
+
+    /// What one who stands at `cursor` is to be told of the copies here: a page at a time, so that nobody waits long.
+    #[must_use]
+    pub fn holdings(&self, cursor: HoldingsCursor) -> HoldingsPage {
+        self.0.shelf().holdings(cursor, HOLDINGS_AT_ONCE)
     }
 
     /// What was acknowledged and is not in the store.

@@ -4,10 +4,10 @@
 
 use std::num::NonZeroU16;
 
-use crc_fast::{CrcAlgorithm, Digest};
 use nigh_terms::ShardId;
 
 use crate::ObjectId;
+use crate::holdings::NamePrint;
 
 /// How many shards there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +40,7 @@ impl Shards {
         if self == Self::ONE {
             return ShardId(0);
         }
-        let mut name = Digest::new(CrcAlgorithm::Crc64Nvme);
-        // Neither of the first two parts has a zero byte.
-        for part in [object.namespace.as_str(), "\0", object.bucket.as_str(), "\0", object.key.as_str()] {
-            name.update(part.as_bytes());
-        }
-        let share = u128::from(name.finalize()) * u128::from(self.count());
+        let share = u128::from(NamePrint::of(object).0) * u128::from(self.count());
         ShardId((share >> 64) as u16)
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nigh_llc::resctrl::Members;
-use nigh_llc::{ChunkSplit, ClosLayout, Demand, Ticket, WayLoads};
-use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId};
+use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, Predicted, Ticket, WayLoads};
+use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId, Ways};
 
 use super::wanted_profiles::WantedProfiles;
 use crate::function::Function;
@@ -68,9 +68,39 @@ pub(super) struct Books {
     pub(super) demand: Demand,
     pub(super) window: Monotonic,
     pub(super) wanted: WantedProfiles,
+    /// What the last run of each function was predicted to need.
+    pub(super) needs: HashMap<(Namespace, FunctionName), Ways>,
 }
 
+/// Functions whose last need is remembered; with one more all are forgotten.
+const NEEDS_MAX: usize = 4096;
+
 impl Books {
+    /// A run of `function` was predicted to need so many ways.
+    pub(super) fn needed(&mut self, function: &Function, predicted: Predicted) {
+        // One that is not sensitive may run anywhere.
+        let ways = if predicted.class == CacheClass::Sensitive { predicted.ways } else { Ways(0) };
+        let name = (function.namespace.clone(), function.name.clone());
+        if self.needs.len() >= NEEDS_MAX && !self.needs.contains_key(&name) {
+            self.needs.clear();
+        }
+        self.needs.insert(name, ways);
+    }
+
+    /// What the last run of a function was predicted to need; 0 if nothing is known.
+    pub(super) fn ways_needed(&self, namespace: &Namespace, function: &FunctionName) -> u8 {
+        self.needs.get(&(namespace.clone(), function.clone())).map_or(0, |ways| ways.0)
+    }
+
+    /// The ways that no sensitive invocation which runs needs.
+    pub(super) fn ways_free(&self) -> Ways {
+        let needs = self.loads.running().iter().filter_map(|running| running.need.predicted);
+        let taken: u32 =
+            needs.filter(|need| need.class == CacheClass::Sensitive).map(|need| u32::from(need.ways.0)).sum();
+        let all = self.loads.layout().shape().ways.0;
+        Ways(all.saturating_sub(u8::try_from(taken).unwrap_or(u8::MAX)))
+    }
+
     /// Goes over to classes that the machine has already: whoever was in one that is gone is in the default now.
     pub(super) fn adopt(&mut self, layout: Arc<ClosLayout>) {
         for clos in self.bound.values_mut().filter(|clos| layout.class(**clos).is_none()) {

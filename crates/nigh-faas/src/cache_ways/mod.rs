@@ -38,6 +38,7 @@ pub use use_sampling::UseStation;
 pub use wanted_profiles::WantedProfile;
 
 use crate::activation::Activation;
+use crate::dispatch::Vacancy;
 use crate::hooks::{InvocationHook, Run};
 use crate::object_sizes::ObjectSizes;
 use books::{Books, Classes, InCourse, Kind};
@@ -122,6 +123,7 @@ impl CacheWays {
             demand: Demand::default(),
             window: parts.clock.monotonic(),
             wanted: WantedProfiles::default(),
+            needs: HashMap::new(),
         };
         Self { parts, books: Mutex::new(books), gate: Mutex::default(), changed: Notify::new() }
     }
@@ -362,6 +364,9 @@ impl InvocationHook for CacheWays {
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let prediction = self.predict(run);
         let placed = self.place(prediction.as_ref().ok(), run)?;
+        if let Ok((_, prediction)) = &prediction {
+            self.books.lock().needed(run.function, prediction.predicted);
+        }
         let binding = self.bind(run, placed.clos);
         if let Binding::Failed(reason) = &binding {
             metrics::counter!("nigh_llc_bind_failures_total").increment(1);
@@ -372,6 +377,14 @@ impl InvocationHook for CacheWays {
 
     fn after_run(&self, activation: &Activation) {
         self.release(activation.id);
+    }
+
+    fn room(&self, vacancy: &mut Vacancy) {
+        let books = self.books.lock();
+        vacancy.ways_free = books.ways_free().0;
+        for warm in &mut vacancy.warm {
+            warm.ways = books.ways_needed(&warm.namespace, &warm.function);
+        }
     }
 
     fn not_run(&self, invocation: InvocationId) {

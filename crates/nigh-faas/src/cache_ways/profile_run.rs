@@ -323,6 +323,7 @@ mod tests {
                 function_error: None,
                 log_tail: Vec::new(),
                 token: Token::empty(),
+                touched: Vec::new(),
             })
         }
     }

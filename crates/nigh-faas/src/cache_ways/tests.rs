@@ -13,6 +13,7 @@ use nigh_objects::{ObjectEvent, ObjectObserver, Served};
 use nigh_terms::{BucketName, ManualClock, Monotonic, ObjectKey, Principal, SandboxId, Token, WayMask, Ways};
 
 use super::*;
+use crate::dispatch::WarmFunction;
 use crate::function::Function;
 use crate::function::tests::function;
 
@@ -124,6 +125,31 @@ async fn an_invocation_is_predicted_placed_bound_and_released() {
     assert_eq!(running.running()[0].need.predicted, Some(predicted));
     bench.station.not_run(invocation);
     assert!(bench.station.loads().running().is_empty());
+}
+
+#[tokio::test]
+async fn those_who_dispatch_hear_which_ways_are_free_and_what_a_function_needs() {
+    let bench = bench(&["/input"]).await;
+    let deployed = function("f");
+    let room = || {
+        let warm = WarmFunction {
+            namespace: deployed.namespace.clone(),
+            function: deployed.name.clone(),
+            revision: deployed.revision_id.clone(),
+            sandboxes: 1,
+            granted: deployed.memory,
+            idle_for: std::time::Duration::ZERO,
+            ways: 0,
+        };
+        let mut vacancy = Vacancy { warm: vec![warm], ..Vacancy::default() };
+        bench.station.room(&mut vacancy);
+        (vacancy.ways_free, vacancy.warm[0].ways)
+    };
+    assert_eq!(room(), (11, 0));
+    let (invocation, _) = bench.run(&deployed, PAYLOAD, SandboxId::random());
+    assert_eq!(room(), (7, 4));
+    bench.station.not_run(invocation);
+    assert_eq!(room(), (11, 4), "what it needed is remembered");
 }
 
 #[tokio::test]

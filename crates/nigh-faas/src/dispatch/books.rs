@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_objects::NamePrint;
 use nigh_objects::protocol::{Contract, Dispatch, Frontier, Member};
-use nigh_terms::{Monotonic, Namespace, NodeId, Token};
+use nigh_terms::{ByteSize, Monotonic, Namespace, NodeId, Token};
 use tokio::sync::oneshot;
 
 use super::cluster_view::{ClusterView, Which, which};
@@ -13,7 +14,9 @@ use crate::function::Function;
 use crate::invocation::InvokeError;
 use crate::scheduler::coverage_board::CoverageBoard;
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
-use crate::scheduler::{Decision, Fingerprint, Inputs, Offer, Placement, Refusal, Weights, schedule};
+use crate::scheduler::{
+    Decision, Fingerprint, Held, Inputs, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+};
 
 /// A namespace that this controller owns.
 pub(super) struct Owned {
@@ -65,6 +68,8 @@ pub(super) struct Waiting {
     pub(super) function: Arc<Function>,
     /// Nodes that have just refused it.
     pub(super) not_to: Vec<Member>,
+    /// The objects that it will read, as far as is known.
+    pub(super) reads: Vec<NamePrint>,
     pub(super) turn: oneshot::Sender<Result<Placed, InvokeError>>,
 }
 
@@ -103,13 +108,21 @@ pub(super) struct Books {
     running: HashMap<Which, usize>,
 }
 
-fn words(decision: &Decision, name: &NodeId, offer: Offer, at_gate: bool) -> String {
-    let offer = match offer {
-        Offer::Warm => "has an idle sandbox of it",
-        Offer::Cold => "has room for a new sandbox",
-        Offer::Evict => "makes room for a new sandbox",
+/// Why `name` was chosen, which holds so much of all that the invocation is thought to read.
+fn words(decision: &Decision, name: &NodeId, (held, all): (Held, Held), at_gate: bool) -> String {
+    let offer = match decision.choice.map(|choice| choice.offer) {
+        Some(Offer::Warm) => "has an idle sandbox of it",
+        Some(Offer::Cold) => "has room for a new sandbox",
+        Some(Offer::Evict) | None => "makes room for a new sandbox",
     };
     let mut text = format!("{name} {offer}");
+    if all.objects > 0 {
+        let (of, bytes) = (ByteSize(all.bytes), ByteSize(held.bytes));
+        text.push_str(&format!(
+            " and holds {bytes} of {of} that it reads ({} of {} objects)",
+            held.objects, all.objects
+        ));
+    }
     if decision.equals > 1 {
         text.push_str(&format!(", one of {} as good", decision.equals));
     }
@@ -128,22 +141,34 @@ fn words(decision: &Decision, name: &NodeId, offer: Offer, at_gate: bool) -> Str
 }
 
 impl Placing {
-    /// Where `waiting` goes now; nothing if no node can take it.
-    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
-        let function = &*waiting.function;
-        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
-        owned.look(&self.view);
-        let (warm, inputs) = (self.view.warm(function), Inputs::default());
-        let placement = Placement {
+    /// Where an invocation of `function` would go now that reads these objects.
+    pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint]) -> Option<Member> {
+        let (warm, inputs) = (self.view.warm(function), self.view.inputs(reads));
+        let placement = self.placement(function, &warm, &inputs);
+        let choice = schedule(&self.weights, &placement, &self.view.views(|_, _| 0)).choice?;
+        self.view.slots().get(usize::from(choice.node.0)).map(|slot| slot.member)
+    }
+
+    fn placement<'a>(&self, function: &Function, warm: &'a PerNode<Warm>, inputs: &'a Inputs) -> Placement<'a> {
+        Placement {
             function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
             booked: function.memory,
             expected: function.memory,
             run: self.runs.get(&which(function)).copied().unwrap_or_default(),
             cold_start: self.cold_start,
-            ways: 0,
-            warm: &warm,
-            inputs: &inputs,
-        };
+            ways: self.view.ways(function),
+            warm,
+            inputs,
+        }
+    }
+
+    /// Where `waiting` goes now; nothing if no node can take it.
+    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
+        let function = &*waiting.function;
+        let (warm, inputs) = (self.view.warm(function), self.view.inputs(&waiting.reads));
+        let placement = self.placement(function, &warm, &inputs);
+        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
+        owned.look(&self.view);
         let mut nodes = self.view.views(|index, _| owned.board.shards_behind(index));
         for (node, slot) in nodes.iter_mut().zip(self.view.slots()) {
             if waiting.not_to.contains(&slot.member) {
@@ -160,7 +185,8 @@ impl Placing {
         let choice = decision.choice?;
         let slot = self.view.slots().get(usize::from(choice.node.0))?;
         let dispatch = owned.frontier.dispatch(slot.member)?;
-        let why = words(&decision, &slot.name, choice.offer, at_gate);
+        let held = inputs.by_node().get(choice.node).copied().unwrap_or_default();
+        let why = words(&decision, &slot.name, (held, inputs.all()), at_gate);
         let placed = Placed::At { node: slot.name.clone(), dispatch, term: owned.term, why };
         self.view.sent(choice.node, function, choice.offer);
         Some(placed)
@@ -226,8 +252,15 @@ impl Books {
         };
     }
 
-    /// A run took so long.
-    pub(super) fn took(&mut self, function: &Function, took: Duration) {
+    /// A run at `node` took so long, and left these copies there.
+    pub(super) fn ran(
+        &mut self,
+        function: &Function,
+        node: Member,
+        took: Duration,
+        left: impl IntoIterator<Item = (NamePrint, u64)>,
+    ) {
+        self.placing.view.left(node, left);
         let (key, runs) = (which(function), &mut self.placing.runs);
         if runs.len() >= RUNS_MAX && !runs.contains_key(&key) {
             runs.clear();

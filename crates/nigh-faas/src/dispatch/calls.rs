@@ -44,8 +44,7 @@ impl Handler for DispatchCalls {
                 if !is_own {
                     return Err(Refusal::new(RefusalKind::Forbidden, "a node reports of itself alone"));
                 }
-                dispatcher.report(report);
-                Ok(reply(&(), Bytes::new()))
+                Ok(reply(&dispatcher.report(report), Bytes::new()))
             }
             number if number == HAND_OVER.number => {
                 let head: HandOverHead = head_of(&call)?;

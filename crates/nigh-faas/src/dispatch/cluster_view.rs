@@ -7,13 +7,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use nigh_engine::{NodeRole as Duty, PresentMember};
+use nigh_objects::NamePrint;
 use nigh_objects::protocol::Member;
 use nigh_terms::{ByteSize, FunctionName, Namespace, NodeId, NodeNumber, Token};
 
-use super::vacancy::Vacancy;
-use super::wire::ReportHead;
+use super::vacancy::{Vacancy, WarmFunction};
+use super::wire::{HoldingsNews, ReportHead};
 use crate::function::Function;
-use crate::scheduler::{Fingerprint, NodeIndex, NodeRole, NodeView, Offer, PerNode, Warm};
+use crate::scheduler::locality_hints::LocalityHints;
+use crate::scheduler::{Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Warm};
 
 /// A function of a tenant.
 pub(super) type Which = (Namespace, FunctionName);
@@ -28,6 +30,11 @@ struct Said {
     serial: u64,
     vacancy: Vacancy,
     covered: Token,
+}
+
+fn is_version(warm: &WarmFunction, function: &Function) -> bool {
+    let names = (&function.namespace, &function.name, &function.revision_id);
+    (&warm.namespace, &warm.function, &warm.revision) == names
 }
 
 /// A node.
@@ -69,11 +76,7 @@ impl Slot {
 
     fn warm_of(&self, function: &Function) -> Warm {
         let Some(said) = &self.said else { return Warm::default() };
-        let is_it = |warm: &&super::vacancy::WarmFunction| {
-            (&warm.namespace, &warm.function, &warm.revision)
-                == (&function.namespace, &function.name, &function.revision_id)
-        };
-        let known = said.vacancy.warm.iter().find(is_it);
+        let known = said.vacancy.warm.iter().find(|warm| is_version(warm, function));
         let since = self.warm.get(&which(function)).copied().unwrap_or(0);
         let sandboxes = known.map_or(0, |known| i64::from(known.sandboxes)) + since;
         Warm {
@@ -111,7 +114,12 @@ impl Slot {
 pub(super) struct ClusterView {
     slots: Vec<Slot>,
     places: HashMap<NodeNumber, usize>,
+    /// Who holds what; made when first something is told.
+    hints: Option<LocalityHints>,
 }
+
+/// Copies whose places a controller knows, at twelve bytes each.
+const HINTS: usize = 1 << 18;
 
 impl ClusterView {
     /// Who lives has changed.
@@ -121,7 +129,12 @@ impl ClusterView {
             let me = Member { node: member.presence.number, incarnation: member.incarnation };
             match self.places.get(&me.node) {
                 Some(&at) if self.slots[at].member == me => self.slots[at].lives = true,
-                Some(&at) => self.slots[at] = Slot::new(member.node.clone(), me),
+                Some(&at) => {
+                    self.slots[at] = Slot::new(member.node.clone(), me);
+                    if let (Some(hints), Ok(at)) = (&mut self.hints, u16::try_from(at)) {
+                        hints.node_lost(NodeIndex(at));
+                    }
+                }
                 None => {
                     self.places.insert(me.node, self.slots.len());
                     self.slots.push(Slot::new(member.node.clone(), me));
@@ -132,7 +145,7 @@ impl ClusterView {
 
     /// A node reports. False if it is not known in that life, or has said later things.
     pub(super) fn report(&mut self, report: ReportHead) -> bool {
-        let ReportHead { from, serial, vacancy, covered, .. } = report;
+        let ReportHead { from, serial, vacancy, covered, holdings, .. } = report;
         let Some(slot) = self.slot_mut(from) else { return false };
         if slot.said.as_ref().is_some_and(|said| said.serial >= serial) {
             return false;
@@ -140,7 +153,62 @@ impl ClusterView {
         slot.said = Some(Said { serial, vacancy, covered });
         slot.warm.clear();
         (slot.begun, slot.booked) = (0, ByteSize::ZERO);
+        self.hear(from, &holdings);
         true
+    }
+
+    /// What a node says of its copies.
+    fn hear(&mut self, from: Member, news: &HoldingsNews) {
+        let Some(node) = self.index(from).filter(|_| news.anew || !news.changes.is_empty()) else { return };
+        let hints = self.hints.get_or_insert_with(|| LocalityHints::new(HINTS));
+        if news.anew {
+            hints.node_lost(node);
+        }
+        for (print, bytes) in &news.changes {
+            match bytes {
+                Some(bytes) => hints.installed(Fingerprint(*print), node, *bytes),
+                None => hints.dropped(Fingerprint(*print), node),
+            }
+        }
+    }
+
+    /// An invocation at `member` has ended and left these copies there; its node will say so too, but later.
+    pub(super) fn left(&mut self, member: Member, copies: impl IntoIterator<Item = (NamePrint, u64)>) {
+        for (print, bytes) in copies {
+            // The copies of what was there before are invalid.
+            if let Some(hints) = &mut self.hints {
+                let object = Fingerprint(print.0);
+                let before: Vec<NodeIndex> = hints.holders(object).map(|(node, _)| node).collect();
+                before.into_iter().for_each(|node| hints.dropped(object, node));
+            }
+            self.hear(member, &HoldingsNews { anew: false, changes: vec![(print.0, Some(bytes))] });
+        }
+    }
+
+    /// The last-level cache ways that `function` needed where it ran last, as far as nodes have said.
+    pub(super) fn ways(&self, function: &Function) -> u8 {
+        let said = self.slots.iter().filter_map(|slot| slot.said.as_ref());
+        let warm = said.flat_map(|said| &said.vacancy.warm).filter(|warm| is_version(warm, function));
+        warm.map(|warm| warm.ways).max().unwrap_or(0)
+    }
+
+    /// What is known of where `objects` are.
+    pub(super) fn inputs(&self, objects: &[NamePrint]) -> Inputs {
+        let mut inputs = Inputs::default();
+        let Some(hints) = &self.hints else { return inputs };
+        for object in objects {
+            let holders: Vec<(NodeIndex, u64)> = hints.holders(Fingerprint(object.0)).collect();
+            // Of one that nobody holds it is not known how large it is, and it is as far from all.
+            let Some(bytes) = holders.iter().map(|(_, bytes)| *bytes).max() else { continue };
+            inputs.add(bytes, holders.into_iter().map(|(node, _)| node));
+        }
+        inputs
+    }
+
+    fn index(&self, member: Member) -> Option<NodeIndex> {
+        let at = *self.places.get(&member.node)?;
+        let at = self.slots.get(at).filter(|slot| slot.member == member).map(|_| at)?;
+        u16::try_from(at).ok().map(NodeIndex)
     }
 
     fn slot_mut(&mut self, member: Member) -> Option<&mut Slot> {
@@ -216,7 +284,8 @@ mod tests {
             ..Vacancy::default()
         };
         let from = Member { node: NodeNumber(number), incarnation: Incarnation(life) };
-        ReportHead { node: NodeId(format!("n{number}")), from, serial, vacancy, covered: Token::empty() }
+        let (node, holdings) = (NodeId(format!("n{number}")), HoldingsNews::default());
+        ReportHead { node, from, serial, vacancy, covered: Token::empty(), holdings }
     }
 
     fn roles(view: &ClusterView) -> Vec<NodeRole> {
@@ -234,6 +303,31 @@ mod tests {
         assert_eq!(roles(&view), [NodeRole::Draining]);
         view.members(&[present(1, 2, Duty::Run)]);
         assert_eq!(roles(&view), [NodeRole::Draining], "a new life has said nothing");
+    }
+
+    #[test]
+    fn it_is_known_who_holds_what_until_that_life_of_the_node_is_over() {
+        let mut view = ClusterView::default();
+        view.members(&[present(1, 1, Duty::Run), present(2, 1, Duty::Run)]);
+        let objects = [NamePrint(7 << 32 | 1), NamePrint(9 << 32 | 2)];
+        let says = |anew, changes: &[(NamePrint, Option<u64>)]| HoldingsNews {
+            anew,
+            changes: changes.iter().map(|(object, bytes)| (object.0, *bytes)).collect(),
+        };
+        let first = says(true, &[(objects[0], Some(1 << 20)), (objects[1], Some(1 << 10))]);
+        view.report(ReportHead { holdings: first, ..report(1, 1, 1) });
+        let known = view.inputs(&objects);
+        assert_eq!((known.all().objects, known.by_node().iter().count()), (2, 1));
+        let other = view.slots()[1].member;
+        view.left(other, [(objects[0], 1 << 20)]);
+        view.report(ReportHead { holdings: says(false, &[(objects[0], None)]), ..report(1, 1, 2) });
+        let held = |view: &ClusterView| {
+            view.inputs(&objects).by_node().iter().map(|(node, held)| (node.0, held.objects)).collect::<Vec<_>>()
+        };
+        assert_eq!(held(&view), [(0, 1), (1, 1)]);
+        view.report(ReportHead { holdings: says(true, &[]), ..report(1, 1, 3) });
+        view.members(&[present(1, 1, Duty::Run), present(2, 2, Duty::Run)]);
+        assert_eq!(held(&view), []);
     }
 
     #[test]

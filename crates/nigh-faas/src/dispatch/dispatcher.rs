@@ -10,9 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
-use nigh_objects::ObjectError;
 use nigh_objects::cluster::Frontiers;
 use nigh_objects::protocol::Member;
+use nigh_objects::{NamePrint, ObjectError, ObjectMemory};
 use nigh_rpc::Peers;
 use nigh_terms::{Clock, FunctionName, InvocationId, Monotonic, Namespace, NodeId, Principal, Token};
 use parking_lot::Mutex;
@@ -24,11 +24,13 @@ use super::owners::Owner;
 use super::run_door::until_answered;
 use super::sending::Sent;
 use super::wire::{EndedHead, InvokeHead, ReportHead, RunAnswer, RunHead, RunId};
+use crate::applications::{Applications, Foreseen, KnownInput};
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
 use crate::idempotence;
 use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked};
 use crate::invoker::REQUEST_BYTES_MAX;
+use crate::payload_walk::PayloadWalk;
 use crate::scheduler::Weights;
 use crate::scheduler::dispatch_queue::DispatchLimits;
 use crate::scheduler::lost_invocation::{AfterLoss, Caller, LossError, LostInvocation, Progress, after_loss};
@@ -95,6 +97,10 @@ pub struct DispatcherParts {
     pub homes: Arc<dyn DispatchHomes>,
     /// Where owners stand.
     pub registry: Arc<dyn Registry>,
+    /// What invocations read, and those that follow.
+    pub applications: Applications,
+    /// By which objects are brought into nodes' memories before they are read; none where that is off.
+    pub memory: Option<ObjectMemory>,
     /// Calls; with as many connections to a node as it may run invocations for this process.
     pub peers: Peers,
     /// Who lives.
@@ -184,11 +190,14 @@ impl Dispatcher {
         self.0.parts.owns
     }
 
-    pub(super) fn report(&self, report: ReportHead) {
+    /// A node reports; false if it is not known yet, and has to say all again.
+    pub(super) fn report(&self, report: ReportHead) -> bool {
         let mut books = self.0.books.lock();
-        if books.placing.view.report(report) {
+        let heard = books.placing.view.report(report);
+        if heard {
             books.pump(self.0.parts.clock.monotonic());
         }
+        heard
     }
 
     /// Runs what another process has handed on, or says what became of it.
@@ -334,6 +343,7 @@ impl Inner {
     ) -> Result<Option<Invoked>, InvokeError> {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut deadline = task.deadline;
+        let input = self.parts.applications.input(namespace, &function.name, &PayloadWalk::of(&request.payload));
         let mut refused: Vec<(Member, Monotonic)> = Vec::new();
         loop {
             let now = self.now();
@@ -342,7 +352,9 @@ impl Inner {
             if !self.books.lock().see(namespace, None, &request.token) {
                 return Ok(None);
             }
-            let Placed::At { node, dispatch, term, why } = self.placed(function, not_to, deadline).await? else {
+            let Placed::At { node, dispatch, term, why } =
+                self.placed(function, not_to, input.reads(), deadline).await?
+            else {
                 return Ok(None);
             };
             let to = dispatch.to;
@@ -359,6 +371,9 @@ impl Inner {
                 why,
             };
             tracing::debug!(invocation = %id, %node, why = head.why, "an invocation is dispatched");
+            if *sends == 1 {
+                self.prefetch(&input, to).await;
+            }
             metrics::counter!("nigh_dispatches_total").increment(1);
             let sent = self.send(&node, &head, &request.payload, function.timeout).await;
             let ran = matches!(sent, Sent::Ended { .. });
@@ -366,7 +381,10 @@ impl Inner {
             self.room.notify_one();
             match sent {
                 Sent::Ended { invoked, settled } => {
-                    self.books.lock().took(function, self.now().since(now));
+                    let wrote = invoked.touched.iter().filter(|one| one.wrote);
+                    let left = wrote.map(|one| (NamePrint::of(&one.object(namespace)), one.bytes));
+                    self.books.lock().ran(function, to, self.now().since(now), left);
+                    self.parts.applications.ended(&input, &invoked.touched, self.now());
                     self.joined(namespace, term, &invoked.token, settled).await;
                     return Ok(Some(invoked));
                 }
@@ -409,17 +427,36 @@ impl Inner {
         }
     }
 
+    /// An invocation is sent to `node`: what those will read that follow is brought where they will probably run, in the
+    /// background.
+    async fn prefetch(&self, input: &KnownInput, node: Member) {
+        let Some(memory) = self.parts.memory.clone() else { return };
+        let Some(Foreseen { next, objects }) = self.parts.applications.starts(input, self.now()) else { return };
+        let Some(next) = self.parts.functions.find(input.namespace(), &next).await else { return };
+        let reads: Vec<NamePrint> = objects.iter().map(NamePrint::of).collect();
+        let to = self.books.lock().placing.foresee(&next, &reads).unwrap_or(node);
+        let (applications, input, clock) =
+            (self.parts.applications.clone(), input.clone(), Arc::clone(&self.parts.clock));
+        tokio::spawn(async move {
+            match memory.bring_at(to.node, &objects).await {
+                Ok(brought) => applications.brought(&input, &objects, &brought, clock.monotonic()),
+                Err(why) => tracing::debug!(node = to.node.0, %why, "objects were not brought before they are read"),
+            }
+        });
+    }
+
     /// Waits for a node.
     async fn placed(
         &self,
         function: &Arc<Function>,
         not_to: Vec<Member>,
+        reads: Vec<NamePrint>,
         deadline: Monotonic,
     ) -> Result<Placed, InvokeError> {
         let (turn, placed) = oneshot::channel();
         {
             let (mut books, now) = (self.books.lock(), self.now());
-            books.waits(Waiting { function: Arc::clone(function), not_to, turn }, deadline, now)?;
+            books.waits(Waiting { function: Arc::clone(function), not_to, reads, turn }, deadline, now)?;
             books.pump(now);
         }
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))

@@ -20,6 +20,9 @@ pub struct WarmFunction {
     pub granted: ByteSize,
     /// How long that one has been idle.
     pub idle_for: Duration,
+    /// Last-level cache ways that its last run was predicted to need; 0 if nothing is known.
+    #[serde(default)]
+    pub ways: u8,
 }
 
 /// What is free at a node. See `NodeView`, whose part it is.
@@ -41,7 +44,7 @@ pub struct Vacancy {
     pub invocations_free: u32,
     /// Processors that invocations share.
     pub processors: u16,
-    /// Last-level cache ways that no isolated class has.
+    /// Last-level cache ways that no sensitive invocation which runs is predicted to need.
     pub ways_free: u8,
     /// The idle sandboxes by function.
     pub warm: Vec<WarmFunction>,

@@ -2,6 +2,7 @@
 //!
 //! MessagePack with names, as the heads of objects' calls; inputs and answers of functions are bodies beside them.
 
+use nigh_objects::HoldingsPage;
 use nigh_objects::protocol::{GateRefusal, Member};
 use nigh_rpc::Method;
 use nigh_terms::{FunctionName, InvocationId, Namespace, NodeId, Token};
@@ -12,6 +13,7 @@ use super::vacancy::Vacancy;
 use crate::function_network::NetworkRefusal;
 use crate::invocation::{InvokeError, Invoked};
 use crate::scheduler::lost_invocation::LossError;
+use crate::touched::Touched;
 
 /// The numbers of methods from here on are those of dispatch.
 pub const FIRST_DISPATCH_METHOD: u16 = 64;
@@ -29,7 +31,7 @@ const fn method(number: u16, name: &'static str, body_max: u64) -> Method {
 pub(super) static RUN: Method = method(0, "run", BODY_MAX);
 /// An owner asks what became of one that it has sent; answered at its end.
 pub(super) static ASK: Method = method(1, "ask", 0);
-/// A node tells a controller of its room.
+/// A node tells a controller of its room and its copies; answered by whether it was heard.
 pub(super) static REPORT: Method = method(2, "report", 0);
 /// A process hands an invocation to its owner.
 pub(super) static INVOKE: Method = method(3, "invoke", BODY_MAX);
@@ -94,6 +96,8 @@ pub(super) struct EndedHead {
     pub(super) failed: bool,
     pub(super) log_tail: Vec<u8>,
     pub(super) token: Token,
+    #[serde(default)]
+    pub(super) touched: Vec<Touched>,
 }
 
 /// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
@@ -120,6 +124,25 @@ pub(super) struct ReportHead {
     pub(super) vacancy: Vacancy,
     /// How far the node's memory has come.
     pub(super) covered: Token,
+    /// What has changed of its copies.
+    #[serde(default)]
+    pub(super) holdings: HoldingsNews,
+}
+
+/// Copies that came to a node and went, since it told last.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct HoldingsNews {
+    /// What was told before counts no more.
+    pub(super) anew: bool,
+    /// The print of the object's name, and what its copy takes; nothing if there is none any more.
+    pub(super) changes: Vec<(u64, Option<u64>)>,
+}
+
+impl HoldingsNews {
+    pub(super) fn of(page: &HoldingsPage) -> Self {
+        let changes = page.changes.iter().map(|change| (change.object.0, change.bytes)).collect();
+        Self { anew: page.anew, changes }
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -215,12 +238,13 @@ impl EndedHead {
             failed: invoked.function_error.is_some(),
             log_tail: invoked.log_tail.clone(),
             token: invoked.token.clone(),
+            touched: invoked.touched.clone(),
         }
     }
 
     pub(super) fn with(self, payload: bytes::Bytes) -> Invoked {
-        let Self { id, failed, log_tail, token } = self;
-        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log_tail, token }
+        let Self { id, failed, log_tail, token, touched } = self;
+        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log_tail, token, touched }
     }
 }
 

@@ -70,6 +70,7 @@ impl<S: PartialEq> IdleSandboxes<S> {
                     sandboxes: 1,
                     granted: *memory,
                     idle_for: now.since(one.since),
+                    ways: 0,
                 }),
             }
         }

@@ -13,5 +13,6 @@ mod servers;
 mod world;
 
 mod invocations;
+mod locality;
 mod losses;
 mod processes;

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use nigh_engine::{LocalRegistry, NodeRole, Presence, PresentMember, Registry, StateFile};
+use nigh_faas::applications::Applications;
 use nigh_faas::dispatch::{
     DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDispatched, RunDoor, RunDoorParts,
     Vacancy, report_all,
@@ -16,6 +17,7 @@ use nigh_faas::dispatch::{
 use nigh_faas::function::{Function, FunctionSource, Runtime};
 use nigh_faas::gate::InvocationGate;
 use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_faas::touched::Touched;
 use nigh_objects::cluster::Frontiers;
 use nigh_objects::protocol::{Dispatch, Member};
 use nigh_objects::{GetRequest, ObjectError, ObjectMemory};
@@ -118,8 +120,16 @@ pub(crate) struct Held {
 }
 
 impl Runner {
-    async fn act(&self, who: &Principal, payload: &Value) -> Result<Value, ObjectError> {
-        let name = payload["key"].as_str().unwrap();
+    async fn act(&self, who: &Principal, payload: &Value, touched: &mut Vec<Touched>) -> Result<Value, ObjectError> {
+        // A key that stands in the input as a number is none that anybody could know for one.
+        let name = match (&payload["key"], &payload["number"]) {
+            (Value::String(key), _) => key.clone(),
+            (_, number) => format!("part-{number}"),
+        };
+        let name = name.as_str();
+        let mut touch = |bytes: usize, wrote| {
+            touched.push(Touched { bucket: bucket(), key: key(name), bytes: bytes as u64, wrote });
+        };
         if payload["do"] == "wait" {
             let go_on = self.held.go_on.notified();
             self.held.waiting.lock().push(self.name.clone());
@@ -128,10 +138,20 @@ impl Runner {
         if payload["do"] == "get" {
             let got = self.memory.get(who, &bucket(), &key(name), GetRequest::default()).await?;
             let pieces: Vec<Bytes> = got.body.try_collect().await?;
-            return Ok(json!({"node": self.name, "value": String::from_utf8(pieces.concat()).unwrap()}));
+            let value = String::from_utf8(pieces.concat()).unwrap();
+            touch(value.len(), false);
+            if let Some(also) = payload["also"].as_str() {
+                let got = self.memory.get(who, &bucket(), &key(also), GetRequest::default()).await?;
+                let pieces: Vec<Bytes> = got.body.try_collect().await?;
+                let bytes = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
+                touched.push(Touched { bucket: bucket(), key: key(also), bytes, wrote: false });
+            }
+            return Ok(json!({"node": self.name, "value": value}));
         }
-        let value = payload["value"].as_str().unwrap();
+        let long = payload["bytes"].as_u64().map(|bytes| "x".repeat(bytes as usize));
+        let value = long.as_deref().or_else(|| payload["value"].as_str()).unwrap();
         self.memory.put(who, &bucket(), &key(name), request(value.as_bytes())).await?;
+        touch(value.len(), true);
         Ok(json!({"node": self.name, "value": value}))
     }
 }
@@ -151,13 +171,24 @@ impl RunDispatched for Runner {
         let run = async {
             self.memory.begin_dispatched(namespace, id, dispatch).await?;
             let who = Principal::inside(namespace.clone(), request.function, SandboxId::random(), id);
-            let acted = self.act(&who, &serde_json::from_slice(&request.payload).unwrap()).await;
+            let mut touched = Vec::new();
+            let acted = self.act(&who, &serde_json::from_slice(&request.payload).unwrap(), &mut touched).await;
             let token = self.memory.end_invocation(id, Duration::from_secs(5)).await;
             let (payload, function_error) = match acted {
-                Ok(answer) => (answer, None),
+                Ok(mut answer) => {
+                    answer["why"] = json!(why);
+                    (answer, None)
+                }
                 Err(error) => (json!(error.to_string()), Some("Unhandled")),
             };
-            Ok(Invoked { id, payload: payload.to_string().into(), function_error, log_tail: Vec::new(), token })
+            Ok(Invoked {
+                id,
+                payload: payload.to_string().into(),
+                function_error,
+                log_tail: Vec::new(),
+                token,
+                touched,
+            })
         };
         match Box::pin(self.killed.run_until_cancelled(run)).await {
             Some(ended) => ended,
@@ -248,6 +279,8 @@ impl Processes {
                 gate: memory.clone().map(|memory| Arc::new(memory) as Arc<dyn InvocationGate>),
                 homes: Arc::new(homes),
                 registry: Arc::clone(&self.registry),
+                applications: Applications::default(),
+                memory: Some(memory.clone().unwrap_or_else(|| self.world.nodes[&NODES].memory.clone())),
                 peers: peers.clone(),
                 present: self.present.subscribe(),
                 clock: Arc::new(SystemClock::new()),
@@ -272,8 +305,7 @@ impl Processes {
                 present: self.present.subscribe(),
                 clock: Arc::new(SystemClock::new()),
             });
-            let covered = move || memory.covered();
-            tokio::spawn(report_all(Arc::clone(&door), covered, peers, self.present.subscribe(), stop.clone()));
+            tokio::spawn(report_all(Arc::clone(&door), memory, peers, self.present.subscribe(), stop.clone()));
             door
         });
         let calls = DispatchCalls { door, dispatcher: Some(dispatcher.clone()) };

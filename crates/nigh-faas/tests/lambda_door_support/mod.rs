@@ -77,6 +77,7 @@ impl Invoke for Scripted {
             function_error: raised.then_some("Unhandled"),
             log_tail: b"a line of the log\n".to_vec(),
             token: Token::empty(),
+            touched: Vec::new(),
         })
     }
 }

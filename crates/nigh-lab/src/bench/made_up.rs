@@ -121,6 +121,11 @@ pub(crate) fn key(number: u64) -> Result<ObjectKey, LabError> {
     ObjectKey::new(&format!("thumbnails/{number:010}.jpg")).map_err(|error| failed("a name", &error))
 }
 
+/// A store whose objects have `length` bytes each.
+pub(crate) fn store(length: u64) -> Arc<dyn Store> {
+    Arc::new(MadeUp { length })
+}
+
 /// A memory of this process with room for `cache` bytes of objects of `length` bytes each; none is in it.
 pub(crate) struct Filled {
     pub(crate) memory: ObjectMemory,
@@ -132,7 +137,7 @@ impl Filled {
         let folder = tempfile::tempdir().map_err(|error| LabError::file("a folder", &error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let limits = MemoryLimits { cache, cached_object: ByteSize::mib(16), object: ByteSize::mib(16) };
-        let (store, spool) = (Arc::new(MadeUp { length }), folder.path().join("spool"));
+        let (store, spool) = (store(length), folder.path().join("spool"));
         let memory = ObjectMemory::open(store, Writes::through(Epoch(1)), clock, Vec::new(), spool, limits).await;
         Ok(Self { memory: memory.map_err(|error| failed("the memory", &error))?, _folder: folder })
     }

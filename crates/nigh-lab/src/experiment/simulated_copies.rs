@@ -31,6 +31,16 @@ impl<P: EvictionPolicy> SimulatedCopies<P> {
         self.by_object.get(&object).map(|slot| self.order.touch(*slot)).is_some()
     }
 
+    /// True if there is a copy of `object`.
+    pub(super) fn has(&self, object: u64) -> bool {
+        self.by_object.contains_key(&object)
+    }
+
+    /// As the cache says it: another copy would drive out nothing that is hot.
+    pub(super) fn takes_guests(&mut self) -> bool {
+        self.bytes <= self.budget / 2 || self.order.victim().is_none_or(|next| !self.order.is_hot(next))
+    }
+
     fn remove(&mut self, slot: Slot) -> Option<u64> {
         self.order.remove(slot);
         let (object, bytes) = self.slots.remove(slot)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use nigh_engine::NodeRole;
 use nigh_engine::nats::NatsHomes;
+use nigh_faas::applications::Applications;
 use nigh_faas::dispatch::{
     DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDispatched, RunDoor, RunDoorParts,
     report_all,
@@ -72,12 +73,13 @@ impl ClusterEngine {
 
     /// What this node's doors, events and notifications invoke by: the owners of namespaces, of which this node may be one if
     /// it has the role `controller`. What clients outside write by `memory` is told to the owners from now on. To be called
-    /// once, when the memory is open; `Dispatcher::leave` is to be called before `leave`, when the doors take nothing more.
+    /// once, when the memory is open; what follows invocations is brought into memories by `prefetches_by`; `Dispatcher::leave` is to be called before `leave`, when the doors take nothing more.
     #[must_use]
     pub fn start_dispatch(
         &self,
         functions: Arc<dyn FunctionSource>,
         memory: &ObjectMemory,
+        (applications, prefetches_by): (Applications, Option<ObjectMemory>),
         settings: DispatchSettings,
     ) -> Dispatcher {
         let homes = Homes { map: self.homes.clone(), memory: memory.clone(), shards: self.settings.shards };
@@ -90,6 +92,8 @@ impl ClusterEngine {
                 gate: Some(Arc::new(memory.clone()) as Arc<dyn InvocationGate>),
                 homes: Arc::new(homes),
                 registry: self.registry(),
+                applications,
+                memory: prefetches_by,
                 peers: self.dispatch_peers(),
                 present: self.present(),
                 clock: Arc::clone(&self.clock),
@@ -123,7 +127,7 @@ impl ClusterEngine {
         let calls = DispatchCalls { door: Some(Arc::clone(&door)), dispatcher: None };
         let _ = self.calls.running.set(Arc::new(calls) as Arc<dyn Handler>);
         let (peers, memory) = (self.dispatch_peers(), memory.clone());
-        let reports = report_all(door, move || memory.covered(), peers, self.present(), self.ending.clone());
+        let reports = report_all(door, memory, peers, self.present(), self.ending.clone());
         self.tasks.spawn(reports);
     }
 }

@@ -62,6 +62,8 @@ pub struct MemorySettings {
     pub idle: IdleMemory,
     /// Whether runs are sized by what was learned.
     pub sizing: Sizing,
+    /// Objects that an application will probably read are brought into memory when it starts.
+    pub prefetch: Switch,
     /// How models are fitted.
     pub learner: MemoryLearner,
     /// Whether headers of stored objects are looked at (docs/learning.md).
@@ -82,6 +84,7 @@ impl Default for MemorySettings {
             park: Switch::On,
             idle: IdleMemory::Keep,
             sizing: Sizing::On,
+            prefetch: Switch::On,
             learner: MemoryLearner::Lintree,
             features: Switch::On,
             features_memory: ByteSize::mib(16),

@@ -62,6 +62,10 @@ impl EvictionPolicy for S3Fifo {
         self.queue(list).take(nodes, slot);
     }
 
+    fn is_hot(&self, nodes: &Nodes, slot: Slot) -> bool {
+        nodes.get(slot).list == MAIN
+    }
+
     fn victim(&mut self, nodes: &mut Nodes) -> Option<Slot> {
         // Each turn returns, moves a copy out of the small queue or takes one use off a copy: it ends.
         loop {

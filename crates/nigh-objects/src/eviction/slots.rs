@@ -68,6 +68,17 @@ impl<T> Slots<T> {
         }
     }
 
+    /// What is at the places from `from` to before `to`; places are numbered from 0, and what stays keeps its own.
+    pub(crate) fn between(&self, from: u32, to: u32) -> impl Iterator<Item = &T> {
+        (from..to.min(self.places())).filter_map(|at| self.get(Slot(at)))
+    }
+
+    /// How many places there are, the free ones included.
+    pub(crate) fn places(&self) -> u32 {
+        let last = self.pages.last().map_or(0, Vec::len);
+        (self.pages.len().saturating_sub(1) * PAGE + last) as u32
+    }
+
     /// Takes out what is at `slot`.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
         self.get(slot)?;

@@ -171,6 +171,13 @@ impl Coherence {
         self.state.lock().homes.contains_key(&shard)
     }
 
+    /// What the home of `object` here knows of it: its version, and who else has been given it.
+    pub(super) fn sharers(&self, object: &ObjectId) -> (Noted, Vec<Member>) {
+        let (state, shard) = (self.state.lock(), self.shards.of(object));
+        let Some(side) = state.homes.get(&shard) else { return (None, Vec::new()) };
+        (side.home.version_of(object).map(|(version, _)| version), side.home.sharers(object))
+    }
+
     /// The shard of an object, and the object.
     fn placed<'o>(&self, object: &'o ObjectId) -> (ShardId, &'o ObjectId) {
         (self.shards.of(object), object)

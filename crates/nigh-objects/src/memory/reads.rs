@@ -504,7 +504,7 @@ impl Inner {
                 }
             }
             let noted = asking.note();
-            let (fetched, copy) = match self.bring_bytes(&object).await {
+            let (fetched, copy) = match self.bring_bytes(&object, noted).await {
                 Ok((fetched, copy)) => (Some(fetched), copy),
                 Err(ObjectError::NoSuchKey(_)) => (None, None),
                 Err(error) => {
@@ -525,7 +525,14 @@ impl Inner {
     async fn bring_bytes(
         self: &Arc<Self>,
         object: &ObjectId,
+        noted: Noted,
     ) -> Result<(Fetched, Option<(Kept, Reservation)>), ObjectError> {
+        if let Some((meta, segment)) = self.from_holder(object, noted).await {
+            let meta = Arc::new(meta);
+            let room = self.reserve(self.account.cost(meta.size));
+            let copy = room.map(|room| (Kept::new(&meta, Some(segment.clone())), room));
+            return Ok((Fetched::Copy(Resident { meta, segment: Some(segment) }), copy));
+        }
         let (meta, stream) = self.back.get(object, None, None).await?;
         let meta = Arc::new(meta);
         if meta.size > self.limits.cached_object.bytes() {

@@ -9,6 +9,9 @@ use std::time::Duration;
 use nigh_terms::ByteSize;
 
 use super::ObjectMemory;
+use super::cluster::LeftCopy;
+use crate::cache::Gone;
+use crate::hand_over::GivenUp;
 use crate::kept::Kept;
 use crate::segment::Segment;
 
@@ -49,7 +52,19 @@ impl ObjectMemory {
     /// Frees `bytes` of what segments take, or as much of it as nobody holds, before this returns. The budget stays: to
     /// keep the memory from being taken again, lower it first (`set_cache_budget`).
     pub fn shrink(&self, bytes: ByteSize) -> Shrunk {
+        let (shrunk, left) = self.shrink_naming(bytes);
+        if let Some(handed_over) = self.0.left.as_ref().filter(|_| !left.is_empty()) {
+            // What is one too many is in the store.
+            let _dropped = handed_over.try_send(left);
+        }
+        shrunk
+    }
+
+    /// As `shrink`; in a cluster it says what was given up.
+    pub(super) fn shrink_naming(&self, bytes: ByteSize) -> (Shrunk, Vec<LeftCopy>) {
         let inner = &self.0;
+        let is_named = inner.left.is_some();
+        let mut left_copies = Vec::new();
         let before = inner.account.living().bytes;
         let mut shrunk = Shrunk::default();
         // Each is looked at once. What small objects free is known when they have gone: they share pages.
@@ -60,17 +75,23 @@ impl ObjectMemory {
                 let mut shelf = inner.shelf();
                 let begun = inner.clock.monotonic();
                 let is_held = |kept: &Kept| kept.segment.as_ref().is_some_and(Segment::is_in_use);
-                let given = shelf.give_back(wanted, LOOKS_AT_ONCE.min(left), is_held);
+                let given = shelf.give_back(wanted, LOOKS_AT_ONCE.min(left), is_named, is_held);
                 (given, inner.clock.monotonic().since(begun))
             };
             shrunk.decided_in += took;
             shrunk.locked_for = shrunk.locked_for.max(took);
             shrunk.held = ByteSize(shrunk.held.bytes() + given.held);
             shrunk.copies += given.dropped.len() as u64;
+            for Gone { at, name, bytes, is_hot } in given.gone {
+                if let (Some(object), Some(kept)) = (name.object(), given.dropped.get(at)) {
+                    let (version, what) = (kept.meta.version(), GivenUp { bytes, is_hot });
+                    left_copies.push(LeftCopy { object, version, what });
+                }
+            }
             inner.evict(given.dropped);
             shrunk.freed = ByteSize(before.saturating_sub(inner.account.living().bytes));
             left = if given.looked == 0 { 0 } else { left - given.looked };
         }
-        shrunk
+        (shrunk, left_copies)
     }
 }

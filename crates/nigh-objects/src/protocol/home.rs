@@ -158,6 +158,13 @@ impl<O: ObjectName, R: Rules> Home<O, R> {
         self.directory.get(object).map(|entry| (entry.version, entry.absent))
     }
 
+    /// The living nodes that have been given `object` as it is now, the resident not among them.
+    #[must_use]
+    pub fn sharers(&self, object: &O) -> Vec<Member> {
+        let sharers = self.directory.get(object).map_or(&[][..], |entry| entry.sharers.as_slice());
+        sharers.iter().filter_map(|sharer| self.peers.member(*sharer)).collect()
+    }
+
     /// True if this put of `from` is not remembered: neither under way, nor answered, nor settled.
     #[must_use]
     pub fn is_new(&self, from: Member, request: RequestId) -> bool {

@@ -10,6 +10,7 @@
 mod servers;
 
 mod compared;
+mod handing_over;
 mod moves;
 mod objects;
 mod transactions;

@@ -76,7 +76,7 @@ pub(crate) struct Node {
 /// Some of them.
 pub(crate) struct World {
     servers: Servers,
-    store: Arc<DirectoryStore>,
+    pub(crate) store: Arc<DirectoryStore>,
     pub(crate) nodes: BTreeMap<u32, Node>,
     homes: BTreeMap<ShardId, (u32, Epoch)>,
     claims: AtomicU64,

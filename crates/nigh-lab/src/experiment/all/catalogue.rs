@@ -160,6 +160,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-reelect",
+        about: "Objects that a shrinking node gives up, handed to a node that has them already (OFC section 6.4)",
+        command: &["bench", "reelect"],
+        quick: &["--rounds", "1"],
+        page: None,
+    },
+    Experiment {
         name: "bench-grant",
         about: "A sandbox's memory: its limit, the step before a run, and the wait at the limit",
         command: &["bench", "grant"],
@@ -178,6 +185,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         about: "Which copies the cache gives up, on a day of invocations (OFC section 6.3)",
         command: &["experiment", "eviction"],
         quick: &["--seeds", "1"],
+        page: None,
+    },
+    Experiment {
+        name: "prewarm",
+        about: "What applications read, brought into memory when they start, on a day of invocations (Faa$T)",
+        command: &["experiment", "prewarm"],
+        quick: &["--minutes", "60"],
         page: None,
     },
     Experiment {

@@ -14,16 +14,17 @@ use serde::de::DeserializeOwned;
 use tokio_util::io::StreamReader;
 
 use super::wire::{
-    Becomes, Content as NewContent, DECIDE, FETCH, Fence, Fetch, Fetched, Letter, METHODS, NEWEST, Newest, OUTCOME,
-    PINNED, POST, PREPARE, Pinned, Prepare, WAITING, WRITE, Waiting, Want, WireError, Write, Wrote, decode, encode,
+    BRING, Becomes, Bring, Content as NewContent, DECIDE, FETCH, Fence, Fetch, Fetched, HELD, Held, LET_GO, LetGo,
+    Letter, METHODS, NEWEST, Newest, OUTCOME, PINNED, POST, PREPARE, Pinned, Prepare, WAITING, WRITE, Waiting, Want,
+    WireError, Write, Wrote, decode, encode,
 };
 use crate::memory::foreign::{Asker, ForeignWrite};
-use crate::memory::machines::ForeignAnswer;
+use crate::memory::machines::{ForeignAnswer, Noted};
 use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Content, Draft, Expected};
 use crate::memory::{Inner, ObjectMemory};
-use crate::protocol::{Reply, Request, ToHome};
+use crate::protocol::{Member, Reply, Request, ToHome};
 use crate::range::resolve;
 use crate::segment::Filling;
 use crate::store::check_pin;
@@ -108,6 +109,25 @@ impl ObjectMemory {
             _ if number == OUTCOME.number => {
                 answer(inner.serve_ended(read(&call)?).await.map(|ended| (ended, Body::empty())))
             }
+            _ if number == LET_GO.number => {
+                let let_go: LetGo = read(&call)?;
+                inner.is_member(call.peer, let_go.from)?;
+                answer(Ok((inner.elect_here(let_go), Body::empty())))
+            }
+            _ if number == HELD.number => {
+                let held: Held = read(&call)?;
+                answer(Ok(match inner.copy_held(&held) {
+                    Some((meta, segment)) => {
+                        let body = Body::pieces([segment.slice(0..meta.size).into_bytes()]);
+                        (Some(meta), body)
+                    }
+                    None => (None, Body::empty()),
+                }))
+            }
+            _ if number == BRING.number => {
+                let bring: Bring = read(&call)?;
+                answer(Ok((self.bring(&bring.objects).await, Body::empty())))
+            }
             _ if number == NEWEST.number => answer(Ok((Newest { homes: inner.newest_here() }, Body::empty()))),
             _ => {
                 let Fence { shard, member } = read(&call)?;
@@ -120,10 +140,14 @@ impl ObjectMemory {
 impl Inner {
     /// Refuses what speaks for somebody else.
     fn is_from(&self, peer: &Hello, request: &Request<ObjectId>) -> Result<(), Refusal> {
-        if self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is(peer, request.from)) {
+        self.is_member(peer, request.from)
+    }
+
+    fn is_member(&self, peer: &Hello, from: Member) -> Result<(), Refusal> {
+        if self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is(peer, from)) {
             return Ok(());
         }
-        let why = format!("{} is not known as this life of node {}", peer.identity, request.from.node.0);
+        let why = format!("{} is not known as this life of node {}", peer.identity, from.node.0);
         Err(Refusal::new(RefusalKind::Forbidden, why))
     }
 
@@ -148,7 +172,7 @@ impl Inner {
         for _ in 0..ATTEMPTS {
             self.coherence.foreign_fetch(self.now(), &object, request.clone());
             let noted = self.coherence.foreign_noted(&object, asker);
-            let (found, is_copy) = match self.bytes_for(&object, &want).await {
+            let (found, is_copy) = match self.bytes_for(&object, noted, &want).await {
                 Ok((found, is_copy)) => (Some(found), is_copy),
                 Err(ObjectError::NoSuchKey(_)) => (None, false),
                 Err(error) => return Err(error.into()),
@@ -180,7 +204,12 @@ impl Inner {
     }
 
     /// What is wanted of an object, and whether it is a copy in memory.
-    async fn bytes_for(self: &Arc<Self>, object: &ObjectId, want: &Want) -> Result<(FoundBytes, bool), ObjectError> {
+    async fn bytes_for(
+        self: &Arc<Self>,
+        object: &ObjectId,
+        noted: Noted,
+        want: &Want,
+    ) -> Result<(FoundBytes, bool), ObjectError> {
         let kept = self.shelf().peek(object).cloned();
         if let Some(kept) = kept {
             let meta = kept.meta.unpack();
@@ -198,6 +227,12 @@ impl Inner {
                 }
                 (Some(_), None) => {}
             }
+        }
+        if matches!(want, Want::Whole)
+            && let Some((meta, segment)) = self.from_holder(object, noted).await
+        {
+            let (range, body) = (0..meta.size, Body::pieces([segment.slice(0..meta.size).into_bytes()]));
+            return Ok((FoundBytes { meta: Arc::new(meta), range: Some(range), body }, false));
         }
         let found = match want {
             Want::Known => {
@@ -391,6 +426,7 @@ impl Inner {
                 self.settle(dropped);
             }
             Letter::ToNode(reply) => self.hear(reply),
+            Letter::Holds(objects) => self.holds(&objects),
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! with this one's the ledger sees to.
 
 mod compared;
+mod handing_over;
 mod here;
 mod neighbours;
 mod posts;
@@ -28,6 +29,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 pub use self::compared::CoherenceProtocol;
 pub(super) use self::compared::CopyUse;
+pub use self::handing_over::HandedOver;
+pub(super) use self::handing_over::{Holders, LeftCopy, SHRINKS_WAITING, hand_over_all};
 pub use self::neighbours::Neighbours;
 use self::neighbours::NotAnswered;
 pub use self::posts::HomeEvent;

@@ -73,6 +73,13 @@ impl Neighbours {
         nodes
     }
 
+    /// All nodes whose address is known, in the order of their numbers.
+    pub(super) fn known(&self) -> Vec<NodeNumber> {
+        let mut known: Vec<NodeNumber> = self.addresses.read().keys().copied().collect();
+        known.sort_unstable();
+        known
+    }
+
     /// True if `peer` is who `member` says it is.
     pub(super) fn is(&self, peer: &nigh_rpc::Hello, member: Member) -> bool {
         let addresses = self.addresses.read();

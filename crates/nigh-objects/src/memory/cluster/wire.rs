@@ -49,10 +49,16 @@ pub(super) static PREPARE: Method = method(23, "prepare", TRANSACTION_BYTES_MAX)
 pub(super) static DECIDE: Method = method(24, "decide", 0);
 /// How a transaction has ended, said or asked.
 pub(super) static OUTCOME: Method = method(25, "outcome", 0);
+/// A node has given copies up, and a home is to say who else has them.
+pub(super) static LET_GO: Method = method(26, "let_go", 0);
+/// A home asks a holder for its copy of one version.
+pub(super) static HELD: Method = method(27, "held", 0);
+/// A node is to bring objects into its memory, unless that drives out what is hot; answered when it has.
+pub(super) static BRING: Method = method(28, "bring", 0);
 
 /// All of them.
-pub(super) static METHODS: [&Method; 10] =
-    [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME];
+pub(super) static METHODS: [&Method; 13] =
+    [&FETCH, &PINNED, &WRITE, &POST, &WAITING, &NEWEST, &FENCE, &PREPARE, &DECIDE, &OUTCOME, &LET_GO, &HELD, &BRING];
 
 /// What of an object is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -141,6 +147,25 @@ pub(super) struct Wrote {
 pub(super) enum Letter {
     ToHome(ShardId, Request<ObjectId>),
     ToNode(Reply<ObjectId>),
+    /// The node is the holder of these objects now.
+    Holds(Vec<ObjectId>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LetGo {
+    pub(super) from: Member,
+    pub(super) copies: Vec<(ObjectId, Version)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Held {
+    pub(super) object: ObjectId,
+    pub(super) version: Version,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Bring {
+    pub(super) objects: Vec<ObjectId>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -314,6 +339,9 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<Write>(head);
     let _ = decode::<Result<Wrote, WireError>>(head);
     let _ = decode::<Vec<Letter>>(head);
+    let _ = decode::<LetGo>(head);
+    let _ = decode::<Held>(head);
+    let _ = decode::<Bring>(head);
     let _ = decode::<Waiting>(head);
     let _ = decode::<Result<WaitingPage, WireError>>(head);
     let _ = decode::<Token>(head);

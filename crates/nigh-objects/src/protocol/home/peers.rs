@@ -199,6 +199,12 @@ impl<O: ObjectName> Peers<O> {
         self.by_sharer.contains_key(&sharer)
     }
 
+    /// Who `sharer` is, if it has not been forgotten.
+    pub(super) fn member(&self, sharer: SharerId) -> Option<Member> {
+        let node = *self.by_sharer.get(&sharer)?;
+        self.living.get(&node).map(|peer| Member { node, incarnation: peer.incarnation })
+    }
+
     /// The message that tells `sharer` of a new version; none if it is gone.
     pub(super) fn invalidate(
         &mut self,

@@ -1,0 +1,166 @@
+//! Three members of a cluster in this process: the homes in one, the memories of the two others; calls between them over
+//! TCP with mutual TLS, as between nodes. Their store makes its objects up, so that no disk is measured.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nigh_engine::WriteThrough;
+use nigh_objects::cluster::{HandedOver, Neighbours, Place, TakenShard};
+use nigh_objects::protocol::{Member, NodeNumber};
+use nigh_objects::{MemoryLimits, ObjectId, ObjectMemory, Shards, Shrunk, Writes};
+use nigh_rpc::certificates::Authority;
+use nigh_rpc::{
+    Call, ClientSettings, Credentials, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role,
+    Security, ServerSettings, serve,
+};
+use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Incarnation, Namespace, ShardId, SystemClock, Token};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::LabError;
+use crate::bench::made_up::{failed, key, store};
+
+const CLUSTER: &str = "bench";
+const LIFE: u64 = 1;
+const DAYS: u32 = 1;
+/// The reign of the homes: what the store has is of the one before.
+const REIGN: Epoch = Epoch(2);
+/// Objects of one call that brings them.
+const BROUGHT_AT_ONCE: usize = 256;
+/// Calls between two processes at a time.
+const CONNECTIONS_MAX: usize = 64;
+
+struct Door(ObjectMemory);
+
+#[async_trait]
+impl Handler for Door {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        ObjectMemory::method(number)
+    }
+
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+        self.0.answer(call).await
+    }
+}
+
+struct MemberMemory {
+    memory: ObjectMemory,
+    neighbours: Arc<Neighbours>,
+    number: NodeNumber,
+    address: PeerAddress,
+    _events: mpsc::UnboundedReceiver<nigh_objects::cluster::HomeEvent>,
+}
+
+/// The home, and the two others.
+pub(crate) struct Members {
+    all: Vec<MemberMemory>,
+    stop: CancellationToken,
+    _folder: TempDir,
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn name(number: u32) -> String {
+    format!("n{number}")
+}
+
+impl Members {
+    /// Members whose memories have room for `room` each, and whose objects have `length` bytes.
+    pub(crate) async fn start(length: u64, room: ByteSize) -> Result<Self, LabError> {
+        let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let refused = |error| failed("certificates", &error);
+        let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
+        let mut members = Self { all: Vec::new(), stop: CancellationToken::new(), _folder: folder };
+        for number in 0..3 {
+            let identity =
+                Identity::new(CLUSTER, Role::Node, &name(number)).map_err(|error| failed("a name", &error))?;
+            let files = authority.issue(&identity, &["localhost".to_owned()], DAYS, false).map_err(refused)?;
+            let security = Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?));
+            let member = members.join(number, identity, security, length, room).await?;
+            members.all.push(member);
+        }
+        for one in &members.all {
+            for other in &members.all {
+                one.neighbours.set_address(other.number, Some(other.address.clone()));
+            }
+            one.neighbours.set_home(ShardId(0), NodeNumber(0));
+        }
+        let taken = TakenShard { shard: ShardId(0), records: Vec::new(), lost: Vec::new(), summary: Token::empty() };
+        members.all[0].memory.take_home(taken).await.map_err(|error| failed("a home", &error))?;
+        Ok(members)
+    }
+
+    async fn join(
+        &self,
+        number: u32,
+        identity: Identity,
+        security: Security,
+        length: u64,
+        room: ByteSize,
+    ) -> Result<MemberMemory, LabError> {
+        let hello = Hello { identity, incarnation: LIFE };
+        let settings = ClientSettings { connections_max: CONNECTIONS_MAX, ..ClientSettings::default() };
+        let neighbours = Arc::new(Neighbours::new(Peers::new(hello.clone(), security.clone(), settings)));
+        let (tells, events) = mpsc::unbounded_channel();
+        let me = Member { node: NodeNumber(number), incarnation: Incarnation(LIFE) };
+        let shards = Shards::new(NonZeroU16::MIN);
+        let place = Place { me, shards, neighbours: Arc::clone(&neighbours), events: tells };
+        let limits = MemoryLimits { cache: room, cached_object: ByteSize::mib(64), object: ByteSize::mib(64) };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let writes = Writes { ledger: Arc::new(WriteThrough::new(REIGN)), ..Writes::through(REIGN) };
+        let spool = self._folder.path().join(format!("spool-{number}"));
+        let memory =
+            ObjectMemory::open_in_cluster(place, store(length), writes, clock, Vec::new(), spool, limits).await;
+        let memory = memory.map_err(|error| failed("a memory", &error))?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| failed("a listener", &error))?;
+        let address = listener.local_addr().map_err(|error| failed("a listener", &error))?.to_string();
+        let address = PeerAddress { name: name(number).into(), address: address.into(), incarnation: Some(LIFE) };
+        let settings = ServerSettings { drain_max: Duration::ZERO, ..ServerSettings::default() };
+        let door = Arc::new(Door(memory.clone())) as Arc<dyn Handler>;
+        tokio::spawn(serve(listener, hello, security, settings, door, self.stop.clone()));
+        Ok(MemberMemory { memory, neighbours, number: NodeNumber(number), address, _events: events })
+    }
+
+    fn objects(count: u64) -> Result<Vec<ObjectId>, LabError> {
+        let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
+        let bucket = BucketName::new("pictures").map_err(|error| failed("a name", &error))?;
+        let object = |number| Ok(ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key(number)? });
+        (0..count).map(object).collect()
+    }
+
+    /// Brings `count` objects into the memory of `member`; `uses`: they are read so often there.
+    pub(crate) async fn bring(&self, member: usize, count: u64, uses: usize) -> Result<(), LabError> {
+        let memory = &self.all[member].memory;
+        for objects in Self::objects(count)?.chunks(BROUGHT_AT_ONCE) {
+            let brought = memory.bring(objects).await;
+            if brought.len() != objects.len() || brought.contains(&0) {
+                return Err(failed(
+                    "bringing objects into memory",
+                    &format!("of {count} objects some were not brought"),
+                ));
+            }
+            for _ in 0..uses {
+                memory.use_copies(objects);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many copies `member` has.
+    pub(crate) fn copies(&self, member: usize) -> u64 {
+        self.all[member].memory.usage().objects
+    }
+
+    /// `member` gives up all copies and hands them over.
+    pub(crate) async fn give_up(&self, member: usize, bytes: u64) -> (Shrunk, HandedOver) {
+        self.all[member].memory.shrink_and_hand_over(ByteSize(bytes)).await
+    }
+}

@@ -1,0 +1,177 @@
+//! A day of applications in virtual time: the node's own learning, its judgement of what it brought, and its order of
+//! eviction; the store is a time for each fetch.
+
+use std::collections::HashMap;
+
+use nigh_faas::application_objects::{ApplicationObjects, Ended, Names};
+use nigh_faas::payload_walk::PayloadWalk;
+use nigh_faas::prefetch::{PrefetchUse, Prefetches};
+use nigh_faas::touched::Touched;
+use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo, fetch_us};
+use nigh_objects::{NamePrint, ObjectId};
+use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
+
+use super::applications::{Application, Object, RunObjects, Start, bucket};
+use crate::LabError;
+use crate::bench::made_up::failed;
+use crate::experiment::simulated_copies::SimulatedCopies;
+
+/// Objects that are brought at a time, as the memory does.
+const LANES: usize = 4;
+/// From a function's end to the begin of the next.
+const HAND_ON_US: f64 = 2_000.0;
+
+/// What a day came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Day {
+    /// Reads of those who follow, but for parts of the same run.
+    pub(super) reads: u64,
+    /// Of those the ones that waited for nothing.
+    pub(super) hits: u64,
+    /// What each of them waited, milliseconds.
+    pub(super) waits_ms: Vec<f64>,
+    /// What the first read of each follower waited, milliseconds.
+    pub(super) first_waits_ms: Vec<f64>,
+    /// Bytes that the store has given, of all.
+    pub(super) store_bytes: u64,
+    pub(super) prefetch: PrefetchUse,
+}
+
+struct Player<'a> {
+    namespace: Namespace,
+    bucket: BucketName,
+    copies: SimulatedCopies<S3Fifo>,
+    /// When what is on its way will be there, microseconds.
+    arrives: HashMap<u64, f64>,
+    learned: ApplicationObjects,
+    prefetches: Prefetches,
+    prewarms: bool,
+    day: &'a mut Day,
+}
+
+fn at(us: f64) -> Monotonic {
+    Monotonic::default().after(std::time::Duration::from_micros(us as u64))
+}
+
+impl Player<'_> {
+    fn print(&self, object: &Object) -> NamePrint {
+        let (namespace, bucket) = (self.namespace.clone(), self.bucket.clone());
+        NamePrint::of(&ObjectId { namespace, bucket, key: object.key.clone() })
+    }
+
+    /// Reads an object at `now`; gives what that takes.
+    fn read(&mut self, object: &Object, now: f64) -> f64 {
+        let print = self.print(object).0;
+        if self.copies.touch(print) {
+            return self.arrives.remove(&print).map_or(0.0, |there| (there - now).max(0.0));
+        }
+        self.day.store_bytes += object.bytes;
+        self.copies.insert(print, object.bytes, Origin::Read, |_| ());
+        fetch_us(object.bytes)
+    }
+
+    fn touched(&self, object: &Object, wrote: bool) -> Touched {
+        Touched { bucket: self.bucket.clone(), key: object.key.clone(), bytes: object.bytes, wrote }
+    }
+
+    /// What will probably be read is brought.
+    fn prewarm(&mut self, application: &Application, names: &Names, now: f64) {
+        let first = (self.namespace.clone(), application.functions[0].clone());
+        let expected = self.learned.reads_after(&first.1, names);
+        if expected.is_empty() || !self.prefetches.may(&first, at(now)) {
+            return;
+        }
+        let mut lanes = [now; LANES];
+        for one in expected {
+            let object = Object { key: one.key, bytes: one.bytes };
+            let print = self.print(&object);
+            if self.copies.has(print.0) || !self.copies.takes_guests() {
+                continue;
+            }
+            if self.copies.insert(print.0, object.bytes, Origin::Read, |_| ()) {
+                let free = (0..LANES).min_by(|one, other| lanes[*one].total_cmp(&lanes[*other])).unwrap_or(0);
+                lanes[free] += fetch_us(object.bytes);
+                self.arrives.insert(print.0, lanes[free]);
+                self.day.store_bytes += object.bytes;
+                self.prefetches.brought(&first, print, object.bytes, at(now));
+            }
+        }
+    }
+
+    fn ended(&mut self, function: &FunctionName, walk: &PayloadWalk, touched: &[Touched], now: f64) {
+        for one in touched.iter().filter(|one| !one.wrote) {
+            self.prefetches.read(NamePrint::of(&one.object(&self.namespace)));
+        }
+        self.prefetches.settle(at(now));
+        let object = |named: &nigh_faas::named_objects::NamedObject| {
+            let (namespace, bucket, key) = (self.namespace.clone(), named.bucket.clone(), named.key.clone());
+            NamePrint::of(&ObjectId { namespace, bucket, key })
+        };
+        let named: Vec<NamePrint> = walk.objects.iter().map(object).collect();
+        let (namespace, names) = (&self.namespace, &Names::of(walk));
+        self.learned.ended(&Ended { namespace, function, names, named: &named, touched });
+    }
+
+    fn follow(&mut self, function: &FunctionName, part: &Object, reads: &[Object], now: f64) -> f64 {
+        let mut now = now + HAND_ON_US;
+        now += self.read(part, now);
+        let mut touched = vec![self.touched(part, false)];
+        for (place, object) in reads.iter().enumerate() {
+            let wait = self.read(object, now);
+            now += wait;
+            self.day.reads += 1;
+            self.day.hits += u64::from(wait == 0.0);
+            self.day.waits_ms.push(wait / 1e3);
+            if place == 0 {
+                self.day.first_waits_ms.push(wait / 1e3);
+            }
+            touched.push(self.touched(object, false));
+        }
+        self.ended(function, &PayloadWalk::default(), &touched, now);
+        now
+    }
+
+    fn run(&mut self, application: &Application, start: &Start, objects: &RunObjects) {
+        let mut now = start.at_s * 1e6;
+        self.copies.advance(start.at_s);
+        let walk = PayloadWalk::of(objects.payload.as_bytes());
+        if self.prewarms {
+            self.prewarm(application, &Names::of(&walk), now);
+        }
+        now += self.read(&objects.input, now) + application.work_us;
+        self.copies.insert(self.print(&objects.part).0, objects.part.bytes, Origin::Written, |_| ());
+        let touched = [self.touched(&objects.input, false), self.touched(&objects.part, true)];
+        self.ended(&application.functions[0], &walk, &touched, now);
+        // Both read the part: so it is known that they follow.
+        now = self.follow(&application.functions[1], &objects.part, &objects.second, now) + application.work_us;
+        self.follow(&application.functions[2], &objects.part, &objects.third, now);
+    }
+}
+
+/// Plays the day in a cache of `budget` bytes.
+pub(super) fn play(
+    applications: &[Application],
+    starts: &[Start],
+    budget: u64,
+    prewarms: bool,
+) -> Result<Day, LabError> {
+    let mut day = Day::default();
+    let mut player = Player {
+        namespace: Namespace::new("tenant").map_err(|error| failed("a name", &error))?,
+        bucket: bucket()?,
+        copies: SimulatedCopies::new(Order::new(S3Fifo::default(), DEFAULT_DOUBTFUL), budget),
+        arrives: HashMap::new(),
+        learned: ApplicationObjects::default(),
+        prefetches: Prefetches::default(),
+        prewarms,
+        day: &mut day,
+    };
+    for start in starts {
+        let application = &applications[start.application];
+        player.run(application, start, &application.objects(start)?);
+    }
+    // What nobody has read by the end never will be.
+    player.prefetches.settle(at(starts.last().map_or(0.0, |last| last.at_s * 1e6 + 600e6)));
+    player.day.prefetch = player.prefetches.all();
+    Ok(day)
+}
