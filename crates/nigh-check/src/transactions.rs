@@ -50,7 +50,7 @@ pub fn transaction_configurations() -> Vec<TransactionWorldConfig> {
         bounds("transaction-one-shard", "one shard; it crashes twice", 1, 2, 1, 1),
         bounds("transaction-crashes", "two shards, which crash twice", 2, 2, 0, 0),
         bounds("transaction-messages", "two shards; one crashes, messages are lost and doubled", 2, 1, 1, 1),
-        bounds("transaction-three-shards", "three shards, one of which crashes", 3, 1, 0, 0),
+        bounds("transaction-three-shards", "three shards; coordinator, ledgers and others strike", 3, 0, 0, 0),
     ]
 }
 

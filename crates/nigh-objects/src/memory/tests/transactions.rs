@@ -271,6 +271,8 @@ async fn each_write_of_a_transaction_comes_to_the_store_as_an_ordinary_one() {
     node.persist();
     node.memory.flush_all(Duration::from_secs(5)).await.unwrap();
     assert_eq!(node.memory.dirty().objects, 0);
+    assert_eq!((node.stored("a").unwrap(), node.stored("b").unwrap()), (b"one".to_vec(), b"two".to_vec()));
+    node.stop();
     let node = node.restarted().await;
     assert_eq!(node.plain("b").await.unwrap(), b"two");
 }
