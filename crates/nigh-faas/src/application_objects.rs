@@ -329,13 +329,15 @@ impl ApplicationObjects {
 
     /// What has changed of functions since this was asked last, to be kept.
     pub fn take_changed(&mut self) -> Vec<(FunctionName, Vec<u8>)> {
-        let changed = self.functions.iter_mut().filter(|(_, known)| std::mem::take(&mut known.changed));
-        let document = |(function, known): (&FunctionName, &mut Known)| {
-            let document = serde_json::to_vec(&Document { format: FORMAT, known: known.clone() });
+        let changed = self.functions.iter_mut().filter_map(|(function, known)| {
+            if !std::mem::take(&mut known.changed) {
+                return None;
+            }
+            let document = Document { format: FORMAT, known: known.clone() };
             // What is written has no form of its own that could fail.
-            Some((function.clone(), document.ok()?))
-        };
-        changed.filter_map(document).collect()
+            Some((function.clone(), serde_json::to_vec(&document).ok()?))
+        });
+        changed.collect()
     }
 
     /// Takes in what was kept of a function, unless something is known of it since.
