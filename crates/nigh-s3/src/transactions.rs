@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use nigh_objects::{Committed, TransactionName};
 use s3s::route::S3Route;
-use s3s::{Body, S3Error, S3Request, S3Response, S3Result};
+use s3s::{Body, S3Request, S3Response, S3Result};
 
 use crate::error::{invalid_argument, invalid_request, s3_error};
 use crate::handlers::{Handlers, notes};
