@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_engine::WriteThrough;
-use nigh_objects::cluster::{HandedOver, Neighbours, Place, TakenShard};
+use nigh_objects::cluster::{CoherenceProtocol, HandedOver, Neighbours, Place, TakenShard};
 use nigh_objects::protocol::{Member, NodeNumber};
 use nigh_objects::{MemoryLimits, ObjectId, ObjectMemory, Shards, Shrunk, Writes};
 use nigh_rpc::certificates::Authority;
@@ -112,7 +112,8 @@ impl Members {
         let (tells, events) = mpsc::unbounded_channel();
         let me = Member { node: NodeNumber(number), incarnation: Incarnation(LIFE) };
         let shards = Shards::new(NonZeroU16::MIN);
-        let place = Place { me, shards, neighbours: Arc::clone(&neighbours), events: tells };
+        let coherence = CoherenceProtocol::Nigh;
+        let place = Place { me, shards, neighbours: Arc::clone(&neighbours), events: tells, coherence };
         let limits = MemoryLimits { cache: room, cached_object: ByteSize::mib(64), object: ByteSize::mib(64) };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let writes = Writes { ledger: Arc::new(WriteThrough::new(REIGN)), ..Writes::through(REIGN) };

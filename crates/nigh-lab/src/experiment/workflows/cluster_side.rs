@@ -59,7 +59,9 @@ impl ClusterSide {
         let program = std::env::current_exe().map_err(|error| failed(&error))?;
         let set = set.into_iter().chain([format!("cluster.coherence={protocol}")]).collect();
         let nats_server = nats_server.to_owned();
-        let settings = LocalClusterSettings { folder, nodes: NODES, program, nats_server, networks: false, set };
+        let relays = Vec::new();
+        let settings =
+            LocalClusterSettings { folder, nodes: NODES, program, nats_server, networks: false, relays, set };
         let mut cluster = LocalCluster::start(&settings, PATIENCE).await.map_err(|error| failed(&error))?;
         let statuses = settled(&mut cluster).await?;
         let [first, ..] = statuses.as_slice() else { return Err(failed(&"it has no node")) };
