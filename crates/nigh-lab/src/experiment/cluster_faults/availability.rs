@@ -75,7 +75,7 @@ pub(super) struct FailedHome {
 pub(super) fn unavailable(failed: &FailedHome, taken: &Taken) -> Duration {
     let longest = failed.shards.iter().filter_map(|shard| taken.get(usize::from(shard.0))).map(|taken| {
         let taken = taken.lock();
-        let before = taken.iter().copied().filter(|at| *at <= failed.at).next_back().unwrap_or(failed.at);
+        let before = taken.iter().copied().rfind(|at| *at <= failed.at).unwrap_or(failed.at);
         let within = taken.iter().copied().filter(|at| (failed.at..failed.until).contains(at));
         let (mut last, mut longest) = (before, 0);
         for at in within.chain([failed.until]) {

@@ -191,7 +191,7 @@ pub(super) fn play(
         for blow in &blows {
             log.push(format!("{} {:?}", now(), blow.strikes));
             let blow = strike(&mut world, blow, &mut outcome.kinds, &mut failed);
-            struck = blow.and_then(|faults| told(faults));
+            struck = blow.and_then(&told);
             if struck.is_err() {
                 break;
             }
