@@ -51,7 +51,7 @@ async fn costs(protocol: CoherenceProtocol) -> Option<Costs> {
     let first = calls(&world, read(1, b"first")).await;
     let second = calls(&world, read(1, b"first")).await;
     read(2, b"first").await;
-    let write = calls(&world, world.nodes[&1].writes(&name, b"second")).await;
+    let write = calls(&world, Box::pin(world.nodes[&1].writes(&name, b"second"))).await;
     for number in 0..3 {
         read(number, b"second").await;
     }
