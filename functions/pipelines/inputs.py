@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes the inputs of the pipelines, the same bytes each time: `inputs.py FOLDER`.
 
-All but the video is made up here; that one is of .deps/inputs (functions/INPUTS.md). What is there already is left as it
-is. Run it with .deps/python/bin/python.
+All but the video is made up here; that one is of .deps/inputs (functions/INPUTS.md). What is there already is left as
+it is. Run it with .deps/python/bin/python.
 """
 
 import argparse
@@ -112,7 +112,10 @@ def pattern(kind, height, width, chance):
     """A picture of one pattern in grey, 0 to 1, with the noise of a camera."""
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     period, shift = chance.uniform(6, 14), chance.uniform(0, 14)
-    wave = lambda along: np.sin((along + shift) * (2 * np.pi / period))
+
+    def wave(along):
+        return np.sin((along + shift) * (2 * np.pi / period))
+
     field = {
         "plain": lambda: np.zeros_like(x),
         "rows": lambda: wave(y),

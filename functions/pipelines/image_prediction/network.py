@@ -1,4 +1,5 @@
-"""A small network that tells patterns apart: a layer of random weights, and one that is fitted (an extreme learning machine).
+"""A small network that tells patterns apart: an extreme learning machine, which is a layer of random weights and one that
+is fitted.
 
 It looks at the spectrum of a picture, which says what repeats in it, wherever that begins. `inputs.py` fits it.
 """

@@ -36,7 +36,7 @@ def write(event, name, body):
 
 
 def score_of(text):
-    """How a text is meant, from -1 to 1: each word that means something, turned and made stronger by those before it."""
+    """How a text is meant, from -1 to 1: each word that means something, turned and strengthened by those before it."""
     words, total, met = WORD.findall(text.lower()), 0.0, 0
     for at, word in enumerate(words):
         meant = MEANT.get(word)

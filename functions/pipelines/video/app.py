@@ -78,7 +78,8 @@ def process(event, context):
         source, target = read(event, half, Path(folder, "half.mp4")), Path(folder, "part.mp4")
         log = Path(folder, "brightness")
         ffmpeg(
-            "-i", source, "-vf", f"scale=-2:240,signalstats,metadata=print:file={log}", "-an", *ENCODE, "-movflags", "+faststart", target,
+            "-i", source, "-vf", f"scale=-2:240,signalstats,metadata=print:file={log}", "-an", *ENCODE,
+            "-movflags", "+faststart", target,
         )  # fmt: skip
         bright = [float(value) for value in BRIGHTNESS.findall(log.read_text())]
         size = write(event, part, target.read_bytes())
