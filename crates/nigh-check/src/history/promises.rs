@@ -296,7 +296,7 @@ mod tests {
     fn an_invocation_does_not_go_back_and_sees_what_its_callees_and_caller_saw() {
         // The writer runs on, so that only what was seen counts.
         let writer = Invocation { begin: 0, end: None, caller: None };
-        let base = vec![put(0, 1, 1), by(0, put(2, 3, 2))];
+        let base = [put(0, 1, 1), by(0, put(2, 3, 2))];
         let with = |more: Vec<Operation>| base.iter().cloned().chain(more).collect::<Vec<_>>();
         let back = with(vec![by(1, get(20, 21, Some(2))), by(1, get(22, 23, Some(1)))]);
         assert_eq!(kinds(back, vec![writer, invocation(10, 40)]), [MissedKind::Seen]);
