@@ -163,11 +163,13 @@ mod tests {
     fn what_was_known_does_not_count_again_and_a_new_life_replaces_the_old() {
         let mut roster = Roster::default();
         roster.heard(member("a", 9), 9, at(0));
+        for (revision, heard) in [(10, 1), (11, 2)] {
+            roster.heard(member("own", 2), revision, at(heard));
+            assert_eq!(roster.alive(at(heard), TTL).len(), 2);
+        }
         roster.heard(member("a", 4), 4, at(2));
         roster.heard(member("a", 9), 9, at(2));
-        assert_eq!(roster.alive(at(3), TTL), [member("a", 9)]);
-        roster.heard(member("own", 2), 10, at(1));
-        roster.heard(member("own", 2), 11, at(2));
+        assert_eq!(roster.alive(at(3), TTL), [member("a", 9), member("own", 2)]);
         roster.heard(member("own", 2), 12, at(3));
         assert_eq!(roster.alive(at(4), TTL), [member("own", 2)], "the watch began anew and told what was heard before");
         roster.heard(member("a", 13), 13, at(5));
