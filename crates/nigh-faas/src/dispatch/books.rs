@@ -141,11 +141,15 @@ fn words(decision: &Decision, name: &NodeId, (held, all): (Held, Held), at_gate:
 }
 
 impl Placing {
-    /// Where an invocation of `function` would go now that reads these objects.
-    pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint]) -> Option<Member> {
+    /// Where an invocation of `function` would go that reads these objects, once the one that was sent to `after` is over.
+    pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint], after: Member) -> Option<Member> {
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(reads));
         let placement = self.placement(function, &warm, &inputs);
-        let choice = schedule(&self.weights, &placement, &self.view.views(|_, _| 0)).choice?;
+        let mut nodes = self.view.views(|_, _| 0);
+        for (node, _) in nodes.iter_mut().zip(self.view.slots()).filter(|(_, slot)| slot.member == after) {
+            node.running = node.running.saturating_sub(1);
+        }
+        let choice = schedule(&self.weights, &placement, &nodes).choice?;
         self.view.slots().get(usize::from(choice.node.0)).map(|slot| slot.member)
     }
 

@@ -185,6 +185,12 @@ impl ClusterView {
         }
     }
 
+    /// These copies were brought to `member`; its node will say so too, but later.
+    pub(super) fn brought(&mut self, member: Member, copies: impl IntoIterator<Item = (NamePrint, u64)>) {
+        let changes = copies.into_iter().map(|(print, bytes)| (print.0, Some(bytes))).collect();
+        self.hear(member, &HoldingsNews { anew: false, changes });
+    }
+
     /// The last-level cache ways that `function` needed where it ran last, as far as nodes have said.
     pub(super) fn ways(&self, function: &Function) -> u8 {
         let said = self.slots.iter().filter_map(|slot| slot.said.as_ref());

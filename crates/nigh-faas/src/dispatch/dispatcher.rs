@@ -323,7 +323,12 @@ impl Inner {
     }
 
     /// Runs a task whose namespace is owned here; nothing if it is not any more.
-    async fn here(&self, task: &Task, sends: &mut u32, reruns: &mut u32) -> Result<Option<Invoked>, InvokeError> {
+    async fn here(
+        self: &Arc<Self>,
+        task: &Task,
+        sends: &mut u32,
+        reruns: &mut u32,
+    ) -> Result<Option<Invoked>, InvokeError> {
         let Task { namespace, request, .. } = task;
         let not_found = || InvokeError::NotFound(request.function.clone());
         let function = self.parts.functions.find(namespace, &request.function).await.ok_or_else(not_found)?;
@@ -335,7 +340,7 @@ impl Inner {
     }
 
     async fn dispatched(
-        &self,
+        self: &Arc<Self>,
         task: &Task,
         function: &Arc<Function>,
         sends: &mut u32,
@@ -429,17 +434,20 @@ impl Inner {
 
     /// An invocation is sent to `node`: what those will read that follow is brought where they will probably run, in the
     /// background.
-    async fn prefetch(&self, input: &KnownInput, node: Member) {
+    async fn prefetch(self: &Arc<Self>, input: &KnownInput, node: Member) {
         let Some(memory) = self.parts.memory.clone() else { return };
         let Some(Foreseen { next, objects }) = self.parts.applications.starts(input, self.now()) else { return };
         let Some(next) = self.parts.functions.find(input.namespace(), &next).await else { return };
         let reads: Vec<NamePrint> = objects.iter().map(NamePrint::of).collect();
-        let to = self.books.lock().placing.foresee(&next, &reads).unwrap_or(node);
-        let (applications, input, clock) =
-            (self.parts.applications.clone(), input.clone(), Arc::clone(&self.parts.clock));
+        let to = self.books.lock().placing.foresee(&next, &reads, node).unwrap_or(node);
+        let (inner, input) = (Arc::clone(self), input.clone());
         tokio::spawn(async move {
             match memory.bring_at(to.node, &objects).await {
-                Ok(brought) => applications.brought(&input, &objects, &brought, clock.monotonic()),
+                Ok(brought) => {
+                    let copies = reads.into_iter().zip(brought.iter().copied()).filter(|(_, bytes)| *bytes > 0);
+                    inner.books.lock().placing.view.brought(to, copies);
+                    inner.parts.applications.brought(&input, &objects, &brought, inner.now());
+                }
                 Err(why) => tracing::debug!(node = to.node.0, %why, "objects were not brought before they are read"),
             }
         });

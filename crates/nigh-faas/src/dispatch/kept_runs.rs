@@ -143,7 +143,7 @@ mod tests {
 
     fn end(runs: &mut KeptRuns, run: RunId, token: Token) {
         let Arrival::New(answer) = runs.arrives(run) else { panic!("it has come before") };
-        let ended = EndedHead { id: run.invocation, failed: false, log_tail: Vec::new(), token };
+        let ended = EndedHead { id: run.invocation, failed: false, log_tail: Vec::new(), token, touched: Vec::new() };
         answer.send_replace(Some(Arc::new((RunAnswer::Ended { ended, settled: true }, Bytes::new()))));
         runs.ended(NOW, run, 0);
     }
