@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vacancy::Vacancy;
 use crate::function_network::NetworkRefusal;
-use crate::invocation::{InvokeError, Invoked};
+use crate::invocation::{InvokeError, Invoked, RunTimes};
 use crate::scheduler::lost_invocation::LossError;
 
 /// The numbers of methods from here on are those of dispatch.
@@ -92,8 +92,11 @@ pub(super) struct FindHead {
 pub(super) struct EndedHead {
     pub(super) id: InvocationId,
     pub(super) failed: bool,
+    /// The end of its log.
     pub(super) log_tail: Vec<u8>,
     pub(super) token: Token,
+    #[serde(default)]
+    pub(super) run: RunTimes,
 }
 
 /// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
@@ -213,14 +216,15 @@ impl EndedHead {
         Self {
             id: invoked.id,
             failed: invoked.function_error.is_some(),
-            log_tail: invoked.log_tail.clone(),
+            log_tail: invoked.log.clone(),
             token: invoked.token.clone(),
+            run: invoked.run,
         }
     }
 
     pub(super) fn with(self, payload: bytes::Bytes) -> Invoked {
-        let Self { id, failed, log_tail, token } = self;
-        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log_tail, token }
+        let Self { id, failed, log_tail, token, run } = self;
+        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log: log_tail, run, token }
     }
 }
 

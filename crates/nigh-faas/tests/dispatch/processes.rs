@@ -63,6 +63,7 @@ impl FunctionSource for Functions {
             code_size: ByteSize(1),
             modified: Timestamp(1),
             revision_id: "revision".to_owned(),
+            action: None,
         }))
     }
 
@@ -157,7 +158,7 @@ impl RunDispatched for Runner {
                 Ok(answer) => (answer, None),
                 Err(error) => (json!(error.to_string()), Some("Unhandled")),
             };
-            Ok(Invoked { id, payload: payload.to_string().into(), function_error, log_tail: Vec::new(), token })
+            Ok(Invoked { id, payload: payload.to_string().into(), function_error, log: Vec::new(), run: nigh_faas::invocation::RunTimes::default(), token })
         };
         match Box::pin(self.killed.run_until_cancelled(run)).await {
             Some(ended) => ended,
