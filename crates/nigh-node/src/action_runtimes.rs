@@ -46,7 +46,9 @@ pub(crate) async fn open(folder: &Path, node: &Path) -> ActionRuntimes {
     }
     let (detail, nodes) = match probe(node).await {
         Ok(node) => (format!("actions; nodejs:{} at {}", node.major, node.program.display()), vec![node]),
-        Err(why) => (format!("actions, without nodejs: {}: {why} (setting functions.node)", node.display()), Vec::new()),
+        Err(why) => {
+            (format!("actions, without nodejs: {}: {why} (setting functions.node)", node.display()), Vec::new())
+        }
     };
     ActionRuntimes { level: level(true, detail), launchers: Some(folder.to_owned()), nodes }
 }

@@ -339,7 +339,8 @@ impl Node {
         levels.push(http_level);
         let catalog = if http_adapter.is_some() { catalog.with_http_adapter().with_native() } else { catalog };
         let actions_folder = paths.functions().join("runtime-actions");
-        let ActionRuntimes { level, launchers, nodes } = action_runtimes::open(&actions_folder, &settings.functions.node).await;
+        let ActionRuntimes { level, launchers, nodes } =
+            action_runtimes::open(&actions_folder, &settings.functions.node).await;
         levels.push(level);
         let catalog = catalog.with_nodes(nodes.iter().map(|node| node.major));
         let python_library = match pythons.first() {

@@ -133,8 +133,8 @@ mod tests {
     use nigh_terms::{Epoch, Sequence, ShardId, Version};
 
     use super::super::wire::EndedHead;
-    use crate::invocation::RunTimes;
     use super::*;
+    use crate::invocation::RunTimes;
 
     const NOW: Monotonic = Monotonic(5);
 
@@ -144,7 +144,8 @@ mod tests {
 
     fn end(runs: &mut KeptRuns, run: RunId, token: Token) {
         let Arrival::New(answer) = runs.arrives(run) else { panic!("it has come before") };
-        let ended = EndedHead { id: run.invocation, failed: false, log_tail: Vec::new(), token, run: RunTimes::default() };
+        let ended =
+            EndedHead { id: run.invocation, failed: false, log_tail: Vec::new(), token, run: RunTimes::default() };
         answer.send_replace(Some(Arc::new((RunAnswer::Ended { ended, settled: true }, Bytes::new()))));
         runs.ended(NOW, run, 0);
     }

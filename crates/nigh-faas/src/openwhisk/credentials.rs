@@ -36,7 +36,8 @@ impl Credentials {
         }
         let decoded = STANDARD.decode(value.trim()).map_err(|_| invalid())?;
         let decoded = zeroize::Zeroizing::new(decoded);
-        let (key, secret) = std::str::from_utf8(&decoded).ok().and_then(|text| text.split_once(':')).ok_or_else(invalid)?;
+        let (key, secret) =
+            std::str::from_utf8(&decoded).ok().and_then(|text| text.split_once(':')).ok_or_else(invalid)?;
         Ok(Some(Self { key: AccessKeyId::new(key), secret: SecretKey::new(secret) }))
     }
 

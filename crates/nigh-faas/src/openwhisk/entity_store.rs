@@ -110,8 +110,7 @@ struct Stored {
 
 fn decode<T: Entity>(key: &str, document: &[u8]) -> Result<T, EntityStoreError> {
     let unreadable = |why: String| EntityStoreError::Document(key.to_owned(), why);
-    let Stored { format, entity } =
-        serde_json::from_slice(document).map_err(|error| unreadable(error.to_string()))?;
+    let Stored { format, entity } = serde_json::from_slice(document).map_err(|error| unreadable(error.to_string()))?;
     if format > FORMAT {
         return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
     }

@@ -57,7 +57,8 @@ impl ExecShape {
         }
         let runtime = kinds::runtime(&kind, self.image.as_deref(), catalog)?;
         let code = self.code.filter(|code| !code.is_empty());
-        let code = code.ok_or_else(|| WhiskError::bad_request("'code' must be a string or attachment object defined in 'exec'"))?;
+        let code = code
+            .ok_or_else(|| WhiskError::bad_request("'code' must be a string or attachment object defined in 'exec'"))?;
         let (archive, is_text) = archive(&runtime, code)?;
         Ok(Exec::Code(Code { kind, runtime, main: self.main.filter(|main| !main.is_empty()), archive, is_text }))
     }
@@ -180,7 +181,8 @@ mod tests {
             assert_eq!(read(bad.clone()).unwrap_err().status.as_u16(), 400, "{bad}");
         }
         assert_eq!(read(json!({ "kind": "sequence", "components": ["/other/a"] })).unwrap_err().status.as_u16(), 403);
-        let Ok(Exec::Sequence(parts)) = read(json!({ "kind": "sequence", "components": ["/_/a", "tenant/p/b"] })) else {
+        let Ok(Exec::Sequence(parts)) = read(json!({ "kind": "sequence", "components": ["/_/a", "tenant/p/b"] }))
+        else {
             panic!("a sequence")
         };
         assert_eq!(parts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a", "p/b"]);

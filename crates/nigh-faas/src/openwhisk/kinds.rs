@@ -64,7 +64,9 @@ pub(super) fn handler(runtime: &Runtime, main: Option<&str>) -> Result<String, W
     let main = main.unwrap_or("main");
     let named = |extra: &str| {
         let first = main.bytes().next().is_some_and(|octet| !octet.is_ascii_digit());
-        let rest = main.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_' || extra.as_bytes().contains(&octet));
+        let rest = main
+            .bytes()
+            .all(|octet| octet.is_ascii_alphanumeric() || octet == b'_' || extra.as_bytes().contains(&octet));
         first && rest && main.len() <= MAIN_CHARS_MAX
     };
     let refused = || WhiskError::bad_request(format!("The function {main:.64?} cannot be called: it is no name."));

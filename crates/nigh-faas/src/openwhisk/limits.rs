@@ -67,10 +67,14 @@ fn within(
     let Some(value) = value else { return Ok(None) };
     let (least, most) = (range.start(), range.end());
     if value < *least {
-        return Err(WhiskError::bad_request(format!("{what} {value} {unit} below allowed threshold of {least} {unit}")));
+        return Err(WhiskError::bad_request(format!(
+            "{what} {value} {unit} below allowed threshold of {least} {unit}"
+        )));
     }
     if value > *most {
-        return Err(WhiskError::bad_request(format!("{what} {value} {unit} exceeds allowed threshold of {most} {unit}")));
+        return Err(WhiskError::bad_request(format!(
+            "{what} {value} {unit} exceeds allowed threshold of {most} {unit}"
+        )));
     }
     Ok(Some(value.unsigned_abs()))
 }
@@ -121,13 +125,18 @@ mod tests {
 
     #[test]
     fn each_limit_takes_its_ends_and_nothing_beyond() {
-        for (name, least, most) in [("timeout", 100, 900_000), ("memory", 128, 10_240), ("logs", 0, 10), ("concurrency", 1, 1)] {
+        for (name, least, most) in
+            [("timeout", 100, 900_000), ("memory", 128, 10_240), ("logs", 0, 10), ("concurrency", 1, 1)]
+        {
             for (value, good) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
                 assert_eq!(limits(json!({ name: value })).is_ok(), good, "{name} {value}");
             }
         }
         let said = limits(json!({ "memory": 64 })).unwrap_err();
-        assert_eq!((said.status.as_u16(), &*said.message), (400, "memory size 64 MB below allowed threshold of 128 MB"));
+        assert_eq!(
+            (said.status.as_u16(), &*said.message),
+            (400, "memory size 64 MB below allowed threshold of 128 MB")
+        );
     }
 
     #[test]

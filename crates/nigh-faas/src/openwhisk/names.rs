@@ -202,7 +202,8 @@ impl FromStr for QualifiedName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let (namespace, path) = text.strip_prefix('/').unwrap_or(text).split_once('/').ok_or(NameError::NotQualified)?;
+        let (namespace, path) =
+            text.strip_prefix('/').unwrap_or(text).split_once('/').ok_or(NameError::NotQualified)?;
         Ok(Self { namespace: namespace.to_owned(), path: path.parse()? })
     }
 }

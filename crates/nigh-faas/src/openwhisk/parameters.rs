@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn the_last_of_one_name_counts_and_what_is_the_environments_is_no_input() {
-        let twice = of(json!([{ "key": "a", "value": 1 }, { "key": "a", "value": 2 }, { "key": "e", "value": "x", "init": true }]));
+        let twice = of(
+            json!([{ "key": "a", "value": 1 }, { "key": "a", "value": 2 }, { "key": "e", "value": "x", "init": true }]),
+        );
         assert_eq!(Value::Object(twice.input(Map::new())), json!({ "a": 2 }));
         assert_eq!(
             serde_json::to_value(&twice).unwrap(),

@@ -114,7 +114,8 @@ impl CommonShape {
 
     /// An entity that is new, or `before` with what is said changed.
     pub(super) fn apply(self, before: Option<&Common>, now: Timestamp) -> Common {
-        let version = self.version.unwrap_or_else(|| before.map_or_else(SemVer::default, |before| before.version.next()));
+        let version =
+            self.version.unwrap_or_else(|| before.map_or_else(SemVer::default, |before| before.version.next()));
         let parameters = self.parameters.or_else(|| before.map(|before| before.parameters.clone()));
         let annotations = self.annotations.or_else(|| before.map(|before| before.annotations.clone()));
         Common {
@@ -168,10 +169,13 @@ pub(super) fn environment(parameters: &Parameters) -> Result<std::collections::B
         let mut octets = one.key.bytes();
         let good = octets.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
             && octets.all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
-        let is_reserved = crate::runtime_command::RESERVED_NAMES.contains(&one.key.as_str()) || one.key.starts_with("__OW_");
+        let is_reserved =
+            crate::runtime_command::RESERVED_NAMES.contains(&one.key.as_str()) || one.key.starts_with("__OW_");
         if !good || is_reserved {
             let key: String = one.key.chars().take(64).collect();
-            return Err(WhiskError::bad_request(format!("The parameter {key:?} cannot be a variable of the environment.")));
+            return Err(WhiskError::bad_request(format!(
+                "The parameter {key:?} cannot be a variable of the environment."
+            )));
         }
         let value = one.value.as_str().map_or_else(|| one.value.to_string(), str::to_owned);
         if value.contains('\0') {
@@ -200,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_rule_names_its_ends_by_text_or_by_parts_in_its_own_namespace() {
-        let (trigger, action) = rule(json!({ "trigger": "/_/t", "action": { "path": "tenant/p", "name": "a" } })).unwrap();
+        let (trigger, action) =
+            rule(json!({ "trigger": "/_/t", "action": { "path": "tenant/p", "name": "a" } })).unwrap();
         assert_eq!((trigger.unwrap().as_str(), action.unwrap().to_string()), ("t", "p/a".to_owned()));
         assert_eq!(rule(json!({})), Ok((None, None)));
         assert_eq!(rule(json!({ "trigger": "/other/t" })).unwrap_err().status.as_u16(), 403);
@@ -220,7 +225,9 @@ mod tests {
     fn arguments_are_an_object_or_nothing() {
         assert_eq!(arguments(b"").unwrap(), Map::new());
         assert!(arguments(b"[1]").is_err() && arguments(b"{").is_err() && arguments(b"1").is_err());
-        let large: CommonShape = read(json!({ "parameters": [{ "key": "a", "value": "x".repeat(1 << 20) }] }).to_string().as_bytes()).unwrap();
+        let large: CommonShape =
+            read(json!({ "parameters": [{ "key": "a", "value": "x".repeat(1 << 20) }] }).to_string().as_bytes())
+                .unwrap();
         assert_eq!(large.check().unwrap_err().status.as_u16(), 413);
     }
 

@@ -46,7 +46,11 @@ impl Query {
     /// How long a blocking invocation is waited for.
     pub(super) fn wait(&self) -> Result<Duration, WhiskError> {
         let Some(text) = self.get("timeout") else { return Ok(WAIT_MAX) };
-        let wait = text.parse().map(Duration::from_millis).ok().filter(|wait| (1..=WAIT_MAX.as_millis()).contains(&wait.as_millis()));
+        let wait = text
+            .parse()
+            .map(Duration::from_millis)
+            .ok()
+            .filter(|wait| (1..=WAIT_MAX.as_millis()).contains(&wait.as_millis()));
         wait.ok_or_else(|| {
             let most = WAIT_MAX.as_millis();
             WhiskError::bad_request(format!("Timeout must be number of milliseconds up to {most}."))

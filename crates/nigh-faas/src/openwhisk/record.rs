@@ -145,7 +145,8 @@ impl Record {
 pub(super) fn lines(log: &str, omitted: u64, end: Timestamp) -> Vec<String> {
     let time = end.rfc3339();
     let frames = |line: &&str| {
-        let is_frame = ["START RequestId: ", "END RequestId: ", "REPORT RequestId: "].iter().any(|word| line.starts_with(word));
+        let is_frame =
+            ["START RequestId: ", "END RequestId: ", "REPORT RequestId: "].iter().any(|word| line.starts_with(word));
         !is_frame
     };
     let lines = log.lines().filter(frames).map(|line| format!("{time:<30} stdout: {line}"));

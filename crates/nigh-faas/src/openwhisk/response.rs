@@ -113,7 +113,8 @@ impl Response {
         match text("errorType") {
             "Sandbox.Timedout" => {
                 let during = if is_init { " during initialization." } else { "." };
-                let words = format!("The action exceeded its time limits of {} milliseconds{during}", timeout.as_millis());
+                let words =
+                    format!("The action exceeded its time limits of {} milliseconds{during}", timeout.as_millis());
                 Self::error(Status::DeveloperError, words)
             }
             "Runtime.OutOfMemory" => {
@@ -135,7 +136,10 @@ impl Response {
 
     /// Whether the time was up.
     pub(super) fn is_timeout(&self) -> bool {
-        self.result.get(ERROR).and_then(Value::as_str).is_some_and(|words| words.starts_with("The action exceeded its time limits"))
+        self.result
+            .get(ERROR)
+            .and_then(Value::as_str)
+            .is_some_and(|words| words.starts_with("The action exceeded its time limits"))
             && self.status == Status::DeveloperError
     }
 

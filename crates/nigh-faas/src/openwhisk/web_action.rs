@@ -68,7 +68,8 @@ impl Extension {
 
 /// Whether a caller may call an action with these annotations. `user` has shown a key.
 pub(super) fn may_call(annotations: &Parameters, request: &WebRequest<'_>) -> bool {
-    let shows = |secret: &str| request.headers.get(GUARD_HEADER).is_some_and(|shown| shown.as_bytes() == secret.as_bytes());
+    let shows =
+        |secret: &str| request.headers.get(GUARD_HEADER).is_some_and(|shown| shown.as_bytes() == secret.as_bytes());
     match annotations.get(GUARDED) {
         None | Some(Value::Bool(false)) => true,
         Some(Value::Bool(true)) => request.user.is_some(),
@@ -102,11 +103,7 @@ fn is_text(media: &str) -> bool {
 }
 
 /// The input of an action for `request`. `fixed` are the names that the action keeps for itself.
-pub(super) fn input(
-    request: &WebRequest<'_>,
-    is_raw: bool,
-    fixed: &[&str],
-) -> Result<Map<String, Value>, WhiskError> {
+pub(super) fn input(request: &WebRequest<'_>, is_raw: bool, fixed: &[&str]) -> Result<Map<String, Value>, WhiskError> {
     let media = media_type(request.headers);
     let as_text = |binary: bool| match std::str::from_utf8(request.body) {
         Ok(text) if !binary => Value::String(text.to_owned()),
@@ -119,7 +116,9 @@ pub(super) fn input(
         Some(serde_json::from_slice::<Value>(request.body).map_err(malformed)?)
     } else if media == "application/x-www-form-urlencoded" && !is_raw {
         let form = String::from_utf8_lossy(request.body);
-        Some(Value::Object(Query::of(&form).into_pairs().into_iter().map(|(name, value)| (name, value.into())).collect()))
+        Some(Value::Object(
+            Query::of(&form).into_pairs().into_iter().map(|(name, value)| (name, value.into())).collect(),
+        ))
     } else {
         // JSON is encoded for raw actions, as OpenWhisk does.
         Some(as_text(!is_text(&media) || media == "application/json"))
@@ -169,7 +168,11 @@ fn refuse(said: &Map<String, Value>, fixed: &[&str]) -> Result<(), WhiskError> {
 }
 
 /// The response that `result` is by `extension`. `failed` if it is the error of the action.
-pub(super) fn response(extension: Extension, result: &Value, failed: bool) -> Result<Response<Full<Bytes>>, WhiskError> {
+pub(super) fn response(
+    extension: Extension,
+    result: &Value,
+    failed: bool,
+) -> Result<Response<Full<Bytes>>, WhiskError> {
     let result = if failed { result.get(super::response::ERROR).unwrap_or(&Value::Null) } else { result };
     let member = |name: &str| result.get("body").or_else(|| result.get(name));
     let media = |kind: &str| WhiskError::bad_request(format!("Response is not valid '{kind}'."));
@@ -229,7 +232,11 @@ fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
     let status = |or: StatusCode| match code {
         None => Ok(or),
         // The informational ones are the connection's own.
-        Some(code) => u16::try_from(code).ok().filter(|code| *code >= 200).and_then(|code| StatusCode::from_u16(code).ok()).ok_or_else(invalid),
+        Some(code) => u16::try_from(code)
+            .ok()
+            .filter(|code| *code >= 200)
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .ok_or_else(invalid),
     };
     let media = media_type(&headers);
     let given = headers.get(CONTENT_TYPE).map(text);
@@ -339,7 +346,9 @@ mod tests {
 
     #[test]
     fn nobody_sets_what_is_reserved_or_fixed() {
-        for (query, body) in [("__ow_user=x", "{}"), ("fixed=1", "{}"), ("", r#"{"__ow_path":1}"#), ("", r#"{"fixed":1}"#)] {
+        for (query, body) in
+            [("__ow_user=x", "{}"), ("fixed=1", "{}"), ("", r#"{"__ow_path":1}"#), ("", r#"{"fixed":1}"#)]
+        {
             assert!(input_of("application/json", query, body.as_bytes(), false).is_err(), "{query} {body}");
         }
         assert!(input_of("text/plain", "__ow_body=x", b"y", false).is_err());
@@ -362,7 +371,11 @@ mod tests {
             (Extension::Http, json!({ "body": { "a": 1 } }), (200, kind("application/json"))),
             (Extension::Http, json!({ "statusCode": 302, "headers": { "location": "/x" } }), (302, None)),
             (Extension::Http, json!({ "statusCode": "404", "body": "" }), (404, None)),
-            (Extension::Http, json!({ "headers": { "content-type": "image/png" }, "body": "iVA=" }), (200, kind("image/png"))),
+            (
+                Extension::Http,
+                json!({ "headers": { "content-type": "image/png" }, "body": "iVA=" }),
+                (200, kind("image/png")),
+            ),
             (Extension::Http, json!({ "headers": { "content-type": "image/png" }, "body": "no base64" }), (400, None)),
             (Extension::Http, json!({ "headers": { "content-type": "text/html" }, "body": [1] }), (400, None)),
             (Extension::Http, json!({ "statusCode": 99 }), (400, None)),
@@ -378,7 +391,8 @@ mod tests {
         ] {
             assert_eq!(answer(extension, result.clone()), expected, "{extension:?} {result}");
         }
-        let failed = response(Extension::Http, &json!({ "error": { "statusCode": 418, "body": "pot" } }), true).unwrap();
+        let failed =
+            response(Extension::Http, &json!({ "error": { "statusCode": 418, "body": "pot" } }), true).unwrap();
         assert_eq!(failed.status().as_u16(), 418);
         assert_eq!(Extension::split("a.json"), ("a", Extension::Json));
         assert_eq!(Extension::split("a.py"), ("a.py", Extension::Http));
@@ -397,8 +411,14 @@ mod tests {
             let request = WebRequest { method: &method, headers, path: "", query: "", body: b"", user };
             may_call(&annotations(value), &request)
         };
-        assert!(may(json!("secret"), &shown, None) && !may(json!("other"), &shown, None) && !may(json!("secret"), &open, None));
-        assert!(may(json!(true), &open, Some("tenant")) && !may(json!(true), &open, None) && may(json!(false), &open, None));
+        assert!(
+            may(json!("secret"), &shown, None)
+                && !may(json!("other"), &shown, None)
+                && !may(json!("secret"), &open, None)
+        );
+        assert!(
+            may(json!(true), &open, Some("tenant")) && !may(json!(true), &open, None) && may(json!(false), &open, None)
+        );
         assert!(!may(json!({}), &shown, Some("tenant")));
     }
 }

@@ -158,7 +158,14 @@ impl RunDispatched for Runner {
                 Ok(answer) => (answer, None),
                 Err(error) => (json!(error.to_string()), Some("Unhandled")),
             };
-            Ok(Invoked { id, payload: payload.to_string().into(), function_error, log: Vec::new(), run: nigh_faas::invocation::RunTimes::default(), token })
+            Ok(Invoked {
+                id,
+                payload: payload.to_string().into(),
+                function_error,
+                log: Vec::new(),
+                run: nigh_faas::invocation::RunTimes::default(),
+                token,
+            })
         };
         match Box::pin(self.killed.run_until_cancelled(run)).await {
             Some(ended) => ended,

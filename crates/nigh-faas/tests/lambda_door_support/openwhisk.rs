@@ -46,8 +46,21 @@ impl<'a> Whisk<'a> {
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
+    /// The record of an activation, when it has ended.
+    async fn recorded(&self, id: &str) -> Value {
+        for _ in 0..500 {
+            let answer = self.ask("GET", &format!("activations/{id}"), &Value::Null).await;
+            if answer.status == 200 {
+                return answer.json();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        panic!("the record of {id} never comes");
+    }
+
     async fn action(&self, name: &str) {
-        self.must(200, "PUT", &format!("actions/{name}"), json!({ "exec": { "kind": "python:3", "code": CODE } })).await;
+        self.must(200, "PUT", &format!("actions/{name}"), json!({ "exec": { "kind": "python:3", "code": CODE } }))
+            .await;
     }
 }
 
@@ -112,7 +125,9 @@ async fn parameters_of_package_action_and_call_become_one_input() {
     let shown = whisk.must(200, "GET", "actions/p/f", Value::Null).await;
     assert_eq!(shown["parameters"].as_array().unwrap().len(), 4, "{shown}");
     assert_eq!((&shown["namespace"], &shown["exec"]["code"]), (&json!("tenant/p"), &json!(CODE)));
-    whisk.must(200, "PUT", "actions/p/f?overwrite=true", json!({ "annotations": [{ "key": "final", "value": true }] })).await;
+    whisk
+        .must(200, "PUT", "actions/p/f?overwrite=true", json!({ "annotations": [{ "key": "final", "value": true }] }))
+        .await;
     whisk.must(400, "POST", "actions/p/f?blocking=true", json!({ "c": 3 })).await;
     whisk.must(200, "POST", "actions/p/f?blocking=true", json!({ "d": 3 })).await;
 }
@@ -131,7 +146,8 @@ async fn an_update_changes_what_it_says_and_a_conflict_is_told() {
     let shown = whisk.must(200, "PUT", "actions/f?overwrite=true", removed).await;
     assert_eq!((&shown["version"], &shown["publish"]), (&json!("0.0.3"), &json!(true)));
     assert_eq!((&shown["limits"]["memory"], &shown["limits"]["timeout"]), (&json!(512), &json!(60_000)));
-    let keys: Vec<&str> = shown["annotations"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
+    let keys: Vec<&str> =
+        shown["annotations"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
     assert_eq!(keys, ["provide-api-key", "exec", "b"]);
     let two = json!({ "exec": { "kind": "python:3", "code": "def run(a):\n    return {}\n", "main": "run" } });
     let changed = whisk.must(200, "PUT", "actions/f?overwrite=true", two).await;
@@ -139,7 +155,14 @@ async fn an_update_changes_what_it_says_and_a_conflict_is_told() {
     whisk.must(200, "PUT", "actions/f?overwrite=true", json!({ "version": "1.0.0" })).await;
     whisk.must(400, "PUT", "actions/f?overwrite=true", json!({ "version": "one" })).await;
     whisk.must(400, "PUT", "actions/f?overwrite=maybe", json!({})).await;
-    whisk.must(413, "PUT", "actions/f?overwrite=true", json!({ "parameters": [{ "key": "a", "value": "x".repeat(1 << 20) }] })).await;
+    whisk
+        .must(
+            413,
+            "PUT",
+            "actions/f?overwrite=true",
+            json!({ "parameters": [{ "key": "a", "value": "x".repeat(1 << 20) }] }),
+        )
+        .await;
 
     // A sequence takes its place, and gives it back.
     whisk.action("g").await;
@@ -147,7 +170,9 @@ async fn an_update_changes_what_it_says_and_a_conflict_is_told() {
     let shown = whisk.must(200, "PUT", "actions/f?overwrite=true", sequence).await;
     assert_eq!((&shown["version"], &shown["exec"]["components"]), (&json!("1.0.1"), &json!(["/tenant/g"])));
     assert_eq!(whisk.must(200, "GET", "actions?count=true", Value::Null).await, json!({ "actions": 2 }));
-    whisk.must(400, "PUT", "actions/g?overwrite=true", json!({ "exec": { "kind": "sequence", "components": ["/_/f"] } })).await;
+    whisk
+        .must(400, "PUT", "actions/g?overwrite=true", json!({ "exec": { "kind": "sequence", "components": ["/_/f"] } }))
+        .await;
     let code = json!({ "exec": { "kind": "python:3", "code": CODE } });
     assert_eq!(whisk.must(200, "PUT", "actions/f?overwrite=true", code).await["version"], "1.0.2");
     assert_eq!(whisk.must(200, "GET", "actions/f", Value::Null).await["exec"]["kind"], "python:3");
@@ -166,21 +191,13 @@ async fn who_waits_too_long_gets_the_id_and_the_record_comes_later() {
     whisk.must(404, "GET", &format!("activations/{id}"), Value::Null).await;
     let now = whisk.must(202, "POST", "actions/f", json!({ "n": 2 })).await;
     drop(held);
-    let mut tries = 0..500;
-    let record = loop {
-        let answer = whisk.ask("GET", &format!("activations/{id}"), &Value::Null).await;
-        if answer.status == 200 {
-            break answer.json();
-        }
-        tries.next().expect("the record never comes");
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    };
+    let record = whisk.recorded(&id).await;
     assert_eq!(record["response"]["result"], json!({ "echo": { "n": 1 } }));
     let result = whisk.must(200, "GET", &format!("activations/{id}/result"), Value::Null).await;
     assert_eq!((&result["status"], &result["success"]), (&json!("success"), &json!(true)));
     let logs = whisk.must(200, "GET", &format!("activations/{id}/logs"), Value::Null).await;
     assert_eq!(logs["logs"].as_array().unwrap().len(), 1);
-    whisk.must(200, "GET", &format!("activations/{}", now["activationId"].as_str().unwrap()), Value::Null).await;
+    whisk.recorded(now["activationId"].as_str().unwrap()).await;
     assert_eq!(whisk.must(200, "GET", "activations?name=f&count=true", Value::Null).await, json!({ "activations": 2 }));
     assert_eq!(whisk.must(200, "GET", "activations?name=other", Value::Null).await, json!([]));
     whisk.must(400, "GET", "activations?limit=201", Value::Null).await;
@@ -237,11 +254,17 @@ async fn a_function_is_reached_by_both_doors() {
     assert_eq!(invoked("plain").await, json!({ "echo": { "b": 2 } }));
     assert_eq!(invoked("p__f").await, json!({ "echo": { "b": 2 } }));
     let listed = door.client().send("GET", "/2015-03-31/functions", &[], b"").await.json();
-    let of = |name: &str| listed["Functions"].as_array().unwrap().iter().find(|one| one["FunctionName"] == name).unwrap().clone();
+    let of = |name: &str| {
+        listed["Functions"].as_array().unwrap().iter().find(|one| one["FunctionName"] == name).unwrap().clone()
+    };
     assert_eq!((&of("p__f")["Runtime"], &of("of-lambda")["Timeout"]), (&json!("python:3"), &json!(2)));
     let actions = whisk.must(200, "GET", "actions", Value::Null).await;
-    let mut names: Vec<String> =
-        actions.as_array().unwrap().iter().map(|one| format!("{}/{}", one["namespace"].as_str().unwrap(), one["name"].as_str().unwrap())).collect();
+    let mut names: Vec<String> = actions
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{}/{}", one["namespace"].as_str().unwrap(), one["name"].as_str().unwrap()))
+        .collect();
     names.sort();
     assert_eq!(names, ["tenant/of-lambda", "tenant/p/f", "tenant/plain"]);
     // What stands in the way of an action says so.
@@ -315,7 +338,8 @@ async fn a_web_action_is_open_to_anybody_and_what_is_not_exported_is_not_there()
     });
     whisk.must(200, "PUT", "actions/page", page).await;
     let web = |rest: &str| format!("/api/v1/web/tenant/default/{rest}");
-    let answer = whisk.send("POST", &web("page.json/x?q=1"), &[("content-type", "application/json")], br#"{"a":2}"#).await;
+    let answer =
+        whisk.send("POST", &web("page.json/x?q=1"), &[("content-type", "application/json")], br#"{"a":2}"#).await;
     let echo = &answer.json()["echo"];
     assert_eq!((&echo["q"], &echo["a"], &echo["fixed"]), (&json!("1"), &json!(2), &json!(1)));
     assert_eq!((&echo["__ow_method"], &echo["__ow_path"]), (&json!("post"), &json!("/x")));
@@ -330,7 +354,14 @@ async fn a_web_action_is_open_to_anybody_and_what_is_not_exported_is_not_there()
     assert_eq!(whisk.send("GET", "/api/v1/web/Other!/default/page", &[], b"").await.status, 404);
     let options = whisk.send("OPTIONS", &web("page"), &[("access-control-request-headers", "x-own")], b"").await;
     assert_eq!((options.status, options.header("access-control-allow-headers")), (200, Some("x-own")));
-    whisk.must(200, "PUT", "actions/page?overwrite=true", json!({ "annotations": [{ "key": "require-whisk-auth", "value": true }] })).await;
+    whisk
+        .must(
+            200,
+            "PUT",
+            "actions/page?overwrite=true",
+            json!({ "annotations": [{ "key": "require-whisk-auth", "value": true }] }),
+        )
+        .await;
     assert_eq!(whisk.send("GET", &web("page"), &[], b"").await.status, 401);
     assert_eq!(whisk.send("GET", &web("page"), &[("authorization", &basic)], b"").await.status, 204);
 }

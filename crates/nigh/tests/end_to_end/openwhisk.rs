@@ -27,7 +27,17 @@ fn curl(node: &Node, method: &str, path: &str, body: &Value) -> Value {
     let auth = node.ok(["openwhisk", "auth"]);
     let url = format!("{}/api/v1/namespaces/_/{path}", node.endpoints()["lambda"].as_str().unwrap());
     let output = Command::new("curl")
-        .args(["--silent", "--show-error", "--user", auth.trim(), "--request", method, "--data", &body.to_string(), &url])
+        .args([
+            "--silent",
+            "--show-error",
+            "--user",
+            auth.trim(),
+            "--request",
+            method,
+            "--data",
+            &body.to_string(),
+            &url,
+        ])
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -61,19 +71,29 @@ fn openwhisks_own_client_drives_a_whole_node() {
         return;
     }
     assert!(output.status.success(), "{}\n{said}\n{why}", output.status);
-    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 9 && said.contains("all checks hold"), "{said}");
+    assert!(
+        said.lines().filter(|line| line.starts_with("ok ")).count() >= 9 && said.contains("all checks hold"),
+        "{said}"
+    );
 }
 
 #[test]
 fn an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node() {
-    let Some(python) = python("an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node") else { return };
+    let Some(python) = python("an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node") else {
+        return;
+    };
     let mut node = Node::start(&python);
     let input = node.state.with_file_name("input");
     std::fs::write(&input, b"1234").unwrap();
     node.ok(["objects", "mb", "nigh://data"]);
     node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/in"]);
     let own = json!([{ "key": "OWN", "value": "mine", "init": true }]);
-    let made = curl(&node, "PUT", "actions/reverse", &json!({ "exec": { "kind": "python:3", "code": REVERSE }, "parameters": own }));
+    let made = curl(
+        &node,
+        "PUT",
+        "actions/reverse",
+        &json!({ "exec": { "kind": "python:3", "code": REVERSE }, "parameters": own }),
+    );
     assert_eq!(made["version"], "0.0.1", "{made}");
     let answer = curl(&node, "POST", "actions/reverse?blocking=true&result=true", &json!({ "key": "in" }));
     assert_eq!(answer, json!({ "bytes": 4, "namespace": "default", "own": "mine" }));
@@ -86,7 +106,11 @@ fn an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node() {
     let id = record["id"].as_str().unwrap().replace('-', "");
     assert_eq!(listed[0]["activationId"], id);
     assert_eq!((&record["function"], record["data_calls"].as_array().unwrap().len()), (&json!("reverse"), 2));
-    assert_eq!(node.json(["invoke", "reverse", r#"{"key": "in"}"#])["payload"]["bytes"], 4, "Lambda's Invoke reaches it too");
+    assert_eq!(
+        node.json(["invoke", "reverse", r#"{"key": "in"}"#])["payload"]["bytes"],
+        4,
+        "Lambda's Invoke reaches it too"
+    );
     node.kill();
     node.restart();
     assert_eq!(curl(&node, "GET", "actions/reverse", &Value::Null)["exec"]["code"], REVERSE);

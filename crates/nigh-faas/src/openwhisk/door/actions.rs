@@ -127,7 +127,8 @@ impl OpenWhiskDoor {
         if before.is_some() && !overwrite {
             return Err(WhiskError::conflicts("resource already exists"));
         }
-        let (body, namespace, catalog) = (request.body.clone(), request.namespace.clone(), self.0.parts.catalog.clone());
+        let (body, namespace, catalog) =
+            (request.body.clone(), request.namespace.clone(), self.0.parts.catalog.clone());
         let (change, exec) = off_the_path(move || {
             let ActionShape { common, exec, limits, removed } = read(&body)?;
             common.check()?;
@@ -194,8 +195,13 @@ impl OpenWhiskDoor {
             action: Some(action),
             ..FunctionSettings::default()
         };
-        let new =
-            NewFunction { name: path.function(), runtime: (code.runtime, code.kind), handler, settings, tags: Default::default() };
+        let new = NewFunction {
+            name: path.function(),
+            runtime: (code.runtime, code.kind),
+            handler,
+            settings,
+            tags: Default::default(),
+        };
         let made = self.0.parts.functions.create(&request.namespace, new, archive).await?;
         Ok(self.changed(&made, path, &request.namespace))
     }
@@ -229,7 +235,12 @@ impl OpenWhiskDoor {
             }
             // A function of the Lambda API stays one, and has only limits that this API could change.
             None if function.action.is_none() => {
-                let changed = self.0.parts.functions.update_settings(&request.namespace, &function.name, settings, Some(function.revision_id.clone()));
+                let changed = self.0.parts.functions.update_settings(
+                    &request.namespace,
+                    &function.name,
+                    settings,
+                    Some(function.revision_id.clone()),
+                );
                 return Ok(self.changed(&*changed.await?, path, &request.namespace));
             }
             None => (None, view.main, function.action.as_ref().and_then(|action| action.text_sha256.clone())),
@@ -247,7 +258,8 @@ impl OpenWhiskDoor {
             parameters,
         });
         let revision = Some(function.revision_id.clone());
-        let changed = self.0.parts.functions.replace(&request.namespace, &function.name, settings, archive, revision).await?;
+        let changed =
+            self.0.parts.functions.replace(&request.namespace, &function.name, settings, archive, revision).await?;
         Ok(self.changed(&changed, path, &request.namespace))
     }
 
@@ -288,15 +300,21 @@ impl OpenWhiskDoor {
             Some(Found::Function(deployed)) => Some(ActionView::of(&deployed.function, path.clone())),
             _ => None,
         };
-        let annotations_before = common.as_ref().map(|common| &common.annotations).or(replaced.as_ref().map(|view| &view.annotations));
-        let version_before = common.as_ref().map(|common| common.version).or(replaced.as_ref().map(|view| view.version));
-        let (annotations, version) = (change.annotations(annotations_before, kinds::SEQUENCE), change.version(version_before));
+        let annotations_before =
+            common.as_ref().map(|common| &common.annotations).or(replaced.as_ref().map(|view| &view.annotations));
+        let version_before =
+            common.as_ref().map(|common| common.version).or(replaced.as_ref().map(|view| view.version));
+        let (annotations, version) =
+            (change.annotations(annotations_before, kinds::SEQUENCE), change.version(version_before));
         let limits = if old.is_some() { change.limits } else { change.limits.or_defaults() };
-        let shape = CommonShape { annotations: Some(annotations), version: Some(version), parameters: None, ..change.common };
+        let shape =
+            CommonShape { annotations: Some(annotations), version: Some(version), parameters: None, ..change.common };
         let sequence = Sequence {
             common: shape.apply(common.as_ref(), self.0.parts.clock.wall()),
             components,
-            timeout_ms: limits.timeout.map_or_else(|| old.map_or(0, |old| old.timeout_ms), |timeout| timeout.as_millis() as u64),
+            timeout_ms: limits
+                .timeout
+                .map_or_else(|| old.map_or(0, |old| old.timeout_ms), |timeout| timeout.as_millis() as u64),
             memory_mb: limits.memory.map_or_else(|| old.map_or(0, |old| old.memory_mb), |memory| memory.mib_ceil()),
             logs_mb: limits.logs_mb.unwrap_or_else(|| old.map_or(0, |old| old.logs_mb)),
         };
@@ -347,7 +365,8 @@ impl OpenWhiskDoor {
     /// The actions of a package, by name, with what they are.
     pub(super) fn package_actions(&self, namespace: &Namespace, package: &EntityName) -> Vec<Value> {
         let all = self.actions(namespace, Some(package));
-        let part = |one: Value| json!({ "name": one["name"], "version": one["version"], "annotations": one["annotations"] });
+        let part =
+            |one: Value| json!({ "name": one["name"], "version": one["version"], "annotations": one["annotations"] });
         all.into_iter().map(part).collect()
     }
 }
@@ -359,7 +378,8 @@ async fn text_sha256(code: &Code, archive: &Archive) -> Result<Option<String>, W
         return Ok(None);
     }
     let archive = archive.clone();
-    let sha256 = off_the_path(move || archive.sha256().map_err(|error| WhiskError::internal(error.to_string()))).await?;
+    let sha256 =
+        off_the_path(move || archive.sha256().map_err(|error| WhiskError::internal(error.to_string()))).await?;
     Ok(Some(base64::engine::general_purpose::STANDARD.encode(sha256)))
 }
 

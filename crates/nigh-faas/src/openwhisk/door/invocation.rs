@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use nigh_terms::{InvocationId, Principal, Timestamp, Token};
+use nigh_terms::{InvocationId, Namespace, Principal, Timestamp, Token};
 use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
@@ -109,6 +109,19 @@ impl OpenWhiskDoor {
             Box::pin(door.run(call)).await
         });
         Ok((id, task))
+    }
+
+    /// Begins a call that nobody waits for: who asked for it may have ended long before.
+    pub(super) fn begin_unawaited(
+        &self,
+        namespace: &Namespace,
+        resolved: Resolved,
+        input: Input,
+        token: Token,
+    ) -> Result<InvocationId, WhiskError> {
+        let who = Principal::outside(namespace.clone());
+        let (id, _goes_on) = self.begin(self.call(&who, resolved, input, token))?;
+        Ok(id)
     }
 
     /// Begins a call and waits for its end.
@@ -237,11 +250,11 @@ impl OpenWhiskDoor {
             ));
         }
         let token = self.0.parts.invoke.seen(&request.who);
-        let call = self.call(&request.who, resolved, Input::Object(said).under(&parameters), token);
+        let input = Input::Object(said).under(&parameters);
         if !blocking {
-            let (id, _goes_on) = self.begin(call)?;
-            return Ok(accepted(id));
+            return Ok(accepted(self.begin_unawaited(&request.namespace, resolved, input, token)?));
         }
+        let call = self.call(&request.who, resolved, input, token);
         match self.begin_and_wait(call, wait).await? {
             Awaited::StillRuns(id) => Ok(accepted(id)),
             Awaited::Ended(ended) => match ended.refused {
@@ -258,7 +271,8 @@ fn done(record: &Record, only_result: bool) -> Answer {
         Status::ApplicationError | Status::DeveloperError => StatusCode::BAD_GATEWAY,
         Status::WhiskError => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let answer = if only_result { json_answer(status, &record.response.result) } else { json_answer(status, &record.shown()) };
+    let answer =
+        if only_result { json_answer(status, &record.response.result) } else { json_answer(status, &record.shown()) };
     with_id(answer, record.id)
 }
 

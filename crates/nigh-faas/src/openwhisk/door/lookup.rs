@@ -94,7 +94,11 @@ impl OpenWhiskDoor {
     /// The package called `name`.
     pub(super) fn package(&self, namespace: &Namespace, name: &EntityName) -> Result<PackageView, WhiskError> {
         let get = |name: &EntityName| {
-            self.0.parts.entities.get::<Package>(namespace, &EntityPath::plain(name.clone())).ok_or_else(WhiskError::not_found)
+            self.0
+                .parts
+                .entities
+                .get::<Package>(namespace, &EntityPath::plain(name.clone()))
+                .ok_or_else(WhiskError::not_found)
         };
         let own = get(name)?;
         let bound = match &own.entity.binding {

@@ -124,8 +124,8 @@ impl OpenWhiskDoor {
 
     /// Refuses what a sandbox may not do.
     fn check_rights(method: &Method, route: &Route, who: &Principal) -> Result<(), WhiskError> {
-        let invokes = *method == Method::POST
-            && matches!(route, Route::One(_, Collection::Actions | Collection::Triggers, _));
+        let invokes =
+            *method == Method::POST && matches!(route, Route::One(_, Collection::Actions | Collection::Triggers, _));
         match &who.function {
             Some(_) if !invokes => Err(WhiskError::forbidden()),
             _ => Ok(()),
@@ -134,7 +134,11 @@ impl OpenWhiskDoor {
 
     /// The namespace that `text` in a path names for `who`.
     fn namespace(text: &str, who: &Principal) -> Result<Namespace, WhiskError> {
-        if text == OWN || text == who.namespace.as_str() { Ok(who.namespace.clone()) } else { Err(WhiskError::forbidden()) }
+        if text == OWN || text == who.namespace.as_str() {
+            Ok(who.namespace.clone())
+        } else {
+            Err(WhiskError::forbidden())
+        }
     }
 
     async fn perform(&self, method: &Method, route: Route, request: Request) -> Answered {

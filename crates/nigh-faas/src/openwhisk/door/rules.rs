@@ -59,7 +59,10 @@ impl OpenWhiskDoor {
             return Err(WhiskError::bad_request(format!("trigger /{namespace}/{trigger} does not exist")));
         }
         if self.resolve(namespace, action).is_err() {
-            return Err(WhiskError::bad_request(format!("action {} does not exist", shown::qualified(namespace, action))));
+            return Err(WhiskError::bad_request(format!(
+                "action {} does not exist",
+                shown::qualified(namespace, action)
+            )));
         }
         Ok(())
     }
@@ -70,7 +73,9 @@ impl OpenWhiskDoor {
         let active = match status.as_str() {
             "active" => true,
             "inactive" => false,
-            _ => return Err(WhiskError::bad_request("The request content was malformed: status is active or inactive")),
+            _ => {
+                return Err(WhiskError::bad_request("The request content was malformed: status is active or inactive"));
+            }
         };
         let held = self.rule(path, request)?;
         let trigger = EntityPath::plain(held.entity.trigger.clone());

@@ -52,7 +52,9 @@ impl OpenWhiskDoor {
         let TriggerShape { common } = read(&request.body)?;
         common.check()?;
         let feed = common.annotations.as_ref().and_then(|annotations| annotations.get(FEED));
-        if feed.is_some_and(|feed| feed.as_str().is_none_or(|feed| feed.parse::<super::super::names::QualifiedName>().is_err())) {
+        if feed.is_some_and(|feed| {
+            feed.as_str().is_none_or(|feed| feed.parse::<super::super::names::QualifiedName>().is_err())
+        }) {
             return Err(WhiskError::bad_request("Feed name is not valid"));
         }
         let before = self.0.parts.entities.get::<Trigger>(&request.namespace, path);
@@ -117,7 +119,7 @@ impl OpenWhiskDoor {
             self.resolve(&request.namespace, &rule.action).and_then(|resolved| {
                 let input = Input::Object(input.clone()).under(&resolved.parameters());
                 let token = self.0.parts.invoke.seen(&request.who);
-                self.begin(self.call(&request.who, resolved, input, token)).map(|(id, _goes_on)| id)
+                self.begin_unawaited(&request.namespace, resolved, input, token)
             })
         } else {
             Err(WhiskError::bad_request(format!("Rule '{name}' is inactive, action '{action}' was not activated.")))
