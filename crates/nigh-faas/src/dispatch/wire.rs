@@ -211,6 +211,16 @@ impl From<NotRun> for InvokeError {
     }
 }
 
+impl RunAnswer {
+    /// What of it is log.
+    pub(super) fn log_bytes(&self) -> usize {
+        match self {
+            Self::Ended { ended, .. } => ended.log_tail.len(),
+            Self::NotRun(_) | Self::TermOver | Self::NeverHeard | Self::Forgotten { .. } => 0,
+        }
+    }
+}
+
 impl EndedHead {
     pub(super) fn of(invoked: &Invoked) -> Self {
         Self {
