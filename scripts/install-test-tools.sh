@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, and .deps/node (@aws-sdk/client-s3), exactly as pinned, all at once;
+# Makes .deps/test (boto3 and aws-cli), .deps/s3fs, .deps/node (@aws-sdk/client-s3) and .deps/openwhisk (OpenWhisk's
+# client for JavaScript), exactly as pinned, all at once;
 # installs Debian's runc and slirp4netns.
 # Does nothing for what is up to date. Fails only for boto3 and aws-cli: the tests of the others say that they are skipped.
 set -u
@@ -23,19 +24,19 @@ venv() {
     echo "install-test-tools: $1: done"
 }
 
-# modules FOLDER: the packages of tests/sdk/node.
+# modules FOLDER NAME: the packages of tests/sdk/NAME.
 modules() {
-    lock="$root/tests/sdk/node/package-lock.json"
+    lock="$root/tests/sdk/$2/package-lock.json"
     if cmp -s "$lock" "$1/.installed"; then
         echo "install-test-tools: $1 is up to date"
         return
     fi
     command -v npm >/dev/null 2>&1 || {
-        echo "install-test-tools: there is no npm here, so @aws-sdk/client-s3 is left out"
+        echo "install-test-tools: there is no npm here, so $1 is left out"
         return
     }
     rm -rf "$1"
-    mkdir -p "$1" && cp "$root/tests/sdk/node/package.json" "$lock" "$1" &&
+    mkdir -p "$1" && cp "$root/tests/sdk/$2/package.json" "$lock" "$1" &&
         npm ci --prefix "$1" --silent --ignore-scripts --no-audit --no-fund || {
         echo "install-test-tools: npm could not install $lock; is a package registry reachable?" >&2
         return 1
@@ -61,10 +62,13 @@ package() {
 (package slirp4netns)
 venv "$root/.deps/s3fs" "$root/tests/requirements-s3fs.txt" &
 s3fs=$!
-modules "$root/.deps/node" &
+modules "$root/.deps/node" node &
 node=$!
+modules "$root/.deps/openwhisk" openwhisk &
+openwhisk=$!
 venv "$root/.deps/test" "$root/tests/requirements.txt"
 required=$?
 wait $s3fs
 wait $node
+wait $openwhisk
 exit $required

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs one SDK's script against the S3 door that AWS_ENDPOINT_URL names, with the keys of the environment.
+# Runs one SDK's script against the S3 door that AWS_ENDPOINT_URL names, with the keys of the environment; OpenWhisk's
+# client against NIGH_APIHOST, with NIGH_AUTH.
 # Ends with 77, and the reason on standard error, if what the SDK needs is not on this machine.
 set -euo pipefail
 
@@ -35,6 +36,10 @@ client-s3)
     needs "$deps/node/.installed" "scripts/install-test-tools.sh (with npm)"
     NODE_PATH="$deps/node/node_modules" exec node node/client_s3.cjs
     ;;
+openwhisk)
+    needs "$deps/openwhisk/.installed" "scripts/install-test-tools.sh (with npm)"
+    NODE_PATH="$deps/openwhisk/node_modules" exec node openwhisk/checks.cjs
+    ;;
 aws-sdk-go-v2 | minio-go)
     needs "$(built_go)/$sdk" "\`make peers\` (with go)"
     exec "$(built_go)/$sdk"
@@ -48,7 +53,7 @@ rust)
     exec "$(built_rust)/aws-sdk-s3-checks"
     ;;
 *)
-    echo "usage: run.sh boto3|aws-cli|s3fs|client-s3|aws-sdk-go-v2|minio-go|java|rust" >&2
+    echo "usage: run.sh boto3|aws-cli|s3fs|client-s3|openwhisk|aws-sdk-go-v2|minio-go|java|rust" >&2
     exit 2
     ;;
 esac

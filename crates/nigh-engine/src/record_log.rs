@@ -18,7 +18,10 @@ const QUEUE: usize = 16_384;
 /// How long the writer waits for company before it commits.
 const BATCH_WAIT: Duration = Duration::from_millis(50);
 
-const RECORDS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("records");
+type Records = TableDefinition<'static, &'static [u8; 16], &'static [u8]>;
+
+/// The table of activation records.
+const RECORDS: &str = "records";
 
 /// How much the log keeps; the oldest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,7 @@ enum Job {
 #[derive(Clone, Debug)]
 pub struct RecordLog {
     state: StateFile,
+    table: &'static str,
     jobs: mpsc::Sender<Job>,
     dropped: Arc<AtomicU64>,
 }
@@ -50,12 +54,20 @@ impl RecordLog {
     /// # Errors
     /// If the thread cannot be started.
     pub fn open(state: StateFile, retention: Retention) -> std::io::Result<Self> {
+        Self::open_named(state, RECORDS, retention)
+    }
+
+    /// As `open`, in the table `name`, which holds nothing else.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn open_named(state: StateFile, name: &'static str, retention: Retention) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let writer = state.clone();
         std::thread::Builder::new()
             .name("record-log".to_owned())
-            .spawn(move || write_batches(&writer, queue, retention))?;
-        Ok(Self { state, jobs, dropped: Arc::default() })
+            .spawn(move || write_batches(&writer, Records::new(name), queue, retention))?;
+        Ok(Self { state, table: name, jobs, dropped: Arc::default() })
     }
 
     /// Adds or replaces a record.
@@ -124,8 +136,8 @@ impl RecordLog {
         + Send
         + 'static,
     ) -> Result<Option<T>, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || match database.begin_read().map_err(storage)?.open_table(RECORDS) {
+        let (database, table) = (Arc::clone(&self.state.database), Records::new(self.table));
+        tokio::task::spawn_blocking(move || match database.begin_read().map_err(storage)?.open_table(table) {
             Ok(records) => work(&records).map(Some),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
             Err(other) => Err(storage(other)),
@@ -135,7 +147,7 @@ impl RecordLog {
     }
 }
 
-fn write_batches(state: &StateFile, mut queue: mpsc::Receiver<Job>, retention: Retention) {
+fn write_batches(state: &StateFile, table: Records, mut queue: mpsc::Receiver<Job>, retention: Retention) {
     while let Some(first) = queue.blocking_recv() {
         if matches!(first, Job::Append(..)) {
             std::thread::sleep(BATCH_WAIT);
@@ -151,7 +163,7 @@ fn write_batches(state: &StateFile, mut queue: mpsc::Receiver<Job>, retention: R
             next = queue.try_recv().ok();
         }
         if !batch.is_empty()
-            && let Err(error) = commit(state, &batch, retention)
+            && let Err(error) = commit(state, table, &batch, retention)
         {
             tracing::error!(%error, records = batch.len(), "records lost: the state file cannot be written");
         }
@@ -161,10 +173,15 @@ fn write_batches(state: &StateFile, mut queue: mpsc::Receiver<Job>, retention: R
     }
 }
 
-fn commit(state: &StateFile, batch: &[([u8; 16], Vec<u8>)], retention: Retention) -> Result<(), RegistryError> {
+fn commit(
+    state: &StateFile,
+    table: Records,
+    batch: &[([u8; 16], Vec<u8>)],
+    retention: Retention,
+) -> Result<(), RegistryError> {
     let write = state.database.begin_write().map_err(storage)?;
     {
-        let mut records = write.open_table(RECORDS).map_err(storage)?;
+        let mut records = write.open_table(table).map_err(storage)?;
         for (id, record) in batch {
             records.insert(id, record.as_slice()).map_err(storage)?;
         }

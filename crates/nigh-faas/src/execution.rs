@@ -21,10 +21,10 @@ use crate::gate::{Entered, Entrance, InvocationGate};
 use crate::grant::Grant;
 use crate::hooks::{InvocationHook, Run};
 use crate::idempotence::runs_again;
-use crate::invocation::{InvokeError, Invoked};
+use crate::invocation::{InvokeError, Invoked, RunTimes};
 use crate::invoker_settings::InvokerSettings;
 use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
-use crate::log_capture::{CapturedLog, LogCapture, Report};
+use crate::log_capture::{LogCapture, Report};
 use crate::node_memory::NodeMemory;
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
@@ -410,7 +410,13 @@ impl Executor {
         if is_recorded {
             self.activations.append(activation);
         }
-        Invoked { id: call.id, payload, function_error, log_tail: tail(&log), token, touched }
+        let run = RunTimes {
+            wait_us: call.wait.as_micros() as u64,
+            init_us: init.map(|init| init.took.as_micros() as u64),
+            duration_us,
+            log_omitted: log.omitted,
+        };
+        Invoked { id: call.id, payload, function_error, log: log.bytes, run, token, touched }
     }
 }
 
@@ -418,10 +424,6 @@ impl Executor {
 fn admission_of(function: &Function) -> Admission {
     // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
     function_caching::admission(&function.environment).unwrap_or_default()
-}
-
-fn tail(log: &CapturedLog) -> Vec<u8> {
-    log.tail().to_vec()
 }
 
 /// For a sandbox that went away without a word.

@@ -10,6 +10,8 @@ use async_trait::async_trait;
 use nigh_terms::{ByteSize, FunctionName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::openwhisk::action::Action;
+
 /// How a function's process is made.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Runtime {
@@ -22,6 +24,13 @@ pub enum Runtime {
     Provided,
     /// `provided.http`: the archive's `bootstrap` is an HTTP server, on `$PORT`; Nigh's adapter asks it.
     ProvidedHttp,
+    /// `nodejs:x`: an OpenWhisk action, called by Nigh's launcher.
+    Node {
+        /// The `x`.
+        major: u8,
+    },
+    /// `native`: an OpenWhisk action whose archive brings the program `exec`; Nigh's adapter runs it.
+    Native,
 }
 
 /// A layer's version, as a function has it.
@@ -45,6 +54,8 @@ impl fmt::Display for Runtime {
             Self::Python { minor } => write!(f, "python3.{minor}"),
             Self::Provided => f.write_str("provided"),
             Self::ProvidedHttp => f.write_str("provided.http"),
+            Self::Node { major } => write!(f, "nodejs{major}"),
+            Self::Native => f.write_str("native"),
         }
     }
 }
@@ -88,6 +99,9 @@ pub struct Function {
     pub modified: Timestamp,
     /// Changes with every change (Lambda's `RevisionId`).
     pub revision_id: String,
+    /// What makes it an OpenWhisk action, if it is one.
+    #[serde(default)]
+    pub action: Option<Action>,
 }
 
 /// Where the invoker finds functions. `find` is on the path of every invocation: it must not wait for a disk.
@@ -141,6 +155,7 @@ pub(crate) mod tests {
             code_size: ByteSize(1),
             modified: Timestamp(1),
             revision_id: "revision-1".to_owned(),
+            action: None,
         }
     }
 

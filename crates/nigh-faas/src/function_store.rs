@@ -335,6 +335,22 @@ impl FunctionStore {
         to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
     }
 
+    /// Replaces a function's settings and code together.
+    ///
+    /// # Errors
+    /// As `update_code`.
+    pub async fn replace(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        settings: FunctionSettings,
+        archive: Option<Archive>,
+        revision: Option<String>,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
+        to_the_end(async move { store.update_all(&namespace, &name, settings, archive, revision).await }).await
+    }
+
     /// Changes what is attached to a function, as `change` says of what is there and the date. Of two changes of a
     /// function at once, one is refused.
     ///

@@ -4,9 +4,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_objects::protocol::GateRefusal;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::function_network::NetworkRefusal;
+use crate::log_capture::TAIL_BYTES;
 use crate::scheduler::lost_invocation::LossError;
 use crate::touched::Touched;
 
@@ -43,12 +45,35 @@ pub struct Invoked {
     pub payload: Bytes,
     /// `Unhandled` if the function failed: the value of `X-Amz-Function-Error`.
     pub function_error: Option<&'static str>,
-    /// The last 4 KiB of its log.
-    pub log_tail: Vec<u8>,
+    /// The end of its log, as far as it is kept.
+    pub log: Vec<u8>,
+    /// How long it took.
+    pub run: RunTimes,
     /// What it had seen at its end.
     pub token: Token,
     /// What it read and wrote, as far as it is told of.
     pub touched: Vec<Touched>,
+}
+
+/// How long a run took, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTimes {
+    /// Until a sandbox had it.
+    pub wait_us: u64,
+    /// The making of the sandbox, of a cold start.
+    pub init_us: Option<u64>,
+    /// From the handler's start to its answer; zero if it did not come to its start.
+    pub duration_us: u64,
+    /// Bytes printed that are not in the log any more.
+    pub log_omitted: u64,
+}
+
+impl Invoked {
+    /// The last 4 KiB of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> &[u8] {
+        &self.log[self.log.len().saturating_sub(TAIL_BYTES)..]
+    }
 }
 
 /// Why an invocation did not run. Nothing of it was executed, but of one that was lost.

@@ -1,4 +1,4 @@
-//! Functions, their invocations and their sandboxes, and the Lambda door.
+//! Functions, their invocations and their sandboxes, and the Lambda and OpenWhisk doors.
 //!
 //! An invocation's way: `lambda_door` -> `invoker` -> `scheduler` (pure) -> `sandbox_pool` -> `sandbox` engine,
 //! answered through `runtime_api`; what happened becomes an `activation`.
@@ -53,6 +53,7 @@ pub mod named_objects;
 pub mod node_memory;
 pub mod object_features;
 pub mod object_sizes;
+pub mod openwhisk;
 pub mod payload_walk;
 pub mod phase_accountant;
 pub mod phases;
@@ -60,6 +61,7 @@ pub mod prefetch;
 pub mod prefetch_station;
 pub mod prewarm;
 mod prewarmer;
+mod request_body;
 pub mod runtime_api;
 pub mod runtime_catalog;
 pub mod runtime_command;

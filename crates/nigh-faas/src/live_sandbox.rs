@@ -312,6 +312,7 @@ mod tests {
             code_size: ByteSize(1),
             modified: Timestamp(1),
             revision_id: String::new(),
+            action: None,
         };
         let sandbox: Arc<dyn Sandbox> = Arc::new(Stubborn { id, thawed: Arc::clone(&thawed), memory: NoMemory });
         let memory = NodeMemory::off().admit(id, ByteSize::mib(128)).await.unwrap();

@@ -24,12 +24,6 @@ pub struct CapturedLog {
 }
 
 impl CapturedLog {
-    /// Its last 4 KiB.
-    #[must_use]
-    pub fn tail(&self) -> &[u8] {
-        &self.bytes[self.bytes.len().saturating_sub(TAIL_BYTES)..]
-    }
-
     /// As text; what is no UTF-8 is replaced.
     #[must_use]
     pub fn text(&self) -> String {
@@ -160,8 +154,6 @@ mod tests {
         assert_eq!(log.bytes.len(), 8192);
         assert!(log.omitted > 0 && log.omitted as usize + log.bytes.len() > printed);
         assert!(log.text().contains("line 9999\nEND RequestId"));
-        assert_eq!(log.tail().len(), TAIL_BYTES);
-        assert!(log.bytes.ends_with(log.tail()));
     }
 
     #[test]

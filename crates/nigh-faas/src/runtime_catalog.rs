@@ -32,6 +32,8 @@ pub struct RuntimeCatalog {
     python_minors: BTreeSet<u8>,
     why_no_python: Option<String>,
     has_http_adapter: bool,
+    node_majors: BTreeSet<u8>,
+    has_native: bool,
 }
 
 impl RuntimeCatalog {
@@ -50,6 +52,47 @@ impl RuntimeCatalog {
     #[must_use]
     pub fn with_http_adapter(self) -> Self {
         Self { has_http_adapter: true, ..self }
+    }
+
+    /// The same, with a Node.js of each of these major versions, for OpenWhisk's actions.
+    #[must_use]
+    pub fn with_nodes(self, majors: impl IntoIterator<Item = u8>) -> Self {
+        Self { node_majors: majors.into_iter().collect(), ..self }
+    }
+
+    /// The same, with what runs OpenWhisk's native actions.
+    #[must_use]
+    pub fn with_native(self) -> Self {
+        Self { has_native: true, ..self }
+    }
+
+    /// The newest Python.
+    #[must_use]
+    pub fn newest_python(&self) -> Option<Runtime> {
+        self.python_minors.last().map(|&minor| Runtime::Python { minor })
+    }
+
+    /// The Node.js of this major version.
+    #[must_use]
+    pub fn node(&self, major: u8) -> Option<Runtime> {
+        self.node_majors.contains(&major).then_some(Runtime::Node { major })
+    }
+
+    /// The newest Node.js.
+    #[must_use]
+    pub fn newest_node(&self) -> Option<Runtime> {
+        self.node_majors.last().map(|&major| Runtime::Node { major })
+    }
+
+    /// The major versions of Node.js.
+    pub fn nodes(&self) -> impl Iterator<Item = u8> + '_ {
+        self.node_majors.iter().copied()
+    }
+
+    /// The runtime of native actions.
+    #[must_use]
+    pub fn native(&self) -> Option<Runtime> {
+        self.has_native.then_some(Runtime::Native)
     }
 
     /// All names that `find` knows.

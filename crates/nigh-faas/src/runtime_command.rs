@@ -11,6 +11,7 @@ use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
 use thiserror::Error;
 
 use crate::function::{Function, Runtime};
+use crate::openwhisk::action::Action;
 use crate::sandbox::root_tree::{CODE, LAYERS};
 use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
 
@@ -23,6 +24,10 @@ const RUNTIME_DIR: &str = "/var/runtime";
 pub const SITE_FOLDER: &str = "site";
 
 const PYTHON_PATH: &str = "PYTHONPATH";
+/// The launcher of actions for Node.js, in its folder.
+const NODE_LAUNCHER: &str = "launcher.js";
+/// What has the adapter run a program for each invocation.
+pub const EXEC_MODE: &str = "exec";
 
 /// Names that a function's own environment cannot set (Lambda developer guide).
 pub const RESERVED_NAMES: [&str; 18] = [
@@ -57,6 +62,17 @@ pub struct PythonRuntime {
     pub folders: Vec<PathBuf>,
 }
 
+/// A Node.js that actions may run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRuntime {
+    /// Its major version.
+    pub major: u8,
+    /// The program.
+    pub program: PathBuf,
+    /// Folders that it needs beyond the system's own.
+    pub folders: Vec<PathBuf>,
+}
+
 /// What all functions of a node share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeSettings {
@@ -68,6 +84,10 @@ pub struct RuntimeSettings {
     pub http_adapter: Option<PathBuf>,
     /// The folder of Nigh's Python package, if functions get it (`runtimes/python`).
     pub python_library: Option<PathBuf>,
+    /// The Node.js that are installed.
+    pub nodes: Vec<NodeRuntime>,
+    /// The folder of what calls OpenWhisk's actions, if it could be brought (`runtimes/openwhisk`).
+    pub launchers: Option<PathBuf>,
 }
 
 /// What stands in one sandbox's environment and nowhere else.
@@ -104,8 +124,14 @@ pub enum RuntimeCommandError {
         there: String,
     },
     /// The node has no adapter for HTTP servers.
-    #[error("provided.http is not installed here: nigh-http-adapter was not found beside nigh")]
-    NoHttpAdapter,
+    #[error("{0} is not installed here: nigh-http-adapter was not found beside nigh")]
+    NoHttpAdapter(&'static str),
+    /// The node has no such Node.js.
+    #[error("nodejs:{0} is not installed here; set functions.node to one, or deploy the action for another kind")]
+    NoNode(u8),
+    /// The launchers of actions could not be brought.
+    #[error("OpenWhisk's actions cannot be called here: `nigh status` says why their launchers are missing")]
+    NoLaunchers,
 }
 
 /// The process of `function`.
@@ -120,9 +146,20 @@ pub fn runtime_command(
     let (command, folders) = match function.runtime {
         Runtime::Provided => (vec![OsString::from(format!("{CODE}/bootstrap"))], Vec::new()),
         Runtime::ProvidedHttp => {
-            let adapter = settings.http_adapter.as_ref().ok_or(RuntimeCommandError::NoHttpAdapter)?;
-            let folder = adapter.parent().map(Path::to_owned);
-            (vec![adapter.clone().into()], folder.into_iter().collect())
+            let (adapter, folder) = adapter(settings, "provided.http")?;
+            (vec![adapter.into()], vec![folder])
+        }
+        Runtime::Native => {
+            let (adapter, folder) = adapter(settings, "native")?;
+            (vec![adapter.into(), EXEC_MODE.into()], vec![folder])
+        }
+        Runtime::Node { major } => {
+            let node = settings.nodes.iter().find(|node| node.major == major);
+            let node = node.ok_or(RuntimeCommandError::NoNode(major))?;
+            let launchers = settings.launchers.as_ref().ok_or(RuntimeCommandError::NoLaunchers)?;
+            let launcher = launchers.join(NODE_LAUNCHER);
+            let folders = node.folders.iter().chain([launchers]).cloned().collect();
+            (vec![node.program.clone().into(), launcher.into(), (&function.handler).into()], folders)
         }
         Runtime::Python { minor } => {
             let python = settings.pythons.iter().find(|python| python.minor == minor).ok_or_else(|| {
@@ -140,6 +177,13 @@ pub fn runtime_command(
         environment.remove(name);
     }
     environment.extend(fixed(function, settings, sandbox));
+    if let Some(action) = &function.action {
+        environment.extend(of_action(function, action, sandbox));
+        if matches!(function.runtime, Runtime::Python { .. }) {
+            let launchers = settings.launchers.as_ref().ok_or(RuntimeCommandError::NoLaunchers)?;
+            prepend_path(&mut environment, launchers);
+        }
+    }
     prepend_site(&mut environment, &function.runtime, settings);
     let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     Ok(RuntimeCommand { command, environment, folders })
@@ -162,18 +206,43 @@ pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[St
 
 /// The folders that `python` needs, and the package's.
 fn python_folders(python: &PythonRuntime, settings: &RuntimeSettings) -> Vec<PathBuf> {
-    python.folders.iter().chain(&settings.python_library).cloned().collect()
+    python.folders.iter().chain(&settings.python_library).chain(&settings.launchers).cloned().collect()
+}
+
+/// The adapter of functions that do not speak the Runtime API, and its folder; `runtime` wants it.
+fn adapter(settings: &RuntimeSettings, runtime: &'static str) -> Result<(PathBuf, PathBuf), RuntimeCommandError> {
+    let adapter = settings.http_adapter.clone().ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
+    let folder = adapter.parent().map(Path::to_owned).ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
+    Ok((adapter, folder))
+}
+
+/// What an OpenWhisk action finds in its environment; what differs from one activation to the next its launcher sets.
+fn of_action(function: &Function, action: &Action, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
+    let mut environment = vec![
+        ("__OW_NAMESPACE".to_owned(), function.namespace.to_string()),
+        ("__OW_ACTION_NAME".to_owned(), format!("/{}/{}", function.namespace, action.path)),
+        ("__OW_ACTION_VERSION".to_owned(), action.version.to_string()),
+    ];
+    if action.annotations.says("provide-api-key") {
+        environment.push(("__OW_API_KEY".to_owned(), format!("{}:{}", sandbox.key, sandbox.secret.reveal())));
+    }
+    environment
+}
+
+/// Puts `folder` before whatever path a function has.
+fn prepend_path(environment: &mut BTreeMap<String, String>, folder: &Path) {
+    let folder = folder.display().to_string();
+    let path = match environment.get(PYTHON_PATH) {
+        Some(own) if !own.is_empty() => format!("{folder}:{own}"),
+        _ => folder,
+    };
+    environment.insert(PYTHON_PATH.to_owned(), path);
 }
 
 /// Whatever path a function has, the package's `sitecustomize` comes first: it gives way to an own one by itself.
 fn prepend_site(environment: &mut BTreeMap<String, String>, runtime: &Runtime, settings: &RuntimeSettings) {
     let (Runtime::Python { .. }, Some(library)) = (runtime, &settings.python_library) else { return };
-    let site = library.join(SITE_FOLDER).display().to_string();
-    let path = match environment.get(PYTHON_PATH) {
-        Some(own) if !own.is_empty() => format!("{site}:{own}"),
-        _ => site,
-    };
-    environment.insert(PYTHON_PATH.to_owned(), path);
+    prepend_path(environment, &library.join(SITE_FOLDER));
 }
 
 /// What a function may replace.
@@ -248,6 +317,8 @@ mod tests {
             region: "us-east-1".to_owned(),
             pythons: vec![python],
             http_adapter: None,
+            nodes: Vec::new(),
+            launchers: None,
             python_library: None,
         }
     }

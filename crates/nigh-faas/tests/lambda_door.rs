@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends by panicking")]
 
 mod lambda_door_support;
+#[path = "lambda_door_support/openwhisk.rs"]
+mod openwhisk;
 
 use std::path::Path;
 use std::process::Output;

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here: each room decides, this one hands each what it needs, starts and ends them in order.
 
+mod action_runtimes;
 pub mod admin;
 mod background;
 pub mod backup;

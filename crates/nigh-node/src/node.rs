@@ -38,6 +38,9 @@ use nigh_faas::object_features::LookedAtOrSized;
 use nigh_faas::object_features::recorder::FeatureRecorder;
 use nigh_faas::object_features::trigger_features::TriggerFeatures;
 use nigh_faas::object_sizes::ObjectSizes;
+use nigh_faas::openwhisk::activation_store::ActivationStore;
+use nigh_faas::openwhisk::entity_store::{EntityStore, EntityStoreError};
+use nigh_faas::openwhisk::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::prefetch_station::PrefetchStation;
 use nigh_faas::prewarm::PrewarmSettings;
@@ -56,6 +59,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::action_runtimes::{self, ActionRuntimes};
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
@@ -82,6 +86,8 @@ use crate::writes;
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
+/// The table of OpenWhisk's activations in the state file.
+const OPENWHISK_RECORDS: &str = "openwhisk-records";
 /// The level that says how sandboxes are kept apart.
 const ISOLATION: &str = "isolation";
 /// And of the one about the way out to the network.
@@ -112,6 +118,8 @@ pub enum NodeError {
     #[error(transparent)]
     Functions(#[from] FunctionStoreError),
     #[error(transparent)]
+    OpenWhisk(#[from] EntityStoreError),
+    #[error(transparent)]
     Events(#[from] EventError),
     #[error(transparent)]
     Llc(#[from] LlcError),
@@ -138,6 +146,7 @@ struct Running {
     levels: Vec<Level>,
     telemetry: Telemetry,
     records: RecordLog,
+    whisk_records: RecordLog,
     activations: ActivationLog,
     memory: ObjectMemory,
     journal: Arc<Journal>,
@@ -292,8 +301,10 @@ impl Node {
             FunctionLimits::default(),
         )
         .await?;
+        let entities = EntityStore::open(Arc::clone(&registry)).await?;
         if cluster.is_some() {
             functions.follow().await?;
+            entities.follow().await?;
         }
         let learning = Learning::open(
             &settings.memory,
@@ -308,6 +319,8 @@ impl Node {
         let retention = Retention { records_max: settings.activations.records_max };
         let outbox = Outbox::open(database.clone())
             .map_err(|source| NodeError::Io { what: "starting the writer of events", source })?;
+        let whisk_records = RecordLog::open_named(database.clone(), OPENWHISK_RECORDS, retention)
+            .map_err(|source| NodeError::Io { what: "starting the writer of OpenWhisk's records", source })?;
         let records = RecordLog::open(database, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
         let activations = ActivationLog::new(records.clone());
@@ -326,7 +339,12 @@ impl Node {
         };
         let (http_level, http_adapter) = http_adapter::install(&paths.functions().join("runtime-http"));
         levels.push(http_level);
-        let catalog = if http_adapter.is_some() { catalog.with_http_adapter() } else { catalog };
+        let catalog = if http_adapter.is_some() { catalog.with_http_adapter().with_native() } else { catalog };
+        let actions_folder = paths.functions().join("runtime-actions");
+        let ActionRuntimes { level, launchers, nodes } =
+            action_runtimes::open(&actions_folder, &settings.functions.node).await;
+        levels.push(level);
+        let catalog = catalog.with_nodes(nodes.iter().map(|node| node.major));
         let python_library = match pythons.first() {
             Some(python) if settings.s3.fast_path == Switch::On && settings.functions.fast_path == Switch::On => {
                 let (level, library) = python_library::install(&paths.functions().join("runtime-python"), python).await;
@@ -335,7 +353,8 @@ impl Node {
             }
             _ => None,
         };
-        let runtime = RuntimeSettings { region: settings.region.clone(), pythons, http_adapter, python_library };
+        let region = settings.region.clone();
+        let runtime = RuntimeSettings { region, pythons, http_adapter, python_library, nodes, launchers };
         let invoker_settings = InvokerSettings { network: network.clone(), ..invoker_settings(&settings, runtime) };
         let profiling = Profiling(ProfilingParts {
             store,
@@ -415,6 +434,18 @@ impl Node {
             notifications.follow().await?;
         }
         memory.notify_by(notifications);
+        let openwhisk = OpenWhiskDoor::new(
+            OpenWhiskParts {
+                functions: functions.clone(),
+                entities,
+                activations: ActivationStore::new(whisk_records.clone(), activations.clone(), functions.clone()),
+                invoke: Arc::clone(&invoke),
+                keys: keys.clone(),
+                catalog: catalog.clone(),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            },
+            OpenWhiskSettings { concurrency: settings.functions.sandboxes_max, network: network.clone() },
+        );
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {
                 functions: functions.clone(),
@@ -424,6 +455,7 @@ impl Node {
                 objects: Arc::new(memory.clone()),
                 catalog,
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                openwhisk: Some(openwhisk),
             },
             LambdaDoorSettings {
                 region: settings.region.clone(),
@@ -451,6 +483,7 @@ impl Node {
             levels,
             telemetry,
             records,
+            whisk_records,
             activations,
             memory,
             journal,
@@ -565,6 +598,7 @@ impl Node {
         self.running.llc.close();
         self.running.learning.close(drain).await;
         self.running.records.flush().await;
+        self.running.whisk_records.flush().await;
         let endpoints = &self.running.endpoints;
         for socket in [&endpoints.admin_socket, &endpoints.s3_socket].into_iter().chain(&endpoints.fast_socket) {
             if let Err(error) = remove_if_there(socket) {
@@ -719,7 +753,7 @@ impl admin::Shows for Running {
             memory: self.node_memory.status(),
             stems: self.invoker.stems(),
             resident: ByteSize(ProcessUse::now().resident_bytes),
-            records_dropped: self.records.dropped(),
+            records_dropped: self.records.dropped() + self.whisk_records.dropped(),
         }
     }
 

@@ -24,6 +24,7 @@ mod logs;
 mod metrics;
 mod object_address;
 mod objects;
+mod openwhisk;
 mod output;
 mod printable;
 mod status;
@@ -66,7 +67,7 @@ With --json, errors are JSON objects on standard error: error, code, exit.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a node: S3 and Lambda doors, functions, cache, all in one process
+    /// Start a node: S3, Lambda and OpenWhisk doors, functions, cache, all in one process
     Up(up::UpArgs),
     /// Start a node of a cluster: as `up`, with the settings cluster.* required
     Node(up::UpArgs),
@@ -84,6 +85,9 @@ enum Command {
     /// List, show and remove functions
     #[command(subcommand)]
     Functions(functions::FunctionsCommand),
+    /// What clients of OpenWhisk need to find this node: its address and a key
+    #[command(subcommand)]
+    Openwhisk(openwhisk::OpenWhiskCommand),
     /// List what ran, newest first
     Activations(activations::ActivationsArgs),
     /// Asynchronous invocations: those that failed for good, and those that wait
@@ -200,6 +204,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Down(args) => down::run(&args, &globals).await?,
         Command::Deploy(args) => deploy::run(args, &globals).await?,
         Command::Functions(command) => functions::run(command, &globals).await?,
+        Command::Openwhisk(command) => openwhisk::run(command, &globals).await?,
         Command::Activations(args) => activations::run(args, &globals).await?,
         Command::Events(command) => events::run(command, &globals).await?,
         Command::Logs(args) => logs::run(args, &globals).await?,

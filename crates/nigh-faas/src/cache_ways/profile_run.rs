@@ -225,7 +225,7 @@ mod tests {
     use crate::activation_log::tests::activation;
     use crate::cache_ways::ResctrlClasses;
     use crate::function::tests::function;
-    use crate::invocation::Invoked;
+    use crate::invocation::{Invoked, RunTimes};
 
     /// The function needs four ways; with fewer it takes half as long again.
     const NEED: u8 = 4;
@@ -321,7 +321,8 @@ mod tests {
                 id,
                 payload: Bytes::from_static(b"{}"),
                 function_error: None,
-                log_tail: Vec::new(),
+                log: Vec::new(),
+                run: RunTimes::default(),
                 token: Token::empty(),
                 touched: Vec::new(),
             })

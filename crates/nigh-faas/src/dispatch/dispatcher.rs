@@ -229,7 +229,7 @@ impl Dispatcher {
                 Ok(Outcome::NotOwner) => (RunAnswer::TermOver, Bytes::new()),
                 Err(error) => (RunAnswer::NotRun(error.into()), Bytes::new()),
             };
-            let (is_ended, bytes) = (matches!(said, RunAnswer::Ended { .. }), body.len());
+            let (is_ended, bytes) = (matches!(said, RunAnswer::Ended { .. }), said.log_bytes() + body.len());
             answer.send_replace(Some(Arc::new((said, body))));
             let mut handed = inner.handed.lock();
             if is_ended {

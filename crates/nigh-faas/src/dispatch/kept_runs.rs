@@ -134,6 +134,7 @@ mod tests {
 
     use super::super::wire::EndedHead;
     use super::*;
+    use crate::invocation::RunTimes;
 
     const NOW: Monotonic = Monotonic(5);
 
@@ -143,7 +144,14 @@ mod tests {
 
     fn end(runs: &mut KeptRuns, run: RunId, token: Token) {
         let Arrival::New(answer) = runs.arrives(run) else { panic!("it has come before") };
-        let ended = EndedHead { id: run.invocation, failed: false, log_tail: Vec::new(), token, touched: Vec::new() };
+        let ended = EndedHead {
+            id: run.invocation,
+            failed: false,
+            log_tail: Vec::new(),
+            token,
+            touched: Vec::new(),
+            run: RunTimes::default(),
+        };
         answer.send_replace(Some(Arc::new((RunAnswer::Ended { ended, settled: true }, Bytes::new()))));
         runs.ended(NOW, run, 0);
     }

@@ -186,7 +186,7 @@ impl RunDoor {
         tokio::spawn(async move {
             let run = head.run;
             let (said, body) = door.run_to_end(head, payload).await;
-            let (is_ended, bytes) = (is_ended(&said), body.len());
+            let (is_ended, bytes) = (is_ended(&said), said.log_bytes() + body.len());
             answer.send_replace(Some(Arc::new((said, body))));
             door.is_over(run, is_ended, bytes);
         });

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vacancy::Vacancy;
 use crate::function_network::NetworkRefusal;
-use crate::invocation::{InvokeError, Invoked};
+use crate::invocation::{InvokeError, Invoked, RunTimes};
 use crate::scheduler::lost_invocation::LossError;
 use crate::touched::Touched;
 
@@ -94,10 +94,13 @@ pub(super) struct FindHead {
 pub(super) struct EndedHead {
     pub(super) id: InvocationId,
     pub(super) failed: bool,
+    /// The end of its log.
     pub(super) log_tail: Vec<u8>,
     pub(super) token: Token,
     #[serde(default)]
     pub(super) touched: Vec<Touched>,
+    #[serde(default)]
+    pub(super) run: RunTimes,
 }
 
 /// What a node answers to `run`, `ask` and `find`, and a controller to `invoke`.
@@ -231,20 +234,31 @@ impl From<NotRun> for InvokeError {
     }
 }
 
+impl RunAnswer {
+    /// What of it is log.
+    pub(super) fn log_bytes(&self) -> usize {
+        match self {
+            Self::Ended { ended, .. } => ended.log_tail.len(),
+            Self::NotRun(_) | Self::TermOver | Self::NeverHeard | Self::Forgotten { .. } => 0,
+        }
+    }
+}
+
 impl EndedHead {
     pub(super) fn of(invoked: &Invoked) -> Self {
         Self {
             id: invoked.id,
             failed: invoked.function_error.is_some(),
-            log_tail: invoked.log_tail.clone(),
+            log_tail: invoked.log.clone(),
             token: invoked.token.clone(),
             touched: invoked.touched.clone(),
+            run: invoked.run,
         }
     }
 
     pub(super) fn with(self, payload: bytes::Bytes) -> Invoked {
-        let Self { id, failed, log_tail, token, touched } = self;
-        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log_tail, token, touched }
+        let Self { id, failed, log_tail, token, touched, run } = self;
+        Invoked { id, payload, function_error: failed.then_some("Unhandled"), log: log_tail, run, token, touched }
     }
 }
 

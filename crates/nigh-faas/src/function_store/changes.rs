@@ -64,6 +64,7 @@ impl Inner {
             code_size,
             modified: self.clock.wall(),
             revision_id: Uuid::new_v4().to_string(),
+            action: None,
         };
         new.settings.apply(&mut function);
         check_size(&function, unpacked, self.limits.archive.unpacked)?;
@@ -171,6 +172,26 @@ impl Inner {
         }
         self.share(&version).await?;
         Ok((version, size, unpacked))
+    }
+
+    pub(super) async fn update_all(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        settings: FunctionSettings,
+        archive: Option<Archive>,
+        revision: Option<String>,
+    ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        let _changing = self.begin(namespace, name)?;
+        let current = self.current(namespace, name, revision.as_deref())?;
+        let mut function = (*current.function).clone();
+        let mut unpacked = current.unpacked;
+        if let Some(archive) = archive {
+            let (version, code_size, unpacks_to) = self.publish(namespace, name, archive).await?;
+            (function.code_sha256, function.code_size, unpacked) = (version.sha256, code_size, unpacks_to);
+        }
+        settings.apply(&mut function);
+        self.replace(current, function, unpacked).await
     }
 
     async fn replace(

@@ -11,8 +11,8 @@ use super::{Attached, Deployed, FunctionStoreError};
 use crate::function::Function;
 
 /// The document's form that this build writes.
-/// Since 2 there is `attached`, which a build that knows only 1 would lose.
-const FORMAT: u32 = 2;
+/// Since 2 there is `attached`, since 3 a function may be an action, which builds that know less would lose.
+const FORMAT: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Document {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use nigh_terms::{ByteSize, FunctionName};
 
 use crate::function::{Function, LayerUse, Runtime};
+use crate::openwhisk::action::Action;
 
 /// A function that is to be.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct FunctionSettings {
     pub layers: Option<Vec<LayerUse>>,
     /// Kept and given back.
     pub role: Option<String>,
+    /// What makes it an OpenWhisk action.
+    pub action: Option<Action>,
 }
 
 impl FunctionSettings {
@@ -63,5 +66,8 @@ impl FunctionSettings {
         set(&mut function.environment, self.environment);
         set(&mut function.layers, self.layers);
         set(&mut function.role, self.role);
+        if self.action.is_some() {
+            function.action = self.action;
+        }
     }
 }

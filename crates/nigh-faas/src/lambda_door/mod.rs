@@ -20,8 +20,7 @@ mod validation;
 use std::sync::Arc;
 
 use nigh_engine::AccessKeys;
-use nigh_terms::{ByteSize, Clock};
-use tokio::sync::Semaphore;
+use nigh_terms::Clock;
 
 pub use code_objects::{CodeObjects, Pieces};
 pub use error::LambdaError;
@@ -31,10 +30,9 @@ use crate::event_invoker::EventInvoker;
 use crate::function_network::NetworkPermission;
 use crate::function_store::FunctionStore;
 use crate::invocation::Invoke;
+use crate::openwhisk::OpenWhiskDoor;
+use crate::request_body::BodyRoom;
 use crate::runtime_catalog::RuntimeCatalog;
-
-/// Request bodies in memory at any time, archives counted threefold: as text, as bytes and in the unpacker's hands.
-const BODIES_IN_FLIGHT_MAX: ByteSize = ByteSize::mib(512);
 
 /// What a door says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,21 +61,21 @@ pub struct LambdaDoorParts {
     pub catalog: RuntimeCatalog,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Who answers OpenWhisk's requests, on the same listener.
+    pub openwhisk: Option<OpenWhiskDoor>,
 }
 
 /// The Lambda door.
 pub struct LambdaDoor {
     parts: LambdaDoorParts,
     settings: LambdaDoorSettings,
-    /// In KiB of request bodies.
-    bodies: Arc<Semaphore>,
+    bodies: BodyRoom,
 }
 
 impl LambdaDoor {
     /// A door that nobody can enter until `serve`.
     #[must_use]
     pub fn new(parts: LambdaDoorParts, settings: LambdaDoorSettings) -> Self {
-        let bodies = Arc::new(Semaphore::new((BODIES_IN_FLIGHT_MAX.bytes() >> 10) as usize));
-        Self { parts, settings, bodies }
+        Self { parts, settings, bodies: BodyRoom::default() }
     }
 }

@@ -175,6 +175,7 @@ impl LambdaDoor {
         let token = self.parts.invoke.seen(&request.who);
         let asked = InvokeRequest { function: name, payload, client_context, token, event: None };
         let invoked = self.parts.invoke.invoke(&request.who, asked).await?;
+        let log_tail = if wants_log { STANDARD.encode(invoked.log_tail()) } else { String::new() };
         let mut answer = Response::new(Full::new(invoked.payload));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, JSON);
@@ -184,7 +185,7 @@ impl LambdaDoor {
             headers.insert(header::FUNCTION_ERROR, HeaderValue::from_static(error));
         }
         if wants_log {
-            set(headers, header::LOG_RESULT, &STANDARD.encode(invoked.log_tail));
+            set(headers, header::LOG_RESULT, &log_tail);
         }
         Ok(answer)
     }

@@ -7,11 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Request as HttpRequest};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,6 +24,8 @@ use uuid::Uuid;
 
 use super::operations::{Answer, Request, error_answer, header};
 use super::{LambdaDoor, LambdaError, Operation};
+use crate::openwhisk::OpenWhiskDoor;
+use crate::request_body::{BodyError, read_body};
 use crate::sigv4::{Authorization, RequestHead};
 
 /// The name of the service in a signature's scope.
@@ -41,14 +42,6 @@ const PAYLOAD_BYTES_MAX: u64 = 6 << 20;
 const CODE_BYTES_MAX: u64 = 70_167_211;
 /// Any other body.
 const BODY_BYTES_MAX: u64 = 1 << 20;
-/// Bodies up to this need not wait for room.
-const SMALL_BODY_BYTES_MAX: u64 = 64 << 10;
-/// A body above its limit is read to its end, and dropped, so that the client gets to read the answer; up to here.
-const DISCARDED_BYTES_MAX: u64 = 256 << 20;
-/// A body must be here after so long, whatever it is.
-const BODY_TIME_MAX: Duration = Duration::from_secs(300);
-/// A body may wait so long for room.
-const ROOM_TIME_MAX: Duration = Duration::from_secs(30);
 /// Bodies above this are hashed away from the threads that serve others.
 const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
 /// How long to wait when no connection can be accepted, for want of descriptors, say.
@@ -85,6 +78,9 @@ impl LambdaDoor {
         drop(listener);
         tracker.close();
         tracker.wait().await;
+        if let Some(openwhisk) = &self.parts.openwhisk {
+            openwhisk.finished().await;
+        }
     }
 
     async fn connection(self: Arc<Self>, stream: TcpStream, from: IpAddr, until: CancellationToken) {
@@ -116,6 +112,9 @@ impl LambdaDoor {
 
     async fn answer(&self, request: HttpRequest<Incoming>, from: IpAddr) -> Answer {
         let (head, body) = request.into_parts();
+        if let Some(openwhisk) = self.parts.openwhisk.as_ref().filter(|_| OpenWhiskDoor::answers(head.uri.path())) {
+            return openwhisk.answer(&head, body, &self.bodies).await;
+        }
         let body = match self.by_url(&head, body, from).await {
             Ok(answer) => {
                 let status = answer.status().as_str().to_owned();
@@ -154,7 +153,7 @@ impl LambdaDoor {
         body: Incoming,
     ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), LambdaError> {
         let room = self.room_for(operation, &body).await?;
-        Ok((read_body(operation, body).await?, room))
+        Ok((body_of(operation, body).await?, room))
     }
 
     /// A request whose signature holds, within the limits of `operation`.
@@ -173,7 +172,7 @@ impl LambdaDoor {
         let secret = secret.ok_or_else(|| LambdaError::unrecognized_client("the access key was revoked"))?;
 
         let room = self.room_for(operation, &body).await?;
-        let body = read_body(operation, body).await?;
+        let body = body_of(operation, body).await?;
         let digest = digest(&body).await?;
         let signed = RequestHead {
             method: head.method.as_str(),
@@ -196,17 +195,10 @@ impl LambdaDoor {
         operation: Operation<'_>,
         body: &Incoming,
     ) -> Result<Option<OwnedSemaphorePermit>, LambdaError> {
-        let limit = body_limit(operation);
-        let size = body.size_hint().upper().unwrap_or(limit).min(limit);
-        if size <= SMALL_BODY_BYTES_MAX {
-            return Ok(None);
-        }
+        // An archive is there as text, as bytes and in the unpacker's hands.
         let copies = if operation.carries_code() { 3 } else { 1 };
-        let room = (size * copies).div_ceil(1 << 10) as u32;
-        match tokio::time::timeout(ROOM_TIME_MAX, Arc::clone(&self.bodies).acquire_many_owned(room)).await {
-            Ok(Ok(permit)) => Ok(Some(permit)),
-            _ => Err(LambdaError::too_many_requests("too many large requests are under way; try again later")),
-        }
+        let room = self.bodies.take(body, body_limit(operation), copies).await;
+        room.map_err(|error| refused(operation, &error))
     }
 }
 
@@ -227,52 +219,23 @@ const fn body_limit(operation: Operation<'_>) -> u64 {
     }
 }
 
-fn too_large(operation: Operation<'_>, limit: u64) -> LambdaError {
-    let message = format!("Request must be smaller than {limit} bytes for the {} operation", operation.name());
-    match operation {
-        Operation::Invoke(_) => LambdaError::too_large(message),
-        _ => LambdaError::entity_too_large(message),
-    }
-}
-
-async fn read_body(operation: Operation<'_>, body: Incoming) -> Result<Bytes, LambdaError> {
-    let limit = body_limit(operation);
-    tokio::time::timeout(BODY_TIME_MAX, collect(operation, body, limit))
-        .await
-        .unwrap_or_else(|_| Err(LambdaError::timed_out("the request's body did not come within 300 seconds")))
-}
-
-async fn collect(operation: Operation<'_>, mut body: Incoming, limit: u64) -> Result<Bytes, LambdaError> {
-    let expected = body.size_hint().exact();
-    let mut received = 0;
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| LambdaError::invalid_content(format!("the body broke off: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        received += data.len() as u64;
-        if received > DISCARDED_BYTES_MAX {
-            break;
-        }
-        if received > limit {
-            (first, whole) = (None, BytesMut::new());
-            continue;
-        }
-        match &first {
-            None if whole.is_empty() => first = Some(data),
-            _ => {
-                if let Some(first) = first.take() {
-                    whole.reserve(expected.unwrap_or(received).min(limit) as usize);
-                    whole.extend_from_slice(&first);
-                }
-                whole.extend_from_slice(&data);
+fn refused(operation: Operation<'_>, error: &BodyError) -> LambdaError {
+    match error {
+        BodyError::TooLarge { limit, .. } => {
+            let message = format!("Request must be smaller than {limit} bytes for the {} operation", operation.name());
+            match operation {
+                Operation::Invoke(_) => LambdaError::too_large(message),
+                _ => LambdaError::entity_too_large(message),
             }
         }
+        BodyError::TimedOut => LambdaError::timed_out(error.to_string()),
+        BodyError::Broken(_) => LambdaError::invalid_content(error.to_string()),
+        BodyError::NoRoom => LambdaError::too_many_requests(error.to_string()),
     }
-    if received > limit {
-        return Err(too_large(operation, limit));
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
+}
+
+async fn body_of(operation: Operation<'_>, body: Incoming) -> Result<Bytes, LambdaError> {
+    read_body(body, body_limit(operation)).await.map_err(|error| refused(operation, &error))
 }
 
 async fn digest(body: &Bytes) -> Result<[u8; 32], LambdaError> {

@@ -183,6 +183,7 @@ fn settings(
         environment,
         layers: shape.layers.map(|arns| find_layers(&arns, layers)).transpose()?,
         role: shape.role,
+        action: None,
     })
 }
 

@@ -65,6 +65,7 @@ impl FunctionSource for Functions {
             code_size: ByteSize(1),
             modified: Timestamp(1),
             revision_id: "revision".to_owned(),
+            action: None,
         }))
     }
 
@@ -185,7 +186,8 @@ impl RunDispatched for Runner {
                 id,
                 payload: payload.to_string().into(),
                 function_error,
-                log_tail: Vec::new(),
+                log: Vec::new(),
+                run: nigh_faas::invocation::RunTimes::default(),
                 token,
                 touched,
             })

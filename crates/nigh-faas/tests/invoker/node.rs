@@ -182,6 +182,8 @@ pub(crate) fn settings() -> InvokerSettings {
         pythons: Vec::new(),
         http_adapter: None,
         python_library: None,
+        nodes: Vec::new(),
+        launchers: None,
     };
     let mut settings = InvokerSettings::new(runtime, ByteSize::mib(512));
     settings.queue_wait = PATIENCE;
@@ -303,6 +305,7 @@ impl Node {
             code_size: ByteSize(1),
             modified: Timestamp(1),
             revision_id: "1".to_owned(),
+            action: None,
         };
         change(&mut function);
         let folder = self.functions.folder.join(&function.code_sha256);
@@ -345,7 +348,7 @@ impl Node {
             id: invoked.id,
             payload: serde_json::from_slice(&invoked.payload).unwrap(),
             is_error: invoked.function_error.is_some(),
-            tail: String::from_utf8(invoked.log_tail).unwrap(),
+            tail: String::from_utf8(invoked.log_tail().to_vec()).unwrap(),
         }
     }
 

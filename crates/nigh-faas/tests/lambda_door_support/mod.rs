@@ -9,14 +9,18 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use hmac::{Hmac, Mac};
-use nigh_engine::{AccessKeys, LocalRegistry, Outbox, Registry, StateFile};
+use nigh_engine::{AccessKeys, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
+use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
 use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function::FunctionSource;
 use nigh_faas::function_network::NetworkPermission;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore};
-use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, RunTimes};
 use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings, Pieces};
+use nigh_faas::openwhisk::activation_store::ActivationStore;
+use nigh_faas::openwhisk::entity_store::EntityStore;
+use nigh_faas::openwhisk::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_objects::ObjectError;
 use nigh_terms::{
@@ -75,7 +79,8 @@ impl Invoke for Scripted {
             id: InvocationId::now(),
             payload: Bytes::from(answer.to_string()),
             function_error: raised.then_some("Unhandled"),
-            log_tail: b"a line of the log\n".to_vec(),
+            log: b"a line of the log\n".to_vec(),
+            run: RunTimes { duration_us: 1500, ..RunTimes::default() },
             token: Token::empty(),
             touched: Vec::new(),
         })
@@ -163,6 +168,22 @@ impl Door {
             client_contexts: parking_lot::Mutex::default(),
             tokens: parking_lot::Mutex::default(),
         });
+        let retention = Retention { records_max: 1000 };
+        let records = RecordLog::open_named(state.clone(), "openwhisk-records", retention).unwrap();
+        let runs = ActivationLog::new(RecordLog::open(state.clone(), retention).unwrap());
+        let catalog = RuntimeCatalog::new([11]);
+        let openwhisk = OpenWhiskDoor::new(
+            OpenWhiskParts {
+                functions: functions.clone(),
+                entities: EntityStore::open(Arc::clone(&registry)).await.unwrap(),
+                activations: ActivationStore::new(records, runs, functions.clone()),
+                invoke: Arc::clone(&invoke) as _,
+                keys: keys.clone(),
+                catalog: catalog.clone(),
+                clock: Arc::clone(&clock),
+            },
+            OpenWhiskSettings { concurrency: 10, network: NetworkPermission::default() },
+        );
         let events = EventParts {
             functions: functions.clone(),
             invoke: Arc::clone(&invoke) as _,
@@ -177,8 +198,9 @@ impl Door {
             invoke: Arc::clone(&invoke) as _,
             keys: keys.clone(),
             objects: Arc::new(OneObject(archive("app.py", b"x = 1\n").into())),
-            catalog: RuntimeCatalog::new([11]),
+            catalog,
             clock,
+            openwhisk: Some(openwhisk),
         };
         let settings = LambdaDoorSettings {
             region: "us-east-1".to_owned(),

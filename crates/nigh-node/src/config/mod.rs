@@ -200,6 +200,8 @@ pub struct FunctionSettings {
     pub queue_max: usize,
     /// The interpreter of `python3.x` functions; its packages must have `awslambdaric`.
     pub python: PathBuf,
+    /// The Node.js of OpenWhisk's `nodejs` actions.
+    pub node: PathBuf,
     /// Further folders that functions may read, at the same path; in a variable separated by `:`.
     pub runtime_folders: Folders,
     /// Who makes the sandboxes: `auto` takes runc where it works.
@@ -458,6 +460,7 @@ impl Settings {
                 queue: Span::seconds(10),
                 queue_max: 1000,
                 python: machine.python.clone(),
+                node: PathBuf::from("node"),
                 runtime_folders: Folders::default(),
                 engine: EngineChoice::Auto,
                 runc: None,

@@ -16,6 +16,7 @@ mod learning;
 #[cfg(feature = "lab")]
 mod load;
 mod object_features;
+mod openwhisk;
 mod platform;
 #[path = "../support/programs.rs"]
 mod programs;

@@ -1,26 +1,29 @@
-//! The runtime of functions that are HTTP servers (`provided.http`), as Knative and Functions Framework images are: it
-//! starts the archive's `bootstrap`, waits until that listens on `$PORT`, and passes each invocation on as a request.
+//! Runs functions that do not speak the Runtime API: HTTP servers (`provided.http`), as Knative and Functions Framework
+//! images are, and, with the argument `exec`, OpenWhisk's native actions (`programs`).
 //!
-//! It runs inside the sandbox and asks the Runtime API for invocations. What an invocation becomes is `http_passage`'s
-//! to decide; here are the process and the sockets. If the server ends, this ends as it did, and the sandbox with it.
+//! For a server it starts the archive's `bootstrap`, waits until that listens on `$PORT`, and passes each invocation on as
+//! a request. It runs inside the sandbox and asks the Runtime API for invocations. What an invocation becomes is
+//! `http_passage`'s to decide; here are the process and the sockets. If the server ends, this ends as it did, and the
+//! sandbox with it.
+
+mod programs;
+mod runtime_client;
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::{Request, Response};
 use nigh_faas::http_passage::{Passed, pass, returned};
+use nigh_faas::runtime_command::EXEC_MODE;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+use self::runtime_client::{Next, RuntimeApi, call};
+
 /// Where a server listens if nothing is said.
 const PORT: &str = "8080";
-/// The version of the Runtime API.
-const RUNTIME: &str = "/2018-06-01/runtime";
 /// The largest answer of a server that is read; the Runtime API takes less.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// How often it is tried whether the server listens.
@@ -34,7 +37,7 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Whoever reads the function's log shall know.
-            eprintln_line(&format!("provided.http: {error}"));
+            eprintln_line(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -51,7 +54,11 @@ fn variable(name: &str, default: &str) -> String {
 }
 
 async fn run() -> Result<ExitCode, Failure> {
-    let api = std::env::var("AWS_LAMBDA_RUNTIME_API").map_err(|_| "AWS_LAMBDA_RUNTIME_API is not set")?;
+    let api = RuntimeApi::of_environment()?;
+    if std::env::args().nth(1).as_deref() == Some(EXEC_MODE) {
+        programs::serve(&api).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let port = variable("PORT", PORT);
     let bootstrap = format!("{}/bootstrap", variable("LAMBDA_TASK_ROOT", "/var/task"));
     let mut server = Command::new(&bootstrap)
@@ -79,29 +86,21 @@ async fn until_it_listens(address: &str) {
     }
 }
 
-async fn serve(server: &mut Child, api: &str, address: &str) -> Result<ExitCode, Failure> {
+async fn serve(server: &mut Child, api: &RuntimeApi, address: &str) -> Result<ExitCode, Failure> {
     loop {
-        let next = tokio::select! {
+        let Next { id, payload, .. } = tokio::select! {
             ended = server.wait() => return Ok(exit_of(ended?.code())),
-            next = call(api, Request::builder().method(Method::GET).uri(format!("{RUNTIME}/invocation/next")), Bytes::new()) => next?,
+            next = api.next() => next?,
         };
-        let (head, payload) = next.into_parts();
-        let id = head.headers.get("lambda-runtime-aws-request-id").and_then(|id| id.to_str().ok());
-        let id = id.ok_or("the Runtime API gave an invocation without its id")?.to_owned();
         let passed = pass(&payload, &id);
         let answered = tokio::select! {
             ended = server.wait() => return Ok(exit_of(ended?.code())),
             answered = ask(address, &passed) => answered,
         };
-        let (path, answer) = match answered.and_then(|response| Ok(returned(&passed, response)?)) {
-            Ok(answer) => ("response", answer),
-            Err(error) => {
-                let error = serde_json::json!({ "errorType": "Http.ServerError", "errorMessage": error.to_string() });
-                ("error", Bytes::from(error.to_string()))
-            }
-        };
-        let to = Request::builder().method(Method::POST).uri(format!("{RUNTIME}/invocation/{id}/{path}"));
-        call(api, to, answer).await?;
+        match answered.and_then(|response| Ok(returned(&passed, response)?)) {
+            Ok(answer) => api.answer(&id, answer).await?,
+            Err(error) => api.error(&id, "Http.ServerError", &error.to_string()).await?,
+        }
     }
 }
 
@@ -112,20 +111,4 @@ async fn ask(address: &str, passed: &Passed) -> Result<Response<Bytes>, Failure>
         headers.extend(passed.headers.clone());
     }
     call(address, request, passed.body.clone()).await
-}
-
-/// One request on a connection of its own.
-async fn call(authority: &str, request: http::request::Builder, body: Bytes) -> Result<Response<Bytes>, Failure> {
-    let stream = TcpStream::connect(authority).await.map_err(|error| format!("{authority}: {error}"))?;
-    stream.set_nodelay(true)?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let driver = tokio::spawn(connection);
-    let request = request
-        .header(http::header::HOST, authority)
-        .header(http::header::CONTENT_LENGTH, body.len())
-        .body(Full::new(body))?;
-    let (head, body) = sender.send_request(request).await?.into_parts();
-    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
-    driver.abort();
-    Ok(Response::from_parts(head, body))
 }
