@@ -67,3 +67,4 @@ pub mod scheduler;
 pub mod sigv4;
 mod stem_stock;
 pub mod verdict;
+pub mod workflow;
