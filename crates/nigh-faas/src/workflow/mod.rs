@@ -25,11 +25,10 @@ mod reader;
 mod retry;
 pub mod run;
 pub mod scratch;
+mod scratch_objects;
 mod state_fields;
 mod template;
 mod timestamp;
-#[cfg(test)]
-mod tests;
 
 pub use self::definition::Definition;
 pub use self::read::{Problem, read};

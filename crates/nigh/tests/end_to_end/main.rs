@@ -26,3 +26,4 @@ mod small_disk;
 #[cfg(feature = "lab")]
 mod store_down;
 mod terminal;
+mod workflows;

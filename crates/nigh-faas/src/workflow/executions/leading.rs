@@ -240,10 +240,10 @@ impl Leading {
 
     fn invoke(&self, task: TaskRun, attempt: u32) {
         let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
-        let is_kept = self.kept.is_some();
+        let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
         self.inner.tracker.spawn(async move {
             let number = task.task;
-            let Some((end, token)) = inner.invoke_task(&namespace, task, attempt, is_kept).await else { return };
+            let Some((end, token)) = inner.invoke_task(&namespace, task, attempt, is_kept, again).await else { return };
             // The execution may have ended meanwhile.
             let _ = own.send(Message::Ended { task: number, end, token }).await;
         });

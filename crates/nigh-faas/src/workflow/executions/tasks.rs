@@ -7,17 +7,20 @@ use serde_json::Value;
 use super::Inner;
 use crate::event_invoker::NewEvent;
 use crate::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
+use crate::scheduler::lost_invocation::RERUNS_MAX;
 use crate::workflow::error_names;
 use crate::workflow::event::{TaskEnd, TaskRun};
 
 impl Inner {
-    /// Runs a task to its end; gives what it had seen, too. Nothing, if the node ended before.
+    /// Runs a task to its end; gives what it had seen, too. Nothing, if the node ended before. `again`: it may run more
+    /// than once.
     pub(super) async fn invoke_task(
         &self,
         namespace: &Namespace,
         task: TaskRun,
-        attempt: u32,
+        mut attempt: u32,
         is_kept: bool,
+        again: bool,
     ) -> Option<(TaskEnd, Token)> {
         let TaskRun { invocation, function, payload, client_context, later, token, .. } = task;
         let turn = self.tasks_at_once.acquire();
@@ -28,10 +31,21 @@ impl Inner {
             let event = NewEvent { namespace: namespace.clone(), function, payload, client_context, token: token.clone() };
             self.parts.events.accept(event).await.map(|_| (TaskEnd::Answered(Value::Null), token))
         } else {
-            let event = Some(EventAttempt { id: invocation, attempt });
-            let request = InvokeRequest { function, payload, client_context, token, event };
-            let invoked = self.parts.invoke.invoke(&Principal::outside(namespace.clone()), request).await;
-            invoked.map(|invoked| (end_of(&invoked), invoked.token))
+            let who = Principal::outside(namespace.clone());
+            loop {
+                let request = InvokeRequest {
+                    function: function.clone(),
+                    payload: payload.clone(),
+                    client_context: client_context.clone(),
+                    token: token.clone(),
+                    event: Some(EventAttempt { id: invocation, attempt }),
+                };
+                match self.parts.invoke.invoke(&who, request).await {
+                    // Its node was lost.
+                    Err(InvokeError::Lost(_)) if again && attempt <= RERUNS_MAX => attempt += 1,
+                    ended => break ended.map(|invoked| (end_of(&invoked), invoked.token)),
+                }
+            }
         };
         match ended {
             Ok(ended) => Some(ended),

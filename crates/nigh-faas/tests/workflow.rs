@@ -1,17 +1,19 @@
 //! State machines from their text to their end, and the property that keeps executions: the same events, the same
 //! commands.
 
+#![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_faas::workflow::event::{Command, Event, Facts, Outcome, TaskEnd, TaskId, TaskRun, What};
+use nigh_faas::workflow::run::{DATA_BYTES_MAX, Run};
+use nigh_faas::workflow::{Definition, read};
 use nigh_terms::{Epoch, Sequence, ShardId, Timestamp, Token, Version};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::event::{Command, Event, Facts, Outcome, TaskEnd, TaskId, TaskRun, What};
-use super::run::Run;
-use super::{Definition, read};
 
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -363,7 +365,7 @@ fn an_endless_loop_and_too_much_data_end_the_execution() {
     let endless = json!({"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}, "B": {"Type": "Pass", "Next": "A"}}});
     assert_eq!(Led::start(&endless, json!({})).error(), "States.Runtime");
     let mut led = Led::start(&line(&[("A", task())]), json!({}));
-    led.answers(json!("x".repeat(super::run::DATA_BYTES_MAX)));
+    led.answers(json!("x".repeat(DATA_BYTES_MAX)));
     assert_eq!(led.error(), "States.DataLimitExceeded");
 }
 
