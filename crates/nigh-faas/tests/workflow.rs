@@ -14,7 +14,6 @@ use nigh_terms::{Epoch, Sequence, ShardId, Timestamp, Token, Version};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-
 const START: Timestamp = Timestamp(1_700_000_000_000);
 
 fn facts() -> Facts {
@@ -154,51 +153,109 @@ fn what_is_wrong_is_named_by_its_place() {
         (line(&[("Fetch", with(task(), &json!({"Next": "Nowhere"})))]), "States.Fetch.Next", "no state \"Nowhere\""),
         (json!({"StartAt": "A", "States": {"A": {"Type": "Pass"}}}), "States.A.Next", "neither Next nor"),
         (json!({"StartAt": "A", "States": {"A": {"Type": "Sleep"}}}), "States.A.Type", "none of"),
-        (json!({"StartAt": "A", "States": {"A": {"Type": "Succeed"}, "B": {"Type": "Fail"}}}), "States.B", "no state leads"),
-        (line(&[("A", with(task(), &json!({"Resource": "arn:aws:states:::sqs:sendMessage"})))]), "States.A.Resource", "not supported"),
+        (
+            json!({"StartAt": "A", "States": {"A": {"Type": "Succeed"}, "B": {"Type": "Fail"}}}),
+            "States.B",
+            "no state leads",
+        ),
+        (
+            line(&[("A", with(task(), &json!({"Resource": "arn:aws:states:::sqs:sendMessage"})))]),
+            "States.A.Resource",
+            "not supported",
+        ),
         (line(&[("A", with(task(), &json!({"TimeoutSeconds": 0})))]), "States.A.TimeoutSeconds", "between 1"),
         (line(&[("A", with(task(), &json!({"HeartbeatSeconds": 1})))]), "States.A.HeartbeatSeconds", "no heartbeats"),
         (line(&[("A", with(task(), &json!({"Colour": 1})))]), "States.A.Colour", "no such field"),
         (line(&[("A", with(task(), &json!({"InputPath": "a"})))]), "States.A.InputPath", "begin with $"),
         (line(&[("A", with(task(), &json!({"ResultPath": "$.a[*]"})))]), "States.A.ResultPath", "reference path"),
-        (line(&[("A", with(task(), &json!({"Parameters": {"a": {"b.$": "x"}}})))]), "States.A.Parameters.a.b.$", "no parenthesis"),
-        (line(&[("A", with(task(), &json!({"Retry": [{"ErrorEquals": ["States.ALL", "B"]}]})))]), "States.A.Retry[0].ErrorEquals", "alone"),
-        (line(&[("A", with(task(), &json!({"Catch": [{"ErrorEquals": ["B"], "Next": "C"}]})))]), "States.A.Catch[0].Next", "no state \"C\""),
-        (line(&[("A", json!({"Type": "Choice", "Choices": [{"Variable": "$.a", "Next": "B"}]})), ("B", json!({"Type": "Succeed"}))]), "States.A.Choices[0].Variable", "nothing is asked"),
+        (
+            line(&[("A", with(task(), &json!({"Parameters": {"a": {"b.$": "x"}}})))]),
+            "States.A.Parameters.a.b.$",
+            "no parenthesis",
+        ),
+        (
+            line(&[("A", with(task(), &json!({"Retry": [{"ErrorEquals": ["States.ALL", "B"]}]})))]),
+            "States.A.Retry[0].ErrorEquals",
+            "alone",
+        ),
+        (
+            line(&[("A", with(task(), &json!({"Catch": [{"ErrorEquals": ["B"], "Next": "C"}]})))]),
+            "States.A.Catch[0].Next",
+            "no state \"C\"",
+        ),
+        (
+            line(&[
+                ("A", json!({"Type": "Choice", "Choices": [{"Variable": "$.a", "Next": "B"}]})),
+                ("B", json!({"Type": "Succeed"})),
+            ]),
+            "States.A.Choices[0].Variable",
+            "nothing is asked",
+        ),
         (line(&[("A", json!({"Type": "Wait"}))]), "States.A.Seconds", "one of"),
         (line(&[("A", json!({"Type": "Wait", "Timestamp": "soon"}))]), "States.A.Timestamp", "no date"),
-        (line(&[("A", json!({"Type": "Parallel", "Branches": [{"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}]}))]), "States.A.Branches[0].States.A", "another state"),
-        (line(&[("A", json!({"Type": "Map", "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED"}, "StartAt": "B", "States": {"B": {"Type": "Succeed"}}}}))]), "States.A.ItemProcessor.ProcessorConfig.Mode", "distributed"),
+        (
+            line(&[(
+                "A",
+                json!({"Type": "Parallel", "Branches": [{"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}]}),
+            )]),
+            "States.A.Branches[0].States.A",
+            "another state",
+        ),
+        (
+            line(&[(
+                "A",
+                json!({"Type": "Map", "ItemProcessor": {"ProcessorConfig": {"Mode": "DISTRIBUTED"}, "StartAt": "B", "States": {"B": {"Type": "Succeed"}}}}),
+            )]),
+            "States.A.ItemProcessor.ProcessorConfig.Mode",
+            "distributed",
+        ),
     ] {
         let problems = read(&definition.to_string()).unwrap_err();
         let found = problems.iter().any(|problem| problem.path == path && problem.message.contains(words));
         assert!(found, "{path}: {words}: {problems:?}");
     }
     assert_eq!(read("{").unwrap_err()[0].code, "INVALID_JSON_DESCRIPTION");
-    let location = read(&json!({"StartAt": "A", "States": {"A": {"Type": "Pass"}}}).to_string()).unwrap_err()[0].location();
+    let location =
+        read(&json!({"StartAt": "A", "States": {"A": {"Type": "Pass"}}}).to_string()).unwrap_err()[0].location();
     assert_eq!(location, "/States/A/Next");
 }
 
 #[test]
 fn data_goes_through_paths_and_templates() {
-    let fetch = with(task(), &json!({
-        "InputPath": "$.order",
-        "Parameters": {"key.$": "$.key", "who.$": "$$.Execution.Name", "state.$": "$$.State.Name", "n": 1},
-        "ResultSelector": {"size.$": "$.bytes"},
-        "ResultPath": "$.fetched",
-        "OutputPath": "$.fetched",
-    }));
-    let mut led = Led::start(&line(&[("Fetch", fetch), ("Last", json!({"Type": "Pass", "Result": {"x": 1}, "ResultPath": "$.last"}))]), json!({"order": {"key": "k"}, "rest": 1}));
+    let fetch = with(
+        task(),
+        &json!({
+            "InputPath": "$.order",
+            "Parameters": {"key.$": "$.key", "who.$": "$$.Execution.Name", "state.$": "$$.State.Name", "n": 1},
+            "ResultSelector": {"size.$": "$.bytes"},
+            "ResultPath": "$.fetched",
+            "OutputPath": "$.fetched",
+        }),
+    );
+    let mut led = Led::start(
+        &line(&[("Fetch", fetch), ("Last", json!({"Type": "Pass", "Result": {"x": 1}, "ResultPath": "$.last"}))]),
+        json!({"order": {"key": "k"}, "rest": 1}),
+    );
     let task = led.answers(json!({"bytes": 7, "noise": true}));
     assert_eq!(task.payload, json!({"key": "k", "who": "one", "state": "Fetch", "n": 1}));
     assert_eq!(task.function.as_str(), "work");
     assert_eq!(led.output(), &json!({"size": 7, "last": {"x": 1}}));
     assert_eq!(led.run.seen(), &token(1));
     let kinds: Vec<&str> = led.run.shown().iter().map(|shown| shown.kind.as_str()).collect();
-    assert_eq!(kinds, [
-        "ExecutionStarted", "TaskStateEntered", "LambdaFunctionScheduled", "LambdaFunctionStarted",
-        "LambdaFunctionSucceeded", "TaskStateExited", "PassStateEntered", "PassStateExited", "ExecutionSucceeded",
-    ]);
+    assert_eq!(
+        kinds,
+        [
+            "ExecutionStarted",
+            "TaskStateEntered",
+            "LambdaFunctionScheduled",
+            "LambdaFunctionStarted",
+            "LambdaFunctionSucceeded",
+            "TaskStateExited",
+            "PassStateEntered",
+            "PassStateExited",
+            "ExecutionSucceeded",
+        ]
+    );
     let missing = Led::start(&line(&[("A", with(self::task(), &json!({"Parameters": {"a.$": "$.b"}})))]), json!({}));
     assert_eq!(missing.error(), "States.ParameterPathFailure");
 }
@@ -231,7 +288,10 @@ fn lambda_invoke_says_itself_what_it_invokes_and_how() {
     let task = led.answers(json!({"done": true}));
     assert_eq!((task.function.as_str(), &task.payload, task.later), ("other", &json!({"n": 3}), false));
     assert_eq!(led.output(), &json!({"done": true}));
-    let later = with(invoke, &json!({"Parameters": {"FunctionName": "f", "InvocationType": "Event"}, "OutputPath": "$.StatusCode"}));
+    let later = with(
+        invoke,
+        &json!({"Parameters": {"FunctionName": "f", "InvocationType": "Event"}, "OutputPath": "$.StatusCode"}),
+    );
     let mut led = Led::start(&line(&[("Call", later)]), json!({}));
     assert!(led.answers(Value::Null).later);
     assert_eq!(led.output(), &json!(202));
@@ -267,10 +327,13 @@ fn a_choice_takes_the_first_rule_that_holds() {
 
 #[test]
 fn what_fails_is_tried_again_after_its_waits_and_then_caught() {
-    let fetch = with(task(), &json!({
-        "Retry": [{"ErrorEquals": ["Busy"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}],
-        "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.why", "Next": "Mend"}],
-    }));
+    let fetch = with(
+        task(),
+        &json!({
+            "Retry": [{"ErrorEquals": ["Busy"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}],
+            "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.why", "Next": "Mend"}],
+        }),
+    );
     let mut definition = line(&[("Fetch", fetch), ("Mend", json!({"Type": "Pass"}))]);
     definition["States"]["Fetch"].as_object_mut().unwrap().remove("Next");
     definition["States"]["Fetch"]["End"] = json!(true);
@@ -362,7 +425,8 @@ fn one_failure_ends_its_siblings_unless_failures_are_tolerated() {
 
 #[test]
 fn an_endless_loop_and_too_much_data_end_the_execution() {
-    let endless = json!({"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}, "B": {"Type": "Pass", "Next": "A"}}});
+    let endless =
+        json!({"StartAt": "A", "States": {"A": {"Type": "Pass", "Next": "B"}, "B": {"Type": "Pass", "Next": "A"}}});
     assert_eq!(Led::start(&endless, json!({})).error(), "States.Runtime");
     let mut led = Led::start(&line(&[("A", task())]), json!({}));
     led.answers(json!("x".repeat(DATA_BYTES_MAX)));
@@ -377,7 +441,8 @@ fn stopping_forgets_what_runs_and_nothing_happens_after_the_end() {
     led.todo.insert(task.task, task.clone());
     led.happens(What::Stopped { error: Some("Mine".to_owned()), cause: None });
     assert_eq!(led.run.outcome().map(Outcome::status), Some("ABORTED"));
-    let late = Event { at: led.now, what: What::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) } };
+    let late =
+        Event { at: led.now, what: What::Ended { task: task.task, end: TaskEnd::Answered(json!(1)), token: token(1) } };
     assert!(led.run.apply(&late).is_empty());
 }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, Histories, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry,
-    RegistryError, Retention, StateError, StateFile,
+    AccessKeys, Histories, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog,
+    Registry, RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::cgroup::cpuset::Cpusets;

@@ -236,7 +236,8 @@ async fn create(args: &CreateArgs, globals: &Globals) -> Result<(), CliError> {
 
 async fn check(given: &str, globals: &Globals) -> Result<ExitCode, CliError> {
     let text = definition(given)?;
-    let found = Door::reach(globals).await?.call("ValidateStateMachineDefinition", &json!({ "definition": text })).await?;
+    let found =
+        Door::reach(globals).await?.call("ValidateStateMachineDefinition", &json!({ "definition": text })).await?;
     let is_whole = found["result"] == "OK";
     if globals.json {
         output::json(&found)?;
@@ -272,7 +273,13 @@ async fn start(args: &StartArgs, globals: &Globals) -> Result<ExitCode, CliError
     Ok(ExitCode::SUCCESS)
 }
 
-async fn pages(door: &Door, operation: &str, mut body: Value, member: &str, limit: usize) -> Result<Vec<Value>, CliError> {
+async fn pages(
+    door: &Door,
+    operation: &str,
+    mut body: Value,
+    member: &str,
+    limit: usize,
+) -> Result<Vec<Value>, CliError> {
     let mut all = Vec::new();
     while all.len() < limit {
         body["maxResults"] = (limit - all.len()).min(PAGE).into();
@@ -467,6 +474,10 @@ impl Progress {
             "LambdaFunctionTimedOut" | "TaskTimedOut" => "timed out".to_owned(),
             _ => return Ok(()),
         };
-        output::line(format_args!("{:>9} {}", output::duration(((at - began).max(0.0) * 1e6) as u64), printable::shown(&std::io::stdout(), &words)))
+        output::line(format_args!(
+            "{:>9} {}",
+            output::duration(((at - began).max(0.0) * 1e6) as u64),
+            printable::shown(&std::io::stdout(), &words)
+        ))
     }
 }

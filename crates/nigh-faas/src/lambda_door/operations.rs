@@ -156,7 +156,9 @@ impl LambdaDoor {
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
             }
             Operation::GetAccountSettings => Ok(self.account_settings(&request)),
-            Operation::Invoke(_) | Operation::States(_) => Err(LambdaError::unknown_operation("there is no such operation")),
+            Operation::Invoke(_) | Operation::States(_) => {
+                Err(LambdaError::unknown_operation("there is no such operation"))
+            }
         }
     }
 

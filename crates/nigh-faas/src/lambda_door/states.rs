@@ -13,8 +13,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::Value;
 
-pub(super) use self::error::refusal;
 use self::error::StatesError;
+pub(super) use self::error::refusal;
 use super::operations::{Answer, Request};
 use super::{LambdaDoor, LambdaError};
 
@@ -116,10 +116,8 @@ mod tests {
     #[test]
     fn the_target_says_which_operation_it_is() {
         let of = |target: &'static str| {
-            let headers = HeaderMap::from_iter([(
-                http::HeaderName::from_static(TARGET),
-                HeaderValue::from_static(target),
-            )]);
+            let headers =
+                HeaderMap::from_iter([(http::HeaderName::from_static(TARGET), HeaderValue::from_static(target))]);
             operation_of(&headers)
         };
         assert_eq!(of("AWSStepFunctions.StartExecution"), Some(Ok(StatesOperation::StartExecution)));

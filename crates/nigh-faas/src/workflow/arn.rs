@@ -12,7 +12,9 @@ const NAME_MAX: usize = 80;
 
 /// A text is no such name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("Invalid Name: '{0}': a name has 1 to 80 characters, without blanks, brackets, wildcards and control characters")]
+#[error(
+    "Invalid Name: '{0}': a name has 1 to 80 characters, without blanks, brackets, wildcards and control characters"
+)]
 pub struct WorkflowNameError(String);
 
 /// The name of a state machine or an execution.
@@ -27,7 +29,8 @@ impl WorkflowName {
     /// If it has a letter that no name has, or is too long.
     pub fn new(text: &str) -> Result<Self, WorkflowNameError> {
         // What ARNs, patterns and paths are made of.
-        let refused = |letter: char| letter.is_whitespace() || letter.is_control() || "<>{}[]?*\"#%\\^|~`$&,;:/".contains(letter);
+        let refused =
+            |letter: char| letter.is_whitespace() || letter.is_control() || "<>{}[]?*\"#%\\^|~`$&,;:/".contains(letter);
         if text.is_empty() || text.chars().count() > NAME_MAX || text.contains(refused) {
             return Err(WorkflowNameError(text.chars().take(NAME_MAX).collect()));
         }
@@ -115,7 +118,8 @@ mod tests {
         assert_eq!(machine_of(&machine_arn("eu-west-3", &machine)), Some(machine.clone()));
         let arn = execution_arn("eu-west-3", &machine, &name);
         assert_eq!(execution_of(&arn), Some((machine, name)));
-        for no in ["", "x", "arn:aws:states:r:111111111111:stateMachine:x", "arn:aws:lambda:r:000000000000:function:x"] {
+        for no in ["", "x", "arn:aws:states:r:111111111111:stateMachine:x", "arn:aws:lambda:r:000000000000:function:x"]
+        {
             assert_eq!(machine_of(no), None, "{no}");
         }
         for no in ["", "a b", "a:b", "a/b", "a*", &"x".repeat(81)] {

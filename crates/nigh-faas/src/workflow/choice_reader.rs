@@ -28,15 +28,51 @@ const SHAPES: [(&str, Shape); 5] = [
 
 /// All names that a test may have.
 const TESTS: [&str; 45] = [
-    "StringEquals", "StringEqualsPath", "StringLessThan", "StringLessThanPath", "StringGreaterThan",
-    "StringGreaterThanPath", "StringLessThanEquals", "StringLessThanEqualsPath", "StringGreaterThanEquals",
-    "StringGreaterThanEqualsPath", "StringMatches", "NumericEquals", "NumericEqualsPath", "NumericLessThan",
-    "NumericLessThanPath", "NumericGreaterThan", "NumericGreaterThanPath", "NumericLessThanEquals",
-    "NumericLessThanEqualsPath", "NumericGreaterThanEquals", "NumericGreaterThanEqualsPath", "BooleanEquals",
-    "BooleanEqualsPath", "TimestampEquals", "TimestampEqualsPath", "TimestampLessThan", "TimestampLessThanPath",
-    "TimestampGreaterThan", "TimestampGreaterThanPath", "TimestampLessThanEquals", "TimestampLessThanEqualsPath",
-    "TimestampGreaterThanEquals", "TimestampGreaterThanEqualsPath", "IsNull", "IsPresent", "IsNumeric", "IsString",
-    "IsBoolean", "IsTimestamp", "And", "Or", "Not", "Variable", "Next", "Comment",
+    "StringEquals",
+    "StringEqualsPath",
+    "StringLessThan",
+    "StringLessThanPath",
+    "StringGreaterThan",
+    "StringGreaterThanPath",
+    "StringLessThanEquals",
+    "StringLessThanEqualsPath",
+    "StringGreaterThanEquals",
+    "StringGreaterThanEqualsPath",
+    "StringMatches",
+    "NumericEquals",
+    "NumericEqualsPath",
+    "NumericLessThan",
+    "NumericLessThanPath",
+    "NumericGreaterThan",
+    "NumericGreaterThanPath",
+    "NumericLessThanEquals",
+    "NumericLessThanEqualsPath",
+    "NumericGreaterThanEquals",
+    "NumericGreaterThanEqualsPath",
+    "BooleanEquals",
+    "BooleanEqualsPath",
+    "TimestampEquals",
+    "TimestampEqualsPath",
+    "TimestampLessThan",
+    "TimestampLessThanPath",
+    "TimestampGreaterThan",
+    "TimestampGreaterThanPath",
+    "TimestampLessThanEquals",
+    "TimestampLessThanEqualsPath",
+    "TimestampGreaterThanEquals",
+    "TimestampGreaterThanEqualsPath",
+    "IsNull",
+    "IsPresent",
+    "IsNumeric",
+    "IsString",
+    "IsBoolean",
+    "IsTimestamp",
+    "And",
+    "Or",
+    "Not",
+    "Variable",
+    "Next",
+    "Comment",
 ];
 
 /// The choice that `fields` are.
@@ -148,7 +184,8 @@ fn test(rule: &Fields<'_>, name: &'static str) -> Option<Test> {
         None => (rest, false),
     };
     let (_, comparison) = COMPARISONS.iter().find(|(word, _)| *word == rest)?;
-    let operand = if is_path { Operand::Path(path_of(rule, name)?) } else { Operand::Value(value_of(rule, name, kind)?) };
+    let operand =
+        if is_path { Operand::Path(path_of(rule, name)?) } else { Operand::Value(value_of(rule, name, kind)?) };
     Some(Test::Compare(kind, *comparison, operand))
 }
 

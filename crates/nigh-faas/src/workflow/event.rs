@@ -45,7 +45,7 @@ pub enum TaskEnd {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum What {
     /// A task has ended.
     Ended {
@@ -72,8 +72,7 @@ pub enum What {
 pub struct Event {
     /// When; never before the event before it.
     pub at: Timestamp,
-    /// What.
-    #[serde(flatten)]
+    /// What. Neither flattened nor tagged within: tokens are not read back that way.
     pub what: What,
 }
 

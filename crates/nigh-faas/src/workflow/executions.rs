@@ -524,8 +524,8 @@ impl Inner {
     async fn replay(&self, id: HistoryId, head: &Head) -> Result<(Run, Kept), ExecutionError> {
         let kept = execution_row::decode(id, &self.parts.histories.events(id).await?)?;
         let Beginning { definition, input, token, scratch } = kept.beginning;
-        let definition = read(&definition)
-            .map_err(|problems| ExecutionError::Definition(InvocationId::of_bytes(id), problems))?;
+        let definition =
+            read(&definition).map_err(|problems| ExecutionError::Definition(InvocationId::of_bytes(id), problems))?;
         let facts = Facts {
             id,
             arn: execution_arn(&self.parts.region, &head.machine, &head.name),

@@ -182,7 +182,11 @@ impl<'a> Given<'a> {
                 letter => out.push(letter),
             }
         }
-        if next == self.arguments.len() { Ok(Value::String(out)) } else { Err(self.error("there are fewer {} than arguments")) }
+        if next == self.arguments.len() {
+            Ok(Value::String(out))
+        } else {
+            Err(self.error("there are fewer {} than arguments"))
+        }
     }
 
     fn range(&self) -> Result<Value, IntrinsicError> {

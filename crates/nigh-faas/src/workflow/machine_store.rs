@@ -237,17 +237,15 @@ impl MachineStore {
 
     /// At most `limit` machines of `namespace` behind `after`, and whether there are more.
     #[must_use]
-    pub fn list(
-        &self,
-        namespace: &Namespace,
-        after: Option<&WorkflowName>,
-        limit: usize,
-    ) -> (Vec<Arc<Machine>>, bool) {
+    pub fn list(&self, namespace: &Namespace, after: Option<&WorkflowName>, limit: usize) -> (Vec<Arc<Machine>>, bool) {
         let index = self.0.index.read();
         let Some(machines) = index.get(namespace) else { return (Vec::new(), false) };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut found: Vec<Arc<Machine>> =
-            machines.range::<WorkflowName, _>((from, Bound::Unbounded)).take(limit + 1).map(|(_, m)| m.clone()).collect();
+        let mut found: Vec<Arc<Machine>> = machines
+            .range::<WorkflowName, _>((from, Bound::Unbounded))
+            .take(limit + 1)
+            .map(|(_, m)| m.clone())
+            .collect();
         let more = found.len() > limit;
         found.truncate(limit);
         (found, more)
@@ -268,8 +266,8 @@ impl MachineStore {
     pub async fn create(&self, namespace: &Namespace, new: NewMachine) -> Result<Arc<Machine>, MachineError> {
         let definition = read(&new.text).map_err(MachineError::Invalid)?;
         if let Some(there) = self.get(namespace, &new.name) {
-            let same = *there.text == *new.text
-                && (there.kind, &there.role, &there.tags) == (new.kind, &new.role, &new.tags);
+            let same =
+                *there.text == *new.text && (there.kind, &there.role, &there.tags) == (new.kind, &new.role, &new.tags);
             return if same { Ok(there) } else { Err(MachineError::Exists(new.name)) };
         }
         if self.0.index.read().get(namespace).is_some_and(|machines| machines.len() >= MACHINES_MAX) {
@@ -364,5 +362,56 @@ impl Inner {
         if machines.get(&machine.name).is_none_or(|shown| shown.revision <= machine.revision) {
             machines.insert(machine.name.clone(), Arc::new(machine));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_engine::{LocalRegistry, StateFile};
+    use nigh_terms::SystemClock;
+
+    const PASS: &str = r#"{"StartAt":"A","States":{"A":{"Type":"Pass","End":true}}}"#;
+
+    fn new(name: &str, text: &str) -> NewMachine {
+        NewMachine {
+            name: WorkflowName::new(name).unwrap(),
+            kind: MachineKind::Standard,
+            text: text.to_owned(),
+            role: String::new(),
+            tags: BTreeMap::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_is_kept_changed_and_deleted_and_one_of_a_newer_format_stops_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let open = || MachineStore::open(Arc::clone(&registry), Arc::clone(&clock));
+        let (store, tenant) = (open().await.unwrap(), Namespace::new("tenant").unwrap());
+        let one = store.create(&tenant, new("one", PASS)).await.unwrap();
+        let again = store.create(&tenant, new("one", PASS)).await.unwrap();
+        assert_eq!(one.revision_id, again.revision_id);
+        let other = PASS.replace("Pass", "Succeed").replace(r#","End":true"#, "");
+        assert!(matches!(store.create(&tenant, new("one", &other)).await, Err(MachineError::Exists(_))));
+        let invalid = store.create(&tenant, new("two", "{}")).await.unwrap_err().to_string();
+        assert!(invalid.contains("States: it is missing"), "{invalid}");
+        let changed = store.update(&tenant, &one.name, Some(other.clone()), None).await.unwrap();
+        assert_ne!(changed.revision_id, one.revision_id);
+        store.create(&tenant, new("two", PASS)).await.unwrap();
+
+        let (page, more) = open().await.unwrap().list(&tenant, None, 1);
+        assert_eq!((page[0].name.as_str(), &*page[0].text, more), ("one", other.as_str(), true));
+        assert!(open().await.unwrap().get(&Namespace::new("another").unwrap(), &one.name).is_none());
+        store.delete(&tenant, &one.name).await.unwrap();
+        store.delete(&tenant, &one.name).await.unwrap();
+        assert!(open().await.unwrap().get(&tenant, &one.name).is_none());
+
+        registry.put(MACHINES_TABLE, "tenant/new", br#"{"format":2}"#.to_vec(), None).await.unwrap();
+        let error = open().await.err().unwrap().to_string();
+        assert!(error.contains("tenant/new") && error.contains("reads up to 1"), "{error}");
     }
 }

@@ -59,7 +59,8 @@ pub fn read(text: &str) -> Result<Definition, Vec<Problem>> {
     if text.len() > DEFINITION_BYTES_MAX {
         return Err(whole(code::SCHEMA, format!("it is longer than {DEFINITION_BYTES_MAX} bytes")));
     }
-    let value: Value = serde_json::from_str(text).map_err(|error| whole("INVALID_JSON_DESCRIPTION", error.to_string()))?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| whole("INVALID_JSON_DESCRIPTION", error.to_string()))?;
     let problems = Problems::default();
     let definition = machine(&value, &problems);
     let problems = problems.into_all();
@@ -95,7 +96,13 @@ pub(super) fn query_language(fields: &Fields<'_>) {
 pub(super) struct Names(BTreeSet<String>);
 
 /// The scope at `at`: a branch, or what is done with each item.
-pub(super) fn scope(value: &Value, at: &str, problems: &Problems, names: &mut Names, depth: usize) -> Option<Arc<Scope>> {
+pub(super) fn scope(
+    value: &Value,
+    at: &str,
+    problems: &Problems,
+    names: &mut Names,
+    depth: usize,
+) -> Option<Arc<Scope>> {
     let fields = Fields::of(value, at, problems)?;
     fields.text("Comment");
     query_language(&fields);

@@ -102,9 +102,12 @@ impl Run {
             now,
         };
         let (input, role) = (Arc::clone(&run.input), run.facts.role.clone());
-        let first = run.showing.show(0, now, || "ExecutionStarted".to_owned(), || {
-            Some(("executionStartedEventDetails", json!({ "input": input.to_string(), "roleArn": role })))
-        });
+        let first = run.showing.show(
+            0,
+            now,
+            || "ExecutionStarted".to_owned(),
+            || Some(("executionStartedEventDetails", json!({ "input": input.to_string(), "roleArn": role }))),
+        );
         let top = Arc::clone(&run.definition.top);
         run.begin_thread(None, &top, input, None, seen, first);
         run.go_on();
@@ -178,7 +181,8 @@ impl Run {
         self.threads.values().map(|thread| &*thread.state.name)
     }
 
-    /// The functions that may be invoked when what runs now has ended.
+    /// The functions that may be invoked when what runs now has ended, without those that run: their sandboxes are free
+    /// then.
     #[must_use]
     pub fn ahead(&self) -> BTreeSet<FunctionName> {
         let (mut found, mut looked) = (BTreeSet::new(), BTreeSet::new());
@@ -188,6 +192,9 @@ impl Run {
             {
                 leads_to(&thread.scope, next, &mut found, &mut looked);
             }
+        }
+        for task in self.outstanding() {
+            found.remove(&task.function);
         }
         found
     }
@@ -441,14 +448,16 @@ impl Run {
         let (state, leaves) = (&thread.state, what == "Exited");
         // A `Fail` is never left.
         let (kind, name) = (state.kind.name(), &state.name);
-        thread.shown = self.showing.show(thread.shown, self.now, || format!("{kind}State{what}"), || {
-            let (member, field) = if leaves {
-                ("stateExitedEventDetails", "output")
-            } else {
-                ("stateEnteredEventDetails", "input")
-            };
-            Some((member, json!({ "name": name, field: data.to_string() })))
-        });
+        thread.shown = self.showing.show(
+            thread.shown,
+            self.now,
+            || format!("{kind}State{what}"),
+            || {
+                let (member, field) =
+                    if leaves { ("stateExitedEventDetails", "output") } else { ("stateEnteredEventDetails", "input") };
+                Some((member, json!({ "name": name, field: data.to_string() })))
+            },
+        );
     }
 
     /// Shows what becomes of a task, in the words of how it was asked for.

@@ -18,7 +18,9 @@ const FOLDERS_MAX: usize = 8;
 
 /// The tag's value is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the tag {SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks")]
+#[error(
+    "the tag {SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks"
+)]
 pub struct ScratchTagError(String);
 
 /// A folder of a bucket.

@@ -19,11 +19,9 @@ impl ScratchObjects for ObjectMemory {
         match policy.rules.iter().find(own) {
             // What its owner has said of it stays.
             Some(_) => return Ok(()),
-            None => policy.rules.push(ModeRule {
-                prefix: folder.prefix.clone(),
-                tag: None,
-                mode: WriteMode::Ephemeral,
-            }),
+            None => {
+                policy.rules.push(ModeRule { prefix: folder.prefix.clone(), tag: None, mode: WriteMode::Ephemeral })
+            }
         }
         self.set_bucket_policy(&who, &folder.bucket, policy).await.map_err(words)
     }
@@ -40,7 +38,9 @@ impl ScratchObjects for ObjectMemory {
                 page => page.map_err(words)?,
             };
             for object in &page.objects {
-                self.delete(&who, &folder.bucket, &object.key, WriteConditions::default(), None).await.map_err(words)?;
+                self.delete(&who, &folder.bucket, &object.key, WriteConditions::default(), None)
+                    .await
+                    .map_err(words)?;
                 dropped += 1;
             }
             match page.next {

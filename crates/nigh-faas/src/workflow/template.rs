@@ -79,7 +79,11 @@ impl Expression {
             return Ok(Self::Path(Path::parse(text)?));
         }
         let (call, rest) = call(text, 0)?;
-        if rest.trim().is_empty() { Ok(call) } else { Err(TemplateError::Call(text.to_owned(), "something follows its end")) }
+        if rest.trim().is_empty() {
+            Ok(call)
+        } else {
+            Err(TemplateError::Call(text.to_owned(), "something follows its end"))
+        }
     }
 
     pub(super) fn value(&self, sight: &Sight<'_>, chance: &mut Chance) -> Result<Value, ValueError> {
@@ -323,7 +327,9 @@ mod tests {
 
     #[test]
     fn a_call_that_is_none_is_refused() {
-        for text in ["States.Nothing()", "States.UUID(1)", "States.Array(1", "x", "States.Array(1) 2", "States.Format()"] {
+        for text in
+            ["States.Nothing()", "States.UUID(1)", "States.Array(1", "x", "States.Array(1) 2", "States.Format()"]
+        {
             assert!(Expression::parse(text).is_err(), "{text}");
         }
         assert!(Expression::parse("States.Array($.a[0], 'b', -1.5, true, null)").is_ok());

@@ -158,7 +158,8 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         // Those of the map, and one of each other function.
         ("sandboxes_max".to_owned(), toml::Value::from(sandboxes as i64 + 2)),
     ]);
-    let node = NodeUnderTest::start(folder.path(), &toml::Table::from_iter([("functions".to_owned(), functions.into())]))?;
+    let node =
+        NodeUnderTest::start(folder.path(), &toml::Table::from_iter([("functions".to_owned(), functions.into())]))?;
     let mut lambda = LambdaClient::connect(&node)?;
     deploy(&mut lambda, &code, "noop", "false").await?;
     deploy(&mut lambda, &code, "noop-idempotent", "true").await?;

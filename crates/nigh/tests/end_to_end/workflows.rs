@@ -34,7 +34,8 @@ fn make_map(node: &Node) {
         "StartAt": "Each",
         "States": {"Each": {"Type": "Task", "Resource": "arn:aws:lambda:us-east-1:000000000000:function:marking", "End": true}},
     });
-    let map = json!({"Type": "Map", "ItemsPath": "$.items", "MaxConcurrency": 2, "ItemProcessor": processor, "End": true});
+    let map =
+        json!({"Type": "Map", "ItemsPath": "$.items", "MaxConcurrency": 2, "ItemProcessor": processor, "End": true});
     let file = definition(node, "map", &json!({"StartAt": "Map", "States": {"Map": map}}));
     node.ok(["workflow", "create", "map", &file]);
 }

@@ -164,8 +164,7 @@ impl LambdaDoor {
     pub(super) fn list_machine_tags(&self, request: &Request<'_>) -> Result<Value, StatesError> {
         let shape: PageShape = read(request)?;
         let machine = self.machine_by_arn(shape.resource_arn.as_deref(), request)?;
-        let tags: Vec<Value> =
-            machine.tags.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
+        let tags: Vec<Value> = machine.tags.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect();
         Ok(json!({ "tags": tags }))
     }
 }

@@ -28,7 +28,8 @@ impl Inner {
         let _turn = if is_kept { self.closed.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
         let payload = Bytes::from(payload.to_string());
         let ended = if later {
-            let event = NewEvent { namespace: namespace.clone(), function, payload, client_context, token: token.clone() };
+            let event =
+                NewEvent { namespace: namespace.clone(), function, payload, client_context, token: token.clone() };
             self.parts.events.accept(event).await.map(|_| (TaskEnd::Answered(Value::Null), token))
         } else {
             let who = Principal::outside(namespace.clone());

@@ -106,9 +106,12 @@ impl Run {
         };
         let Some(thread) = self.threads.get_mut(&id) else { return Ok(()) };
         thread.doing = Doing::Children(children);
-        thread.shown = self.showing.show(thread.shown, self.now, || "MapStateStarted".to_owned(), || {
-            Some(("mapStateStartedEventDetails", json!({ "length": length })))
-        });
+        thread.shown = self.showing.show(
+            thread.shown,
+            self.now,
+            || "MapStateStarted".to_owned(),
+            || Some(("mapStateStartedEventDetails", json!({ "length": length }))),
+        );
         if length == 0 { self.children_ended(id) } else { self.begin_iterations(id) }
     }
 
@@ -137,9 +140,12 @@ impl Run {
                 }
             };
             let (name, token) = (Arc::clone(&thread.state.name), thread.token.clone());
-            let shown = self.showing.show(thread.shown, self.now, || "MapIterationStarted".to_owned(), || {
-                Some(("mapIterationStartedEventDetails", json!({ "name": name, "index": index })))
-            });
+            let shown = self.showing.show(
+                thread.shown,
+                self.now,
+                || "MapIterationStarted".to_owned(),
+                || Some(("mapIterationStartedEventDetails", json!({ "name": name, "index": index }))),
+            );
             let processor = Arc::clone(&map.processor);
             self.begin_thread(Some((id, index)), &processor, Arc::new(given), Some(item), token, shown);
         }
@@ -220,9 +226,12 @@ impl Run {
                 "MapIterationSucceeded" => "mapIterationSucceededEventDetails",
                 _ => "mapIterationFailedEventDetails",
             };
-            self.showing.show(gone.shown, self.now, || iteration.to_owned(), || {
-                Some((member, json!({ "name": name, "index": index })))
-            });
+            self.showing.show(
+                gone.shown,
+                self.now,
+                || iteration.to_owned(),
+                || Some((member, json!({ "name": name, "index": index }))),
+            );
         }
         let step = if left == 0 { self.children_ended(parent) } else { self.begin_iterations(parent) };
         self.stepped(parent, step);

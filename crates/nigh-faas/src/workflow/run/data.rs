@@ -209,9 +209,9 @@ impl Run {
         let input = Value::clone(&thread.input);
         let output = match &state.result_path {
             None => input,
-            Some(path) => path
-                .set(input, result)
-                .map_err(|error| Failure::new(error_names::RESULT_PATH, error.to_string()))?,
+            Some(path) => {
+                path.set(input, result).map_err(|error| Failure::new(error_names::RESULT_PATH, error.to_string()))?
+            }
         };
         let output = by_path(state.output_path.as_ref(), &Sight { input: &output, context: &context })?;
         self.leave(id, output)
