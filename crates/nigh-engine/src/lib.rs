@@ -6,6 +6,8 @@
 
 mod access_keys;
 mod commit_format;
+mod group_writer;
+mod histories;
 pub mod journal;
 mod ledger;
 mod membership;
@@ -22,6 +24,8 @@ mod state_file;
 mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
+pub use group_writer::Written;
+pub use histories::{Histories, HistoryChange, HistoryId};
 pub use journal::{Journal, JournalError, JournalSettings};
 pub use ledger::{
     ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,

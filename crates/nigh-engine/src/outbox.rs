@@ -1,21 +1,14 @@
 //! The outbox: what was promised and is not done yet, one row a promise, kept until it is done.
 //!
 //! A row has a head, which changes as the work goes on, and a body, which may be large and does not. Every change is
-//! durable when it returns. Changes queue for one writer thread, which commits all that wait in one transaction: while
-//! one commit waits for the disk the next group gathers. At `QUEUE` waiting changes further ones wait their turn.
-//! What a row means is its owner's; how many there may be, too.
+//! durable when it returns. What a row means is its owner's; how many there may be, too.
 
 use std::sync::Arc;
 
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
-use tokio::sync::{mpsc, oneshot};
 
+use crate::group_writer::GroupWriter;
 use crate::{RegistryError, StateFile};
-
-/// Groups of changes that may wait for the writer.
-const QUEUE: usize = 1024;
-/// Groups of changes in one transaction.
-const COMMIT_MAX: usize = 256;
 
 const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-heads");
 const BODIES: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-bodies");
@@ -89,16 +82,11 @@ impl Promises {
     }
 }
 
-struct Job {
-    changes: Vec<OutboxChange>,
-    done: oneshot::Sender<Result<(), String>>,
-}
-
 /// The outbox of a node. A clone is another handle to the same.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     state: StateFile,
-    jobs: mpsc::Sender<Job>,
+    writer: GroupWriter<OutboxChange>,
 }
 
 fn storage(error: impl Into<redb::Error>) -> RegistryError {
@@ -111,10 +99,7 @@ impl Outbox {
     /// # Errors
     /// If the thread cannot be started.
     pub fn open(state: StateFile) -> std::io::Result<Self> {
-        let (jobs, queue) = mpsc::channel(QUEUE);
-        let writer = state.clone();
-        std::thread::Builder::new().name("outbox".to_owned()).spawn(move || write_groups(&writer, queue))?;
-        Ok(Self { state, jobs })
+        Ok(Self { writer: GroupWriter::start("outbox", state.clone(), commit)?, state })
     }
 
     /// Makes `changes` together: all of them are on the disk when this returns, or none is.
@@ -122,10 +107,7 @@ impl Outbox {
     /// # Errors
     /// If the state file cannot be written.
     pub async fn apply(&self, changes: Vec<OutboxChange>) -> Result<(), RegistryError> {
-        let (done, written) = oneshot::channel();
-        let gone = || RegistryError::Storage("the writer of the outbox has ended".to_owned());
-        self.jobs.send(Job { changes, done }).await.map_err(|_| gone())?;
-        written.await.map_err(|_| gone())?.map_err(RegistryError::Storage)
+        self.writer.queue(changes).await?.wait().await
     }
 
     /// Writes `promises` into the outbox of `state`, which nobody has open, in one durable step. Blocks.
@@ -134,7 +116,7 @@ impl Outbox {
     /// If the state file cannot be written.
     pub fn take_in(state: &StateFile, promises: Vec<StoredPromise>) -> Result<(), RegistryError> {
         let puts = promises.into_iter().map(|StoredPromise { id, head, body }| OutboxChange::Put { id, head, body });
-        commit(state, puts.collect::<Vec<_>>().iter())
+        commit(state, &mut puts.collect::<Vec<_>>().iter())
     }
 
     /// The body of a row.
@@ -178,23 +160,7 @@ impl Outbox {
     }
 }
 
-fn write_groups(state: &StateFile, mut queue: mpsc::Receiver<Job>) {
-    while let Some(first) = queue.blocking_recv() {
-        let mut group = vec![first];
-        while group.len() < COMMIT_MAX
-            && let Ok(next) = queue.try_recv()
-        {
-            group.push(next);
-        }
-        let written = commit(state, group.iter().flat_map(|job| &job.changes)).map_err(|error| error.to_string());
-        for job in group {
-            // Who no longer waits need not be told.
-            let _ = job.done.send(written.clone());
-        }
-    }
-}
-
-fn commit<'a>(state: &StateFile, changes: impl Iterator<Item = &'a OutboxChange>) -> Result<(), RegistryError> {
+fn commit(state: &StateFile, changes: &mut dyn Iterator<Item = &OutboxChange>) -> Result<(), RegistryError> {
     let write = state.database.begin_write().map_err(storage)?;
     {
         let mut heads = write.open_table(HEADS).map_err(storage)?;

@@ -242,6 +242,11 @@ impl Sandboxes {
         self.books.lock().pool.in_use()
     }
 
+    /// Free room for a sandbox of `function` that nobody waits for, with the stems that are in its way.
+    pub(crate) fn room_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<(Room, Vec<SpareStem>)> {
+        self.books.lock().pool.book_ahead(function).then(|| self.room(function))
+    }
+
     /// Admits an invocation of `function`, after a bounded wait if need be.
     pub(crate) async fn admit(self: &Arc<Self>, function: &Arc<Function>) -> Result<Admitted, InvokeError> {
         let (ticket, mut served, why) = {
@@ -312,12 +317,17 @@ impl Sandboxes {
             Admission::Cold => Vec::new(),
             Admission::Evict(idle) => idle,
         };
+        let (room, in_the_way) = self.room(function);
+        let evicted = idle.into_iter().map(|live| self.lease(live)).collect();
+        Admitted { place: Place::Cold(room), evicted, in_the_way, run, waited_for: None }
+    }
+
+    /// Room that is booked for a sandbox of `function`, with the stems that are in its way.
+    fn room(self: &Arc<Self>, function: &Arc<Function>) -> (Room, Vec<SpareStem>) {
         // What a runtime has behind it when it becomes a function's, it did without a network.
         let asks_for_network = FunctionNetwork::asked(&function.environment) != Ok(FunctionNetwork::None);
         let (stem, in_the_way) = self.stem_for((!asks_for_network).then_some(&function.runtime));
-        let room = Room { sandboxes: Arc::clone(self), booked: Some(function.memory), stem };
-        let evicted = idle.into_iter().map(|live| self.lease(live)).collect();
-        Admitted { place: Place::Cold(room), evicted, in_the_way, run, waited_for: None }
+        (Room { sandboxes: Arc::clone(self), booked: Some(function.memory), stem }, in_the_way)
     }
 
     /// A stem for a cold start that is booked, if it may have one, and those that are in its way.

@@ -64,6 +64,8 @@ pub(crate) struct Call {
     pub(crate) wait: Duration,
     /// Why this sandbox.
     pub(crate) placement: String,
+    /// It is none: a sandbox is made for one that may come.
+    pub(crate) ahead: bool,
     /// What is to be said of runs before this one. If there was one, this one gets all that it booked.
     pub(crate) earlier: Vec<String>,
 }
@@ -148,6 +150,11 @@ impl Executor {
             Ok(Err(_)) => Verdict::of_init_end(call.id, &SandboxEnd::Destroyed),
             Err(_) => Verdict::timed_out(call.id, limit),
         };
+        if call.ahead {
+            // Whoever is invoked next finds out, and gets the record.
+            lease.end().await;
+            return Err(InvokeError::Internal(format!("no sandbox of {} could be made", call.function.name)));
+        }
         let measured = Measured {
             duration: Duration::ZERO,
             granted: live.memory.first().memory,

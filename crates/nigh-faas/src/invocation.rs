@@ -110,6 +110,8 @@ pub trait Invoke: Send + Sync {
     /// What the caller of an invocation has seen, by which that is to begin: nothing, but for one that itself runs in an
     /// invocation.
     fn seen(&self, who: &Principal) -> Token;
+    /// An invocation of `function` may come soon: if it has no idle sandbox, and there is free room, one may be made.
+    fn prepare(&self, _namespace: &Namespace, _function: &FunctionName) {}
     /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;
     /// with none it shares what no function has reserved.
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>);

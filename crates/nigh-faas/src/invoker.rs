@@ -4,6 +4,7 @@
 //! `phases`, `verdict`. Here are the tasks around them. An invocation runs in a task of its own: it goes on to its end
 //! and its record when its caller hangs up, as on Lambda.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use http::HeaderValue;
 use nigh_engine::AccessKeys;
 use nigh_objects::protocol::{Dispatch, Member};
 use nigh_terms::{Clock, FunctionName, Incarnation, InvocationId, Namespace, NodeId, Principal, Token};
+use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
@@ -79,6 +81,8 @@ struct Inner {
     executor: Executor,
     tasks: TaskTracker,
     prewarmer: Option<Arc<Prewarmer>>,
+    /// Functions of which a sandbox is being made ahead of its first invocation.
+    preparing: Mutex<HashSet<(Namespace, FunctionName)>>,
 }
 
 /// Runs invocations. When it is dropped its idle sandboxes are ended; `drain` ends all and waits for it.
@@ -122,7 +126,7 @@ impl Invoker {
             sandboxes,
             memory: parts.memory,
         };
-        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer });
+        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, preparing: Mutex::default() });
         reap(&inner);
         end_for_growth(&inner);
         if let Some(prewarmer) = &inner.prewarmer {
@@ -224,6 +228,34 @@ impl Inner {
         metrics::gauge!("nigh_invocations_waiting").set(in_use.waiting as f64);
     }
 
+    /// Makes an idle sandbox of a function that has none, if there is free room.
+    async fn make_ahead(&self, namespace: &Namespace, name: &FunctionName) {
+        let Some(function) = self.executor.functions.find(namespace, name).await else { return };
+        let Some((room, in_the_way)) = self.executor.sandboxes.room_ahead(&function) else { return };
+        join_all(in_the_way.into_iter().map(SpareStem::end)).await;
+        let call = Call {
+            id: InvocationId::now(),
+            attempt: 1,
+            function,
+            payload: bytes::Bytes::new(),
+            client_context: None,
+            entrance: Entrance::Called(Token::empty()),
+            start: self.executor.clock.wall(),
+            wait: Duration::ZERO,
+            placement: String::new(),
+            ahead: true,
+            earlier: Vec::new(),
+        };
+        match self.executor.make(room, &call).await {
+            Ok(Ok((lease, _))) => {
+                metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
+                lease.give_back().await;
+            }
+            Ok(Err(_)) => {}
+            Err(error) => tracing::debug!(%error, function = %call.function.name, "no sandbox is made ahead"),
+        }
+    }
+
     async fn run(
         self: Arc<Self>,
         function: Arc<Function>,
@@ -242,6 +274,7 @@ impl Inner {
             start: self.executor.clock.wall(),
             wait: Duration::ZERO,
             placement: String::new(),
+            ahead: false,
             earlier: Vec::new(),
         };
         for _ in 0..ATTEMPTS_MAX {
@@ -388,6 +421,17 @@ impl Invoke for Invoker {
 
     fn seen(&self, who: &Principal) -> Token {
         who.invocation.map_or_else(Token::empty, |caller| self.inner.executor.gate.seen(caller))
+    }
+
+    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
+        let which = (namespace.clone(), function.clone());
+        if self.inner.preparing.lock().insert(which.clone()) {
+            let inner = Arc::clone(&self.inner);
+            self.inner.tasks.spawn(async move {
+                Box::pin(inner.make_ahead(&which.0, &which.1)).await;
+                inner.preparing.lock().remove(&which);
+            });
+        }
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

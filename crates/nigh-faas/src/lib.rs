@@ -74,3 +74,4 @@ pub mod sigv4;
 mod stem_stock;
 pub mod touched;
 pub mod verdict;
+pub mod workflow;

@@ -244,6 +244,20 @@ impl<S: PartialEq> SandboxPool<S> {
         self.booked = self.booked.saturating_sub(booked);
     }
 
+    /// Books a sandbox of `function` that nobody waits for, if it has no idle one and there is free room.
+    pub fn book_ahead(&mut self, function: &Arc<Function>) -> bool {
+        let fits = !self.closed
+            && self.waiting.len() == 0
+            && self.idle.of(function) == 0
+            && self.sandboxes < self.limits.sandboxes_max
+            && self.booked + function.memory <= self.limits.memory_max;
+        if fits {
+            self.sandboxes += 1;
+            self.booked += function.memory;
+        }
+        fits
+    }
+
     /// Books a stem of `memory`, if there is room that nobody waits for.
     pub fn book_stem(&mut self, memory: ByteSize) -> bool {
         let fits = !self.closed
@@ -535,6 +549,19 @@ mod tests {
     #[test]
     fn a_function_that_can_never_fit_is_refused_at_once() {
         assert!(matches!(ask(&mut pool(LIMITS), &sized("huge", 513)), Answer::Refused(why) if why.contains("memory")));
+    }
+
+    #[test]
+    fn a_sandbox_is_made_ahead_in_free_room_only_and_not_beside_an_idle_one() {
+        let limits = PoolLimits { sandboxes_max: 2, memory_max: ByteSize::mib(1024), ..LIMITS };
+        let mut pool = pool(limits);
+        let (one, other) = (sized("one", 128), sized("other", 128));
+        assert!(pool.book_ahead(&one));
+        assert!(pool.give_back(7, Arc::clone(&one), Monotonic(0)).is_none());
+        assert!(!pool.book_ahead(&one), "one is idle");
+        assert!(!pool.book_ahead(&sized("large", 1024)), "there is no memory for it");
+        assert!(pool.book_ahead(&other));
+        assert!(!pool.book_ahead(&sized("third", 128)), "there is no place for it");
     }
 
     #[test]

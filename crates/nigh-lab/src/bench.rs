@@ -17,6 +17,7 @@ mod reelect;
 mod rpc;
 mod s3;
 mod shrink;
+mod workflow;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,6 +42,8 @@ enum What {
     S3(Length),
     /// Warm and cold invocations against the vendor's runtime client on a bare server
     Invoke(Length),
+    /// State machines against the invocations that they make: a sequence of five, a map of a hundred
+    Workflow(Length),
     /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
     Coldstart(coldstart::ColdLength),
     /// Many functions on one node: creating, listing, a restart, memory, invoking the last one
@@ -152,6 +155,7 @@ impl BenchArgs {
         let s3::Outcome { rows, summary, asked } = match self.what {
             What::S3(length) => s3::run(length).await?,
             What::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
+            What::Workflow(length) => workflow::run(length).await?,
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);

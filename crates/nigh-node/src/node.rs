@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry,
-    RegistryError, Retention, StateError, StateFile,
+    AccessKeys, Histories, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog,
+    Registry, RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::applications::Applications;
@@ -49,6 +49,8 @@ use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
 use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
 use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
+use nigh_faas::workflow::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
+use nigh_faas::workflow::machine_store::{MachineError, MachineStore};
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, FastPathUsage, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
@@ -122,6 +124,10 @@ pub enum NodeError {
     #[error(transparent)]
     Events(#[from] EventError),
     #[error(transparent)]
+    Machines(#[from] MachineError),
+    #[error(transparent)]
+    Executions(#[from] ExecutionError),
+    #[error(transparent)]
     Llc(#[from] LlcError),
     #[error(transparent)]
     Telemetry(#[from] TelemetryError),
@@ -161,6 +167,7 @@ struct Running {
     /// In a cluster.
     dispatcher: Option<Dispatcher>,
     events: EventInvoker,
+    executions: Executions,
     node_memory: NodeMemory,
     llc: Arc<Llc>,
     learning: Learning,
@@ -321,6 +328,8 @@ impl Node {
             .map_err(|source| NodeError::Io { what: "starting the writer of events", source })?;
         let whisk_records = RecordLog::open_named(database.clone(), OPENWHISK_RECORDS, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of OpenWhisk's records", source })?;
+        let histories = Histories::open(database.clone())
+            .map_err(|source| NodeError::Io { what: "starting the writer of executions", source })?;
         let records = RecordLog::open(database, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
         let activations = ActivationLog::new(records.clone());
@@ -427,6 +436,23 @@ impl Node {
             queue_limits(&settings),
         )
         .await?;
+        let machines = MachineStore::open(Arc::clone(&registry), Arc::clone(&clock) as Arc<dyn Clock>).await?;
+        if cluster.is_some() {
+            machines.follow().await?;
+        }
+        let executions = Executions::open(
+            ExecutionParts {
+                functions: functions.clone(),
+                invoke: Arc::clone(&invoke),
+                events: events.clone(),
+                histories,
+                scratch: Arc::new(memory.clone()),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                region: settings.region.clone(),
+            },
+            execution_limits(&settings),
+        )
+        .await?;
         let targets = FunctionTargets { functions: functions.clone(), events: events.clone() };
         let notifications =
             Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?;
@@ -451,6 +477,8 @@ impl Node {
                 functions: functions.clone(),
                 invoke,
                 events: events.clone(),
+                machines,
+                executions: executions.clone(),
                 keys: keys.clone(),
                 objects: Arc::new(memory.clone()),
                 catalog,
@@ -495,6 +523,7 @@ impl Node {
             invoker,
             dispatcher,
             events,
+            executions,
             node_memory,
             llc: Arc::new(llc),
             learning,
@@ -574,6 +603,7 @@ impl Node {
             tracing::warn!(%error, "the doors are closing and their file still stands");
         }
         self.doors.cancel();
+        let executions_written = self.running.executions.close();
         let events_written = self.running.events.close();
         if let Some(dispatcher) = &self.running.dispatcher {
             dispatcher.leave().await;
@@ -581,6 +611,7 @@ impl Node {
         // Before the doors have closed: their last requests wait for invocations.
         self.running.invoker.drain(drain).await;
         self.running.engine.close().await;
+        executions_written.await;
         events_written.await;
         if self.running.memory.flush_all(drain).await.is_err() {
             let waiting = self.running.memory.dirty().objects;
@@ -1047,6 +1078,20 @@ fn queue_limits(settings: &Settings) -> QueueLimits {
         dead_max: events.dead_max,
         retry_wait: events.retry_wait.duration(),
         back_off: events.back_off.duration(),
+    }
+}
+
+fn execution_limits(settings: &Settings) -> ExecutionLimits {
+    /// Nodes that the tasks of one are spread over, as is reckoned.
+    const CLUSTER_NODES: usize = 8;
+    let sandboxes = settings.functions.sandboxes_max.max(1);
+    let workflows = &settings.workflows;
+    ExecutionLimits {
+        running_max: workflows.running_max,
+        // Each takes a sandbox: more would only wait there, and be refused.
+        tasks_max: if settings.cluster.is_some() { sandboxes * CLUSTER_NODES } else { sandboxes },
+        kept_max: workflows.kept_max,
+        kept_bytes: workflows.kept_bytes.bytes(),
     }
 }
 

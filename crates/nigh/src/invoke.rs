@@ -97,7 +97,7 @@ fn print_answer(answer: &[u8]) -> Result<(), CliError> {
     if answer.ends_with(b"\n") { Ok(()) } else { output::bytes(b"\n") }
 }
 
-fn payload(given: &str) -> Result<Bytes, CliError> {
+pub(crate) fn payload(given: &str) -> Result<Bytes, CliError> {
     let (what, text) = match given {
         "-" => ("standard input".to_owned(), read_all(std::io::stdin().lock(), "standard input")?),
         given => match given.strip_prefix('@') {
@@ -116,7 +116,7 @@ fn payload(given: &str) -> Result<Bytes, CliError> {
     Ok(text.into())
 }
 
-fn read_all(from: impl Read, what: &str) -> Result<Vec<u8>, CliError> {
+pub(crate) fn read_all(from: impl Read, what: &str) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     from.take(PAYLOAD_MAX + 1).read_to_end(&mut text).map_err(CliError::local(what))?;
     Ok(text)

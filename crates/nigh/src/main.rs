@@ -29,6 +29,7 @@ mod output;
 mod printable;
 mod status;
 mod up;
+mod workflow;
 
 use std::process::ExitCode;
 
@@ -93,6 +94,9 @@ enum Command {
     /// Asynchronous invocations: those that failed for good, and those that wait
     #[command(subcommand)]
     Events(events::EventsCommand),
+    /// State machines whose tasks are functions: make, start, watch
+    #[command(subcommand)]
+    Workflow(workflow::WorkflowCommand),
     /// Print what functions printed
     Logs(logs::LogsArgs),
     /// Show where one invocation's time went
@@ -200,6 +204,7 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Cluster(command) => return Box::pin(cluster::run(command, &globals)).await,
         Command::Invoke(args) => return invoke::run(args, &globals).await,
         Command::Llc(command) => return llc::run(command, &globals).await,
+        Command::Workflow(command) => return Box::pin(workflow::run(command, &globals)).await,
         Command::Journal(command) => return journal::run(&command, &globals),
         Command::Down(args) => down::run(&args, &globals).await?,
         Command::Deploy(args) => deploy::run(args, &globals).await?,

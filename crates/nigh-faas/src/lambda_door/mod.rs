@@ -3,6 +3,7 @@
 //! `route` says which operation a request is, `sigv4` whether it is signed, `validation` whether it may be,
 //! `operations` does it, `server` is the HTTP around. A request acts for the namespace of the key that signed it.
 //! A sandbox's key may invoke functions of its namespace while it runs an invocation, and do nothing else here.
+//! The Step Functions API is served here, too (`states`).
 //! There are no versions, aliases or images: they answer an error that says so.
 
 mod code_objects;
@@ -14,6 +15,7 @@ mod operations;
 mod route;
 mod server;
 mod shape;
+mod states;
 mod urls;
 mod validation;
 
@@ -25,6 +27,7 @@ use nigh_terms::Clock;
 pub use code_objects::{CodeObjects, Pieces};
 pub use error::LambdaError;
 pub use route::Operation;
+pub use states::StatesOperation;
 
 use crate::event_invoker::EventInvoker;
 use crate::function_network::NetworkPermission;
@@ -33,6 +36,8 @@ use crate::invocation::Invoke;
 use crate::openwhisk::OpenWhiskDoor;
 use crate::request_body::BodyRoom;
 use crate::runtime_catalog::RuntimeCatalog;
+use crate::workflow::executions::Executions;
+use crate::workflow::machine_store::MachineStore;
 
 /// What a door says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +58,10 @@ pub struct LambdaDoorParts {
     pub invoke: Arc<dyn Invoke>,
     /// What runs them later.
     pub events: EventInvoker,
+    /// State machines.
+    pub machines: MachineStore,
+    /// What runs them.
+    pub executions: Executions,
     /// Who may ask.
     pub keys: AccessKeys,
     /// Where archives may lie.

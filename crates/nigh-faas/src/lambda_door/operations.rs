@@ -83,6 +83,9 @@ impl LambdaDoor {
             let name = self.function_name(name, &request)?;
             return self.invoke(name, request).await;
         }
+        if let Operation::States(operation) = operation {
+            return Ok(self.states(operation, request).await);
+        }
         if let Some(function) = &request.who.function {
             return Err(LambdaError::access_denied(format!(
                 "the function {function} may invoke functions of its namespace; managing them needs a client's key"
@@ -153,7 +156,9 @@ impl LambdaDoor {
                 Ok(json_answer(StatusCode::OK, &json!({ "Tags": deployed.tags })))
             }
             Operation::GetAccountSettings => Ok(self.account_settings(&request)),
-            Operation::Invoke(_) => Err(LambdaError::unknown_operation("there is no such operation")),
+            Operation::Invoke(_) | Operation::States(_) => {
+                Err(LambdaError::unknown_operation("there is no such operation"))
+            }
         }
     }
 

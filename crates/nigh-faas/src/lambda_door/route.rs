@@ -5,7 +5,7 @@
 
 use http::Method;
 
-use super::LambdaError;
+use super::{LambdaError, StatesOperation};
 
 /// An operation, with the text that names its function as it stands in the path, percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub enum Operation<'a> {
     ListTags(&'a str),
     /// `GetAccountSettings`.
     GetAccountSettings,
+    /// One of the Step Functions API, which its headers name.
+    States(StatesOperation),
 }
 
 impl<'a> Operation<'a> {
@@ -157,7 +159,14 @@ impl<'a> Operation<'a> {
             Self::DeleteLayer(..) => "DeleteLayerVersion",
             Self::ListTags(_) => "ListTags",
             Self::GetAccountSettings => "GetAccountSettings",
+            Self::States(operation) => operation.name(),
         }
+    }
+
+    /// The service for which it is signed.
+    #[must_use]
+    pub const fn service(&self) -> &'static str {
+        if let Self::States(_) = self { "states" } else { "lambda" }
     }
 
     /// True if its body may carry an archive.

@@ -23,13 +23,11 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::operations::{Answer, Request, error_answer, header};
-use super::{LambdaDoor, LambdaError, Operation};
+use super::{LambdaDoor, LambdaError, Operation, states};
 use crate::openwhisk::OpenWhiskDoor;
 use crate::request_body::{BodyError, read_body};
 use crate::sigv4::{Authorization, RequestHead};
 
-/// The name of the service in a signature's scope.
-const SERVICE: &str = "lambda";
 /// Connections at a time; the next ones wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 1024;
 /// A request's head, and what is read at once of a body.
@@ -123,13 +121,19 @@ impl LambdaDoor {
             }
             Err(body) => body,
         };
-        let operation = Operation::of(&head.method, head.uri.path());
+        let asked_states = states::operation_of(&head.headers);
+        let is_states = asked_states.is_some();
+        let operation = match asked_states {
+            Some(asked) => asked.map(Operation::States),
+            None => Operation::of(&head.method, head.uri.path()),
+        };
         let name = operation.as_ref().map_or("none", Operation::name);
         let result = match operation {
             Ok(operation) => self.signed(operation, &head, body).await,
             Err(error) => Err(error),
         };
-        let mut answer = result.unwrap_or_else(|error| error_answer(&error));
+        let refused = |error: LambdaError| if is_states { states::refusal(&error) } else { error_answer(&error) };
+        let mut answer = result.unwrap_or_else(refused);
         let status = answer.status().as_str().to_owned();
         metrics::counter!("nigh_lambda_requests_total", "operation" => name, "status" => status).increment(1);
         if !answer.headers().contains_key(header::REQUEST_ID)
@@ -164,7 +168,7 @@ impl LambdaDoor {
         body: Incoming,
     ) -> Result<Signed, LambdaError> {
         let authorization = Authorization::of(&head.headers)?;
-        authorization.check_claims(&head.headers, SERVICE, self.parts.clock.wall())?;
+        authorization.check_claims(&head.headers, operation.service(), self.parts.clock.wall())?;
         let key = AccessKeyId::new(authorization.access_key);
         // Fails for a key that nobody has, before its holder may make us read a body.
         self.principal(&key)?;
@@ -214,6 +218,8 @@ pub(super) struct Signed {
 const fn body_limit(operation: Operation<'_>) -> u64 {
     match operation {
         Operation::Invoke(_) => PAYLOAD_BYTES_MAX,
+        // A definition, or an input, as text within JSON.
+        Operation::States(_) => PAYLOAD_BYTES_MAX,
         Operation::Create | Operation::UpdateCode(_) | Operation::PublishLayer(_) => CODE_BYTES_MAX,
         _ => BODY_BYTES_MAX,
     }

@@ -50,6 +50,10 @@ impl Invoke for TriggerFeatures {
         self.invoke.seen(who)
     }
 
+    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
+        self.invoke.prepare(namespace, function);
+    }
+
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
         self.invoke.set_reserved(namespace, function, concurrency);
     }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use hmac::{Hmac, Mac};
-use nigh_engine::{AccessKeys, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
+use nigh_engine::{AccessKeys, Histories, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
 use nigh_faas::event_queue::QueueLimits;
@@ -22,6 +22,9 @@ use nigh_faas::openwhisk::activation_store::ActivationStore;
 use nigh_faas::openwhisk::entity_store::EntityStore;
 use nigh_faas::openwhisk::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::runtime_catalog::RuntimeCatalog;
+use nigh_faas::workflow::executions::{ExecutionLimits, ExecutionParts, Executions};
+use nigh_faas::workflow::machine_store::MachineStore;
+use nigh_faas::workflow::scratch::{ScratchFolder, ScratchObjects};
 use nigh_objects::ObjectError;
 use nigh_terms::{
     AccessKeyId, BucketName, ByteSize, Clock, FunctionName, InvocationId, Namespace, ObjectKey, Principal, SecretKey,
@@ -94,6 +97,17 @@ struct NoBuckets;
 impl RecordBuckets for NoBuckets {
     async fn put(&self, _: &Namespace, bucket: &BucketName, _: &ObjectKey, _: Bytes) -> Result<(), ObjectError> {
         Err(ObjectError::NoSuchBucket(bucket.clone()))
+    }
+}
+
+#[async_trait]
+impl ScratchObjects for NoBuckets {
+    async fn declare(&self, _: &Namespace, folder: &ScratchFolder) -> Result<(), String> {
+        Err(format!("there is no bucket {}", folder.bucket))
+    }
+
+    async fn drop_all(&self, _: &Namespace, _: &ScratchFolder) -> Result<usize, String> {
+        Ok(0)
     }
 }
 
@@ -187,13 +201,27 @@ impl Door {
         let events = EventParts {
             functions: functions.clone(),
             invoke: Arc::clone(&invoke) as _,
-            outbox: Outbox::open(state).unwrap(),
+            outbox: Outbox::open(state.clone()).unwrap(),
             records: Arc::new(NoBuckets),
             clock: Arc::clone(&clock),
             region: "us-east-1".to_owned(),
         };
+        let histories = Histories::open(state).unwrap();
+        let events = EventInvoker::open(events, QueueLimits::default()).await.unwrap();
+        let executions = ExecutionParts {
+            functions: functions.clone(),
+            invoke: Arc::clone(&invoke) as _,
+            events: events.clone(),
+            histories,
+            scratch: Arc::new(NoBuckets),
+            clock: Arc::clone(&clock),
+            region: "us-east-1".to_owned(),
+        };
+        let limits = ExecutionLimits { running_max: 10, tasks_max: 10, kept_max: 3, kept_bytes: 1 << 20 };
         let parts = LambdaDoorParts {
-            events: EventInvoker::open(events, QueueLimits::default()).await.unwrap(),
+            events,
+            machines: MachineStore::open(Arc::clone(&registry), Arc::clone(&clock)).await.unwrap(),
+            executions: Executions::open(executions, limits).await.unwrap(),
             functions,
             invoke: Arc::clone(&invoke) as _,
             keys: keys.clone(),

@@ -8,6 +8,7 @@ mod http_call;
 mod lambda;
 mod s3;
 mod signer;
+mod states;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub use lambda::{CodeUpload, FunctionChange, InvokeReply, LambdaClient};
 pub use nigh_faas::function_network::{NETWORK_VARIABLE, NONE, OUTBOUND};
 pub use nigh_faas::idempotence::IDEMPOTENT_VARIABLE;
 pub use s3::{BucketEntry, ObjectEntry, ObjectPage, S3Client};
+pub use states::StatesClient;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -43,7 +43,7 @@ const ABSENT: [(&str, &str); 8] = [
     ("store.region", "us-east-1 with s3, any with swift"),
 ];
 /// Numbers of bytes, shown as they are written: `64 MiB`.
-const SIZES: [&str; 12] = [
+const SIZES: [&str; 13] = [
     "cache.bytes",
     "cache.held_max",
     "cache.object_max",
@@ -55,6 +55,7 @@ const SIZES: [&str; 12] = [
     "memory.slack_max",
     "memory.slack_min",
     "s3.object_max",
+    "workflows.kept_bytes",
     "writes.journal_max",
 ];
 

@@ -10,6 +10,7 @@ mod memory;
 mod places;
 mod span;
 mod store;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,7 @@ pub use layers::{ConfigError, Configuration, Flag, Layers, Shown};
 pub use memory::{MemoryLearner, MemorySettings, Sizing};
 pub use span::{ParseSpanError, Span};
 pub use store::{StoreKind, StoreSettings, SwiftAuth};
+pub use workflows::WorkflowSettings;
 
 use self::places::Place;
 
@@ -66,6 +68,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// Asynchronous invocations.
     pub events: EventSettings,
+    /// Executions of state machines.
+    pub workflows: WorkflowSettings,
     /// The last-level cache.
     pub llc: LlcSettings,
     /// The records of what ran.
@@ -486,6 +490,7 @@ impl Settings {
                 retry_wait: Span::seconds(60),
                 back_off: Span::seconds(1),
             },
+            workflows: WorkflowSettings::default(),
             llc: LlcSettings {
                 policy: LlcPolicy::Nigh,
                 insensitive_ways: None,
@@ -533,6 +538,9 @@ impl Settings {
         }
         if self.events.running_max == 0 {
             return broken("events.running_max", "at least one event must be allowed to run".to_owned());
+        }
+        if self.workflows.running_max == 0 {
+            return broken("workflows.running_max", "at least one execution must be allowed to run".to_owned());
         }
         if self.activations.records_max == 0 {
             return broken("activations.records_max", "at least one record is needed".to_owned());

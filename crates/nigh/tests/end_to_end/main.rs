@@ -27,3 +27,4 @@ mod small_disk;
 #[cfg(feature = "lab")]
 mod store_down;
 mod terminal;
+mod workflows;

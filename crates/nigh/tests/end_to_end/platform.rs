@@ -191,6 +191,7 @@ impl Node {
             ("AWS_ENDPOINT_URL".to_owned(), text("s3")),
             ("AWS_ENDPOINT_URL_S3".to_owned(), text("s3")),
             ("AWS_ENDPOINT_URL_LAMBDA".to_owned(), text("lambda")),
+            ("AWS_ENDPOINT_URL_SFN".to_owned(), text("lambda")),
             ("AWS_DEFAULT_REGION".to_owned(), text("region")),
             ("AWS_REGION".to_owned(), text("region")),
             ("AWS_ACCESS_KEY_ID".to_owned(), key("aws_access_key_id")),

@@ -1,0 +1,79 @@
+//! Changes of the state file by one thread, which commits all that wait in one transaction: while one commit waits for
+//! the disk the next group gathers. At `QUEUE` waiting jobs further ones wait their turn.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{RegistryError, StateFile};
+
+/// Jobs that may wait for the writer.
+const QUEUE: usize = 1024;
+/// Jobs in one transaction.
+const COMMIT_MAX: usize = 256;
+
+type Commit<C> = fn(&StateFile, &mut dyn Iterator<Item = &C>) -> Result<(), RegistryError>;
+
+#[derive(Debug)]
+struct Job<C> {
+    changes: Vec<C>,
+    done: oneshot::Sender<Result<(), String>>,
+}
+
+/// What writes changes of one kind. A clone is another handle to the same; the thread ends with the last one.
+#[derive(Debug)]
+pub(crate) struct GroupWriter<C>(mpsc::Sender<Job<C>>);
+
+impl<C> Clone for GroupWriter<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Changes on their way to the disk. Those that were queued before are there when these are.
+#[derive(Debug)]
+pub struct Written(oneshot::Receiver<Result<(), String>>);
+
+impl Written {
+    /// Returns when they are on the disk, all of them together.
+    ///
+    /// # Errors
+    /// If the state file cannot be written: then none is there.
+    pub async fn wait(self) -> Result<(), RegistryError> {
+        self.0.await.map_err(|_| ended())?.map_err(RegistryError::Storage)
+    }
+}
+
+fn ended() -> RegistryError {
+    RegistryError::Storage("the writer of the state file has ended".to_owned())
+}
+
+impl<C: Send + Sync + 'static> GroupWriter<C> {
+    /// Starts the thread `name`, which writes by `commit`.
+    pub(crate) fn start(name: &str, state: StateFile, commit: Commit<C>) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || write_groups(&state, queue, commit))?;
+        Ok(Self(jobs))
+    }
+
+    /// Queues `changes`, behind all that were queued before.
+    pub(crate) async fn queue(&self, changes: Vec<C>) -> Result<Written, RegistryError> {
+        let (done, written) = oneshot::channel();
+        self.0.send(Job { changes, done }).await.map_err(|_| ended())?;
+        Ok(Written(written))
+    }
+}
+
+fn write_groups<C>(state: &StateFile, mut queue: mpsc::Receiver<Job<C>>, commit: Commit<C>) {
+    while let Some(first) = queue.blocking_recv() {
+        let mut group = vec![first];
+        while group.len() < COMMIT_MAX
+            && let Ok(next) = queue.try_recv()
+        {
+            group.push(next);
+        }
+        let written = commit(state, &mut group.iter().flat_map(|job| &job.changes)).map_err(|error| error.to_string());
+        for job in group {
+            // Who no longer waits need not be told.
+            let _ = job.done.send(written.clone());
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The task that leads one execution: what happened goes in, is written down, and what follows is done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_engine::{HistoryChange, HistoryId, Written};
+use nigh_terms::{Namespace, Timestamp, Token};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::{Ended, Inner};
+use crate::idempotence;
+use crate::workflow::arn::WorkflowName;
+use crate::workflow::error_names;
+use crate::workflow::event::{Command, Event, Outcome, TaskEnd, TaskId, TaskRun, What};
+use crate::workflow::execution_row::{self, End, Head};
+use crate::workflow::history::Shown;
+use crate::workflow::run::Run;
+use crate::workflow::scratch::ScratchFolder;
+
+/// What may wait for the leader of one execution.
+pub(super) const INBOX: usize = 1024;
+/// Events that are taken at once, and written together.
+const TOGETHER_MAX: usize = 256;
+/// Bytes of one execution's events; it fails when it comes there.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
+/// How long to wait when the disk refuses, at first and at most.
+const WRITE_AGAIN: Duration = Duration::from_millis(200);
+const WRITE_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// Writes on their way whose end was not looked at yet.
+const UNSETTLED_MAX: usize = 64;
+
+/// What a leader is told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A task has ended.
+    Ended { task: TaskId, end: TaskEnd, token: Token },
+    /// Somebody stops the execution.
+    Stop { error: Option<String>, cause: Option<String>, done: oneshot::Sender<()> },
+    /// Somebody asks what happened so far.
+    History(oneshot::Sender<Vec<Shown>>),
+}
+
+/// What is kept of an execution.
+pub(super) struct Kept {
+    pub(super) id: HistoryId,
+    pub(super) head: Head,
+    /// Events so far.
+    pub(super) events: u64,
+    pub(super) bytes: u64,
+    pub(super) scratch: Vec<ScratchFolder>,
+}
+
+/// See the module.
+pub(super) struct Leading {
+    inner: Arc<Inner>,
+    namespace: Namespace,
+    run: Run,
+    /// None: it is in memory alone.
+    kept: Option<Kept>,
+    pub(super) scratch: Vec<ScratchFolder>,
+    own: mpsc::Sender<Message>,
+    inbox: mpsc::Receiver<Message>,
+    /// Changes on their way to the disk.
+    unsettled: VecDeque<(Written, Vec<HistoryChange>)>,
+    /// Those who stopped it.
+    stopping: Vec<oneshot::Sender<()>>,
+    ended: watch::Sender<Option<Ended>>,
+}
+
+impl Leading {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        namespace: Namespace,
+        run: Run,
+        mut kept: Option<Kept>,
+        own: mpsc::Sender<Message>,
+        inbox: mpsc::Receiver<Message>,
+    ) -> Self {
+        let scratch = kept.as_mut().map(|kept| std::mem::take(&mut kept.scratch)).unwrap_or_default();
+        let (unsettled, stopping, ended) = (VecDeque::new(), Vec::new(), watch::Sender::new(None));
+        Self { inner, namespace, run, kept, scratch, own, inbox, unsettled, stopping, ended }
+    }
+
+    /// Where its end comes.
+    pub(super) fn ended(&self) -> watch::Receiver<Option<Ended>> {
+        self.ended.subscribe()
+    }
+
+    /// Leads it to its end, or the node's. `resumed`: an earlier life of the node has begun it.
+    pub(super) async fn lead(mut self, first: Vec<Command>, resumed: bool) {
+        let is_kept = self.kept.is_some();
+        let done = if resumed { self.resume().await } else { self.perform(first).await };
+        if done.is_some() {
+            while self.run.outcome().is_none() {
+                if self.step().await.is_none() {
+                    break;
+                }
+            }
+        }
+        if self.run.outcome().is_some() {
+            self.conclude().await;
+        }
+        if !is_kept {
+            self.inner.index.lock().end_unkept();
+        }
+    }
+
+    /// Waits for something to happen, and does what follows. Nothing, when the node ends.
+    async fn step(&mut self) -> Option<()> {
+        let now = self.inner.now();
+        let wake = self.run.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+        let time = async {
+            match wake {
+                Some(wake) => tokio::time::sleep(wake).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut events = Vec::new();
+        tokio::select! {
+            () = self.inner.closed.cancelled(), if self.kept.is_some() => return None,
+            message = self.inbox.recv() => self.take(message?, &mut events),
+            () = time => events.push(What::Time),
+        }
+        while events.len() < TOGETHER_MAX
+            && let Ok(message) = self.inbox.try_recv()
+        {
+            self.take(message, &mut events);
+        }
+        if events.is_empty() {
+            return Some(());
+        }
+        self.happen(events).await
+    }
+
+    fn take(&mut self, message: Message, events: &mut Vec<What>) {
+        match message {
+            Message::Ended { task, end, token } => events.push(What::Ended { task, end, token }),
+            Message::Stop { error, cause, done } => {
+                self.stopping.push(done);
+                events.push(What::Stopped { error, cause });
+            }
+            // Who asked may have gone.
+            Message::History(shown) => drop(shown.send(self.run.shown().to_vec())),
+        }
+    }
+
+    /// Goes on with these events: they are written down, and what follows is done.
+    async fn happen(&mut self, events: Vec<What>) -> Option<()> {
+        let at = self.inner.now();
+        let (mut commands, mut changes) = (Vec::new(), Vec::new());
+        for what in events {
+            if self.run.outcome().is_some() {
+                break;
+            }
+            let mut event = Event { at, what };
+            if let Some(kept) = &mut self.kept {
+                if kept.bytes > KEPT_BYTES_MAX {
+                    // Nothing larger comes after it.
+                    let cause = format!("its history has more than {KEPT_BYTES_MAX} bytes");
+                    event.what = What::Stopped { error: Some(error_names::DATA_LIMIT.to_owned()), cause: Some(cause) };
+                }
+                kept.events += 1;
+                match execution_row::add(kept.id, kept.events, &event) {
+                    Ok(change) => {
+                        kept.bytes += execution_row::bytes_of(&change);
+                        changes.push(change);
+                    }
+                    Err(error) => tracing::error!(%error, "an event of an execution is not kept"),
+                }
+            }
+            commands.extend(self.run.apply(&event));
+        }
+        self.write(changes).await?;
+        self.perform(commands).await
+    }
+
+    /// Does what is to be done.
+    async fn perform(&mut self, commands: Vec<Command>) -> Option<()> {
+        let mut waits = Vec::new();
+        let mut begins = false;
+        for command in commands {
+            match command {
+                Command::Invoke(task) => {
+                    begins = true;
+                    if self.kept.is_none() || self.may_run_again(&task) {
+                        self.invoke(task, 1);
+                    } else {
+                        waits.push(task);
+                    }
+                }
+                // It goes on to its end, and nobody listens.
+                Command::Forget(_) | Command::Finish(_) => {}
+            }
+        }
+        if !waits.is_empty() {
+            self.settle(0).await?;
+            for task in waits {
+                self.invoke(task, 1);
+            }
+        }
+        if begins {
+            self.prepare();
+        }
+        Some(())
+    }
+
+    /// Has sandboxes made of the functions that come next.
+    fn prepare(&self) {
+        for function in self.run.ahead() {
+            self.inner.parts.invoke.prepare(&self.namespace, &function);
+        }
+    }
+
+    /// What an earlier life had begun: it runs again where that does no harm, and else nobody knows how it ended.
+    async fn resume(&mut self) -> Option<()> {
+        let outstanding: Vec<TaskRun> = self.run.outstanding().cloned().collect();
+        let mut unknown = vec![What::Time];
+        for task in outstanding {
+            if self.may_run_again(&task) {
+                self.invoke(task, 2);
+                continue;
+            }
+            let cause = format!(
+                "the node ended while invocation {} of {} ran; mark the function idempotent to have it run again",
+                task.invocation, task.function
+            );
+            let end = TaskEnd::Failed { error: error_names::OUTCOME_UNKNOWN.to_owned(), cause };
+            unknown.push(What::Ended { task: task.task, end, token: Token::empty() });
+        }
+        self.happen(unknown).await
+    }
+
+    fn may_run_again(&self, task: &TaskRun) -> bool {
+        let deployed = self.inner.parts.functions.get(&self.namespace, &task.function);
+        // One that is not there does not run.
+        !task.later
+            && deployed.is_none_or(|deployed| idempotence::says(&deployed.function.environment) == Ok(Some(true)))
+    }
+
+    fn invoke(&self, task: TaskRun, attempt: u32) {
+        let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
+        let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
+        self.inner.tracker.spawn(async move {
+            let number = task.task;
+            let Some((end, token)) = inner.invoke_task(&namespace, task, attempt, is_kept, again).await else { return };
+            // The execution may have ended meanwhile.
+            let _ = own.send(Message::Ended { task: number, end, token }).await;
+        });
+    }
+
+    /// Has `changes` written, behind all before.
+    async fn write(&mut self, changes: Vec<HistoryChange>) -> Option<()> {
+        if changes.is_empty() {
+            return Some(());
+        }
+        let written = self.inner.parts.histories.queue(changes.clone()).await.ok()?;
+        self.unsettled.push_back((written, changes));
+        self.settle(UNSETTLED_MAX).await
+    }
+
+    /// Returns when all but `left` of the writes are on the disk. Nothing, when the node ends before.
+    async fn settle(&mut self, left: usize) -> Option<()> {
+        while self.unsettled.len() > left
+            && let Some((mut written, changes)) = self.unsettled.pop_front()
+        {
+            let mut wait = WRITE_AGAIN;
+            while let Err(error) = written.wait().await {
+                tracing::error!(%error, "an execution cannot be written; it is tried again");
+                tokio::select! {
+                    () = self.inner.closed.cancelled() => return None,
+                    () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_AGAIN_MAX),
+                }
+                written = self.inner.parts.histories.queue(changes.clone()).await.ok()?;
+            }
+        }
+        Some(())
+    }
+
+    /// It is over: that is written, and then told.
+    async fn conclude(&mut self) {
+        let Some(outcome) = self.run.outcome().cloned() else { return };
+        let stopped = self.inner.now();
+        if self.kept.is_some() && self.write_end(&outcome, stopped).await.is_none() {
+            // The next life of the node comes to the same end by the events.
+            return;
+        }
+        metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);
+        let facts = self.run.facts();
+        if let Ok(name) = WorkflowName::new(&facts.name) {
+            self.drop_scratch(&name).await;
+            let facts = self.run.facts();
+            let (arn, started, token) = (facts.arn.clone(), facts.started, self.run.seen().clone());
+            self.ended.send_replace(Some(Ended { arn, name, started, stopped, outcome, token }));
+        }
+        for stopping in self.stopping.drain(..) {
+            let _ = stopping.send(());
+        }
+    }
+
+    async fn write_end(&mut self, outcome: &Outcome, stopped: Timestamp) -> Option<()> {
+        let Kept { id, head, bytes, .. } = self.kept.as_mut()?;
+        let (id, end) = (*id, End::of(outcome, stopped));
+        let result = execution_row::end(id, outcome).and_then(|result| {
+            head.bytes = *bytes + execution_row::bytes_of(&result);
+            head.end = Some(end.clone());
+            Ok(vec![result, head.change(id)?])
+        });
+        let (changes, bytes) = match result {
+            Ok(changes) => (changes, head.bytes),
+            Err(error) => {
+                tracing::error!(%error, "the end of an execution is not kept");
+                return None;
+            }
+        };
+        self.write(changes).await?;
+        self.settle(0).await?;
+        self.inner.index.lock().end(id, end, bytes);
+        if let Err(error) = self.inner.forget_oldest().await {
+            tracing::warn!(%error, "executions that ended long ago are kept until the next start");
+        }
+        Some(())
+    }
+
+    async fn drop_scratch(&self, name: &WorkflowName) {
+        for folder in &self.scratch {
+            let own = folder.of_execution(name);
+            match self.inner.parts.scratch.drop_all(&self.namespace, &own).await {
+                Ok(objects) => tracing::debug!(objects, execution = %name, "scratch objects are dropped"),
+                Err(error) => tracing::warn!(%error, execution = %name, "scratch objects are left behind"),
+            }
+        }
+    }
+}

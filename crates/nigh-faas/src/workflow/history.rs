@@ -1,0 +1,87 @@
+//! What people are shown of an execution: the events of `GetExecutionHistory`. Pure.
+//!
+//! They are made while an execution's own events are gone through, and not kept: whoever asks has them made anew.
+
+use nigh_terms::Timestamp;
+use serde_json::{Value, json};
+
+/// Shown events of one execution, at most; it fails when it comes there (Step Functions quotas).
+pub const HISTORY_MAX: u64 = 25_000;
+
+/// One shown event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// Its place, from 1.
+    pub id: u64,
+    /// The one it follows, 0 for none.
+    pub previous: u64,
+    /// When.
+    pub at: Timestamp,
+    /// Its type, as AWS names it.
+    pub kind: String,
+    /// Its details: the member's name and what it holds.
+    pub details: Option<(&'static str, Value)>,
+}
+
+impl Shown {
+    /// As the API gives it; without the data that states were given and gave, unless `data`.
+    #[must_use]
+    pub fn value(&self, data: bool) -> Value {
+        let mut value = json!({
+            "timestamp": self.at.millis() as f64 / 1000.0,
+            "type": self.kind,
+            "id": self.id,
+            "previousEventId": self.previous,
+        });
+        if let Some((name, details)) = &self.details {
+            let mut details = details.clone();
+            if let Some(fields) = details.as_object_mut() {
+                for name in ["input", "output", "parameters"] {
+                    if !data {
+                        fields.remove(name);
+                    } else if fields.contains_key(name) && name != "parameters" {
+                        fields.insert(format!("{name}Details"), json!({ "truncated": false }));
+                    }
+                }
+            }
+            value[*name] = details;
+        }
+        value
+    }
+}
+
+/// Counts what is shown, and keeps it if somebody looks.
+#[derive(Debug)]
+pub(super) struct Showing {
+    count: u64,
+    kept: Option<Vec<Shown>>,
+}
+
+impl Showing {
+    pub(super) fn new(keeps: bool) -> Self {
+        Self { count: 0, kept: keeps.then(Vec::new) }
+    }
+
+    /// Shows an event that follows `previous`; gives its place.
+    pub(super) fn show(
+        &mut self,
+        previous: u64,
+        at: Timestamp,
+        kind: impl FnOnce() -> String,
+        details: impl FnOnce() -> Option<(&'static str, Value)>,
+    ) -> u64 {
+        self.count += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push(Shown { id: self.count, previous, at, kind: kind(), details: details() });
+        }
+        self.count
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.count >= HISTORY_MAX
+    }
+
+    pub(super) fn all(&self) -> &[Shown] {
+        self.kept.as_deref().unwrap_or_default()
+    }
+}

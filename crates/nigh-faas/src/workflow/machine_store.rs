@@ -1,0 +1,417 @@
+//! State machines as they are deployed: in the registry, and in memory for whoever starts one.
+//!
+//! Only this writes them. What other nodes of a cluster deploy is followed. A document that this build cannot read ends
+//! the start: a machine is never passed over.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use nigh_engine::{Registry, RegistryError, Revision};
+use nigh_terms::{Clock, Namespace, Timestamp};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::arn::WorkflowName;
+use super::scratch::ScratchFolder;
+use super::{Definition, Problem, read};
+
+/// The table of the registry.
+pub const MACHINES_TABLE: &str = "state-machines";
+/// The form that this build writes.
+const FORMAT: u32 = 1;
+/// State machines of one namespace (Step Functions quotas: 10,000).
+const MACHINES_MAX: usize = 10_000;
+
+/// How executions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum MachineKind {
+    /// With all that happened to them: they outlive a crash.
+    Standard,
+    /// Not at all.
+    Express,
+}
+
+impl MachineKind {
+    /// As the API says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "STANDARD",
+            Self::Express => "EXPRESS",
+        }
+    }
+}
+
+/// A state machine.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its name.
+    pub name: WorkflowName,
+    /// How its executions are kept.
+    pub kind: MachineKind,
+    /// The text.
+    pub text: Arc<str>,
+    /// What it describes.
+    pub definition: Arc<Definition>,
+    /// Its role; kept and given back.
+    pub role: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// When it was changed last.
+    pub updated: Timestamp,
+    /// Changes with every change.
+    pub revision_id: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Where its executions leave what is only theirs.
+    pub scratch: Vec<ScratchFolder>,
+    revision: Revision,
+}
+
+/// What a new state machine shall be.
+#[derive(Clone, Debug)]
+pub struct NewMachine {
+    /// Its name.
+    pub name: WorkflowName,
+    /// How its executions are kept.
+    pub kind: MachineKind,
+    /// The text.
+    pub text: String,
+    /// Its role.
+    pub role: String,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Where its executions leave what is only theirs.
+    pub scratch: Vec<ScratchFolder>,
+}
+
+/// Why a state machine is not as it was asked.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum MachineError {
+    #[error("State Machine Does Not Exist: '{0}'")]
+    NotFound(WorkflowName),
+    #[error("State Machine Already Exists: '{0}', and differs")]
+    Exists(WorkflowName),
+    #[error("Invalid State Machine Definition: '{}'", problem_words(.0))]
+    Invalid(Vec<Problem>),
+    #[error("{MACHINES_MAX} state machines are the most of a namespace; delete one first")]
+    TooMany,
+    #[error("somebody else changes the state machine; try again")]
+    Conflict,
+    #[error("state machine {0}: {1}; it was written by another version of nigh, or damaged")]
+    Document(String, String),
+    #[error(transparent)]
+    Registry(RegistryError),
+}
+
+impl From<RegistryError> for MachineError {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::Conflict { .. } => Self::Conflict,
+            other => Self::Registry(other),
+        }
+    }
+}
+
+fn problem_words(problems: &[Problem]) -> String {
+    let words = problems.iter().map(|problem| format!("{}: {} at {}", problem.code, problem, problem.location()));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    name: WorkflowName,
+    kind: MachineKind,
+    definition: String,
+    role: String,
+    created: Timestamp,
+    updated: Timestamp,
+    revision_id: String,
+    tags: BTreeMap<String, String>,
+    scratch: Vec<ScratchFolder>,
+}
+
+/// What every format of the document has.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+fn decode(key: &str, stored: &[u8], revision: Revision) -> Result<Machine, MachineError> {
+    let unreadable = |why: String| MachineError::Document(key.to_owned(), why);
+    let Format { format } = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
+    if format > FORMAT {
+        return Err(unreadable(format!("its format is {format}, this build reads up to {FORMAT}")));
+    }
+    let document: Document = serde_json::from_slice(stored).map_err(|error| unreadable(error.to_string()))?;
+    let definition = read(&document.definition).map_err(|problems| unreadable(problem_words(&problems)))?;
+    Ok(Machine {
+        name: document.name,
+        kind: document.kind,
+        text: document.definition.into(),
+        definition: Arc::new(definition),
+        role: document.role,
+        created: document.created,
+        updated: document.updated,
+        revision_id: document.revision_id,
+        tags: document.tags,
+        scratch: document.scratch,
+        revision,
+    })
+}
+
+type Index = BTreeMap<Namespace, BTreeMap<WorkflowName, Arc<Machine>>>;
+
+struct Inner {
+    registry: Arc<dyn Registry>,
+    clock: Arc<dyn Clock>,
+    index: RwLock<Index>,
+}
+
+/// The state machines. A clone is another handle to the same.
+#[derive(Clone)]
+pub struct MachineStore(Arc<Inner>);
+
+fn key(namespace: &Namespace, name: &WorkflowName) -> String {
+    format!("{namespace}/{name}")
+}
+
+fn place(key: &str) -> Option<(Namespace, WorkflowName)> {
+    let (namespace, name) = key.split_once('/')?;
+    Some((Namespace::new(namespace).ok()?, WorkflowName::new(name).ok()?))
+}
+
+impl MachineStore {
+    /// All that the registry has.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has one that this build cannot read.
+    pub async fn open(registry: Arc<dyn Registry>, clock: Arc<dyn Clock>) -> Result<Self, MachineError> {
+        let mut index = Index::new();
+        for (key, stored) in registry.list(MACHINES_TABLE, "").await? {
+            let machine = decode(&key, &stored.value, stored.revision)?;
+            let unnamed = || MachineError::Document(key.clone(), "its key names nothing".to_owned());
+            let (namespace, name) = place(&key).ok_or_else(unnamed)?;
+            index.entry(namespace).or_default().insert(name, Arc::new(machine));
+        }
+        Ok(Self(Arc::new(Inner { registry, clock, index: RwLock::new(index) })))
+    }
+
+    /// Follows what other nodes deploy.
+    ///
+    /// # Errors
+    /// If the registry cannot be watched.
+    pub async fn follow(&self) -> Result<(), MachineError> {
+        let mut changes = self.0.registry.watch(MACHINES_TABLE).await?;
+        let weak = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            while let Some(change) = changes.recv().await {
+                let Some(inner) = weak.upgrade() else { return };
+                let Some((namespace, name)) = place(&change.key) else { continue };
+                let Some(now) = change.now else {
+                    if let Some(machines) = inner.index.write().get_mut(&namespace) {
+                        machines.remove(&name);
+                    }
+                    continue;
+                };
+                match decode(&change.key, &now.value, now.revision) {
+                    Ok(machine) => inner.take(&namespace, machine),
+                    Err(error) => tracing::error!(%error, "what another node deployed is not known here"),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// The machine, if there is one.
+    #[must_use]
+    pub fn get(&self, namespace: &Namespace, name: &WorkflowName) -> Option<Arc<Machine>> {
+        self.0.index.read().get(namespace)?.get(name).cloned()
+    }
+
+    /// At most `limit` machines of `namespace` behind `after`, and whether there are more.
+    #[must_use]
+    pub fn list(&self, namespace: &Namespace, after: Option<&WorkflowName>, limit: usize) -> (Vec<Arc<Machine>>, bool) {
+        let index = self.0.index.read();
+        let Some(machines) = index.get(namespace) else { return (Vec::new(), false) };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut found: Vec<Arc<Machine>> = machines
+            .range::<WorkflowName, _>((from, Bound::Unbounded))
+            .take(limit + 1)
+            .map(|(_, m)| m.clone())
+            .collect();
+        let more = found.len() > limit;
+        found.truncate(limit);
+        (found, more)
+    }
+
+    /// The functions that machines of `namespace` name.
+    #[must_use]
+    pub fn functions(&self, namespace: &Namespace) -> BTreeSet<nigh_terms::FunctionName> {
+        let index = self.0.index.read();
+        let machines = index.get(namespace).into_iter().flat_map(BTreeMap::values);
+        machines.flat_map(|machine| machine.definition.functions()).collect()
+    }
+
+    /// Makes a state machine. One that is there and is the same is left as it is.
+    ///
+    /// # Errors
+    /// If its definition is wrong, another of its name is there, or the registry refuses.
+    pub async fn create(&self, namespace: &Namespace, new: NewMachine) -> Result<Arc<Machine>, MachineError> {
+        let definition = read(&new.text).map_err(MachineError::Invalid)?;
+        if let Some(there) = self.get(namespace, &new.name) {
+            let same =
+                *there.text == *new.text && (there.kind, &there.role, &there.tags) == (new.kind, &new.role, &new.tags);
+            return if same { Ok(there) } else { Err(MachineError::Exists(new.name)) };
+        }
+        if self.0.index.read().get(namespace).is_some_and(|machines| machines.len() >= MACHINES_MAX) {
+            return Err(MachineError::TooMany);
+        }
+        let now = self.0.clock.wall();
+        let machine = Machine {
+            name: new.name,
+            kind: new.kind,
+            text: new.text.into(),
+            definition: Arc::new(definition),
+            role: new.role,
+            created: now,
+            updated: now,
+            revision_id: Uuid::new_v4().to_string(),
+            tags: new.tags,
+            scratch: new.scratch,
+            revision: Revision(0),
+        };
+        self.write(namespace, machine, None).await
+    }
+
+    /// Changes the definition or the role of a machine; executions that run go on as they began.
+    ///
+    /// # Errors
+    /// If there is none, the definition is wrong, or the registry refuses.
+    pub async fn update(
+        &self,
+        namespace: &Namespace,
+        name: &WorkflowName,
+        text: Option<String>,
+        role: Option<String>,
+    ) -> Result<Arc<Machine>, MachineError> {
+        let there = self.get(namespace, name).ok_or_else(|| MachineError::NotFound(name.clone()))?;
+        let mut machine = Machine::clone(&there);
+        if let Some(text) = text {
+            machine.definition = Arc::new(read(&text).map_err(MachineError::Invalid)?);
+            machine.text = text.into();
+        }
+        machine.role = role.unwrap_or(machine.role);
+        machine.updated = self.0.clock.wall().max(there.updated);
+        machine.revision_id = Uuid::new_v4().to_string();
+        self.write(namespace, machine, Some(there.revision)).await
+    }
+
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        mut machine: Machine,
+        expected: Option<Revision>,
+    ) -> Result<Arc<Machine>, MachineError> {
+        let place = key(namespace, &machine.name);
+        let document = Document {
+            format: FORMAT,
+            name: machine.name.clone(),
+            kind: machine.kind,
+            definition: machine.text.to_string(),
+            role: machine.role.clone(),
+            created: machine.created,
+            updated: machine.updated,
+            revision_id: machine.revision_id.clone(),
+            tags: machine.tags.clone(),
+            scratch: machine.scratch.clone(),
+        };
+        let stored =
+            serde_json::to_vec(&document).map_err(|error| MachineError::Document(place.clone(), error.to_string()))?;
+        machine.revision = self.0.registry.put(MACHINES_TABLE, &place, stored, expected).await?;
+        let machine = Arc::new(machine);
+        self.0.take(namespace, Machine::clone(&machine));
+        Ok(machine)
+    }
+
+    /// Deletes a machine; executions that run go on. One that is not there is deleted.
+    ///
+    /// # Errors
+    /// If the registry refuses.
+    pub async fn delete(&self, namespace: &Namespace, name: &WorkflowName) -> Result<(), MachineError> {
+        let Some(there) = self.get(namespace, name) else { return Ok(()) };
+        self.0.registry.delete(MACHINES_TABLE, &key(namespace, name), there.revision).await?;
+        if let Some(machines) = self.0.index.write().get_mut(namespace) {
+            machines.remove(name);
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Shows `machine`, unless a newer one is shown.
+    fn take(&self, namespace: &Namespace, machine: Machine) {
+        let mut index = self.index.write();
+        let machines = index.entry(namespace.clone()).or_default();
+        if machines.get(&machine.name).is_none_or(|shown| shown.revision <= machine.revision) {
+            machines.insert(machine.name.clone(), Arc::new(machine));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_engine::{LocalRegistry, StateFile};
+    use nigh_terms::SystemClock;
+
+    const PASS: &str = r#"{"StartAt":"A","States":{"A":{"Type":"Pass","End":true}}}"#;
+
+    fn new(name: &str, text: &str) -> NewMachine {
+        NewMachine {
+            name: WorkflowName::new(name).unwrap(),
+            kind: MachineKind::Standard,
+            text: text.to_owned(),
+            role: String::new(),
+            tags: BTreeMap::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_is_kept_changed_and_deleted_and_one_of_a_newer_format_stops_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let open = || MachineStore::open(Arc::clone(&registry), Arc::clone(&clock));
+        let (store, tenant) = (open().await.unwrap(), Namespace::new("tenant").unwrap());
+        let one = store.create(&tenant, new("one", PASS)).await.unwrap();
+        let again = store.create(&tenant, new("one", PASS)).await.unwrap();
+        assert_eq!(one.revision_id, again.revision_id);
+        let other = PASS.replace("Pass", "Succeed").replace(r#","End":true"#, "");
+        assert!(matches!(store.create(&tenant, new("one", &other)).await, Err(MachineError::Exists(_))));
+        let invalid = store.create(&tenant, new("two", "{}")).await.unwrap_err().to_string();
+        assert!(invalid.contains("States: it is missing"), "{invalid}");
+        let changed = store.update(&tenant, &one.name, Some(other.clone()), None).await.unwrap();
+        assert_ne!(changed.revision_id, one.revision_id);
+        store.create(&tenant, new("two", PASS)).await.unwrap();
+
+        let (page, more) = open().await.unwrap().list(&tenant, None, 1);
+        assert_eq!((page[0].name.as_str(), &*page[0].text, more), ("one", other.as_str(), true));
+        assert!(open().await.unwrap().get(&Namespace::new("another").unwrap(), &one.name).is_none());
+        store.delete(&tenant, &one.name).await.unwrap();
+        store.delete(&tenant, &one.name).await.unwrap();
+        assert!(open().await.unwrap().get(&tenant, &one.name).is_none());
+
+        registry.put(MACHINES_TABLE, "tenant/new", br#"{"format":2}"#.to_vec(), None).await.unwrap();
+        let error = open().await.err().unwrap().to_string();
+        assert!(error.contains("tenant/new") && error.contains("reads up to 1"), "{error}");
+    }
+}

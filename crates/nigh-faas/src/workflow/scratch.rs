@@ -1,0 +1,93 @@
+//! Folders of buckets in which a machine's executions leave what is only theirs: kept in memory alone, and dropped when
+//! the execution ends.
+//!
+//! A machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each execution has
+//! the folder of its own name below, which its tasks are told by `$$.Execution.Name`.
+
+use async_trait::async_trait;
+use nigh_terms::{BucketName, Namespace};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::arn::WorkflowName;
+
+/// The tag that declares scratch folders.
+pub const SCRATCH_TAG: &str = "nigh:scratch";
+/// Folders that one machine may have.
+const FOLDERS_MAX: usize = 8;
+
+/// The tag's value is none.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the tag {SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks"
+)]
+pub struct ScratchTagError(String);
+
+/// A folder of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScratchFolder {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// What its keys begin with; it ends in `/`.
+    pub prefix: String,
+}
+
+impl ScratchFolder {
+    /// Those that a tag's value names.
+    ///
+    /// # Errors
+    /// If one is no folder.
+    pub fn of_tag(value: &str) -> Result<Vec<Self>, ScratchTagError> {
+        let wrong = || ScratchTagError(value.to_owned());
+        let folders: Result<Vec<Self>, ScratchTagError> = value
+            .split_whitespace()
+            .map(|text| {
+                let (bucket, prefix) = text.split_once('/').ok_or_else(wrong)?;
+                if !prefix.ends_with('/') || prefix.starts_with('/') {
+                    return Err(wrong());
+                }
+                Ok(Self { bucket: BucketName::new(bucket).map_err(|_| wrong())?, prefix: prefix.to_owned() })
+            })
+            .collect();
+        folders.and_then(|folders| if folders.len() <= FOLDERS_MAX { Ok(folders) } else { Err(wrong()) })
+    }
+
+    /// The folder of one execution below this one.
+    #[must_use]
+    pub fn of_execution(&self, name: &WorkflowName) -> Self {
+        Self { bucket: self.bucket.clone(), prefix: format!("{}{name}/", self.prefix) }
+    }
+}
+
+/// The objects in such folders.
+#[async_trait]
+pub trait ScratchObjects: Send + Sync {
+    /// Has objects of `folder` kept in memory alone from now on.
+    ///
+    /// # Errors
+    /// Why the bucket does not take that.
+    async fn declare(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<(), String>;
+
+    /// Removes all objects of `folder`; gives how many there were.
+    ///
+    /// # Errors
+    /// Why some are left.
+    async fn drop_all(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<usize, String>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_names_folders_of_buckets() {
+        let folders = ScratchFolder::of_tag("bucket/between/ other/a/b/").unwrap();
+        assert_eq!((folders[0].bucket.as_str(), folders[1].prefix.as_str()), ("bucket", "a/b/"));
+        let own = folders[0].of_execution(&WorkflowName::new("run").unwrap());
+        assert_eq!(own.prefix, "between/run/");
+        for no in ["bucket", "bucket/a", "bucket//a/", "B/a/", &"bucket/a/ ".repeat(9)] {
+            assert!(ScratchFolder::of_tag(no).is_err(), "{no}");
+        }
+        assert!(ScratchFolder::of_tag("").unwrap().is_empty());
+    }
+}

@@ -1,0 +1,52 @@
+//! Scratch folders in the object memory.
+
+use async_trait::async_trait;
+use nigh_objects::{ListRequest, ModeRule, ObjectError, ObjectMemory, WriteConditions, WriteMode};
+use nigh_terms::{Namespace, Principal};
+
+use super::scratch::{ScratchFolder, ScratchObjects};
+
+/// Objects that are listed, and removed, at a time.
+const PAGE: usize = 1000;
+
+#[async_trait]
+impl ScratchObjects for ObjectMemory {
+    async fn declare(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<(), String> {
+        let who = Principal::outside(namespace.clone());
+        let words = |error: ObjectError| format!("the bucket {}: {error}", folder.bucket);
+        let mut policy = self.bucket_policy(&who, &folder.bucket).await.map_err(words)?;
+        let own = |rule: &&ModeRule| rule.prefix == folder.prefix && rule.tag.is_none();
+        match policy.rules.iter().find(own) {
+            // What its owner has said of it stays.
+            Some(_) => return Ok(()),
+            None => {
+                policy.rules.push(ModeRule { prefix: folder.prefix.clone(), tag: None, mode: WriteMode::Ephemeral })
+            }
+        }
+        self.set_bucket_policy(&who, &folder.bucket, policy).await.map_err(words)
+    }
+
+    async fn drop_all(&self, namespace: &Namespace, folder: &ScratchFolder) -> Result<usize, String> {
+        let (who, mut dropped) = (Principal::outside(namespace.clone()), 0);
+        let words = |error: ObjectError| error.to_string();
+        let mut after = None;
+        loop {
+            let request =
+                ListRequest { prefix: folder.prefix.clone(), delimiter: None, start_after: after, limit: PAGE };
+            let page = match self.list(&who, &folder.bucket, request).await {
+                Err(ObjectError::NoSuchBucket(_)) => return Ok(dropped),
+                page => page.map_err(words)?,
+            };
+            for object in &page.objects {
+                self.delete(&who, &folder.bucket, &object.key, WriteConditions::default(), None)
+                    .await
+                    .map_err(words)?;
+                dropped += 1;
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(dropped),
+            }
+        }
+    }
+}

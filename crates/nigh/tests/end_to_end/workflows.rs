@@ -1,0 +1,197 @@
+//! Workflows: what was started comes to its end, whatever happens to the node, and no function runs twice that does not
+//! say that it may.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::platform::{Node, python, wait_for};
+use crate::sdks::passes;
+
+/// Leaves a mark in a bucket each time it begins, so that a test counts how often that was.
+const MARKING: &str = r#"
+import time, uuid
+import boto3
+
+s3 = boto3.client("s3")
+
+def handler(event, context):
+    s3.put_object(Bucket="marks", Key=f"{event['n']}/{uuid.uuid4().hex}", Body=b"")
+    time.sleep(event.get("sleep", 0))
+    return event["n"] * 2
+"#;
+
+fn definition(node: &Node, name: &str, value: &Value) -> String {
+    let file: PathBuf = node.state.with_file_name(format!("{name}.asl.json"));
+    fs::write(&file, value.to_string()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+/// Makes a machine that runs `marking` over each item, one after the other, as fast as the node lets it.
+fn make_map(node: &Node) {
+    let processor = json!({
+        "StartAt": "Each",
+        "States": {"Each": {"Type": "Task", "Resource": "arn:aws:lambda:us-east-1:000000000000:function:marking", "End": true}},
+    });
+    let map =
+        json!({"Type": "Map", "ItemsPath": "$.items", "MaxConcurrency": 2, "ItemProcessor": processor, "End": true});
+    let file = definition(node, "map", &json!({"StartAt": "Map", "States": {"Map": map}}));
+    node.ok(["workflow", "create", "map", &file]);
+}
+
+fn described(node: &Node, machine: &str, name: &str) -> Value {
+    node.json(["workflow", "describe", machine, name])
+}
+
+/// How often each number was begun with.
+fn marks(node: &Node, count: usize) -> Vec<usize> {
+    let begun = |n| node.json(["objects", "ls", &format!("nigh://marks/{n}/"), "--recursive"]);
+    (0..count).map(|n| begun(n).as_array().map_or(0, Vec::len)).collect()
+}
+
+fn items(count: usize, sleep: f64) -> String {
+    let items: Vec<Value> = (0..count).map(|n| json!({"n": n, "sleep": sleep})).collect();
+    json!({"items": items}).to_string()
+}
+
+#[test]
+fn boto3_drives_state_machines() {
+    let Some(python) = python("boto3_drives_state_machines") else { return };
+    let node = Node::start(&python);
+    passes(&node, &python, "boto3_workflows.py");
+}
+
+#[test]
+fn a_map_of_idempotent_functions_ends_though_the_node_is_killed_in_its_midst() {
+    let Some(python) = python("a_map_of_idempotent_functions_ends_though_the_node_is_killed_in_its_midst") else {
+        return;
+    };
+    let mut node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://marks"]);
+    node.deploy_code("marking", MARKING, "256MiB");
+    node.ok(["deploy", "marking", "--env", "NIGH_IDEMPOTENT=true"]);
+    make_map(&node);
+    node.ok(["workflow", "start", "map", &items(8, 0.5), "--name", "run"]);
+    for _ in 0..2 {
+        let before = marks(&node, 8).iter().sum::<usize>();
+        wait_for("some of the map to run", || marks(&node, 8).iter().sum::<usize>() >= (before + 2).min(8));
+        node.kill();
+        node.restart();
+    }
+    wait_for("the execution to end", || described(&node, "map", "run")["status"] != "RUNNING");
+    let end = described(&node, "map", "run");
+    assert_eq!(end["status"], "SUCCEEDED", "{end}");
+    let expected: Vec<usize> = (0..8).map(|n| n * 2).collect();
+    assert_eq!(serde_json::from_str::<Vec<usize>>(end["output"].as_str().unwrap()).unwrap(), expected);
+    assert!(marks(&node, 8).iter().all(|begun| *begun >= 1));
+    node.terminate();
+    assert_eq!(node.exit_code(), Some(0));
+}
+
+#[test]
+fn a_function_that_may_have_run_fails_with_a_typed_error_after_a_kill_and_does_not_run_again() {
+    let name = "a_function_that_may_have_run_fails_with_a_typed_error_after_a_kill_and_does_not_run_again";
+    let Some(python) = python(name) else { return };
+    let mut node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://marks"]);
+    node.deploy_code("marking", MARKING, "256MiB");
+    let task = |next: Value| {
+        let mut task = json!({"Type": "Task", "Resource": "marking", "ResultPath": "$.result",
+            "Catch": [{"ErrorEquals": ["Nigh.OutcomeUnknown"], "ResultPath": "$.why", "Next": "Unknown"}]});
+        task.as_object_mut().unwrap().extend(next.as_object().unwrap().clone());
+        task
+    };
+    let machine = json!({"StartAt": "First", "States": {
+        "First": task(json!({"Next": "Pause"})),
+        "Pause": {"Type": "Pass", "Result": 600, "ResultPath": "$.sleep", "Next": "Second"},
+        "Second": task(json!({"End": true})),
+        "Unknown": {"Type": "Pass", "End": true},
+    }});
+    let file = definition(&node, "line", &machine);
+    node.ok(["workflow", "create", "line", &file]);
+    node.ok(["workflow", "start", "line", r#"{"n": 0}"#, "--name", "run"]);
+    // The first has ended, and the second sleeps.
+    wait_for("the second task to run", || marks(&node, 1) == [2]);
+    node.kill();
+    node.restart();
+    wait_for("the execution to end", || described(&node, "line", "run")["status"] != "RUNNING");
+    let end = described(&node, "line", "run");
+    assert_eq!(end["status"], "SUCCEEDED", "{end}");
+    let output: Value = serde_json::from_str(end["output"].as_str().unwrap()).unwrap();
+    assert_eq!((&output["why"]["Error"], &output["result"]), (&json!("Nigh.OutcomeUnknown"), &json!(0)), "{output}");
+    assert_eq!(marks(&node, 1), [2], "a function that may have run was run again");
+    // By the same name it is another execution, which is refused; what ended stays as it was.
+    let again = node.nigh(["workflow", "start", "line", r#"{"n": 0}"#, "--name", "run"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("Already Exists"), "{again:?}");
+}
+
+#[test]
+fn waiting_and_time_outs_go_on_by_the_date_after_a_kill() {
+    let Some(python) = python("waiting_and_time_outs_go_on_by_the_date_after_a_kill") else { return };
+    let mut node = Node::start(&python);
+    let machine = json!({"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "SecondsPath": "$.s", "End": true}}});
+    let file = definition(&node, "wait", &machine);
+    node.ok(["workflow", "create", "wait", &file]);
+    node.ok(["workflow", "start", "wait", r#"{"s": 3}"#, "--name", "short"]);
+    node.ok(["workflow", "start", "wait", r#"{"s": 86400}"#, "--name", "long"]);
+    let mut limited = machine;
+    limited["TimeoutSeconds"] = json!(4);
+    let file = definition(&node, "limited", &limited);
+    node.ok(["workflow", "create", "limited", &file]);
+    node.ok(["workflow", "start", "limited", r#"{"s": 86400}"#, "--name", "late"]);
+    node.kill();
+    node.restart();
+    wait_for("the wait to end", || described(&node, "wait", "short")["status"] == "SUCCEEDED");
+    wait_for("the time to be over", || described(&node, "limited", "late")["status"] == "TIMED_OUT");
+    assert_eq!(described(&node, "wait", "long")["status"], "RUNNING");
+    node.ok(["workflow", "stop", "wait", "long", "--cause", "enough"]);
+    let stopped = described(&node, "wait", "long");
+    assert_eq!((&stopped["status"], &stopped["cause"]), (&json!("ABORTED"), &json!("enough")));
+    let listed = node.json(["workflow", "list", "wait", "--status", "succeeded"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    // Watching what has ended shows how it went, and says so by the exit code.
+    assert!(node.nigh(["workflow", "watch", "wait", "short"]).status.success());
+    assert!(!node.nigh(["workflow", "watch", "wait", "long"]).status.success());
+}
+
+#[test]
+fn what_lies_between_stages_is_in_memory_alone_and_goes_with_the_execution() {
+    let name = "what_lies_between_stages_is_in_memory_alone_and_goes_with_the_execution";
+    let Some(python) = python(name) else { return };
+    let node = Node::start(&python);
+    node.ok(["objects", "mb", "nigh://between"]);
+    let stages = r#"
+import boto3
+s3 = boto3.client("s3")
+def handler(event, context):
+    key = f"stages/{event['run']}/data"
+    if event["stage"] == "put":
+        s3.put_object(Bucket="between", Key=key, Body=b"x" * 1000)
+        return 0
+    return len(s3.get_object(Bucket="between", Key=key)["Body"].read())
+"#;
+    node.deploy_code("stages", stages, "256MiB");
+    let stage = |stage: &str, next: Value| {
+        let mut task = json!({"Type": "Task", "Resource": "stages", "ResultPath": "$.bytes",
+            "Parameters": {"stage": stage, "run.$": "$$.Execution.Name"}});
+        task.as_object_mut().unwrap().extend(next.as_object().unwrap().clone());
+        task
+    };
+    let machine = json!({"StartAt": "Put", "States": {
+        "Put": stage("put", json!({"Next": "Get"})),
+        "Get": stage("get", json!({"End": true})),
+    }});
+    let file = definition(&node, "stages", &machine);
+    let refused = node.nigh(["workflow", "create", "stages", &file, "--scratch", "nowhere/stages/"]);
+    assert!(!refused.status.success(), "a folder of a bucket that is not there was taken");
+    node.ok(["workflow", "create", "stages", &file, "--scratch", "between/stages/"]);
+    let policy = node.json(["objects", "policy", "nigh://between"]);
+    assert!(policy.to_string().contains("ephemeral"), "{policy}");
+    let run = node.nigh(["workflow", "start", "stages", "{}", "--name", "run", "--watch"]);
+    assert!(run.status.success(), "{run:?}");
+    let shown = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(shown.contains("Put: task") && shown.contains("Get: done") && shown.contains("1000"), "{shown}");
+    let left = node.json(["objects", "ls", "nigh://between/stages/", "--recursive"]);
+    assert_eq!(left.as_array().map(Vec::len), Some(0), "{left}");
+}
