@@ -50,6 +50,7 @@ pub fn read_answer(payload: &[u8], failed: bool) {
         log: Vec::new(),
         run: RunTimes::default(),
         token: Token::empty(),
+        touched: Vec::new(),
     };
     let answer = Response::of_run(&invoked, Duration::from_secs(1), true);
     assert!(answer.status != Status::Success || answer.result.get("error").is_none());

@@ -174,6 +174,7 @@ mod tests {
             log: Vec::new(),
             run: times,
             token: Token::empty(),
+            touched: Vec::new(),
         }
     }
 

@@ -206,7 +206,7 @@ mod tests {
             at: Timestamp(6),
             what: What::Ended { task: TaskId(1), end: TaskEnd::Answered(json!({"a": 1})), token: Token::empty() },
         };
-        let changes = [begin(id, &beginning).unwrap(), add(id, 1, &event).unwrap(), self::end(id, &outcome).unwrap()];
+        let changes = [begin(id, &beginning).unwrap(), add(id, 1, &event).unwrap(), end(id, &outcome).unwrap()];
         let mut stored: Vec<(u64, Vec<u8>)> = changes
             .iter()
             .map(|change| match change {

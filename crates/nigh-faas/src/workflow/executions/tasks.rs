@@ -93,12 +93,20 @@ fn refused(error: &InvokeError) -> TaskEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::invocation::RunTimes;
     use crate::scheduler::lost_invocation::LossError;
     use nigh_terms::{FunctionName, InvocationId};
 
     fn invoked(payload: &'static str, function_error: Option<&'static str>) -> Invoked {
-        let (id, log_tail, token) = (InvocationId::now(), Vec::new(), Token::empty());
-        Invoked { id, payload: Bytes::from_static(payload.as_bytes()), function_error, log_tail, token }
+        Invoked {
+            id: InvocationId::now(),
+            payload: Bytes::from_static(payload.as_bytes()),
+            function_error,
+            log: Vec::new(),
+            run: RunTimes::default(),
+            token: Token::empty(),
+            touched: Vec::new(),
+        }
     }
 
     #[test]
