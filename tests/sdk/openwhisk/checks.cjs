@@ -82,7 +82,7 @@ async function recorded(id) {
 }
 
 const annotation = (entity, key) => (entity.annotations.find((one) => one.key === key) || {}).value;
-const run = (name, params) => ow.actions.invoke({ name, params, blocking: true, result: true });
+const run = (name, params = {}) => ow.actions.invoke({ name, params, blocking: true, result: true });
 
 const checks = {
   async namespaces() {

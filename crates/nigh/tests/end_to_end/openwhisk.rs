@@ -48,8 +48,8 @@ fn curl(node: &Node, method: &str, path: &str, body: &Value) -> Value {
 fn node_kind(node: &Node) -> String {
     let status = node.json(["status"]);
     let level = status["levels"].as_array().unwrap().iter().find(|level| level["name"] == "openwhisk").unwrap();
-    let words = level["detail"].as_str().unwrap().split(' ');
-    words.into_iter().find(|word| word.starts_with("nodejs:")).unwrap_or_default().to_owned()
+    let mut words = level["detail"].as_str().unwrap().split(' ');
+    words.find(|word| word.starts_with("nodejs:")).unwrap_or_default().to_owned()
 }
 
 #[test]
