@@ -113,7 +113,7 @@ shown = sfn.describe_state_machine(stateMachineArn=arn)
 check("a machine is described", json.loads(shown["definition"])["States"] == line and shown["status"] == "ACTIVE"
       and shown["type"] == "STANDARD" and shown["roleArn"] == ROLE, shown)
 check("its tags are kept", sfn.list_tags_for_resource(resourceArn=arn)["tags"] == [{"key": "team", "value": "x"}])
-valid = sfn.validate_state_machine_definition(definition=json.dumps({"StartAt": "A", "States": {"A": {"Type": "Sleep"}}}))
+valid = sfn.validate_state_machine_definition(definition=json.dumps({"StartAt": "A", "States": {"A": {"Type": "Sleep", "End": True}}}))
 check("a definition is checked", valid["result"] == "FAIL" and valid["diagnostics"][0]["location"] == "/States/A/Type", valid)
 check("one that is well, too", sfn.validate_state_machine_definition(definition=shown["definition"])["result"] == "OK")
 for n in range(3):

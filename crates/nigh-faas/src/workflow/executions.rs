@@ -158,6 +158,13 @@ pub struct Ended {
     pub token: Token,
 }
 
+/// An execution that is not kept.
+struct Unkept {
+    started: Started,
+    ended: watch::Receiver<Option<Ended>>,
+    inbox: mpsc::Sender<Message>,
+}
+
 pub(super) struct Inner {
     parts: ExecutionParts,
     limits: ExecutionLimits,
@@ -231,7 +238,7 @@ impl Executions {
         let id = *InvocationId::now().as_bytes();
         let name = given_name(name, id);
         if machine.kind == MachineKind::Express {
-            return self.start_unkept(who, machine, name, input, id).map(|(started, _, _)| started);
+            return self.start_unkept(who, machine, name, input, id).map(|unkept| unkept.started);
         }
         let digest = execution_row::digest(&input);
         let (namespace, now) = (who.namespace.clone(), inner.now());
@@ -292,7 +299,7 @@ impl Executions {
         name: WorkflowName,
         input: Value,
         id: HistoryId,
-    ) -> Result<(Started, watch::Receiver<Option<Ended>>, mpsc::Sender<Message>), ExecutionError> {
+    ) -> Result<Unkept, ExecutionError> {
         let inner = &self.0;
         if inner.closed.is_cancelled() {
             return Err(ExecutionError::ShuttingDown);
@@ -312,7 +319,7 @@ impl Executions {
         let ended = leading.ended();
         inner.tracker.spawn(leading.lead(commands, false));
         metrics::counter!("nigh_executions_started_total", "kind" => "express").increment(1);
-        Ok((Started { arn, at: now }, ended, sender))
+        Ok(Unkept { started: Started { arn, at: now }, ended, inbox: sender })
     }
 
     /// Runs an execution of an express machine to its end.
@@ -328,7 +335,7 @@ impl Executions {
     ) -> Result<Ended, ExecutionError> {
         self.0.check(&input)?;
         let id = *InvocationId::now().as_bytes();
-        let (_, mut ended, inbox) = self.start_unkept(who, machine, given_name(name, id), input, id)?;
+        let Unkept { mut ended, inbox, .. } = self.start_unkept(who, machine, given_name(name, id), input, id)?;
         let waited = tokio::time::timeout(SYNC_MAX, ended.wait_for(Option::is_some)).await;
         let end = match waited {
             Ok(Ok(end)) => end.clone(),

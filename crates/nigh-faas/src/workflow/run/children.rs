@@ -167,7 +167,6 @@ impl Run {
             Tolerated::Count(most) if failed <= most => {
                 let told = json!({ "Error": failure.error, "Cause": failure.cause });
                 self.child_over(parent, child, index, told, "MapIterationFailed");
-                return;
             }
             tolerated => {
                 let kind = if is_map { "MapStateFailed" } else { "ParallelStateFailed" };
