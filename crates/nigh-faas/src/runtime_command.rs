@@ -398,6 +398,25 @@ mod tests {
     }
 
     #[test]
+    fn an_action_finds_its_names_and_a_key_only_where_it_says_so() {
+        let mut function = function("p__a");
+        function.runtime = Runtime::Python { minor: 11 };
+        let action = serde_json::json!({ "path": "p/a", "kind": "python:3" });
+        let mut action: Action = serde_json::from_value(action).unwrap();
+        function.action = Some(action.clone());
+        let settings = RuntimeSettings { launchers: Some("/launchers".into()), ..settings() };
+        let command = command_with(&function, &settings).unwrap();
+        assert_eq!(value(&command, "__OW_ACTION_NAME"), Some("/tenant/p/a"));
+        assert_eq!(value(&command, "PYTHONPATH"), Some("/launchers:/var/task"));
+        assert_eq!((value(&command, "__OW_API_KEY"), command.folders.len()), (None, 2));
+        action.annotations.set("provide-api-key", true.into());
+        function.action = Some(action);
+        let keyed = command_with(&function, &settings).unwrap();
+        assert!(value(&keyed, "__OW_API_KEY").is_some_and(|key| key.starts_with("KEY:")));
+        assert!(command_of(&function).is_err(), "without its launcher it cannot be called");
+    }
+
+    #[test]
     fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
         let (minor, imports) = (11, ["boto3".to_owned()]);
         let stem = stem_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();

@@ -227,7 +227,7 @@ async fn what_another_node_wrote_meanwhile_is_taken_over_and_the_change_refused(
 #[tokio::test]
 async fn a_document_of_a_newer_format_stops_the_start() {
     let place = Place::new();
-    let document = br#"{"format":3,"function":{},"tags":{},"unpacked":0}"#.to_vec();
+    let document = br#"{"format":4,"function":{},"tags":{},"unpacked":0}"#.to_vec();
     place.registry.put(TABLE, "tenant/f", document, None).await.unwrap();
     let registry: Arc<dyn Registry> = Arc::clone(&place.registry) as _;
     let clock: Arc<dyn Clock> = Arc::clone(&place.clock) as _;
@@ -235,7 +235,7 @@ async fn a_document_of_a_newer_format_stops_the_start() {
     let Err(error) = FunctionStore::open(registry, &root, clock, FunctionLimits::default()).await else {
         panic!("it was opened")
     };
-    assert!(error.to_string().contains("reads up to 2"), "{error}");
+    assert!(error.to_string().contains("reads up to 3"), "{error}");
 }
 
 #[tokio::test]
