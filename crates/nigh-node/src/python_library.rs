@@ -29,7 +29,7 @@ macro_rules! files {
 }
 
 /// Every file, by its place.
-const FILES: [(&str, &str); 13] = files![
+const FILES: [(&str, &str); 14] = files![
     "site/sitecustomize.py",
     "nigh/__init__.py",
     "nigh/client.py",
@@ -41,6 +41,7 @@ const FILES: [(&str, &str); 13] = files![
     "nigh/hook_request.py",
     "nigh/hook_result.py",
     "nigh/segment.py",
+    "nigh/transaction.py",
     "nigh/upload.py",
     "nigh/wire.py",
 ];

@@ -15,7 +15,7 @@ use crate::invocation::InvokeError;
 use crate::scheduler::coverage_board::CoverageBoard;
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
 use crate::scheduler::{
-    Decision, Fingerprint, Held, Inputs, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+    Decision, Fingerprint, Held, Inputs, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
 };
 
 /// A namespace that this controller owns.
@@ -145,7 +145,8 @@ impl Placing {
     pub(super) fn foresee(&self, function: &Function, reads: &[NamePrint], after: Member) -> Option<Member> {
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(reads));
         let placement = self.placement(function, &warm, &inputs);
-        let mut nodes = self.view.views(|_, _| 0);
+        // Nobody else covers at once what that one writes.
+        let mut nodes = self.view.views(|_, slot| u16::from(slot.member != after));
         for (node, _) in nodes.iter_mut().zip(self.view.slots()).filter(|(_, slot)| slot.member == after) {
             node.running = node.running.saturating_sub(1);
         }
@@ -180,12 +181,15 @@ impl Placing {
             }
         }
         let mut decision = schedule(&self.weights, &placement, &nodes);
-        let at_gate = decision.choice.is_none();
-        if at_gate {
-            // Who has not shown it yet may reach it in one question to the homes: it waits there, bounded.
+        let is_busy = |node: &NodeView| node.running >= u32::from(node.processors);
+        let chosen = |decision: &Decision| decision.choice.map(|choice| usize::from(choice.node.0));
+        if chosen(&decision).and_then(|at| nodes.get(at)).is_none_or(is_busy) {
+            // Who has not shown it yet may reach it in one question to the homes: it waits there, bounded, rather than for
+            // one of the few who have.
             nodes.iter_mut().for_each(|node| node.shards_behind = 0);
             decision = schedule(&self.weights, &placement, &nodes);
         }
+        let at_gate = decision.choice.is_some_and(|choice| owned.board.shards_behind(choice.node) > 0);
         let choice = decision.choice?;
         let slot = self.view.slots().get(usize::from(choice.node.0))?;
         let dispatch = owned.frontier.dispatch(slot.member)?;
