@@ -166,7 +166,7 @@ mod tests {
         let budget = all.iter().map(applications::Application::bytes).sum::<u64>() / 10;
         let (without, with) = (play(&all, &starts, budget, false).unwrap(), play(&all, &starts, budget, true).unwrap());
         assert_eq!((without.prefetch.prefetched, without.reads), (0, with.reads));
-        let mean = |day: &Day| day.first_waits_ms.iter().sum::<f64>() / day.first_waits_ms.len() as f64;
+        let mean = |day: &Day| day.waits_ms.iter().sum::<f64>() / day.waits_ms.len() as f64;
         assert!(mean(&with) < 0.8 * mean(&without), "{} {}", mean(&with), mean(&without));
         assert!(with.prefetch.wasted_bytes < with.prefetch.used_bytes, "{:?}", with.prefetch);
     }
