@@ -37,7 +37,7 @@ modules() {
     }
     rm -rf "$1"
     mkdir -p "$1" && cp "$root/tests/sdk/$2/package.json" "$lock" "$1" &&
-        npm ci --prefix "$1" --silent --ignore-scripts --no-audit --no-fund || {
+        (cd "$1" && npm ci --silent --ignore-scripts --no-audit --no-fund) || {
         echo "install-test-tools: npm could not install $lock; is a package registry reachable?" >&2
         return 1
     }
