@@ -15,8 +15,11 @@ use crate::invocation::InvokeError;
 use crate::scheduler::coverage_board::CoverageBoard;
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
 use crate::scheduler::{
-    Decision, Fingerprint, Held, Inputs, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+    Choice, Cost, Decision, Fingerprint, Held, Inputs, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
 };
+
+/// For an invocation that waits at the gate of a node: a question to the homes, and that the node may be slow to ask.
+const AT_GATE: Cost = Cost(1_500);
 
 /// A namespace that this controller owns.
 pub(super) struct Owned {
@@ -181,13 +184,13 @@ impl Placing {
             }
         }
         let mut decision = schedule(&self.weights, &placement, &nodes);
-        let is_busy = |node: &NodeView| node.running >= u32::from(node.processors);
-        let chosen = |decision: &Decision| decision.choice.map(|choice| usize::from(choice.node.0));
-        if chosen(&decision).and_then(|at| nodes.get(at)).is_none_or(is_busy) {
-            // Who has not shown it yet may reach it in one question to the homes: it waits there, bounded, rather than for
-            // one of the few who have.
-            nodes.iter_mut().for_each(|node| node.shards_behind = 0);
-            decision = schedule(&self.weights, &placement, &nodes);
+        // Who has not shown it yet may reach it in one question to the homes: it waits there, bounded, rather than for one of
+        // the few who have, or for a new sandbox.
+        nodes.iter_mut().for_each(|node| node.shards_behind = 0);
+        let anywhere = schedule(&self.weights, &placement, &nodes);
+        let is_better = |one: Choice| decision.choice.is_none_or(|other| one.terms.sum() + AT_GATE < other.terms.sum());
+        if anywhere.choice.is_some_and(is_better) {
+            decision = anywhere;
         }
         let at_gate = decision.choice.is_some_and(|choice| owned.board.shards_behind(choice.node) > 0);
         let choice = decision.choice?;
