@@ -23,6 +23,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// The waits between one request and its repeat.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_millis(500);
+/// How long a stream may take to be made, at least: servers that have just begun elect who leads them first.
+const OPENED_WITHIN: Duration = Duration::from_secs(45);
 /// A conditional publish met one under way: the server cannot tell yet (JetStream's error 10164).
 const CONDITION_UNDECIDED: u64 = 10164;
 /// Too many publishes, or batches, are under way in the server (10167, 10210).
@@ -230,9 +232,23 @@ impl Cluster {
         move |reason| ClusterError::Unreachable { what, of: of.clone(), reason: reason.to_string() }
     }
 
-    /// Does `ask` until it gives an answer.
+    /// Does `ask` until it gives an answer, as long as an answer may be waited for.
     pub(super) async fn until_answered<T, E, F>(
         &self,
+        what: &'static str,
+        of: &str,
+        ask: impl FnMut() -> F,
+    ) -> Result<T, ClusterError>
+    where
+        F: Future<Output = Result<T, E>>,
+        E: std::fmt::Display,
+    {
+        self.answered_within(self.settings.answer_within, what, of, ask).await
+    }
+
+    async fn answered_within<T, E, F>(
+        &self,
+        within: Duration,
         what: &'static str,
         of: &str,
         mut ask: impl FnMut() -> F,
@@ -246,7 +262,7 @@ impl Cluster {
         loop {
             match ask().await {
                 Ok(answer) => return Ok(answer),
-                Err(reason) if begun.elapsed() + wait >= self.settings.answer_within => {
+                Err(reason) if begun.elapsed() + wait >= within => {
                     return Err(self.unreachable(what, of)(&reason));
                 }
                 Err(_) => {}
@@ -289,8 +305,10 @@ impl Cluster {
     /// The settings of the stream that is as `wanted`: there already, or made where `make` allows.
     pub(super) async fn stream_as(&self, wanted: &Config, make: bool) -> Result<Config, ClusterError> {
         let name = &wanted.name;
+        let answer_within = self.settings.answer_within;
+        let within = if make { answer_within.max(OPENED_WITHIN) } else { answer_within };
         let found = self
-            .until_answered("look for the stream", name, || async {
+            .answered_within(within, "look for the stream", name, || async {
                 match self.context.get_stream(name).await {
                     Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
                     Err(error) => match error.kind() {
@@ -305,8 +323,8 @@ impl Cluster {
         match found {
             Some(found) => as_wanted(wanted, found),
             None if make => {
-                let made =
-                    self.until_answered("make the stream", name, || self.context.create_stream(wanted.clone())).await?;
+                let make = || self.context.create_stream(wanted.clone());
+                let made = self.answered_within(within, "make the stream", name, make).await?;
                 as_wanted(wanted, made.cached_info().config.clone())
             }
             None => Err(ClusterError::Gone { stream: name.clone() }),

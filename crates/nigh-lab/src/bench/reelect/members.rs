@@ -31,6 +31,8 @@ const DAYS: u32 = 1;
 const REIGN: Epoch = Epoch(2);
 /// Objects of one call that brings them.
 const BROUGHT_AT_ONCE: usize = 256;
+/// What brought the last object lets go of it a moment after it has said so; what is held is not given up.
+const LET_GO_WITHIN: Duration = Duration::from_millis(20);
 /// Calls between two processes at a time.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -152,6 +154,7 @@ impl Members {
                 memory.use_copies(objects);
             }
         }
+        tokio::time::sleep(LET_GO_WITHIN).await;
         Ok(())
     }
 

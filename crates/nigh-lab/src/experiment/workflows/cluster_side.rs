@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use http::Method;
+use nigh_node::client::AdminClient;
 use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings};
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::{CoherenceProtocol, Status};
-use nigh_objects::{ObjectId, Shards};
+use nigh_objects::{BucketPolicy, ModeRule, ObjectId, Shards, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 
+use super::pipeline::IN_MEMORY;
 use super::{BUCKET, Played};
 use crate::LabError;
 use crate::node_under_test::socket_address;
@@ -26,6 +28,8 @@ pub(super) const NODES: u8 = 3;
 /// How long a node may take to be well, and to drain.
 const PATIENCE: Duration = Duration::from_secs(90);
 const DRAIN: Duration = Duration::from_secs(15);
+/// How long the other nodes may take to know of a policy.
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// How long homes may take to be where they stay.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -81,7 +85,21 @@ impl ClusterSide {
         let shards = Shards::new(NonZeroU16::new(shards).unwrap_or(NonZeroU16::MIN));
         let side = Self { cluster, nodes, namespace, shards, signers };
         side.door(0).send(Method::PUT, &format!("/{BUCKET}"), b"").await?;
+        side.keep_in_memory(IN_MEMORY).await?;
         Ok(side)
+    }
+
+    /// Objects whose keys begin with `prefix` are ephemeral.
+    async fn keep_in_memory(&self, prefix: &str) -> Result<(), LabError> {
+        let rule = ModeRule { prefix: prefix.to_owned(), tag: None, mode: WriteMode::Ephemeral };
+        let policy = BucketPolicy { rules: vec![rule], ..BucketPolicy::default() };
+        let path = format!("/buckets/{}/{BUCKET}/policy", self.namespace);
+        let admin = AdminClient::new(&StatePaths::new(&self.nodes[0].state).admin_socket());
+        let set = admin.give(&path, &policy).await;
+        set.map_err(|error| LabError::Node(format!("the bucket's policy: {error}")))?;
+        // The other nodes look at the registry each second.
+        tokio::time::sleep(SEEN_WITHIN).await;
+        Ok(())
     }
 
     /// The S3 door of a node.

@@ -23,6 +23,18 @@ pub(super) struct Pipeline {
     pub(super) folder: PathBuf,
 }
 
+/// What becomes of objects that one stage writes and another reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    /// Where it can be said, that they need not outlive a crash.
+    InMemory,
+    /// As all others.
+    Durable,
+}
+
+/// What the keys of objects begin with that need not outlive a crash.
+pub(super) const IN_MEMORY: &str = "between/";
+
 /// An object that is there before the first step.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PipelineInput {
@@ -92,14 +104,22 @@ impl Pipeline {
     }
 
     /// Where the object `name` of one run is.
-    pub(super) fn key(&self, run: &str, name: &str) -> String {
+    pub(super) fn key(&self, (run, between): (&str, Between), name: &str) -> String {
         let shared = self.inputs.iter().any(|input| input.name == name && input.shared);
         let run = if shared { "shared" } else { run };
-        format!("{}/{run}/{name}", self.name)
+        let in_memory = between == Between::InMemory && self.is_between(name);
+        format!("{}{}/{run}/{name}", if in_memory { IN_MEMORY } else { "" }, self.name)
+    }
+
+    /// A stage writes it and another reads it.
+    fn is_between(&self, name: &str) -> bool {
+        let stages = || self.steps.iter().flat_map(|step| &step.stages);
+        let has = |names: &[String]| names.iter().any(|one| one == name);
+        stages().any(|stage| has(&stage.write)) && stages().any(|stage| has(&stage.read))
     }
 
     /// The event of `stage` in one run, after a step that answered `previous`.
-    pub(super) fn event(&self, bucket: &str, run: &str, stage: &Stage, previous: &[Value]) -> Vec<u8> {
+    pub(super) fn event(&self, bucket: &str, run: (&str, Between), stage: &Stage, previous: &[Value]) -> Vec<u8> {
         let keys = |names: &[String]| -> serde_json::Map<String, Value> {
             names.iter().map(|name| (name.clone(), self.key(run, name).into())).collect()
         };
@@ -157,7 +177,11 @@ mod tests {
         let all = all();
         let image = all.iter().find(|pipeline| pipeline.name == "image_prediction").unwrap();
         let predict = &image.steps[1].stages[0];
-        let event: Value = serde_json::from_slice(&image.event("b", "7", predict, &[json!({"bytes": 1})])).unwrap();
+        let event = |between| -> Value {
+            serde_json::from_slice(&image.event("b", ("7", between), predict, &[json!({"bytes": 1})])).unwrap()
+        };
+        assert_eq!(event(Between::InMemory)["read"]["small"], "between/image_prediction/7/small");
+        let event = event(Between::Durable);
         assert_eq!(event["read"]["small"], "image_prediction/7/small");
         assert_eq!(event["read"]["model"], "image_prediction/shared/model");
         assert_eq!(event["previous"][0]["bytes"], 1);

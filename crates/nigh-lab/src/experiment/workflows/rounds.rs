@@ -71,7 +71,7 @@ pub(super) async fn play(
                 let kept = "what is done is kept if --progress was given: run the same command again";
                 return Err(LabError::Interrupted { kept });
             }
-            let run = format!("run-{round}");
+            let run = format!("{}-{round}", side.name());
             cast.furnish(side, &run).await?;
             let (measured, outcome) = one(&mut cast, pipeline, side, &run).await?;
             // The same work on the same data: whoever answers otherwise was shown something else.
@@ -100,7 +100,7 @@ async fn one(cast: &mut Cast<'_>, pipeline: &Pipeline, side: Side, run: &str) ->
     let mut previous = Vec::new();
     let began = Instant::now();
     for step in &pipeline.steps {
-        let event = |stage| pipeline.event(super::BUCKET, run, stage, &previous);
+        let event = |stage| pipeline.event(super::BUCKET, (run, side.between()), stage, &previous);
         let calls: Vec<_> = step.stages.iter().map(|stage| (pipeline.deployed(&stage.name), event(stage))).collect();
         let played = cast.invoke(side, &calls).await?;
         previous = Vec::new();

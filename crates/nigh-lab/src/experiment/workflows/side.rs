@@ -3,6 +3,8 @@
 use nigh_node::status::CoherenceProtocol;
 use serde::{Deserialize, Serialize};
 
+use super::pipeline::Between;
+
 /// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -17,13 +19,15 @@ pub(super) enum Side {
     VersionCheck,
     /// Nigh's cluster whose writes wait for all sharers.
     Synchronous,
+    /// Nigh's cluster as it is, with what lies between stages as durable as all else.
+    NighDurable,
     /// Nigh's cluster as it is.
     Nigh,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 6] =
-        [Self::S3, Self::Redis, Self::None, Self::VersionCheck, Self::Synchronous, Self::Nigh];
+    pub(super) const ALL: [Self; 7] =
+        [Self::S3, Self::Redis, Self::None, Self::VersionCheck, Self::Synchronous, Self::NighDurable, Self::Nigh];
 
     /// As rows and tables call it.
     pub(super) const fn name(self) -> &'static str {
@@ -33,14 +37,31 @@ impl Side {
             Self::None => "none",
             Self::VersionCheck => "version_check",
             Self::Synchronous => "synchronous",
+            Self::NighDurable => "nigh_durable",
             Self::Nigh => "nigh",
         }
     }
 
-    /// The protocol of its cluster, if it is one.
+    /// The side whose cluster it shares; most have their own, or none.
+    pub(super) const fn cluster(self) -> Self {
+        match self {
+            Self::NighDurable => Self::Nigh,
+            own => own,
+        }
+    }
+
+    /// What becomes of objects that one stage writes and another reads.
+    pub(super) const fn between(self) -> Between {
+        match self {
+            Self::NighDurable => Between::Durable,
+            _ => Between::InMemory,
+        }
+    }
+
+    /// The protocol of the cluster that is started for it, if one is.
     pub(super) const fn protocol(self) -> Option<CoherenceProtocol> {
         match self {
-            Self::S3 | Self::Redis => None,
+            Self::S3 | Self::Redis | Self::NighDurable => None,
             Self::None => Some(CoherenceProtocol::None),
             Self::VersionCheck => Some(CoherenceProtocol::VersionCheck),
             Self::Synchronous => Some(CoherenceProtocol::Synchronous),

@@ -95,7 +95,7 @@ impl Sides {
         let is_present = |side: &Side| match side {
             Side::S3 => true,
             Side::Redis => self.redis.is_some(),
-            cluster => self.clusters.contains_key(cluster),
+            on_cluster => self.clusters.contains_key(&on_cluster.cluster()),
         };
         Side::ALL.into_iter().filter(is_present).collect()
     }
@@ -130,7 +130,7 @@ impl Sides {
             inputs.insert(input.name.clone(), std::fs::read(&path).map_err(|error| LabError::file(&path, &error))?);
         }
         let mut cast = Cast { sides: self, pipeline, inputs, bare: BTreeMap::new(), furnished: Vec::new() };
-        for side in self.present() {
+        for side in self.present().into_iter().filter(|side| side.cluster() == *side) {
             let code = self.work.path().join("code").join(side.name()).join(&pipeline.name);
             pipeline.measured(&code, MEASURED, side.client())?;
             match self.clusters.get(&side) {
@@ -199,10 +199,12 @@ impl Cast<'_> {
     pub(super) async fn furnish(&mut self, side: Side, run: &str) -> Result<(), LabError> {
         let is_first = !self.furnished.contains(&side);
         for input in self.pipeline.inputs.iter().filter(|input| is_first || !input.shared) {
-            let (key, Some(body)) = (self.pipeline.key(run, &input.name), self.inputs.get(&input.name)) else {
+            let (key, Some(body)) =
+                (self.pipeline.key((run, side.between()), &input.name), self.inputs.get(&input.name))
+            else {
                 continue;
             };
-            match (side, self.sides.clusters.get(&side), &self.sides.redis) {
+            match (side, self.sides.clusters.get(&side.cluster()), &self.sides.redis) {
                 (_, Some(cluster), _) => cluster.put(&key, body).await?,
                 (Side::Redis, None, Some(redis)) => redis.set(&format!("{BUCKET}/{key}"), body)?,
                 _ => self.sides.s3_door()?.send(Method::PUT, &format!("/{BUCKET}/{key}"), body).await?,
@@ -216,7 +218,7 @@ impl Cast<'_> {
 
     /// Invokes functions of `side` at the same time.
     pub(super) async fn invoke(&mut self, side: Side, calls: &[(String, Vec<u8>)]) -> Result<Vec<Played>, LabError> {
-        match (self.bare.get_mut(&side), self.sides.clusters.get(&side)) {
+        match (self.bare.get_mut(&side), self.sides.clusters.get(&side.cluster())) {
             (Some(bare), _) => bare.invoke(calls),
             (None, Some(cluster)) => cluster.invoke(calls).await,
             (None, None) => Err(LabError::Node(format!("{} takes no part", side.name()))),
