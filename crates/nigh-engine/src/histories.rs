@@ -1,11 +1,14 @@
 //! Histories: what happened to something, an event after the other, and a head that says what it is and how it stands.
 //!
 //! Events are only added, at growing places; a history goes as a whole. Changes are durable when their `Written` says so,
-//! and those of one job together. What heads and events mean is their owner's; how much there may be, too.
+//! and never without those that were queued before. What heads and events mean is their owner's; how much there may be, too.
+//! On one machine they are in its state file; those of a cluster have one writer at a time (`nats/histories`).
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
+use nigh_terms::Namespace;
 use redb::{ReadableDatabase, TableDefinition};
 
 use crate::group_writer::{GroupWriter, Written};
@@ -44,9 +47,55 @@ pub enum HistoryChange {
     },
 }
 
-/// The histories of a node. A clone is another handle to the same.
+/// Histories, as their one writer has them.
+#[async_trait]
+pub trait Histories: Send + Sync {
+    /// Queues `changes` behind all that were queued before. Those of one call stand together, as far as they are no more
+    /// than [`TOGETHER_MAX`]; of more, never a later one without an earlier.
+    ///
+    /// # Errors
+    /// If their writer has ended.
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError>;
+
+    /// The heads of all histories, oldest first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError>;
+
+    /// The events of one history with their places, in their order.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError>;
+
+    /// One event of a history.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError>;
+
+    /// Returns when another writer has them: nothing is written here any more. Never, where there is one writer alone.
+    async fn lost(&self);
+}
+
+/// The changes of one call that stand together at least.
+pub const TOGETHER_MAX: usize = 16;
+
+/// Histories that the processes of a cluster share.
+#[async_trait]
+pub trait SharedHistories: Send + Sync {
+    /// Takes those of `namespace`, in a term that is no other's. From then on a taker of a lower term writes nothing more,
+    /// and what it has written is read.
+    ///
+    /// # Errors
+    /// `Conflict` if there is a taker of a higher term; else if they cannot be taken now.
+    async fn take(&self, namespace: &Namespace, term: u64) -> Result<Arc<dyn Histories>, RegistryError>;
+}
+
+/// The histories of one machine. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub struct Histories {
+pub struct LocalHistories {
     state: StateFile,
     writer: GroupWriter<HistoryChange>,
 }
@@ -68,7 +117,7 @@ fn place_of(key: &[u8; 24]) -> u64 {
     u64::from_be_bytes(place)
 }
 
-impl Histories {
+impl LocalHistories {
     /// The histories in `state`. Their writer thread ends when the last handle is dropped.
     ///
     /// # Errors
@@ -77,19 +126,24 @@ impl Histories {
         Ok(Self { writer: GroupWriter::start("histories", state.clone(), commit)?, state })
     }
 
-    /// Queues `changes` behind all that were queued before.
-    ///
-    /// # Errors
-    /// If their writer has ended.
-    pub async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        let database = Arc::clone(&self.state.database);
+        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
+            .await
+            .map_err(|join| RegistryError::Storage(join.to_string()))?
+    }
+}
+
+#[async_trait]
+impl Histories for LocalHistories {
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
         self.writer.queue(changes).await
     }
 
-    /// The heads of all histories, oldest first.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError> {
+    async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError> {
         self.blocking(|read| {
             let heads = match read.open_table(HEADS) {
                 Ok(heads) => heads,
@@ -102,11 +156,7 @@ impl Histories {
         .await
     }
 
-    /// The events of one history with their places, in their order.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError> {
+    async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError> {
         self.blocking(move |read| {
             let events = match read.open_table(EVENTS) {
                 Ok(events) => events,
@@ -121,11 +171,7 @@ impl Histories {
         .await
     }
 
-    /// One event of a history.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError> {
+    async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError> {
         self.blocking(move |read| match read.open_table(EVENTS) {
             Ok(events) => Ok(events.get(&key(id, place)).map_err(storage)?.map(|event| event.value().to_vec())),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
@@ -134,14 +180,8 @@ impl Histories {
         .await
     }
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
-            .await
-            .map_err(|join| RegistryError::Storage(join.to_string()))?
+    async fn lost(&self) {
+        std::future::pending().await
     }
 }
 
@@ -167,41 +207,4 @@ fn commit(state: &StateFile, changes: &mut dyn Iterator<Item = &HistoryChange>) 
         }
     }
     write.commit().map_err(storage)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: HistoryId = [1; 16];
-    const TWO: HistoryId = [2; 16];
-
-    fn head(id: HistoryId, text: &'static str) -> HistoryChange {
-        HistoryChange::SetHead { id, head: Bytes::from_static(text.as_bytes()) }
-    }
-
-    fn add(id: HistoryId, place: u64, text: &'static str) -> HistoryChange {
-        HistoryChange::Add { id, place, event: Bytes::from_static(text.as_bytes()) }
-    }
-
-    #[tokio::test]
-    async fn a_history_is_read_in_its_order_and_goes_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let histories = Histories::open(state).unwrap();
-        assert!(histories.heads().await.unwrap().is_empty());
-        assert!(histories.events(ONE).await.unwrap().is_empty());
-        let first = histories.queue(vec![head(ONE, "runs"), add(ONE, 0, "begins")]).await.unwrap();
-        let last = histories.queue(vec![add(ONE, 300, "late"), add(ONE, 2, "goes on"), add(TWO, 0, "another")]).await;
-        last.unwrap().wait().await.unwrap();
-        first.wait().await.unwrap();
-        let events = histories.events(ONE).await.unwrap();
-        assert_eq!(events.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 2, 300]);
-        assert_eq!(histories.event(ONE, 300).await.unwrap().unwrap(), b"late");
-        histories.queue(vec![head(ONE, "done")]).await.unwrap().wait().await.unwrap();
-        assert_eq!(histories.heads().await.unwrap(), [(ONE, b"done".to_vec())]);
-        histories.queue(vec![HistoryChange::Remove { id: ONE }]).await.unwrap().wait().await.unwrap();
-        assert!(histories.heads().await.unwrap().is_empty() && histories.events(ONE).await.unwrap().is_empty());
-        assert_eq!(histories.events(TWO).await.unwrap().len(), 1);
-    }
 }
