@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_terms::Namespace;
-use redb::{ReadableDatabase, TableDefinition};
+use redb::{ReadableDatabase, ReadableTable as _, TableDefinition};
 
 use crate::group_writer::{GroupWriter, Written};
 use crate::{RegistryError, StateFile};
@@ -93,6 +93,51 @@ pub trait SharedHistories: Send + Sync {
     async fn take(&self, namespace: &Namespace, term: u64) -> Result<Arc<dyn Histories>, RegistryError>;
 }
 
+/// A head or an event of a history, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHistory {
+    /// The history.
+    pub id: HistoryId,
+    /// The event's place; none of the head.
+    pub place: Option<u64>,
+    /// What stands there.
+    pub value: Vec<u8>,
+}
+
+/// All rows at one moment.
+pub(crate) struct HistoryRows {
+    heads: redb::ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+    events: redb::ReadOnlyTable<&'static [u8; 24], &'static [u8]>,
+}
+
+impl HistoryRows {
+    /// Those that `read` sees; none if nothing was ever kept.
+    pub(crate) fn of(read: &redb::ReadTransaction) -> Result<Option<Self>, RegistryError> {
+        match (read.open_table(HEADS), read.open_table(EVENTS)) {
+            (Ok(heads), Ok(events)) => Ok(Some(Self { heads, events })),
+            (Err(redb::TableError::TableDoesNotExist(_)), _) => Ok(None),
+            (Err(other), _) | (_, Err(other)) => Err(storage(other)),
+        }
+    }
+
+    /// Each row: the heads, then the events, oldest first.
+    pub(crate) fn rows(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<StoredHistory, RegistryError>> + '_, RegistryError> {
+        let heads = self.heads.iter().map_err(storage)?.map(|row| {
+            let (id, head) = row.map_err(storage)?;
+            Ok(StoredHistory { id: *id.value(), place: None, value: head.value().to_vec() })
+        });
+        let events = self.events.iter().map_err(storage)?.map(|row| {
+            let (key, event) = row.map_err(storage)?;
+            let mut id = [0; 16];
+            id.copy_from_slice(&key.value()[..16]);
+            Ok(StoredHistory { id, place: Some(place_of(key.value())), value: event.value().to_vec() })
+        });
+        Ok(heads.chain(events))
+    }
+}
+
 /// The histories of one machine. A clone is another handle to the same.
 #[derive(Clone, Debug)]
 pub struct LocalHistories {
@@ -124,6 +169,21 @@ impl LocalHistories {
     /// If the thread cannot be started.
     pub fn open(state: StateFile) -> std::io::Result<Self> {
         Ok(Self { writer: GroupWriter::start("histories", state.clone(), commit)?, state })
+    }
+
+    /// Writes `rows` into `state`, in one durable step, beside what is there. Blocks.
+    ///
+    /// # Errors
+    /// If the state file cannot be written.
+    pub fn take_in(state: &StateFile, rows: Vec<StoredHistory>) -> Result<(), RegistryError> {
+        let changes: Vec<HistoryChange> = rows
+            .into_iter()
+            .map(|StoredHistory { id, place, value }| match place {
+                None => HistoryChange::SetHead { id, head: value.into() },
+                Some(place) => HistoryChange::Add { id, place, event: value.into() },
+            })
+            .collect();
+        commit(state, &mut changes.iter())
     }
 
     async fn blocking<T: Send + 'static>(

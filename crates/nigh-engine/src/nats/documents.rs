@@ -197,6 +197,17 @@ impl Documents {
         written.await?.map_err(|reason| self.refused(of, &reason))
     }
 
+    /// Writes a short document over whatever stands there; its place.
+    pub(super) async fn write_over(&self, subject: &str, value: &[u8]) -> Result<u64, ClusterError> {
+        let nonce: u64 = rand::random();
+        let (message, _) = encode(Some(value), nonce);
+        let mut headers = self.headers();
+        headers.insert(NATS_MESSAGE_ID, format!("{nonce:016x}"));
+        let within = self.cluster.settings().answer_within;
+        let published = self.cluster.publish(subject, &headers, &message, within).await;
+        published.map(|published| published.place).map_err(|reason| self.refused(subject, &format!("{reason:?}")))
+    }
+
     /// Writes `beside`, whatever these documents are at, in one with the document of `subject`, whose last message must be
     /// at `expected`: all of them or none. The answer is that one's place. `message` is its own, and no other's: repeated
     /// with the same, it stands once.

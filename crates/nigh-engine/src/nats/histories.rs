@@ -4,7 +4,8 @@
 //! A namespace has a *guard*, a document that goes with every group of its changes as the last of one atomic batch, on
 //! condition that it stands where this writer left it. Who takes the namespace writes the guard anew, in a higher term: from
 //! that place on no batch of the writer before is taken, also none that was sent and comes late, and what it has written
-//! stands before it. Lists are read from servers that have all up to there.
+//! stands before it. Lists are read from servers that have all up to there. Whoever takes it writes by what it has read
+//! behind its own guard, or not at all: two that take it at once, in whatever order, mix nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use bytes::Bytes;
 use nigh_terms::Namespace;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::document_format::encode;
-use super::documents::{Documents, NotWritten};
+use super::documents::{Documents, FoundDocument, NotWritten};
 use super::{Cluster, ClusterError};
 use crate::group_writer::{Written, ended};
 use crate::histories::{Histories, HistoryChange, HistoryId, SharedHistories};
@@ -60,32 +61,23 @@ impl NatsHistories {
         Ok(Self { documents: Documents::open(cluster, "histories", Duration::ZERO).await? })
     }
 
-    /// Writes the guard of `namespace`; its place.
+    /// Writes the guard of `namespace` over whatever stands there, however fast the writer before writes; its place. Should a
+    /// taker of a lower term come to write its own behind it, this one loses the namespace, and takes it again.
     async fn take_guard(&self, namespace: &Namespace, subject: &str, guard: &Guard) -> Result<u64, RegistryError> {
         let unreadable = |why: String| RegistryError::Storage(format!("histories/{namespace}: {why}"));
         let value = serde_json::to_vec(guard).map_err(|error| unreadable(error.to_string()))?;
-        let begun = Instant::now();
-        loop {
-            let found = self.documents.get(subject).await?;
-            let place = found.as_ref().map_or(0, |found| found.place);
-            if let Some(value) = found.and_then(|found| found.value) {
-                let known: Guard = serde_json::from_slice(&value).map_err(|error| unreadable(error.to_string()))?;
-                if known.format > FORMAT {
-                    return Err(unreadable(format!("format {}, this build reads {FORMAT}", known.format)));
-                }
-                if known.term > guard.term {
-                    let (table, key) = ("histories".to_owned(), namespace.to_string());
-                    return Err(RegistryError::Conflict { table, key, found: Some(Revision(place)) });
-                }
+        let found = self.documents.get(subject).await?;
+        if let Some(FoundDocument { place, value: Some(value) }) = found {
+            let known: Guard = serde_json::from_slice(&value).map_err(|error| unreadable(error.to_string()))?;
+            if known.format > FORMAT {
+                return Err(unreadable(format!("format {}, this build reads {FORMAT}", known.format)));
             }
-            match self.documents.write(subject, Some(&value), place).await {
-                Ok(place) => return Ok(place),
-                Err(NotWritten::Other(error)) => return Err(error.into()),
-                // The writer before writes on.
-                Err(NotWritten::Conflict) if begun.elapsed() < AGAIN_MAX => {}
-                Err(NotWritten::Conflict) => return Err(unreadable("others write all the time".to_owned())),
+            if known.term > guard.term {
+                let (table, key) = ("histories".to_owned(), namespace.to_string());
+                return Err(RegistryError::Conflict { table, key, found: Some(Revision(place)) });
             }
         }
+        Ok(self.documents.write_over(subject, &value).await?)
     }
 }
 

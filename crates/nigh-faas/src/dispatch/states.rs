@@ -42,9 +42,14 @@ impl Dispatcher {
         self.0.forget(namespace, term);
     }
 
-    /// How this process stands to a namespace of this document, and which of those it is that would take it.
-    pub(crate) fn standing(&self, namespace: &Namespace, document: &Ownership) -> (Standing, Option<usize>) {
-        (self.0.standing(Some(document)), self.0.rank(namespace))
+    /// How this process stands to a namespace of this document.
+    pub(crate) fn standing(&self, document: &Ownership) -> Standing {
+        self.0.standing(Some(document))
+    }
+
+    /// Which of those this process is that would take `namespace`, if it has no owner; none if it may not.
+    pub(crate) fn rank(&self, namespace: &Namespace) -> Option<usize> {
+        self.0.rank(namespace)
     }
 
     /// Has it known that `namespace` has executions. False if this process does not own it in `term`.

@@ -145,14 +145,18 @@ impl OwnedExecutions {
                 () = tokio::time::sleep(LOOKED_EVERY) => {}
             }
             for (namespace, owner) in owners.iter().filter(|(_, owner)| owner.executes) {
-                let (standing, rank) = parts.dispatcher.standing(namespace, owner);
-                let open_for = match standing {
-                    Standing::Open { .. } => open_since.entry(namespace.clone()).or_insert_with(Instant::now).elapsed(),
+                let standing = parts.dispatcher.standing(owner);
+                let open = match standing {
+                    Standing::Open { .. } => {
+                        let since = open_since.entry(namespace.clone()).or_insert_with(Instant::now);
+                        Some((parts.dispatcher.rank(namespace), since.elapsed()))
+                    }
                     Standing::Mine(_) | Standing::Theirs(_) => {
                         open_since.remove(namespace);
-                        Duration::ZERO
+                        None
                     }
                 };
+                let (rank, open_for) = open.unwrap_or_default();
                 match duty(&standing, rank, open_for) {
                     Duty::Lead(term) if self.0.leads(namespace, term) => {}
                     Duty::Lead(_) | Duty::Take => self.take_up(namespace),
