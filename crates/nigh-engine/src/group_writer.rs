@@ -28,22 +28,29 @@ impl<C> Clone for GroupWriter<C> {
     }
 }
 
-/// Changes on their way to the disk. Those that were queued before are there when these are.
+/// Changes on their way to the disk, or the servers. Those that were queued before are there when these are.
 #[derive(Debug)]
 pub struct Written(oneshot::Receiver<Result<(), String>>);
 
 impl Written {
-    /// Returns when they are on the disk, all of them together.
+    /// Changes that whoever has the sender writes.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn promised() -> (oneshot::Sender<Result<(), String>>, Self) {
+        let (done, written) = oneshot::channel();
+        (done, Self(written))
+    }
+
+    /// Returns when they are there.
     ///
     /// # Errors
-    /// If the state file cannot be written: then none is there.
+    /// If they cannot be written: then none is there, or nobody waits for their writer any more.
     pub async fn wait(self) -> Result<(), RegistryError> {
         self.0.await.map_err(|_| ended())?.map_err(RegistryError::Storage)
     }
 }
 
-fn ended() -> RegistryError {
-    RegistryError::Storage("the writer of the state file has ended".to_owned())
+pub(crate) fn ended() -> RegistryError {
+    RegistryError::Storage("their writer has ended".to_owned())
 }
 
 impl<C: Send + Sync + 'static> GroupWriter<C> {

@@ -1,12 +1,15 @@
 //! Histories: what happened to something, an event after the other, and a head that says what it is and how it stands.
 //!
 //! Events are only added, at growing places; a history goes as a whole. Changes are durable when their `Written` says so,
-//! and those of one job together. What heads and events mean is their owner's; how much there may be, too.
+//! and never without those that were queued before. What heads and events mean is their owner's; how much there may be, too.
+//! On one machine they are in its state file; those of a cluster have one writer at a time (`nats/histories`).
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use redb::{ReadableDatabase, TableDefinition};
+use nigh_terms::Namespace;
+use redb::{ReadableDatabase, ReadableTable as _, TableDefinition};
 
 use crate::group_writer::{GroupWriter, Written};
 use crate::{RegistryError, StateFile};
@@ -44,9 +47,100 @@ pub enum HistoryChange {
     },
 }
 
-/// The histories of a node. A clone is another handle to the same.
+/// Histories, as their one writer has them.
+#[async_trait]
+pub trait Histories: Send + Sync {
+    /// Queues `changes` behind all that were queued before. Those of one call stand together, as far as they are no more
+    /// than [`TOGETHER_MAX`]; of more, never a later one without an earlier.
+    ///
+    /// # Errors
+    /// If their writer has ended.
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError>;
+
+    /// The heads of all histories, oldest first.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError>;
+
+    /// The events of one history with their places, in their order.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError>;
+
+    /// One event of a history.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError>;
+
+    /// Returns when another writer has them: nothing is written here any more. Never, where there is one writer alone.
+    async fn lost(&self);
+}
+
+/// The changes of one call that stand together at least.
+pub const TOGETHER_MAX: usize = 16;
+
+/// Histories that the processes of a cluster share.
+#[async_trait]
+pub trait SharedHistories: Send + Sync {
+    /// Takes those of `namespace`, in a term that is no other's. From then on a taker of a lower term writes nothing more,
+    /// and what it has written is read.
+    ///
+    /// # Errors
+    /// `Conflict` if there is a taker of a higher term; else if they cannot be taken now.
+    async fn take(&self, namespace: &Namespace, term: u64) -> Result<Arc<dyn Histories>, RegistryError>;
+}
+
+/// A head or an event of a history, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredHistory {
+    /// The history.
+    pub id: HistoryId,
+    /// The event's place; none of the head.
+    pub place: Option<u64>,
+    /// What stands there.
+    pub value: Vec<u8>,
+}
+
+/// All rows at one moment.
+pub(crate) struct HistoryRows {
+    heads: redb::ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+    events: redb::ReadOnlyTable<&'static [u8; 24], &'static [u8]>,
+}
+
+impl HistoryRows {
+    /// Those that `read` sees; none if nothing was ever kept.
+    pub(crate) fn of(read: &redb::ReadTransaction) -> Result<Option<Self>, RegistryError> {
+        match (read.open_table(HEADS), read.open_table(EVENTS)) {
+            (Ok(heads), Ok(events)) => Ok(Some(Self { heads, events })),
+            (Err(redb::TableError::TableDoesNotExist(_)), _) => Ok(None),
+            (Err(other), _) | (_, Err(other)) => Err(storage(other)),
+        }
+    }
+
+    /// Each row: the heads, then the events, oldest first.
+    pub(crate) fn rows(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<StoredHistory, RegistryError>> + '_, RegistryError> {
+        let heads = self.heads.iter().map_err(storage)?.map(|row| {
+            let (id, head) = row.map_err(storage)?;
+            Ok(StoredHistory { id: *id.value(), place: None, value: head.value().to_vec() })
+        });
+        let events = self.events.iter().map_err(storage)?.map(|row| {
+            let (key, event) = row.map_err(storage)?;
+            let mut id = [0; 16];
+            id.copy_from_slice(&key.value()[..16]);
+            Ok(StoredHistory { id, place: Some(place_of(key.value())), value: event.value().to_vec() })
+        });
+        Ok(heads.chain(events))
+    }
+}
+
+/// The histories of one machine. A clone is another handle to the same.
 #[derive(Clone, Debug)]
-pub struct Histories {
+pub struct LocalHistories {
     state: StateFile,
     writer: GroupWriter<HistoryChange>,
 }
@@ -68,7 +162,7 @@ fn place_of(key: &[u8; 24]) -> u64 {
     u64::from_be_bytes(place)
 }
 
-impl Histories {
+impl LocalHistories {
     /// The histories in `state`. Their writer thread ends when the last handle is dropped.
     ///
     /// # Errors
@@ -77,19 +171,39 @@ impl Histories {
         Ok(Self { writer: GroupWriter::start("histories", state.clone(), commit)?, state })
     }
 
-    /// Queues `changes` behind all that were queued before.
+    /// Writes `rows` into `state`, in one durable step, beside what is there. Blocks.
     ///
     /// # Errors
-    /// If their writer has ended.
-    pub async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
+    /// If the state file cannot be written.
+    pub fn take_in(state: &StateFile, rows: Vec<StoredHistory>) -> Result<(), RegistryError> {
+        let changes: Vec<HistoryChange> = rows
+            .into_iter()
+            .map(|StoredHistory { id, place, value }| match place {
+                None => HistoryChange::SetHead { id, head: value.into() },
+                Some(place) => HistoryChange::Add { id, place, event: value.into() },
+            })
+            .collect();
+        commit(state, &mut changes.iter())
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        let database = Arc::clone(&self.state.database);
+        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
+            .await
+            .map_err(|join| RegistryError::Storage(join.to_string()))?
+    }
+}
+
+#[async_trait]
+impl Histories for LocalHistories {
+    async fn queue(&self, changes: Vec<HistoryChange>) -> Result<Written, RegistryError> {
         self.writer.queue(changes).await
     }
 
-    /// The heads of all histories, oldest first.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError> {
+    async fn heads(&self) -> Result<Vec<(HistoryId, Vec<u8>)>, RegistryError> {
         self.blocking(|read| {
             let heads = match read.open_table(HEADS) {
                 Ok(heads) => heads,
@@ -102,11 +216,7 @@ impl Histories {
         .await
     }
 
-    /// The events of one history with their places, in their order.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError> {
+    async fn events(&self, id: HistoryId) -> Result<Vec<(u64, Vec<u8>)>, RegistryError> {
         self.blocking(move |read| {
             let events = match read.open_table(EVENTS) {
                 Ok(events) => events,
@@ -121,11 +231,7 @@ impl Histories {
         .await
     }
 
-    /// One event of a history.
-    ///
-    /// # Errors
-    /// If the state file cannot be read.
-    pub async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError> {
+    async fn event(&self, id: HistoryId, place: u64) -> Result<Option<Vec<u8>>, RegistryError> {
         self.blocking(move |read| match read.open_table(EVENTS) {
             Ok(events) => Ok(events.get(&key(id, place)).map_err(storage)?.map(|event| event.value().to_vec())),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
@@ -134,14 +240,8 @@ impl Histories {
         .await
     }
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
-    ) -> Result<T, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
-            .await
-            .map_err(|join| RegistryError::Storage(join.to_string()))?
+    async fn lost(&self) {
+        std::future::pending().await
     }
 }
 
@@ -167,41 +267,4 @@ fn commit(state: &StateFile, changes: &mut dyn Iterator<Item = &HistoryChange>) 
         }
     }
     write.commit().map_err(storage)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ONE: HistoryId = [1; 16];
-    const TWO: HistoryId = [2; 16];
-
-    fn head(id: HistoryId, text: &'static str) -> HistoryChange {
-        HistoryChange::SetHead { id, head: Bytes::from_static(text.as_bytes()) }
-    }
-
-    fn add(id: HistoryId, place: u64, text: &'static str) -> HistoryChange {
-        HistoryChange::Add { id, place, event: Bytes::from_static(text.as_bytes()) }
-    }
-
-    #[tokio::test]
-    async fn a_history_is_read_in_its_order_and_goes_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
-        let histories = Histories::open(state).unwrap();
-        assert!(histories.heads().await.unwrap().is_empty());
-        assert!(histories.events(ONE).await.unwrap().is_empty());
-        let first = histories.queue(vec![head(ONE, "runs"), add(ONE, 0, "begins")]).await.unwrap();
-        let last = histories.queue(vec![add(ONE, 300, "late"), add(ONE, 2, "goes on"), add(TWO, 0, "another")]).await;
-        last.unwrap().wait().await.unwrap();
-        first.wait().await.unwrap();
-        let events = histories.events(ONE).await.unwrap();
-        assert_eq!(events.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [0, 2, 300]);
-        assert_eq!(histories.event(ONE, 300).await.unwrap().unwrap(), b"late");
-        histories.queue(vec![head(ONE, "done")]).await.unwrap().wait().await.unwrap();
-        assert_eq!(histories.heads().await.unwrap(), [(ONE, b"done".to_vec())]);
-        histories.queue(vec![HistoryChange::Remove { id: ONE }]).await.unwrap().wait().await.unwrap();
-        assert!(histories.heads().await.unwrap().is_empty() && histories.events(ONE).await.unwrap().is_empty());
-        assert_eq!(histories.events(TWO).await.unwrap().len(), 1);
-    }
 }

@@ -25,7 +25,9 @@ mod sync;
 
 pub use access_keys::{ACCESS_KEYS_TABLE, AccessDenied, AccessKeys, CallGuard, Holder};
 pub use group_writer::Written;
-pub use histories::{Histories, HistoryChange, HistoryId};
+pub use histories::{
+    Histories, HistoryChange, HistoryId, LocalHistories, SharedHistories, StoredHistory, TOGETHER_MAX,
+};
 pub use journal::{Journal, JournalError, JournalSettings};
 pub use ledger::{
     ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,

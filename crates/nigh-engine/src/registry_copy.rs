@@ -1,13 +1,14 @@
-//! The registry as a whole, and the outbox beside it: all that they hold at one moment, and a state made of that.
+//! The registry as a whole, the outbox and the histories beside it: all that they hold at one moment, and a state made of that.
 //!
 //! It reads one transaction, so that writers go on meanwhile and none of theirs is seen. Revisions are kept: a node's
 //! lives are counted by them. What documents mean is their owners'. Every function blocks.
 
 use redb::{ReadableDatabase, ReadableTable};
 
+use crate::histories::HistoryRows;
 use crate::outbox::Promises;
 use crate::registry::{DOCUMENTS, decode, encode, path, storage};
-use crate::{LocalRegistry, RegistryError, Revised, StoredPromise};
+use crate::{LocalRegistry, RegistryError, Revised, StoredHistory, StoredPromise};
 
 /// A document and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +21,15 @@ pub struct StoredDocument {
     pub revised: Revised,
 }
 
-/// The registry and the outbox at one moment. While it is held, the state file keeps what has been replaced since.
+/// The registry, the outbox and the histories at one moment. While it is held, the state file keeps what has been replaced since.
 pub struct RegistrySnapshot {
     documents: Option<redb::ReadOnlyTable<&'static str, &'static [u8]>>,
     promises: Option<Promises>,
+    histories: Option<HistoryRows>,
 }
 
 impl LocalRegistry {
-    /// The registry as it is now, and the outbox of the same state file.
+    /// The registry as it is now, and the outbox and the histories of the same state file.
     ///
     /// # Errors
     /// If the state file cannot be read.
@@ -38,7 +40,7 @@ impl LocalRegistry {
             Err(redb::TableError::TableDoesNotExist(_)) => None,
             Err(other) => return Err(storage(other)),
         };
-        Ok(RegistrySnapshot { documents, promises: Promises::of(&read)? })
+        Ok(RegistrySnapshot { documents, promises: Promises::of(&read)?, histories: HistoryRows::of(&read)? })
     }
 
     /// Writes `documents`, with their revisions, in one durable step. Other documents stay.
@@ -90,12 +92,20 @@ impl RegistrySnapshot {
     pub fn promises(&self) -> Result<impl Iterator<Item = Result<StoredPromise, RegistryError>> + '_, RegistryError> {
         Ok(self.promises.as_ref().map(Promises::rows).transpose()?.into_iter().flatten())
     }
+
+    /// All heads of histories, then all their events, oldest first.
+    ///
+    /// # Errors
+    /// As `documents`.
+    pub fn histories(&self) -> Result<impl Iterator<Item = Result<StoredHistory, RegistryError>> + '_, RegistryError> {
+        Ok(self.histories.as_ref().map(HistoryRows::rows).transpose()?.into_iter().flatten())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Outbox, OutboxChange, Registry, Revision, StateFile};
+    use crate::{Histories, HistoryChange, LocalHistories, Outbox, OutboxChange, Registry, Revision, StateFile};
 
     fn registry(folder: &std::path::Path, name: &str) -> LocalRegistry {
         LocalRegistry::new(StateFile::open(&folder.join(name)).unwrap())
@@ -144,6 +154,27 @@ mod tests {
         Outbox::take_in(&state, promises.clone()).unwrap();
         let copy = LocalRegistry::new(state);
         assert_eq!(copy.snapshot().unwrap().promises().unwrap().collect::<Result<Vec<_>, _>>().unwrap(), promises);
+    }
+
+    #[tokio::test]
+    async fn histories_are_of_the_same_moment_and_kept_beside_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("source")).unwrap();
+        let (registry, histories) = (LocalRegistry::new(state.clone()), LocalHistories::open(state).unwrap());
+        assert_eq!(registry.snapshot().unwrap().histories().unwrap().count(), 0);
+        let add = |id: u8, place: u64| HistoryChange::Add { id: [id; 16], place, event: vec![id].into() };
+        let head = HistoryChange::SetHead { id: [2; 16], head: vec![9].into() };
+        histories.queue(vec![head, add(2, 0), add(2, u64::MAX)]).await.unwrap().wait().await.unwrap();
+        let snapshot = registry.snapshot().unwrap();
+        histories.queue(vec![HistoryChange::Remove { id: [2; 16] }, add(3, 0)]).await.unwrap().wait().await.unwrap();
+        let rows: Vec<StoredHistory> = snapshot.histories().unwrap().collect::<Result<_, _>>().unwrap();
+        let row = |place, value: u8| StoredHistory { id: [2; 16], place, value: vec![value] };
+        assert_eq!(rows, [row(None, 9), row(Some(0), 2), row(Some(u64::MAX), 2)]);
+
+        let state = StateFile::open(&folder.path().join("copy")).unwrap();
+        LocalHistories::take_in(&state, rows.clone()).unwrap();
+        let copy = LocalRegistry::new(state);
+        assert_eq!(copy.snapshot().unwrap().histories().unwrap().collect::<Result<Vec<_>, _>>().unwrap(), rows);
     }
 
     #[tokio::test]

@@ -112,6 +112,10 @@ pub trait Invoke: Send + Sync {
     fn seen(&self, who: &Principal) -> Token;
     /// An invocation of `function` may come soon: if it has no idle sandbox, and there is free room, one may be made.
     fn prepare(&self, _namespace: &Namespace, _function: &FunctionName) {}
+    /// How the invocation `id` ended that was made before, by whomever, once it has; nothing if no node knows of it.
+    async fn find(&self, _namespace: &Namespace, _id: InvocationId) -> Option<Invoked> {
+        None
+    }
     /// From now on `concurrency` of the invocations that may run at once are this function's, neither more nor less;
     /// with none it shares what no function has reserved.
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>);

@@ -404,6 +404,10 @@ impl RunDispatched for Invoker {
         executor.hooks.iter().for_each(|hook| hook.room(&mut vacancy));
         vacancy
     }
+
+    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
+        Invoke::prepare(self, namespace, function);
+    }
 }
 
 #[async_trait]

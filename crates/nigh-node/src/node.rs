@@ -14,13 +14,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, Histories, Journal, JournalError, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog,
+    AccessKeys, Journal, JournalError, LocalHistories, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog,
     Registry, RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::applications::Applications;
 use nigh_faas::cgroup::cpuset::Cpusets;
-use nigh_faas::dispatch::{DispatchSettings, Dispatcher};
+use nigh_faas::dispatch::{AnswerStates, DispatchSettings, Dispatcher};
 use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
 use nigh_faas::event_queue::QueueLimits;
 use nigh_faas::function_network::NetworkPermission;
@@ -51,13 +51,14 @@ use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
 use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_faas::workflow::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
 use nigh_faas::workflow::machine_store::{MachineError, MachineStore};
+use nigh_faas::workflow::owned::{OwnedExecutions, OwnedParts};
 use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, FastPathUsage, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -168,6 +169,8 @@ struct Running {
     dispatcher: Option<Dispatcher>,
     events: EventInvoker,
     executions: Executions,
+    /// In a cluster.
+    owned: Option<OwnedExecutions>,
     node_memory: NodeMemory,
     llc: Arc<Llc>,
     learning: Learning,
@@ -328,7 +331,7 @@ impl Node {
             .map_err(|source| NodeError::Io { what: "starting the writer of events", source })?;
         let whisk_records = RecordLog::open_named(database.clone(), OPENWHISK_RECORDS, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of OpenWhisk's records", source })?;
-        let histories = Histories::open(database.clone())
+        let histories = LocalHistories::open(database.clone())
             .map_err(|source| NodeError::Io { what: "starting the writer of executions", source })?;
         let records = RecordLog::open(database, retention)
             .map_err(|source| NodeError::Io { what: "starting the writer of records", source })?;
@@ -440,19 +443,29 @@ impl Node {
         if cluster.is_some() {
             machines.follow().await?;
         }
-        let executions = Executions::open(
-            ExecutionParts {
-                functions: functions.clone(),
-                invoke: Arc::clone(&invoke),
-                events: events.clone(),
-                histories,
-                scratch: Arc::new(memory.clone()),
-                clock: Arc::clone(&clock) as Arc<dyn Clock>,
-                region: settings.region.clone(),
-            },
-            execution_limits(&settings),
-        )
-        .await?;
+        let execution_parts = ExecutionParts {
+            functions: functions.clone(),
+            invoke: Arc::clone(&invoke),
+            events: events.clone(),
+            histories: Arc::new(histories),
+            scratch: Arc::new(memory.clone()),
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            region: settings.region.clone(),
+            turns: Arc::new(Semaphore::new(tasks_max(&settings))),
+            over: CancellationToken::new(),
+        };
+        let limits = execution_limits(&settings);
+        let executions = Executions::open(execution_parts.clone(), limits).await?;
+        let owned = cluster.as_ref().zip(dispatcher.clone()).map(|(cluster, dispatcher)| {
+            OwnedExecutions::new(OwnedParts {
+                dispatcher,
+                histories: Arc::new(cluster.histories().clone()),
+                registry: Arc::clone(&registry),
+                present: cluster.present(),
+                like: execution_parts,
+                limits,
+            })
+        });
         let targets = FunctionTargets { functions: functions.clone(), events: events.clone() };
         let notifications =
             Notifications::open(Arc::clone(&registry), Arc::new(targets), settings.region.clone()).await?;
@@ -479,6 +492,7 @@ impl Node {
                 events: events.clone(),
                 machines,
                 executions: executions.clone(),
+                owned: owned.clone(),
                 keys: keys.clone(),
                 objects: Arc::new(memory.clone()),
                 catalog,
@@ -524,6 +538,7 @@ impl Node {
             dispatcher,
             events,
             executions,
+            owned,
             node_memory,
             llc: Arc::new(llc),
             learning,
@@ -542,7 +557,6 @@ impl Node {
                 }
             });
         }
-        tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
         // Readers of the store wait for what is pushed last, too.
         if let Some(listener) = listeners.outside {
             tasks.spawn(Arc::new(outside).serve(listener, running.stop.clone()));
@@ -564,6 +578,11 @@ impl Node {
             cluster.serve(Arc::new(MemoryHost(running.memory.clone())), Some(door)).await?;
             tasks.spawn(end_with_life(Arc::clone(&running)));
         }
+        if let (Some(dispatcher), Some(owned)) = (&running.dispatcher, &running.owned) {
+            dispatcher.answer_states_by(&(Arc::clone(&lambda) as Arc<dyn AnswerStates>));
+            tasks.spawn(lead_executions(owned.clone()));
+        }
+        tasks.spawn(lambda.serve(listeners.lambda, doors.clone()));
         running.endpoints.write(&paths)?;
         tasks.spawn(admin::serve(Arc::clone(&running), listeners.admin));
         tasks.close();
@@ -605,6 +624,9 @@ impl Node {
         self.doors.cancel();
         let executions_written = self.running.executions.close();
         let events_written = self.running.events.close();
+        if let Some(owned) = &self.running.owned {
+            owned.close();
+        }
         if let Some(dispatcher) = &self.running.dispatcher {
             dispatcher.leave().await;
         }
@@ -1082,16 +1104,29 @@ fn queue_limits(settings: &Settings) -> QueueLimits {
 }
 
 fn execution_limits(settings: &Settings) -> ExecutionLimits {
-    /// Nodes that the tasks of one are spread over, as is reckoned.
-    const CLUSTER_NODES: usize = 8;
-    let sandboxes = settings.functions.sandboxes_max.max(1);
     let workflows = &settings.workflows;
     ExecutionLimits {
         running_max: workflows.running_max,
-        // Each takes a sandbox: more would only wait there, and be refused.
-        tasks_max: if settings.cluster.is_some() { sandboxes * CLUSTER_NODES } else { sandboxes },
         kept_max: workflows.kept_max,
         kept_bytes: workflows.kept_bytes.bytes(),
+    }
+}
+
+/// Tasks of executions that run at a time.
+fn tasks_max(settings: &Settings) -> usize {
+    /// Nodes that the tasks of one are spread over, as is reckoned.
+    const CLUSTER_NODES: usize = 8;
+    // Each takes a sandbox: more would only wait there, and be refused.
+    let sandboxes = settings.functions.sandboxes_max.max(1);
+    let most = if settings.cluster.is_some() { sandboxes.saturating_mul(CLUSTER_NODES) } else { sandboxes };
+    most.min(Semaphore::MAX_PERMITS)
+}
+
+/// Leads the executions of the namespaces that this node owns, as long as it runs.
+async fn lead_executions(owned: OwnedExecutions) {
+    while let Err(error) = owned.clone().look_after().await {
+        tracing::warn!(%error, "executions of owners that are gone wait; it is tried again");
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -37,8 +37,8 @@ Examples:
   nigh backup - --without-keys | ssh other 'cat > node.tar'
 
 The node may run and go on running. FILE is made with mode 0600, since the keys in it open the node; environment
-variables of functions are in it too. It is read back before it has its name. Records of invocations, queued events and
-uploads under way are not in it.")]
+variables of functions are in it too. It is read back before it has its name. Records of invocations and uploads under
+way are not in it.")]
 pub(crate) struct BackupArgs {
     /// Where to write it; - is standard output
     #[arg(value_name = "FILE|-")]
@@ -239,11 +239,11 @@ fn told(
         more["content"] = serde_json::to_value(end)?;
         return output::json(&more);
     }
-    let End { documents, events, code, buckets, objects, bytes, damaged_total, .. } = end;
+    let End { documents, events, executions, code, buckets, objects, bytes, damaged_total, .. } = end;
     let left_out = if *damaged_total > 0 { format!("; {damaged_total} damaged files left out") } else { String::new() };
     output::line(format_args!(
-        "{done}: {documents} documents, {events} events, {code} archives of code, {buckets} buckets, {objects} objects, \
-         {} (nigh {}, {}{}){left_out}",
+        "{done}: {documents} documents, {events} events, {executions} rows of executions, {code} archives of code, \
+         {buckets} buckets, {objects} objects, {} (nigh {}, {}{}){left_out}",
         ByteSize(*bytes),
         header.nigh,
         header.created,

@@ -197,6 +197,57 @@ impl Documents {
         written.await?.map_err(|reason| self.refused(of, &reason))
     }
 
+    /// Writes a short document over whatever stands there; its place.
+    pub(super) async fn write_over(&self, subject: &str, value: &[u8]) -> Result<u64, ClusterError> {
+        let nonce: u64 = rand::random();
+        let (message, _) = encode(Some(value), nonce);
+        let mut headers = self.headers();
+        headers.insert(NATS_MESSAGE_ID, format!("{nonce:016x}"));
+        let within = self.cluster.settings().answer_within;
+        let published = self.cluster.publish(subject, &headers, &message, within).await;
+        published.map(|published| published.place).map_err(|reason| self.refused(subject, &format!("{reason:?}")))
+    }
+
+    /// Writes `beside`, whatever these documents are at, in one with the document of `subject`, whose last message must be
+    /// at `expected`: all of them or none. The answer is that one's place. `message` is its own, and no other's: repeated
+    /// with the same, it stands once.
+    pub(super) async fn write_beside(
+        &self,
+        subject: &str,
+        message: &Bytes,
+        expected: u64,
+        beside: &[(String, Bytes)],
+    ) -> Result<u64, NotWritten> {
+        let mut headers = self.headers();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
+        let others = beside.iter().map(|(subject, message)| (subject.clone(), message.clone(), self.headers()));
+        let batch: Vec<_> = others.chain([(subject.to_owned(), message.clone(), headers)]).collect();
+        let reason = match self.write_batch(batch).await {
+            Ok(place) => return Ok(place),
+            Err(reason) => reason,
+        };
+        match (self.cluster.last_message(&self.stream, subject).await.map_err(NotWritten::Other)?, reason) {
+            // An answer was lost.
+            (Some((place, last)), _) if last == *message => Ok(place),
+            (_, NotPublished::Condition) => Err(NotWritten::Conflict),
+            (_, other) => Err(NotWritten::Other(self.refused(subject, &format!("{other:?}")))),
+        }
+    }
+
+    /// The messages of a document with `value`: the last is its own, the others are chunks that go ahead of it.
+    pub(super) fn messages_of(subject: &str, value: &[u8]) -> Vec<(String, Bytes)> {
+        let (message, chunks) = encode(Some(value), rand::random());
+        let chunks = chunk_messages(subject, chunks).map(|(subject, chunk, _)| (subject, chunk));
+        chunks.chain([(subject.to_owned(), message)]).collect()
+    }
+
+    /// Drops the document with all below it; what is dropped was never there.
+    pub(super) async fn drop_with_all_below(&self, subject: &str) -> Result<(), ClusterError> {
+        // First what is below: while the document stands it is known that there may be something.
+        self.cluster.purge_all(&self.stream, &format!("{subject}.>")).await?;
+        self.cluster.purge_all(&self.stream, subject).await
+    }
+
     /// Publishes messages together; the answer is the last one's place.
     async fn write_batch(&self, mut batch: Vec<(String, Bytes, HeaderMap)>) -> Result<u64, NotPublished> {
         let id = format!("{:032x}", rand::random::<u128>());
@@ -235,11 +286,21 @@ impl Documents {
 
     /// All documents right below these parts, as a server knows them, with their last parts; deleted ones are left out.
     pub(super) async fn list(&self, parts: &[&str]) -> Result<Vec<(String, FoundDocument)>, ClusterError> {
+        self.list_since(parts, None).await
+    }
+
+    /// The same. With a document and a place of it: as a server knows them that has all up to there.
+    pub(super) async fn list_since(
+        &self,
+        parts: &[&str],
+        since: Option<(&str, u64)>,
+    ) -> Result<Vec<(String, FoundDocument)>, ClusterError> {
         let (prefix, filter) = self.below(parts)?;
+        let filters: Vec<String> = [filter].into_iter().chain(since.map(|(subject, _)| subject.to_owned())).collect();
         let found = self
             .cluster
             .until_answered("list the documents of", &self.bucket, || async {
-                let Watched { mut messages, mut left, consumer } = self.messages(&filter).await?;
+                let Watched { mut messages, mut left, consumer } = self.messages(&filters).await?;
                 let mut found = Vec::new();
                 while left > 0 {
                     let Some(next) = messages.next().await else { break };
@@ -251,7 +312,11 @@ impl Documents {
                 drop(messages);
                 // One that stays is dropped by the servers after a while.
                 let _ = self.cluster.context().delete_consumer_from_stream(&consumer, &self.stream).await;
-                Ok::<_, String>(found)
+                let has_all = since.is_none_or(|(subject, place)| {
+                    // Servers give what they have in the order of the places.
+                    found.iter().any(|(found, at, _)| found == subject && *at >= place)
+                });
+                if has_all { Ok(found) } else { Err("the server that was asked is behind".to_owned()) }
             })
             .await?;
         let mut documents = Vec::new();
@@ -269,12 +334,12 @@ impl Documents {
         Ok(documents)
     }
 
-    /// The newest of each document that `filter` catches, then each as it is written.
-    async fn messages(&self, filter: &str) -> Result<Watched, String> {
+    /// The newest of each document that one of `filters` catches, then each as it is written.
+    async fn messages(&self, filters: &[String]) -> Result<Watched, String> {
         let told = |error: &dyn std::fmt::Display| error.to_string();
         let stream = self.cluster.context().get_stream_no_info(&self.stream).await.map_err(|error| told(&error))?;
         let config = pull::OrderedConfig {
-            filter_subject: filter.to_owned(),
+            filter_subjects: filters.to_vec(),
             deliver_policy: DeliverPolicy::LastPerSubject,
             ..pull::OrderedConfig::default()
         };
@@ -304,7 +369,7 @@ impl Documents {
 
     /// Gives what comes to `send`, until something fails: the reason.
     async fn follow(&self, prefix: &str, filter: &str, send: &mpsc::Sender<(String, FoundDocument)>) -> String {
-        let mut messages = match self.messages(filter).await {
+        let mut messages = match self.messages(&[filter.to_owned()]).await {
             Ok(watched) => watched.messages,
             Err(reason) => return reason,
         };

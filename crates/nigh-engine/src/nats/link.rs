@@ -302,6 +302,12 @@ impl Cluster {
         purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
     }
 
+    /// Drops all messages whose subjects `filter` catches from the stream called `name`.
+    pub(super) async fn purge_all(&self, name: &str, filter: &str) -> Result<(), ClusterError> {
+        let purged = self.stream(name).await?.purge().filter(filter).await;
+        purged.map(|_| ()).map_err(|error| self.unreachable("trim the stream", name)(&error))
+    }
+
     /// The settings of the stream that is as `wanted`: there already, or made where `make` allows.
     pub(super) async fn stream_as(&self, wanted: &Config, make: bool) -> Result<Config, ClusterError> {
         let name = &wanted.name;

@@ -10,6 +10,7 @@ mod documents;
 mod envelope;
 #[doc(hidden)]
 pub mod fuzzing;
+mod histories;
 mod homes;
 mod ledger;
 mod link;
@@ -31,6 +32,7 @@ use thiserror::Error;
 use crate::RegistryError;
 use crate::journal::Damage;
 
+pub use self::histories::NatsHistories;
 pub use self::homes::{Claimant, HomeEntry, NatsHomes, ShardHome};
 pub use self::ledger::NatsLedger;
 pub use self::link::Cluster;

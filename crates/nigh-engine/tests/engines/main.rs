@@ -11,6 +11,7 @@ mod fencing;
 mod history;
 mod limits;
 mod servers;
+mod suite_histories;
 mod suite_homes;
 mod suite_ledger;
 mod suite_membership;

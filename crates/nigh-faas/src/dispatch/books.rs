@@ -157,6 +157,16 @@ impl Placing {
         self.view.slots().get(usize::from(choice.node.0)).map(|slot| slot.member)
     }
 
+    /// Where a sandbox of `function` would be made if it were invoked now; nothing if one is idle somewhere, or there is no
+    /// free room.
+    pub(super) fn ahead(&self, function: &Function) -> Option<NodeId> {
+        let (warm, inputs) = (self.view.warm(function), self.view.inputs(&[]));
+        let placement = self.placement(function, &warm, &inputs);
+        let choice = schedule(&self.weights, &placement, &self.view.views(|_, _| 0)).choice?;
+        let slot = self.view.slots().get(usize::from(choice.node.0))?;
+        (choice.offer == Offer::Cold).then(|| slot.name.clone())
+    }
+
     fn placement<'a>(&self, function: &Function, warm: &'a PerNode<Warm>, inputs: &'a Inputs) -> Placement<'a> {
         Placement {
             function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),

@@ -9,7 +9,8 @@ use nigh_rpc::{Call, Handler, Method, Refusal, RefusalKind, Reply};
 use super::dispatcher::Dispatcher;
 use super::run_door::{RunDoor, head_of, reply};
 use super::wire::{
-    BODY_MAX, HAND_OVER, HandOverHead, INVOKE, InvokeHead, OF_CONTROLLERS, OF_NODES, REPORT, ReportHead,
+    AskedStates, BODY_MAX, HAND_OVER, HandOverHead, INVOKE, InvokeHead, OF_CONTROLLERS, OF_NODES, REPORT, ReportHead,
+    STATES, StatesAnswer,
 };
 
 /// Answers the calls whose methods are numbered from [`super::FIRST_DISPATCH_METHOD`] on.
@@ -56,6 +57,15 @@ impl Handler for DispatchCalls {
                 let payload = body.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
                 let (answer, body) = dispatcher.handed(head, payload).await;
                 Ok(reply(&answer, body))
+            }
+            number if number == STATES.number => {
+                let asked: AskedStates = head_of(&call)?;
+                let body = call.body.collect(BODY_MAX).await;
+                let body = body.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
+                Ok(match dispatcher.answer_states(asked, body).await {
+                    Some((status, answer)) => reply(&StatesAnswer::Answered(status), answer),
+                    None => reply(&StatesAnswer::NotOwner, Bytes::new()),
+                })
             }
             _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a controller")),
         }

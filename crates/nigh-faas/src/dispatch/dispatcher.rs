@@ -4,7 +4,7 @@
 //! invocation is a task of its own: it goes on, and its end is joined, when its caller hangs up.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,11 +19,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
 use super::books::{Books, Placed, Waiting};
+use super::cluster_view::Which;
 use super::kept_runs::{Arrival, Found, KeptRuns};
 use super::owners::Owner;
 use super::run_door::until_answered;
 use super::sending::Sent;
-use super::wire::{EndedHead, InvokeHead, ReportHead, RunAnswer, RunHead, RunId};
+use super::states::AnswerStates;
+use super::wire::{EndedHead, InvokeHead, PREPARE, PrepareHead, ReportHead, RunAnswer, RunHead, RunId, encode};
 use crate::applications::{Applications, Foreseen, KnownInput};
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
@@ -39,6 +41,10 @@ use crate::scheduler::lost_invocation::{AfterLoss, Caller, LossError, LostInvoca
 const NOT_AGAIN_FOR: Duration = Duration::from_millis(200);
 /// How often it is looked whose time is over.
 const LOOKED_EVERY: Duration = Duration::from_millis(50);
+
+/// For one function a sandbox is made ahead so often at most, and for so many functions at a time.
+const MADE_AHEAD_EVERY: Duration = Duration::from_millis(500);
+const MADE_AHEAD_MAX: usize = 1024;
 
 /// The homes of a cluster's shards, as a controller asks them.
 #[async_trait]
@@ -113,7 +119,7 @@ type Fence = Arc<OnceCell<Token>>;
 
 pub(super) struct Inner {
     pub(super) parts: DispatcherParts,
-    settings: DispatchSettings,
+    pub(super) settings: DispatchSettings,
     pub(super) books: Mutex<Books>,
     /// The owners elsewhere, as they were known last.
     pub(super) elsewhere: Mutex<HashMap<Namespace, PresentMember>>,
@@ -123,6 +129,10 @@ pub(super) struct Inner {
     fences: Mutex<HashMap<Member, Fence>>,
     /// What other processes have handed on to this one.
     handed: Mutex<KeptRuns>,
+    /// Who answers requests of the Step Functions API.
+    pub(super) states: OnceLock<Weak<dyn AnswerStates>>,
+    /// Of functions for which a sandbox was made ahead just now: when.
+    made_ahead: Mutex<HashMap<Which, Monotonic>>,
     pub(super) room: Notify,
 }
 
@@ -137,8 +147,24 @@ pub(super) struct Task {
     pub(super) id: InvocationId,
     pub(super) attempt: u32,
     pub(super) deadline: Monotonic,
-    /// It was handed on once: it is for this process, or for nobody.
-    pub(super) handed: bool,
+    pub(super) by: By,
+}
+
+/// Who may run a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Whoever owns its namespace.
+    Anybody,
+    /// This process: it was handed on once.
+    ThisProcess,
+    /// This process, in this term of it alone.
+    Term(u64),
+}
+
+impl By {
+    fn allows(self, term: u64) -> bool {
+        !matches!(self, Self::Term(only) if only != term)
+    }
 }
 
 /// How a task ends.
@@ -162,6 +188,8 @@ impl Dispatcher {
             leaving: std::sync::atomic::AtomicBool::new(false),
             fences: Mutex::default(),
             handed: Mutex::default(),
+            states: OnceLock::new(),
+            made_ahead: Mutex::default(),
             room: Notify::new(),
         });
         keep_going(&inner);
@@ -222,7 +250,7 @@ impl Dispatcher {
         let event = attempt.map(|attempt| EventAttempt { id, attempt });
         let request = InvokeRequest { function, payload, client_context, token, event };
         tokio::spawn(async move {
-            let (said, body) = match inner.spawned(namespace, request, id, true).await {
+            let (said, body) = match inner.spawned(namespace, request, id, By::ThisProcess).await {
                 Ok(Outcome::Ended(invoked)) => {
                     (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled: true }, invoked.payload)
                 }
@@ -275,12 +303,12 @@ impl Inner {
         self.parts.clock.monotonic()
     }
 
-    async fn spawned(
+    pub(super) async fn spawned(
         self: &Arc<Self>,
         namespace: Namespace,
         request: InvokeRequest,
         id: InvocationId,
-        handed: bool,
+        by: By,
     ) -> Taken {
         let size = request.payload.len();
         if size > REQUEST_BYTES_MAX {
@@ -288,7 +316,7 @@ impl Inner {
         }
         let attempt = request.event.map_or(1, |event| event.attempt);
         let deadline = self.now().after(self.settings.wait);
-        let task = Task { namespace, request, id, attempt, deadline, handed };
+        let task = Task { namespace, request, id, attempt, deadline, by };
         let inner = Arc::clone(self);
         let run = tokio::spawn(async move { Box::pin(inner.whole(task)).await });
         run.await.unwrap_or_else(|lost| {
@@ -303,12 +331,13 @@ impl Inner {
         let mut reruns = 0;
         loop {
             match self.owner(&task.namespace, task.deadline).await? {
+                Owner::Me(term) if !task.by.allows(term) => return Ok(Outcome::NotOwner),
                 Owner::Me(_) => {
                     if let Some(outcome) = self.here(&task, &mut sends, &mut reruns).await? {
                         return Ok(Outcome::Ended(outcome));
                     }
                 }
-                Owner::Other(_) if task.handed => return Ok(Outcome::NotOwner),
+                Owner::Other(_) if task.by != By::Anybody => return Ok(Outcome::NotOwner),
                 Owner::Other(owner) => {
                     if let Some(invoked) = self.hand_on(&owner, &task, &mut sends).await? {
                         return Ok(Outcome::Ended(invoked));
@@ -363,6 +392,10 @@ impl Inner {
                 return Ok(None);
             };
             let to = dispatch.to;
+            if !task.by.allows(term) {
+                self.books.lock().placing.view.over(to, function, false);
+                return Ok(None);
+            }
             let run = RunId { invocation: *id, attempt: *attempt, term, send: *sends };
             *sends += 1;
             let head = RunHead {
@@ -470,6 +503,31 @@ impl Inner {
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))
     }
 
+    /// Has a sandbox of a function made ahead, where one would be made if it were invoked now.
+    fn make_ahead(self: &Arc<Self>, which: Which) {
+        let now = self.now();
+        {
+            let mut made = self.made_ahead.lock();
+            made.retain(|_, at| now.since(*at) < MADE_AHEAD_EVERY);
+            if made.len() >= MADE_AHEAD_MAX || made.contains_key(&which) {
+                return;
+            }
+            made.insert(which.clone(), now);
+        }
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let (namespace, function) = which;
+            let Some(found) = inner.parts.functions.find(&namespace, &function).await else { return };
+            let Some(node) = inner.books.lock().placing.ahead(&found) else { return };
+            let Some(node) = inner.living(|one| one.node == node) else { return };
+            let to = Member { node: node.presence.number, incarnation: node.incarnation };
+            let head = encode(&PrepareHead { namespace, function, to });
+            if let Err(why) = inner.small::<()>(&node, &PREPARE, &head).await {
+                tracing::debug!(node = %node.node, why, "no sandbox is made ahead there");
+            }
+        });
+    }
+
     /// All homes fence `member`: its invocations have ended then. However long that takes, nothing is said before.
     async fn fence(&self, member: Member) -> Token {
         let cell = Arc::clone(self.fences.lock().entry(member).or_default());
@@ -489,7 +547,7 @@ impl Inner {
 impl Invoke for Dispatcher {
     async fn invoke(&self, who: &Principal, request: InvokeRequest) -> Result<Invoked, InvokeError> {
         let id = request.event.map_or_else(InvocationId::now, |event: EventAttempt| event.id);
-        let result = match self.0.spawned(who.namespace.clone(), request, id, false).await {
+        let result = match self.0.spawned(who.namespace.clone(), request, id, By::Anybody).await {
             Ok(Outcome::Ended(invoked)) => Ok(invoked),
             Ok(Outcome::NotOwner) => Err(InvokeError::Internal("an invocation was handed on twice".to_owned())),
             Err(error) => Err(error),
@@ -507,6 +565,10 @@ impl Invoke for Dispatcher {
             (Some(caller), Some(gate)) => gate.seen(caller),
             _ => Token::empty(),
         }
+    }
+
+    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
+        self.0.make_ahead((namespace.clone(), function.clone()));
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

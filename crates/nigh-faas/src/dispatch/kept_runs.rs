@@ -89,13 +89,14 @@ impl KeptRuns {
         }
     }
 
-    /// A sending of an invocation that goes on, or has ended, whoever sent it.
-    pub(super) fn find(&self, invocation: InvocationId, attempt: u32) -> Option<Awaited> {
-        let is_it = |run: &RunId| (run.invocation, run.attempt) == (invocation, attempt);
-        self.runs.iter().find_map(|(run, known)| match known {
-            Run::Known(awaited) if is_it(run) => Some(awaited.clone()),
+    /// A sending of an invocation that goes on, or has ended, whoever sent it; of its last attempt, if none is named.
+    pub(super) fn find(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<Awaited> {
+        let is_it = |run: &RunId| run.invocation == invocation && attempt.is_none_or(|attempt| attempt == run.attempt);
+        let found = self.runs.iter().filter_map(|(run, known)| match known {
+            Run::Known(awaited) if is_it(run) => Some((run.attempt, awaited)),
             Run::Known(_) | Run::Buried => None,
-        })
+        });
+        found.max_by_key(|(attempt, _)| *attempt).map(|(_, awaited)| awaited.clone())
     }
 
     /// A run has ended, with an answer of so many bytes.

@@ -17,14 +17,17 @@ mod ownership;
 mod reporter;
 mod run_door;
 mod sending;
+mod states;
 mod terms;
 mod vacancy;
 mod wire;
 
 pub use self::calls::DispatchCalls;
 pub use self::dispatcher::{DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts};
+pub(crate) use self::owners::Owner;
 pub use self::ownership::{OWNERS_TABLE, Ownership, Standing, standing};
 pub use self::reporter::report_all;
 pub use self::run_door::{RunDispatched, RunDoor, RunDoorParts};
+pub use self::states::AnswerStates;
 pub use self::vacancy::{Vacancy, WarmFunction};
-pub use self::wire::{FIRST_DISPATCH_METHOD, fuzz};
+pub use self::wire::{AskedStates, FIRST_DISPATCH_METHOD, fuzz};

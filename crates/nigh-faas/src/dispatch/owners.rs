@@ -13,7 +13,7 @@ use nigh_engine::{NodeRole, PresentMember, RegistryError, Revision};
 use nigh_objects::ObjectError;
 use nigh_objects::protocol::Member;
 use nigh_rpc::{Method, PeerAddress};
-use nigh_terms::{Monotonic, Namespace, Token};
+use nigh_terms::{Monotonic, Namespace, NodeId, Token};
 use tokio::time::Instant;
 
 use super::books::Owned;
@@ -33,7 +33,7 @@ const HAND_OVER_WITHIN: Duration = Duration::from_secs(15);
 const NAMESPACES_MAX: usize = 65_536;
 
 /// Whose a namespace is.
-pub(super) enum Owner {
+pub(crate) enum Owner {
     /// This process's, in this term.
     Me(u64),
     /// Another's; or nobody's, and this one is to take it.
@@ -110,7 +110,7 @@ impl Inner {
         Ok(Some((document, found.revision)))
     }
 
-    fn standing(&self, document: Option<&Ownership>) -> Standing {
+    pub(super) fn standing(&self, document: Option<&Ownership>) -> Standing {
         standing(document, (&self.parts.node, self.parts.me.incarnation), &self.parts.present.borrow())
     }
 
@@ -178,8 +178,41 @@ impl Inner {
         term: u64,
         found: Option<(Ownership, Revision)>,
     ) -> Result<(), RegistryError> {
-        let document = Ownership::of(&self.parts.node, self.parts.me.incarnation, term);
+        let executes = found.as_ref().is_some_and(|(document, _)| document.executes);
+        let document = Ownership::of(&self.parts.node, self.parts.me.incarnation, term).executing(executes);
         self.write(namespace, &document, found.map(|(_, revision)| revision)).await
+    }
+
+    /// Says in the document that the namespace has executions. False if this process does not own it in `term`.
+    pub(super) async fn will_execute(&self, namespace: &Namespace, term: u64) -> Result<bool, RegistryError> {
+        loop {
+            let Some((document, revision)) = self.document(namespace).await? else { return Ok(false) };
+            if self.true_standing(namespace, Some(&document)) != Standing::Mine(term) {
+                return Ok(false);
+            }
+            if document.executes {
+                return Ok(true);
+            }
+            let document = document.executing(true);
+            match self.write(namespace, &document, Some(revision)).await {
+                Ok(()) => return Ok(true),
+                // Another took it, or this process said it just now.
+                Err(RegistryError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Which of the living controllers this process is for a namespace that nobody has: the first is to take it.
+    pub(super) fn rank(&self, namespace: &Namespace) -> Option<usize> {
+        if !self.may_own() {
+            return None;
+        }
+        let (present, of) = (self.parts.present.borrow(), Fingerprint::of(&[namespace.as_str()]));
+        let affinity = |node: &NodeId| Fingerprint::of(&[&node.0]).affinity(of);
+        let own = affinity(&self.parts.node);
+        let others = present.iter().filter(|one| one.has(NodeRole::Controller) && one.node != self.parts.node);
+        Some(others.filter(|one| affinity(&one.node) > own).count())
     }
 
     async fn write(

@@ -27,6 +27,10 @@ pub struct Ownership {
     /// It has let go: it dispatches nothing more.
     #[serde(default)]
     pub free: bool,
+    /// The namespace has executions of state machines, by this owner or one before: they are to go on without being asked
+    /// for.
+    #[serde(default)]
+    pub executes: bool,
 }
 
 /// How this process stands to a namespace.
@@ -49,13 +53,19 @@ impl Ownership {
     /// The document of an owner.
     #[must_use]
     pub fn of(node: &NodeId, incarnation: Incarnation, term: u64) -> Self {
-        Self { format: FORMAT, node: node.clone(), incarnation, term, free: false }
+        Self { format: FORMAT, node: node.clone(), incarnation, term, free: false, executes: false }
     }
 
     /// The same, once it has let go.
     #[must_use]
     pub fn freed(self) -> Self {
         Self { free: true, ..self }
+    }
+
+    /// The same, where the namespace has executions, or not.
+    #[must_use]
+    pub fn executing(self, executes: bool) -> Self {
+        Self { executes, ..self }
     }
 
     /// Reads a document.
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_document_is_read_as_it_was_written_and_one_of_a_newer_build_is_refused() {
-        let document = of("a", 2);
+        let document = of("a", 2).executing(true);
         assert_eq!(Ownership::decode(&serde_json::to_vec(&document).unwrap()), Ok(document.clone()));
         let newer = Ownership { format: FORMAT + 1, ..document };
         assert!(Ownership::decode(&serde_json::to_vec(&newer).unwrap()).unwrap_err().contains("newer"));

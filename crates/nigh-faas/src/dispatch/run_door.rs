@@ -20,8 +20,8 @@ use super::ownership::{OWNERS_TABLE, Ownership};
 use super::terms::{TermJudgement, Terms};
 use super::vacancy::Vacancy;
 use super::wire::{
-    ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, FIND, FindHead, NotRun, RUN, RunAnswer, RunHead, RunId,
-    decode, encode,
+    ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, FIND, FindHead, NotRun, PREPARE, PrepareHead, RUN,
+    RunAnswer, RunHead, RunId, decode, encode,
 };
 use crate::function::FunctionSource;
 use crate::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
@@ -49,6 +49,9 @@ pub trait RunDispatched: Send + Sync {
 
     /// What of the node is free.
     fn vacancy(&self) -> Vacancy;
+
+    /// An invocation of `function` may come soon: if it has no idle sandbox, and there is free room, one may be made.
+    fn prepare(&self, namespace: &Namespace, function: &FunctionName);
 }
 
 /// What a door stands on.
@@ -142,6 +145,13 @@ impl RunDoor {
                     return Err(Refusal::new(RefusalKind::Forbidden, "it is for another life of this node"));
                 }
                 self.terms.lock().learn(&namespace, term);
+                Ok(reply(&(), Bytes::new()))
+            }
+            number if number == PREPARE.number => {
+                let PrepareHead { namespace, function, to } = head_of(&call)?;
+                if to == self.parts.me {
+                    self.parts.runner.prepare(&namespace, &function);
+                }
                 Ok(reply(&(), Bytes::new()))
             }
             _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a node that runs functions")),

@@ -10,13 +10,14 @@ use futures::future::join_all;
 use nigh_engine::{NodeRole, PresentMember};
 use nigh_objects::protocol::{GateRefusal, Member};
 use nigh_rpc::{Answer, CallError, Fate, Method};
-use nigh_terms::{NodeId, Token};
+use nigh_terms::{InvocationId, NodeId, Token};
 use tokio::time::Instant;
 
 use super::dispatcher::{Inner, Task};
 use super::owners::{PAUSE, address};
 use super::wire::{
-    ASK, AskHead, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, decode, encode,
+    ASK, AskHead, AskedStates, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, STATES,
+    StatesAnswer, decode, encode,
 };
 use crate::invocation::{InvokeError, Invoked};
 use crate::scheduler::lost_invocation::LossError;
@@ -26,6 +27,8 @@ use crate::scheduler::lost_invocation::LossError;
 const BEYOND: Duration = Duration::from_secs(60);
 /// How long an invocation that is handed on may take in all, as far as one call goes.
 const HANDED_ON: Duration = Duration::from_secs(900);
+/// How long a request of the Step Functions API may take at the owner.
+const STATES_WITHIN: Duration = Duration::from_secs(30);
 
 /// What became of a sending.
 pub(super) enum Sent {
@@ -170,11 +173,18 @@ impl Inner {
         let Task { namespace, id, attempt, .. } = task;
         tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; it is looked for");
         self.until_handed_over(namespace, &Token::empty()).await;
+        let found = self.find_run(*id, Some(*attempt)).await.ok_or(LossError::MayHaveRun)?;
+        self.until_handed_over(namespace, &found.token).await;
+        Ok(found)
+    }
+
+    /// How an invocation ended at a node that runs functions, once it has; nothing if no node knows of it.
+    pub(super) async fn find_run(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<Invoked> {
         let nodes: Vec<PresentMember> =
             self.parts.present.borrow().iter().filter(|one| one.has(NodeRole::Run)).cloned().collect();
         let asked = nodes.iter().map(|node| async move {
             let to = Member { node: node.presence.number, incarnation: node.incarnation };
-            let head = encode(&FindHead { invocation: *id, attempt: *attempt, to });
+            let head = encode(&FindHead { invocation, attempt, to });
             loop {
                 let by = Instant::now() + HANDED_ON;
                 match self.hear(&node.node, to, &FIND, &head, Bytes::new(), by).await {
@@ -184,13 +194,29 @@ impl Inner {
                 }
             }
         });
-        for (answer, body) in join_all(asked).await.into_iter().flatten() {
-            if let RunAnswer::Ended { ended, .. } = answer {
-                self.until_handed_over(namespace, &ended.token).await;
-                return Ok(ended.with(body));
-            }
-        }
-        Err(LossError::MayHaveRun.into())
+        let ended = |(answer, body)| match answer {
+            RunAnswer::Ended { ended, .. } => Some(ended.with(body)),
+            _ => None,
+        };
+        join_all(asked).await.into_iter().flatten().find_map(ended)
+    }
+
+    /// Hands a request of the Step Functions API to `owner`: the status and the body of its answer.
+    pub(super) async fn ask_states(
+        &self,
+        owner: &PresentMember,
+        asked: &AskedStates,
+        body: Bytes,
+    ) -> Result<Option<(u16, Bytes)>, String> {
+        let by = Instant::now() + STATES_WITHIN;
+        let answer = self.parts.peers.call(&address(owner), &STATES, &encode(asked), body, by).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let said: StatesAnswer = decode(&answer.head)?;
+        let body = answer.body.collect(BODY_MAX).await.map_err(|error| error.to_string())?;
+        Ok(match said {
+            StatesAnswer::Answered(status) => Some((status, body)),
+            StatesAnswer::NotOwner => None,
+        })
     }
 }
 

@@ -43,10 +43,15 @@ pub(super) static ANNOUNCE: Method = method(5, "announce", 0);
 /// Whoever handed an invocation to an owner that is gone asks a node whether it has it; answered at its end.
 pub(super) static FIND: Method = method(6, "find", 0);
 
+/// A process hands a request of the Step Functions API to who owns the namespace; the request's body goes with it.
+pub(super) static STATES: Method = method(7, "states", BODY_MAX);
+/// An owner has a node make a sandbox ahead of need.
+pub(super) static PREPARE: Method = method(8, "prepare", 0);
+
 /// Those that nodes which run functions answer.
-pub(super) static OF_NODES: [&Method; 4] = [&RUN, &ASK, &ANNOUNCE, &FIND];
+pub(super) static OF_NODES: [&Method; 5] = [&RUN, &ASK, &ANNOUNCE, &FIND, &PREPARE];
 /// Those that controllers answer.
-pub(super) static OF_CONTROLLERS: [&Method; 3] = [&REPORT, &INVOKE, &HAND_OVER];
+pub(super) static OF_CONTROLLERS: [&Method; 4] = [&REPORT, &INVOKE, &HAND_OVER, &STATES];
 
 /// Names one sending of an invocation to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -85,7 +90,8 @@ pub(super) struct AskHead {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct FindHead {
     pub(super) invocation: InvocationId,
-    pub(super) attempt: u32,
+    /// None: the last one that the node knows.
+    pub(super) attempt: Option<u32>,
     pub(super) to: Member,
 }
 
@@ -181,6 +187,37 @@ pub(super) enum HandOverAnswer {
 pub(super) struct AnnounceHead {
     pub(super) namespace: Namespace,
     pub(super) term: u64,
+    /// For this life of the node.
+    pub(super) to: Member,
+}
+
+/// A request of the Step Functions API, for who owns its namespace; its body goes beside it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AskedStates {
+    /// On whose behalf.
+    pub namespace: Namespace,
+    /// The operation's name.
+    pub operation: String,
+    /// The id of the execution that it starts, if it starts one.
+    pub id: InvocationId,
+    /// What its caller has seen.
+    pub seen: Token,
+    /// The state machine that it names, and the revision in which it is known where it came from.
+    pub machine: Option<(String, u64)>,
+}
+
+/// What a controller answers to `states`; the answer itself is the body.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum StatesAnswer {
+    /// With this HTTP status.
+    Answered(u16),
+    NotOwner,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PrepareHead {
+    pub(super) namespace: Namespace,
+    pub(super) function: FunctionName,
     /// For this life of the node.
     pub(super) to: Member,
 }
@@ -296,6 +333,9 @@ pub fn fuzz(head: &[u8]) {
     let _ = decode::<HandOverHead>(head);
     let _ = decode::<HandOverAnswer>(head);
     let _ = decode::<AnnounceHead>(head);
+    let _ = decode::<AskedStates>(head);
+    let _ = decode::<StatesAnswer>(head);
+    let _ = decode::<PrepareHead>(head);
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ use crate::request_body::BodyRoom;
 use crate::runtime_catalog::RuntimeCatalog;
 use crate::workflow::executions::Executions;
 use crate::workflow::machine_store::MachineStore;
+use crate::workflow::owned::OwnedExecutions;
 
 /// What a door says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +61,10 @@ pub struct LambdaDoorParts {
     pub events: EventInvoker,
     /// State machines.
     pub machines: MachineStore,
-    /// What runs them.
+    /// What runs them, and leads their executions; in a cluster those alone that are not kept.
     pub executions: Executions,
+    /// Where the kept ones of a cluster are led; none on one machine.
+    pub owned: Option<OwnedExecutions>,
     /// Who may ask.
     pub keys: AccessKeys,
     /// Where archives may lie.

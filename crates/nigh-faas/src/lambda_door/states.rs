@@ -6,8 +6,10 @@
 mod error;
 mod executions;
 mod machines;
+mod owner;
 mod shape;
 
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -76,34 +78,38 @@ impl LambdaDoor {
     pub(super) async fn states(&self, operation: StatesOperation, request: Request<'_>) -> Answer {
         let done = if request.who.function.is_some() && operation != StatesOperation::StartExecution {
             Err(StatesError::access_denied("a function may start executions; all else needs a client's key"))
+        } else if operation.is_of_executions() {
+            return self.of_executions(operation, &request).await;
         } else {
-            self.states_value(operation, &request).await
+            self.of_machines(operation, &request).await
         };
-        done.map_or_else(|error| error.answer(), |value| answer(StatusCode::OK, &value))
+        answered(done)
     }
 
-    async fn states_value(&self, operation: StatesOperation, request: &Request<'_>) -> Result<Value, StatesError> {
+    async fn of_machines(&self, operation: StatesOperation, request: &Request<'_>) -> Result<Value, StatesError> {
         match operation {
             StatesOperation::CreateStateMachine => self.create_machine(request).await,
             StatesOperation::UpdateStateMachine => self.update_machine(request).await,
             StatesOperation::DeleteStateMachine => self.delete_machine(request).await,
             StatesOperation::DescribeStateMachine => self.describe_machine(request),
-            StatesOperation::DescribeStateMachineForExecution => self.describe_machine_of_execution(request).await,
             StatesOperation::ListStateMachines => self.list_machines(request),
             StatesOperation::ListTagsForResource => self.list_machine_tags(request),
             StatesOperation::ValidateStateMachineDefinition => machines::validate(request),
-            StatesOperation::StartExecution => self.start_execution(request).await,
-            StatesOperation::StartSyncExecution => self.start_sync_execution(request).await,
-            StatesOperation::DescribeExecution => self.describe_execution(request).await,
-            StatesOperation::ListExecutions => self.list_executions(request),
-            StatesOperation::StopExecution => self.stop_execution(request).await,
-            StatesOperation::GetExecutionHistory => self.get_execution_history(request).await,
+            _ => Err(StatesError::service("an operation of executions")),
         }
     }
 }
 
+fn answered(done: Result<Value, StatesError>) -> Answer {
+    done.map_or_else(|error| error.answer(), |value| answer(StatusCode::OK, &value))
+}
+
 fn answer(status: StatusCode, value: &Value) -> Answer {
-    let mut answer = Response::new(Full::new(value.to_string().into()));
+    raw_answer(status, value.to_string().into())
+}
+
+fn raw_answer(status: StatusCode, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer

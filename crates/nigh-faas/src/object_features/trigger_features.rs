@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use nigh_objects::ObjectId;
-use nigh_terms::{FunctionName, Namespace, Principal, Token};
+use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 
 use super::recorder::FeatureRecorder;
 use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
@@ -52,6 +52,10 @@ impl Invoke for TriggerFeatures {
 
     fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
         self.invoke.prepare(namespace, function);
+    }
+
+    async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<Invoked> {
+        self.invoke.find(namespace, id).await
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

@@ -4,7 +4,8 @@
 //! follows. A function that does not say that it may run twice is not invoked before all that led to it is on the disk:
 //! after a crash it is known that it may have run, and it fails as `Nigh.OutcomeUnknown` instead of running again. One
 //! that says so is invoked at once, while the disk is on its way. An end is on the disk before anybody hears of it.
-//! Executions of express machines are in memory alone.
+//! Executions of express machines are in memory alone. In a cluster those of a namespace are its owner's (`owned`), and for
+//! the disk stand the servers that keep their histories.
 
 mod index;
 mod leading;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::{Histories, HistoryChange, HistoryId, RegistryError};
-use nigh_terms::{Clock, InvocationId, Monotonic, Namespace, Principal, Timestamp, Token};
+use nigh_terms::{Clock, InvocationId, Monotonic, Namespace, Timestamp, Token};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thiserror::Error;
@@ -38,6 +39,8 @@ use crate::invocation::Invoke;
 
 /// How long ends may take to be written at the end of the node.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
+/// How long a beginning may take to be written before it is said that nobody knows.
+const START_WITHIN: Duration = Duration::from_secs(20);
 /// What a synchronous execution may take (Step Functions quotas, express).
 const SYNC_MAX: Duration = Duration::from_secs(300);
 
@@ -46,8 +49,6 @@ const SYNC_MAX: Duration = Duration::from_secs(300);
 pub struct ExecutionLimits {
     /// Executions that run at a time.
     pub running_max: usize,
-    /// Tasks that run at a time, over all executions; others wait in turn.
-    pub tasks_max: usize,
     /// Ended ones that are kept; beyond, the oldest go.
     pub kept_max: usize,
     /// And the bytes of all that are kept.
@@ -55,6 +56,7 @@ pub struct ExecutionLimits {
 }
 
 /// What executions stand on.
+#[derive(Clone)]
 pub struct ExecutionParts {
     /// The functions.
     pub functions: FunctionStore,
@@ -63,13 +65,31 @@ pub struct ExecutionParts {
     /// What runs them later.
     pub events: EventInvoker,
     /// Where executions are kept.
-    pub histories: Histories,
+    pub histories: Arc<dyn Histories>,
     /// Their scratch folders.
     pub scratch: Arc<dyn ScratchObjects>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// The region in ARNs.
     pub region: String,
+    /// The turns of tasks: as many run at a time as it has permits.
+    pub turns: Arc<Semaphore>,
+    /// Cancelled when these executions go on elsewhere, or in the node's next life: from then on nothing more is done for
+    /// them here.
+    pub over: CancellationToken,
+}
+
+/// An execution that is to begin.
+#[derive(Clone, Debug)]
+pub struct NewExecution {
+    /// Names it for ever: started again with the same, it is the same one.
+    pub id: InvocationId,
+    /// Its name; else its id is.
+    pub name: Option<WorkflowName>,
+    /// What goes in.
+    pub input: Value,
+    /// What its caller has seen.
+    pub seen: Token,
 }
 
 /// Why an execution is not as it was asked.
@@ -88,6 +108,10 @@ pub enum ExecutionError {
     TooLong,
     #[error("Nigh is shutting down")]
     ShuttingDown,
+    #[error(
+        "nobody knows yet whether the execution begins: its beginning cannot be written; start it again by its name"
+    )]
+    Undecided,
     #[error(transparent)]
     Registry(#[from] RegistryError),
     #[error(transparent)]
@@ -169,8 +193,6 @@ pub(super) struct Inner {
     parts: ExecutionParts,
     limits: ExecutionLimits,
     index: Mutex<Index>,
-    tasks_at_once: Semaphore,
-    closed: CancellationToken,
     tracker: TaskTracker,
     /// A date that never jumps: the one at the start, and the time since.
     origin: (Timestamp, Monotonic),
@@ -181,22 +203,14 @@ pub(super) struct Inner {
 pub struct Executions(Arc<Inner>);
 
 impl Executions {
-    /// Takes up what earlier lives of the node left, and begins. Needs a tokio runtime.
+    /// Takes up what earlier lives of the node, or owners before it, left, and begins. Needs a tokio runtime.
     ///
     /// # Errors
     /// If the histories cannot be read, or hold what this build does not know.
     pub async fn open(parts: ExecutionParts, limits: ExecutionLimits) -> Result<Self, ExecutionError> {
         let origin = (parts.clock.wall(), parts.clock.monotonic());
         let heads = parts.histories.heads().await?;
-        let inner = Arc::new(Inner {
-            tasks_at_once: Semaphore::new(limits.tasks_max.clamp(1, Semaphore::MAX_PERMITS)),
-            parts,
-            limits,
-            index: Mutex::default(),
-            closed: CancellationToken::new(),
-            tracker: TaskTracker::new(),
-            origin,
-        });
+        let inner = Arc::new(Inner { parts, limits, index: Mutex::default(), tracker: TaskTracker::new(), origin });
         let mut running = 0;
         for (id, head) in heads {
             let head = Head::decode(id, &head)?;
@@ -209,7 +223,7 @@ impl Executions {
         }
         inner.forget_oldest().await?;
         if running > 0 {
-            tracing::info!(executions = running, "executions of an earlier life of this node go on");
+            tracing::info!(executions = running, "executions that were begun before go on here");
         }
         Ok(Self(inner))
     }
@@ -228,35 +242,37 @@ impl Executions {
     /// If there was another of its name, the input is too large, too many run, or it cannot be kept.
     pub async fn start(
         &self,
-        who: &Principal,
+        namespace: &Namespace,
         machine: &Machine,
-        name: Option<WorkflowName>,
-        input: Value,
+        new: NewExecution,
     ) -> Result<Started, ExecutionError> {
         let inner = &self.0;
-        inner.check(&input)?;
-        let id = *InvocationId::now().as_bytes();
-        let name = given_name(name, id);
+        inner.check(&new.input)?;
         if machine.kind == MachineKind::Express {
-            return self.start_unkept(who, machine, name, input, id).map(|unkept| unkept.started);
+            return self.start_unkept(namespace, machine, new).map(|unkept| unkept.started);
         }
+        let NewExecution { id, name, input, seen: token } = new;
+        let (id, name) = (*id.as_bytes(), given_name(name, id));
         let digest = execution_row::digest(&input);
-        let (namespace, now) = (who.namespace.clone(), inner.now());
+        let (namespace, now) = (namespace.clone(), inner.now());
         let facts = inner.facts(machine, &name, id, now);
         let head = Head::new(namespace.clone(), machine.name.clone(), name, machine.role.clone(), now, digest.clone());
-        let token = inner.parts.invoke.seen(who);
         let (sender, inbox) = mpsc::channel(leading::INBOX);
-        {
+        let there = {
             let mut index = inner.index.lock();
-            if let Some((_, there)) = index.find(&namespace, &head.machine, &head.name) {
-                let same = there.head.end.is_none() && there.head.input_sha256 == digest;
-                let started = Started { arn: facts.arn.clone(), at: there.head.started };
-                return if same { Ok(started) } else { Err(ExecutionError::Exists(facts.arn)) };
+            let there = index.find(&namespace, &head.machine, &head.name).map(|(known, there)| (known, there.clone()));
+            if there.is_none() {
+                if index.running() >= inner.limits.running_max {
+                    return Err(ExecutionError::TooMany(inner.limits.running_max));
+                }
+                index.insert(id, Entry::of_running(head.clone(), sender.clone()));
             }
-            if index.running() >= inner.limits.running_max {
-                return Err(ExecutionError::TooMany(inner.limits.running_max));
-            }
-            index.insert(id, Entry::of_running(head.clone(), sender.clone()));
+            there
+        };
+        if let Some((known, Entry { head: there, inbox })) = there {
+            let same = known == id || (there.end.is_none() && there.input_sha256 == digest);
+            let started = Started { arn: facts.arn.clone(), at: there.started };
+            return if same { stands(inbox, started).await } else { Err(ExecutionError::Exists(facts.arn)) };
         }
         let started = Started { arn: facts.arn.clone(), at: now };
         let beginning = Beginning {
@@ -287,34 +303,37 @@ impl Executions {
             this.tracker.spawn(leading.lead(commands, false));
             Ok(())
         });
-        begun.await.map_err(|_| ExecutionError::ShuttingDown)??;
+        match tokio::time::timeout(START_WITHIN, begun).await {
+            Ok(begun) => begun.map_err(|_| ExecutionError::ShuttingDown)??,
+            // It begins when it is written.
+            Err(_) => return Err(ExecutionError::Undecided),
+        }
         metrics::counter!("nigh_executions_started_total", "kind" => "standard").increment(1);
         Ok(started)
     }
 
     fn start_unkept(
         &self,
-        who: &Principal,
+        namespace: &Namespace,
         machine: &Machine,
-        name: WorkflowName,
-        input: Value,
-        id: HistoryId,
+        new: NewExecution,
     ) -> Result<Unkept, ExecutionError> {
         let inner = &self.0;
-        if inner.closed.is_cancelled() {
+        if inner.parts.over.is_cancelled() {
             return Err(ExecutionError::ShuttingDown);
         }
+        let NewExecution { id, name, input, seen: token } = new;
+        let (id, name) = (*id.as_bytes(), given_name(name, id));
         let now = inner.now();
         let arn = express_arn(&inner.parts.region, &machine.name, &name, &InvocationId::of_bytes(id).to_string());
         let facts = Facts { arn: arn.clone(), ..inner.facts(machine, &name, id, now) };
-        let token = inner.parts.invoke.seen(who);
         let place = inner.index.lock().begin_unkept(inner.limits.running_max);
         if !place {
             return Err(ExecutionError::TooMany(inner.limits.running_max));
         }
         let (run, commands) = Run::start(Arc::clone(&machine.definition), facts, input, token, false);
         let (sender, inbox) = mpsc::channel(leading::INBOX);
-        let mut leading = Leading::new(Arc::clone(inner), who.namespace.clone(), run, None, sender.clone(), inbox);
+        let mut leading = Leading::new(Arc::clone(inner), namespace.clone(), run, None, sender.clone(), inbox);
         leading.scratch = machine.scratch.clone();
         let ended = leading.ended();
         inner.tracker.spawn(leading.lead(commands, false));
@@ -328,14 +347,12 @@ impl Executions {
     /// If it cannot be started, or takes too long.
     pub async fn run(
         &self,
-        who: &Principal,
+        namespace: &Namespace,
         machine: &Machine,
-        name: Option<WorkflowName>,
-        input: Value,
+        new: NewExecution,
     ) -> Result<Ended, ExecutionError> {
-        self.0.check(&input)?;
-        let id = *InvocationId::now().as_bytes();
-        let Unkept { mut ended, inbox, .. } = self.start_unkept(who, machine, given_name(name, id), input, id)?;
+        self.0.check(&new.input)?;
+        let Unkept { mut ended, inbox, .. } = self.start_unkept(namespace, machine, new)?;
         let waited = tokio::time::timeout(SYNC_MAX, ended.wait_for(Option::is_some)).await;
         let end = match waited {
             Ok(Ok(end)) => end.clone(),
@@ -454,7 +471,7 @@ impl Executions {
     /// Starts nothing more, and waits until what has ended is written. What runs goes on in the node's next life. To be
     /// called before the invoker drains, and awaited after it.
     pub fn close(&self) -> impl Future<Output = ()> + use<> {
-        self.0.closed.cancel();
+        self.0.parts.over.cancel();
         self.0.tracker.close();
         let inner = Arc::clone(&self.0);
         async move {
@@ -465,10 +482,24 @@ impl Executions {
     }
 }
 
+/// An execution that somebody has started: its beginning is written when its leader answers.
+async fn stands(inbox: Option<mpsc::Sender<Message>>, started: Started) -> Result<Started, ExecutionError> {
+    let Some(inbox) = inbox else { return Ok(started) };
+    let (begun, answer) = oneshot::channel();
+    if inbox.send(Message::Begun(begun)).await.is_err() {
+        return Ok(started);
+    }
+    match tokio::time::timeout(START_WITHIN, answer).await {
+        Ok(Ok(())) => Ok(started),
+        Ok(Err(_)) => Err(ExecutionError::ShuttingDown),
+        Err(_) => Err(ExecutionError::Undecided),
+    }
+}
+
 /// The name that was given, or the id.
-fn given_name(name: Option<WorkflowName>, id: HistoryId) -> WorkflowName {
+fn given_name(name: Option<WorkflowName>, id: InvocationId) -> WorkflowName {
     // An id has the letters of a name.
-    let own = || WorkflowName::new(&InvocationId::of_bytes(id).to_string());
+    let own = || WorkflowName::new(&id.to_string());
     name.map_or_else(own, Ok).unwrap_or_else(|_| unreachable!("a UUID is a name"))
 }
 
@@ -480,7 +511,7 @@ impl Inner {
     }
 
     fn check(&self, input: &Value) -> Result<(), ExecutionError> {
-        if self.closed.is_cancelled() {
+        if self.parts.over.is_cancelled() {
             return Err(ExecutionError::ShuttingDown);
         }
         let bytes = input.to_string().len();
@@ -550,7 +581,7 @@ impl Inner {
         Ok((run, Kept { id, head: head.clone(), events, bytes: kept.bytes, scratch }))
     }
 
-    /// Goes on with an execution that an earlier life of the node began.
+    /// Goes on with an execution that was begun before.
     async fn resume(self: &Arc<Self>, id: HistoryId, head: Head) -> Result<(), ExecutionError> {
         let (run, kept) = self.replay(id, &head).await?;
         let (sender, inbox) = mpsc::channel(leading::INBOX);

@@ -69,7 +69,8 @@ pub struct Machine {
     pub tags: BTreeMap<String, String>,
     /// Where its executions leave what is only theirs.
     pub scratch: Vec<ScratchFolder>,
-    revision: Revision,
+    /// Grows with every change.
+    pub revision: Revision,
 }
 
 /// What a new state machine shall be.
@@ -233,6 +234,23 @@ impl MachineStore {
     #[must_use]
     pub fn get(&self, namespace: &Namespace, name: &WorkflowName) -> Option<Arc<Machine>> {
         self.0.index.read().get(namespace)?.get(name).cloned()
+    }
+
+    /// Reads the machine of this name anew, if it is not known here in `revision` or a later one, as it is elsewhere.
+    ///
+    /// # Errors
+    /// If the registry cannot be read, or has one that this build cannot read.
+    pub async fn catch_up(&self, namespace: &Namespace, name: &str, revision: Revision) -> Result<(), MachineError> {
+        let known = |name: &WorkflowName| self.get(namespace, name).is_some_and(|known| known.revision >= revision);
+        let Ok(name) = WorkflowName::new(name) else { return Ok(()) };
+        if known(&name) {
+            return Ok(());
+        }
+        let place = key(namespace, &name);
+        if let Some(stored) = self.0.registry.get(MACHINES_TABLE, &place).await? {
+            self.0.take(namespace, decode(&place, &stored.value, stored.revision)?);
+        }
+        Ok(())
     }
 
     /// At most `limit` machines of `namespace` behind `after`, and whether there are more.

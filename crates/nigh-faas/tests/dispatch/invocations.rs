@@ -1,10 +1,14 @@
 //! What invocations see of each other, and of what clients outside write, wherever they run and whoever owns their dispatch.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use nigh_faas::invocation::Invoke as _;
+use nigh_terms::FunctionName;
 use serde_json::json;
 
-use crate::processes::{Processes, invoke};
+use crate::processes::{PATIENCE, Processes, invoke};
+use crate::world::who;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invocation_sees_what_its_predecessor_wrote_at_another_node() {
@@ -64,6 +68,28 @@ async fn when_an_owner_is_given_up_another_goes_on_with_all_that_was_seen() {
     processes.invoke("c2", "f", json!({"do": "put", "key": "k", "value": "second"})).await;
     let read = processes.invoke("c1", "f", json!({"do": "get", "key": "k"})).await;
     assert_eq!((read["value"].as_str(), processes.owners()), (Some("second"), vec!["c2"]));
+    processes.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_is_made_ahead_once_where_the_function_is_placed_then() {
+    let test = "a_sandbox_is_made_ahead_once_where_the_function_is_placed_then";
+    let Some(processes) = Processes::start(test).await else { return };
+    processes.invoke("c1", "f", json!({"do": "put", "key": "k", "value": "first"})).await;
+    let next = FunctionName::new("next").unwrap();
+    for _ in 0..10 {
+        processes.all["c1"].dispatcher.prepare(&who().namespace, &next);
+    }
+    let made = async {
+        while processes.held.prepared.lock().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, made).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let prepared = processes.held.prepared.lock().clone();
+    let ran = processes.invoke("c1", "next", json!({"do": "put", "key": "k", "value": "second"})).await;
+    assert_eq!(prepared, [(ran["node"].as_str().unwrap().to_owned(), next)]);
     processes.end().await;
 }
 

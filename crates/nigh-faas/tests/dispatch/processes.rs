@@ -118,6 +118,8 @@ pub(crate) struct Held {
     /// Where they wait, one entry for each that has begun to.
     pub(crate) waiting: Mutex<Vec<String>>,
     pub(crate) go_on: Notify,
+    /// Functions of which sandboxes were asked for ahead, and where.
+    pub(crate) prepared: Mutex<Vec<(String, FunctionName)>>,
 }
 
 impl Runner {
@@ -196,6 +198,10 @@ impl RunDispatched for Runner {
             Some(ended) => ended,
             None => std::future::pending().await,
         }
+    }
+
+    fn prepare(&self, _namespace: &Namespace, function: &FunctionName) {
+        self.held.prepared.lock().push((self.name.clone(), function.clone()));
     }
 
     fn vacancy(&self) -> Vacancy {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use hmac::{Hmac, Mac};
-use nigh_engine::{AccessKeys, Histories, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
+use nigh_engine::{AccessKeys, LocalHistories, LocalRegistry, Outbox, RecordLog, Registry, Retention, StateFile};
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::event_invoker::{EventInvoker, EventParts, RecordBuckets};
 use nigh_faas::event_queue::QueueLimits;
@@ -206,7 +206,7 @@ impl Door {
             clock: Arc::clone(&clock),
             region: "us-east-1".to_owned(),
         };
-        let histories = Histories::open(state).unwrap();
+        let histories = Arc::new(LocalHistories::open(state).unwrap());
         let events = EventInvoker::open(events, QueueLimits::default()).await.unwrap();
         let executions = ExecutionParts {
             functions: functions.clone(),
@@ -216,12 +216,15 @@ impl Door {
             scratch: Arc::new(NoBuckets),
             clock: Arc::clone(&clock),
             region: "us-east-1".to_owned(),
+            turns: Arc::new(Semaphore::new(10)),
+            over: CancellationToken::new(),
         };
-        let limits = ExecutionLimits { running_max: 10, tasks_max: 10, kept_max: 3, kept_bytes: 1 << 20 };
+        let limits = ExecutionLimits { running_max: 10, kept_max: 3, kept_bytes: 1 << 20 };
         let parts = LambdaDoorParts {
             events,
             machines: MachineStore::open(Arc::clone(&registry), Arc::clone(&clock)).await.unwrap(),
             executions: Executions::open(executions, limits).await.unwrap(),
+            owned: None,
             functions,
             invoke: Arc::clone(&invoke) as _,
             keys: keys.clone(),

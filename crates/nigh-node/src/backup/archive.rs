@@ -4,6 +4,7 @@
 //! nigh-backup.json                         `Header`; first
 //! registry/000001.json ...                 `[DocumentText]`: the registry's documents, in pieces
 //! events/000001.json ...                   `[EventText]`: events that are not done, in pieces
+//! executions/000001.json ...               `[ExecutionText]`: heads and events of executions, in pieces
 //! files/credentials, files/nigh.toml       of the state folder
 //! code/<tree>/<namespace>/<name>/<version>.zip   archives of functions and layers, as uploaded
 //! buckets/<namespace>/<bucket>.json        a bucket's description
@@ -20,13 +21,13 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use nigh_engine::{Revised, Revision, StoredDocument, StoredPromise};
+use nigh_engine::{Revised, Revision, StoredDocument, StoredHistory, StoredPromise};
 use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The form that this build writes, and the newest that it reads. The first had no events.
-pub const FORMAT: u32 = 2;
+/// The form that this build writes, and the newest that it reads. The first had no events, the second no executions.
+pub const FORMAT: u32 = 3;
 /// Entries between two of sums.
 pub(super) const SUMS_EVERY: usize = 1000;
 /// The longest of each kind of entry that is read into memory.
@@ -39,6 +40,8 @@ pub(super) const BUCKET_MAX: u64 = 1 << 20;
 pub(super) const REGISTRY_MAX: u64 = 32 << 20;
 /// An event or the record of one, of at most some megabytes, in base64 and with room.
 pub(super) const EVENTS_MAX: u64 = 32 << 20;
+/// An event of an execution, of at most some megabytes, in base64 and with room.
+pub(super) const EXECUTIONS_MAX: u64 = 32 << 20;
 /// The largest archive is 256 MiB (`ArchiveLimits::LAMBDA`).
 pub(super) const CODE_MAX: u64 = 256 << 20;
 /// Documents of one piece of the registry: so many bytes, or one.
@@ -113,6 +116,9 @@ pub struct End {
     /// Events that are not done, and those that failed for good.
     #[serde(default)]
     pub events: u64,
+    /// Heads and events of executions.
+    #[serde(default)]
+    pub executions: u64,
     /// Archives of code.
     pub code: u64,
     /// Buckets.
@@ -183,6 +189,31 @@ impl EventText {
     }
 }
 
+/// A row of the histories of executions as the archive has it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ExecutionText {
+    /// Base64.
+    id: String,
+    /// None of a head.
+    place: Option<u64>,
+    /// Base64.
+    value: String,
+}
+
+impl From<&StoredHistory> for ExecutionText {
+    fn from(row: &StoredHistory) -> Self {
+        Self { id: BASE64.encode(row.id), place: row.place, value: BASE64.encode(&row.value) }
+    }
+}
+
+impl ExecutionText {
+    pub(super) fn decode(self) -> Result<StoredHistory, String> {
+        let bytes = |text: &str| BASE64.decode(text).map_err(|error| error.to_string());
+        let id = bytes(&self.id)?.try_into().map_err(|_| format!("{:?} has not 16 bytes", self.id))?;
+        Ok(StoredHistory { id, place: self.place, value: bytes(&self.value)? })
+    }
+}
+
 /// The files of the state folder that are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateFile {
@@ -227,6 +258,7 @@ pub(super) enum EntryName {
     Header,
     Registry(u32),
     Events(u32),
+    Executions(u32),
     File(StateFile),
     Code { tree: CodeTree, namespace: Namespace, name: FunctionName, version: String },
     Bucket { namespace: Namespace, bucket: BucketName },
@@ -241,6 +273,7 @@ impl fmt::Display for EntryName {
             Self::Header => f.write_str("nigh-backup.json"),
             Self::Registry(number) => write!(f, "registry/{number:06}.json"),
             Self::Events(number) => write!(f, "events/{number:06}.json"),
+            Self::Executions(number) => write!(f, "executions/{number:06}.json"),
             Self::File(file) => write!(f, "files/{}", file.name()),
             Self::Code { tree, namespace, name, version } => {
                 write!(f, "code/{}/{namespace}/{name}/{version}.zip", tree.name())
@@ -265,6 +298,7 @@ impl FromStr for EntryName {
             ["end.json"] => Self::End,
             ["registry", number] => Self::Registry(json(number)?.parse().map_err(drop)?),
             ["events", number] => Self::Events(json(number)?.parse().map_err(drop)?),
+            ["executions", number] => Self::Executions(json(number)?.parse().map_err(drop)?),
             ["sums", number] => Self::Sums(number.parse().map_err(drop)?),
             ["files", "credentials"] => Self::File(StateFile::Credentials),
             ["files", "nigh.toml"] => Self::File(StateFile::Settings),
@@ -311,6 +345,7 @@ mod tests {
             EntryName::Header,
             EntryName::Registry(3),
             EntryName::Events(1),
+            EntryName::Executions(7),
             EntryName::File(StateFile::Credentials),
             EntryName::File(StateFile::Settings),
             EntryName::Code { tree: CodeTree::Layers, namespace: namespace.clone(), name, version },

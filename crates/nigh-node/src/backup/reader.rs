@@ -6,14 +6,15 @@
 
 use std::io::{self, Read};
 
-use nigh_engine::{StoredDocument, StoredPromise};
+use nigh_engine::{StoredDocument, StoredHistory, StoredPromise};
 use nigh_terms::{BucketName, FunctionName, Namespace};
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
-    AnyHeader, ArchiveError, BUCKET_MAX, CODE_MAX, CodeTree, DocumentText, END_MAX, EVENTS_MAX, End, EntryName,
-    EventText, FILE_MAX, FORMAT, HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX, StateFile, hex,
+    AnyHeader, ArchiveError, BUCKET_MAX, CODE_MAX, CodeTree, DocumentText, END_MAX, EVENTS_MAX, EXECUTIONS_MAX, End,
+    EntryName, EventText, ExecutionText, FILE_MAX, FORMAT, HEADER_MAX, Header, REGISTRY_MAX, SUMS_EVERY, SUMS_MAX,
+    StateFile, hex,
 };
 use super::writer::Digesting;
 
@@ -29,6 +30,10 @@ pub trait Sink<E> {
     }
     /// Some events that are not done.
     fn events(&mut self, _: Vec<StoredPromise>) -> Result<(), E> {
+        Ok(())
+    }
+    /// Some heads and events of executions.
+    fn executions(&mut self, _: Vec<StoredHistory>) -> Result<(), E> {
         Ok(())
     }
     /// A file of the state folder.
@@ -68,6 +73,7 @@ struct Seen {
     all_sums: Sha256,
     pieces: u32,
     event_pieces: u32,
+    execution_pieces: u32,
     bucket: Option<(Namespace, BucketName)>,
 }
 
@@ -230,6 +236,7 @@ impl Seen {
                 let limit = match other {
                     EntryName::Registry(_) => REGISTRY_MAX,
                     EntryName::Events(_) => EVENTS_MAX,
+                    EntryName::Executions(_) => EXECUTIONS_MAX,
                     EntryName::Code { .. } => CODE_MAX,
                     EntryName::Bucket { .. } => BUCKET_MAX,
                     _ => FILE_MAX,
@@ -272,6 +279,17 @@ impl Seen {
                 let events = events.map_err(|reason| corrupt(name, reason))?;
                 self.end.events += events.len() as u64;
                 sink.events(events)
+            }
+            EntryName::Executions(number) => {
+                if *number != self.execution_pieces + 1 {
+                    return Err(corrupt(name, "it is out of order").into());
+                }
+                self.execution_pieces += 1;
+                let texts: Vec<ExecutionText> = json(name, bytes)?;
+                let rows: Result<Vec<_>, _> = texts.into_iter().map(ExecutionText::decode).collect();
+                let rows = rows.map_err(|reason| corrupt(name, reason))?;
+                self.end.executions += rows.len() as u64;
+                sink.executions(rows)
             }
             EntryName::File(StateFile::Credentials) if !header.keys => {
                 Err(corrupt(name, "the backup is said to have no keys").into())

@@ -7,7 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use nigh_engine::{
-    LocalRegistry, Outbox, RegistryError, StateError, StateFile as RegistryFile, StoredDocument, StoredPromise,
+    LocalHistories, LocalRegistry, Outbox, RegistryError, StateError, StateFile as RegistryFile, StoredDocument,
+    StoredHistory, StoredPromise,
 };
 use nigh_faas::code_archive::Archive;
 use nigh_faas::code_store::{CodeStore, CodeStoreError, CodeVersion};
@@ -142,6 +143,10 @@ impl Sink<RestoreError> for Making<'_> {
 
     fn events(&mut self, events: Vec<StoredPromise>) -> Result<(), RestoreError> {
         Ok(Outbox::take_in(&self.state, events)?)
+    }
+
+    fn executions(&mut self, rows: Vec<StoredHistory>) -> Result<(), RestoreError> {
+        Ok(LocalHistories::take_in(&self.state, rows)?)
     }
 
     fn file(&mut self, file: StateFile, bytes: &[u8]) -> Result<(), RestoreError> {

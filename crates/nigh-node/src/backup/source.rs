@@ -1,6 +1,6 @@
 //! What of a node goes into a backup, and in which order; the node may run and change meanwhile.
 //!
-//! The registry and the events are of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
+//! The registry, the events and the executions are of one moment. Code that was replaced since stays on disk as long as the backup takes, so that all
 //! code of that moment is in it. Each object is whole, as it was at some moment while the backup was made; one that
 //! was acknowledged before and not changed since is in it.
 
@@ -25,7 +25,7 @@ use crate::state_folder::StatePaths;
 /// The folder of layers below that of functions.
 pub(super) const LAYERS: &str = "layers";
 
-/// What shall be in a backup beside functions, models, events and lives.
+/// What shall be in a backup beside functions, models, events, executions and lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupScope {
@@ -157,6 +157,9 @@ impl BackupSource {
         }
         for event in snapshot.promises()? {
             writer.add_event(&event?)?;
+        }
+        for row in snapshot.histories()? {
+            writer.add_execution(&row?)?;
         }
         Ok(writer.end_pieces()?)
     }

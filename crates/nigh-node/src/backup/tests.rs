@@ -3,7 +3,9 @@
 use std::io::{Cursor, Write as _};
 use std::path::Path;
 
-use nigh_engine::{AccessKeys, LocalRegistry, Outbox, OutboxChange, Registry as _, StateFile};
+use nigh_engine::{
+    AccessKeys, LocalHistories, LocalRegistry, Outbox, OutboxChange, Registry as _, StateFile, StoredHistory,
+};
 use nigh_faas::code_archive::{Archive, ArchiveLimits};
 use nigh_faas::code_store::{CodeStore, CodeVersion};
 use nigh_terms::{FunctionName, Namespace, Timestamp};
@@ -36,6 +38,8 @@ async fn backup(state: &Path, scope: BackupScope, document: usize) -> Vec<u8> {
     let file = StateFile::open(&folder.paths().database()).unwrap();
     let registry = LocalRegistry::new(file.clone());
     let promised = |id: u8| OutboxChange::Put { id: [id; 16], head: vec![id], body: vec![id; document] };
+    let row = |place| StoredHistory { id: [7; 16], place, value: vec![7; document] };
+    LocalHistories::take_in(&file, vec![row(None), row(Some(0)), row(Some(1))]).unwrap();
     Outbox::open(file).unwrap().apply(vec![promised(1), promised(2), promised(3)]).await.unwrap();
     let keys = AccessKeys::load(&registry).await.unwrap();
     keys.issue(&registry, &Namespace::new("tenant").unwrap()).await.unwrap();
@@ -70,8 +74,8 @@ async fn a_state_restored_elsewhere_has_all_of_it_and_what_was_there_is_moved_aw
     assert_eq!(std::fs::read_dir(&there).unwrap().count(), 2, "precious and the lock");
 
     let done = restored(&archive, &there, true).unwrap();
-    let End { documents, events, code, objects, .. } = done.restored;
-    assert_eq!((documents, events, code, objects), (4, 3, 1, 0));
+    let End { documents, events, executions, code, objects, .. } = done.restored;
+    assert_eq!((documents, events, executions, code, objects), (4, 3, 3, 1, 0));
     assert_eq!(std::fs::read(done.moved_away.unwrap().join("precious")).unwrap(), b"mine");
     let paths = StatePaths::new(&there);
     let registry = LocalRegistry::new(StateFile::open(&paths.database()).unwrap());
@@ -80,6 +84,9 @@ async fn a_state_restored_elsewhere_has_all_of_it_and_what_was_there_is_moved_aw
     let promises: Vec<_> = registry.snapshot().unwrap().promises().unwrap().map(Result::unwrap).collect();
     assert_eq!(promises.iter().map(|one| one.id).collect::<Vec<_>>(), [[1; 16], [2; 16], [3; 16]]);
     assert!(promises.iter().all(|one| one.head == [one.id[0]] && one.body == vec![one.id[0]; 1_000_000]));
+    let rows: Vec<_> = registry.snapshot().unwrap().histories().unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.iter().map(|row| row.place).collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+    assert!(rows.iter().all(|row| row.id == [7; 16] && row.value == vec![7; 1_000_000]));
     let code = CodeStore::open(&paths.functions(), ArchiveLimits::LAMBDA).unwrap();
     assert_eq!(std::fs::read(code.task_folder(&version(&zip())).join("app.py")).unwrap(), b"x = 1");
     assert_eq!(std::fs::read(paths.credentials()).unwrap(), b"the keys");

@@ -5,13 +5,14 @@
 
 use std::io::{self, Read, Write};
 
-use nigh_engine::{StoredDocument, StoredPromise};
+use nigh_engine::{StoredDocument, StoredHistory, StoredPromise};
 use nigh_terms::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::archive::{
-    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, EventText, Header, PIECE, SUMS_EVERY, hex,
+    ArchiveError, DAMAGED_MAX, Damaged, DocumentText, End, EntryName, EventText, ExecutionText, Header, PIECE,
+    SUMS_EVERY, hex,
 };
 
 /// An archive being written.
@@ -25,6 +26,7 @@ pub(super) struct ArchiveWriter<W: Write> {
     all_sums: Sha256,
     documents: Pieces<DocumentText>,
     events: Pieces<EventText>,
+    executions: Pieces<ExecutionText>,
 }
 
 /// What goes into entries of about `PIECE` bytes.
@@ -98,6 +100,7 @@ impl<W: Write> ArchiveWriter<W> {
             all_sums: Sha256::new(),
             documents: Pieces::new(),
             events: Pieces::new(),
+            executions: Pieces::new(),
         };
         writer.add_json(&EntryName::Header, header)?;
         Ok(writer)
@@ -159,13 +162,25 @@ impl<W: Write> ArchiveWriter<W> {
         }
     }
 
-    /// No document and no event follows.
+    /// Adds a head or an event of an execution.
+    pub(super) fn add_execution(&mut self, row: &StoredHistory) -> Result<(), ArchiveError> {
+        self.end.executions += 1;
+        match self.executions.add(ExecutionText::from(row), row.value.len()) {
+            Some((number, piece)) => self.add_json(&EntryName::Executions(number), &piece),
+            None => Ok(()),
+        }
+    }
+
+    /// No document, no event and no execution follows.
     pub(super) fn end_pieces(&mut self) -> Result<(), ArchiveError> {
         if let Some((number, piece)) = self.documents.end() {
             self.add_json(&EntryName::Registry(number), &piece)?;
         }
-        match self.events.end() {
-            Some((number, piece)) => self.add_json(&EntryName::Events(number), &piece),
+        if let Some((number, piece)) = self.events.end() {
+            self.add_json(&EntryName::Events(number), &piece)?;
+        }
+        match self.executions.end() {
+            Some((number, piece)) => self.add_json(&EntryName::Executions(number), &piece),
             None => Ok(()),
         }
     }

@@ -21,7 +21,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use nigh_engine::nats::{Claimant, Cluster, ClusterError, NatsHomes, NatsLedger, NatsMembership, NatsRegistry};
+use nigh_engine::nats::{
+    Claimant, Cluster, ClusterError, NatsHistories, NatsHomes, NatsLedger, NatsMembership, NatsRegistry,
+};
 use nigh_engine::{Membership as _, NodeRole, Presence, PresentMember, Registry, RegistryError, node_number};
 use nigh_objects::cluster::CoherenceProtocol;
 use nigh_rpc::certificates::CertificateError;
@@ -94,6 +96,7 @@ pub struct ClusterEngine {
     registry: Arc<NatsRegistry>,
     membership: Arc<NatsMembership>,
     ledger: NatsLedger,
+    histories: NatsHistories,
     homes: NatsHomes,
     own: Hello,
     security: Security,
@@ -133,6 +136,7 @@ impl ClusterEngine {
         let keep_damaged =
             (settings.writes.on_damage == DamagedJournal::KeepAside).then(|| settings.state.join(DAMAGED));
         let ledger = NatsLedger::new(servers.clone(), cluster.ledger(settings.writes.wait, keep_damaged.as_deref()));
+        let histories = NatsHistories::open(servers.clone()).await?;
         let homes = NatsHomes::open(servers).await?;
         let own = Hello { identity: identity.clone(), incarnation: incarnation.0 };
         let peers = Peers::new(own.clone(), security.clone(), ClientSettings::default());
@@ -162,6 +166,7 @@ impl ClusterEngine {
             registry,
             membership: Arc::new(membership),
             ledger,
+            histories,
             homes,
             own,
             security,
@@ -231,6 +236,12 @@ impl ClusterEngine {
     #[must_use]
     pub const fn ledger(&self) -> &NatsLedger {
         &self.ledger
+    }
+
+    /// The histories of executions.
+    #[must_use]
+    pub const fn histories(&self) -> &NatsHistories {
+        &self.histories
     }
 
     /// The map of homes.

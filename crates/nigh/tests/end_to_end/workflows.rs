@@ -160,6 +160,28 @@ fn waiting_and_time_outs_go_on_by_the_date_after_a_kill() {
 }
 
 #[test]
+fn executions_of_a_backup_go_on_at_the_node_that_is_restored_from_it() {
+    let Some(python) = python("executions_of_a_backup_go_on_at_the_node_that_is_restored_from_it") else { return };
+    let mut node = Node::start(&python);
+    let machine = json!({"StartAt": "Wait", "States": {"Wait": {"Type": "Wait", "SecondsPath": "$.s", "End": true}}});
+    let file = definition(&node, "wait", &machine);
+    node.ok(["workflow", "create", "wait", &file]);
+    assert!(node.nigh(["workflow", "start", "wait", r#"{"s": 0}"#, "--name", "ended", "--watch"]).status.success());
+    node.ok(["workflow", "start", "wait", r#"{"s": 3}"#, "--name", "runs"]);
+    let backup = node.state.with_file_name("node.tar");
+    let made = node.json(["backup", backup.to_str().unwrap()]);
+    assert!(made["content"]["executions"].as_u64().unwrap() >= 5, "{made}");
+    node.ok(["workflow", "start", "wait", "{\"s\": 0}", "--name", "later"]);
+    node.kill();
+    assert!(node.nigh(["restore", backup.to_str().unwrap(), "--force"]).status.success());
+    node.restart();
+    wait_for("the execution to end", || described(&node, "wait", "runs")["status"] == "SUCCEEDED");
+    let ended = described(&node, "wait", "ended");
+    assert_eq!((&ended["status"], &ended["output"]), (&json!("SUCCEEDED"), &json!(r#"{"s":0}"#)));
+    assert_eq!(node.json(["workflow", "list", "wait"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn what_lies_between_stages_is_in_memory_alone_and_goes_with_the_execution() {
     let name = "what_lies_between_stages_is_in_memory_alone_and_goes_with_the_execution";
     let Some(python) = python(name) else { return };

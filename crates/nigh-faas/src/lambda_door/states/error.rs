@@ -101,7 +101,9 @@ impl From<ExecutionError> for StatesError {
             ExecutionError::Exists(_) => Self::execution_exists(message),
             ExecutionError::TooMany(_) => Self::execution_limit(message),
             ExecutionError::Input(_) => Self::invalid_input(message),
-            ExecutionError::TooLong | ExecutionError::ShuttingDown => Self::unavailable(message),
+            ExecutionError::TooLong | ExecutionError::ShuttingDown | ExecutionError::Undecided => {
+                Self::unavailable(message)
+            }
             ExecutionError::Registry(_) | ExecutionError::Row(_) | ExecutionError::Definition(..) => {
                 tracing::error!(error = %message, "an execution cannot be kept");
                 Self::service(message)

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::super::LambdaDoor;
 use super::super::operations::Request;
 use super::error::StatesError;
+use super::owner::Seat;
 use super::shape::{ExecutionShape, PageShape, bad_token, date, execution, input, read};
 use crate::workflow::arn::{WorkflowName, machine_arn};
 use crate::workflow::event::Outcome;
-use crate::workflow::executions::Listed;
+use crate::workflow::executions::{Listed, NewExecution};
 use crate::workflow::machine_store::MachineKind;
 
 /// What an execution may be listed by.
@@ -38,23 +39,29 @@ fn listed(execution: &Listed) -> Value {
 }
 
 impl LambdaDoor {
-    pub(super) async fn start_execution(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn start_execution(&self, request: &Request<'_>, seat: &Seat<'_>) -> Result<Value, StatesError> {
         let shape: ExecutionShape = read(request)?;
         let machine = self.machine_by_arn(shape.state_machine_arn.as_deref(), request)?;
         let (name, input) = (name(shape.name.as_deref())?, input(shape.input.as_deref())?);
-        let started = self.parts.executions.start(&request.who, &machine, name, input).await?;
+        let new = NewExecution { id: seat.id, name, input, seen: seat.seen.clone() };
+        let started = seat.executions.start(&request.who.namespace, &machine, new).await?;
         Ok(json!({ "executionArn": started.arn, "startDate": date(started.at) }))
     }
 
-    pub(super) async fn start_sync_execution(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn start_sync_execution(
+        &self,
+        request: &Request<'_>,
+        seat: &Seat<'_>,
+    ) -> Result<Value, StatesError> {
         let shape: ExecutionShape = read(request)?;
         let machine = self.machine_by_arn(shape.state_machine_arn.as_deref(), request)?;
         if machine.kind != MachineKind::Express {
             return Err(StatesError::machine_kind("StartSyncExecution is for state machines of type EXPRESS"));
         }
-        let (name, given) = (name(shape.name.as_deref())?, input(shape.input.as_deref())?);
-        let text = given.to_string();
-        let ended = self.parts.executions.run(&request.who, &machine, name, given).await?;
+        let (name, input) = (name(shape.name.as_deref())?, input(shape.input.as_deref())?);
+        let text = input.to_string();
+        let new = NewExecution { id: seat.id, name, input, seen: seat.seen.clone() };
+        let ended = seat.executions.run(&request.who.namespace, &machine, new).await?;
         let took = ended.stopped.millis().saturating_sub(ended.started.millis());
         let mut value = json!({
             "executionArn": ended.arn,
@@ -80,10 +87,10 @@ impl LambdaDoor {
         Ok(value)
     }
 
-    pub(super) async fn describe_execution(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn describe_execution(request: &Request<'_>, seat: &Seat<'_>) -> Result<Value, StatesError> {
         let shape: ExecutionShape = read(request)?;
         let (machine, name) = execution(shape.execution_arn.as_deref())?;
-        let found = self.parts.executions.describe(&request.who.namespace, &machine, &name).await?;
+        let found = seat.executions.describe(&request.who.namespace, &machine, &name).await?;
         let mut value = listed(&found.listed);
         if shape.included_data.as_deref() != Some("METADATA_ONLY") {
             value["input"] = found.input.to_string().into();
@@ -98,7 +105,7 @@ impl LambdaDoor {
         Ok(value)
     }
 
-    pub(super) fn list_executions(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) fn list_executions(&self, request: &Request<'_>, seat: &Seat<'_>) -> Result<Value, StatesError> {
         let shape: PageShape = read(request)?;
         let machine = self.machine_by_arn(shape.state_machine_arn.as_deref(), request)?;
         let status = shape.status_filter.as_deref();
@@ -108,26 +115,26 @@ impl LambdaDoor {
         let before = shape.token()?.map(str::parse::<InvocationId>).transpose().map_err(|_| bad_token())?;
         let before = before.map(|id| *id.as_bytes());
         let namespace = &request.who.namespace;
-        let (page, next) = self.parts.executions.list(namespace, &machine.name, status, before, shape.limit()?);
+        let (page, next) = seat.executions.list(namespace, &machine.name, status, before, shape.limit()?);
         let mut value = json!({ "executions": page.iter().map(listed).collect::<Vec<_>>() });
         set(&mut value, "nextToken", next.map(|id| InvocationId::of_bytes(id).to_string()));
         Ok(value)
     }
 
-    pub(super) async fn stop_execution(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn stop_execution(request: &Request<'_>, seat: &Seat<'_>) -> Result<Value, StatesError> {
         let shape: ExecutionShape = read(request)?;
         let (machine, name) = execution(shape.execution_arn.as_deref())?;
-        let (namespace, executions) = (&request.who.namespace, &self.parts.executions);
-        let stopped = executions.stop(namespace, &machine, &name, shape.error, shape.cause).await?;
+        let namespace = &request.who.namespace;
+        let stopped = seat.executions.stop(namespace, &machine, &name, shape.error, shape.cause).await?;
         Ok(json!({ "stopDate": date(stopped) }))
     }
 
-    pub(super) async fn get_execution_history(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn get_execution_history(request: &Request<'_>, seat: &Seat<'_>) -> Result<Value, StatesError> {
         let shape: PageShape = read(request)?;
         let (machine, name) = execution(shape.execution_arn.as_deref())?;
         let skipped = shape.token()?.map(str::parse::<usize>).transpose().map_err(|_| bad_token())?.unwrap_or(0);
         let limit = shape.limit()?;
-        let mut shown = self.parts.executions.history(&request.who.namespace, &machine, &name).await?;
+        let mut shown = seat.executions.history(&request.who.namespace, &machine, &name).await?;
         if shape.reverse_order {
             shown.reverse();
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::LambdaDoor;
 use super::super::operations::Request;
 use super::error::StatesError;
+use super::owner::Seat;
 use super::shape::{ExecutionShape, MachineShape, PageShape, bad_token, date, execution, given, machine, read};
 use crate::workflow::arn::{WorkflowName, machine_arn};
 use crate::workflow::machine_store::{Machine, MachineError, MachineKind, NewMachine};
@@ -126,10 +127,13 @@ impl LambdaDoor {
         }))
     }
 
-    pub(super) async fn describe_machine_of_execution(&self, request: &Request<'_>) -> Result<Value, StatesError> {
+    pub(super) async fn describe_machine_of_execution(
+        request: &Request<'_>,
+        seat: &Seat<'_>,
+    ) -> Result<Value, StatesError> {
         let shape: ExecutionShape = read(request)?;
         let (machine, name) = execution(shape.execution_arn.as_deref())?;
-        let found = self.parts.executions.describe(&request.who.namespace, &machine, &name).await?;
+        let found = seat.executions.describe(&request.who.namespace, &machine, &name).await?;
         Ok(json!({
             "stateMachineArn": found.listed.machine_arn,
             "name": machine,

@@ -1,6 +1,6 @@
 //! The task that leads one execution: what happened goes in, is written down, and what follows is done.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(crate) enum Message {
     Ended { task: TaskId, end: TaskEnd, token: Token },
     /// Somebody stops the execution.
     Stop { error: Option<String>, cause: Option<String>, done: oneshot::Sender<()> },
+    /// Somebody asks whether its beginning is written.
+    Begun(oneshot::Sender<()>),
     /// Somebody asks what happened so far.
     History(oneshot::Sender<Vec<Shown>>),
 }
@@ -87,7 +89,7 @@ impl Leading {
         self.ended.subscribe()
     }
 
-    /// Leads it to its end, or the node's. `resumed`: an earlier life of the node has begun it.
+    /// Leads it to its end, or as long as it is led here. `resumed`: it was begun before.
     pub(super) async fn lead(mut self, first: Vec<Command>, resumed: bool) {
         let is_kept = self.kept.is_some();
         let done = if resumed { self.resume().await } else { self.perform(first).await };
@@ -106,7 +108,7 @@ impl Leading {
         }
     }
 
-    /// Waits for something to happen, and does what follows. Nothing, when the node ends.
+    /// Waits for something to happen, and does what follows. Nothing, when it is led here no more.
     async fn step(&mut self) -> Option<()> {
         let now = self.inner.now();
         let wake = self.run.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
@@ -118,7 +120,7 @@ impl Leading {
         };
         let mut events = Vec::new();
         tokio::select! {
-            () = self.inner.closed.cancelled(), if self.kept.is_some() => return None,
+            () = self.inner.parts.over.cancelled(), if self.kept.is_some() => return None,
             message = self.inbox.recv() => self.take(message?, &mut events),
             () = time => events.push(What::Time),
         }
@@ -141,6 +143,7 @@ impl Leading {
                 events.push(What::Stopped { error, cause });
             }
             // Who asked may have gone.
+            Message::Begun(begun) => drop(begun.send(())),
             Message::History(shown) => drop(shown.send(self.run.shown().to_vec())),
         }
     }
@@ -184,7 +187,7 @@ impl Leading {
                 Command::Invoke(task) => {
                     begins = true;
                     if self.kept.is_none() || self.may_run_again(&task) {
-                        self.invoke(task, 1);
+                        self.begin(task, false);
                     } else {
                         waits.push(task);
                     }
@@ -196,7 +199,7 @@ impl Leading {
         if !waits.is_empty() {
             self.settle(0).await?;
             for task in waits {
-                self.invoke(task, 1);
+                self.begin(task, false);
             }
         }
         if begins {
@@ -212,23 +215,16 @@ impl Leading {
         }
     }
 
-    /// What an earlier life had begun: it runs again where that does no harm, and else nobody knows how it ended.
+    /// What was begun before: each task ends as it did where it ran, if that is known.
     async fn resume(&mut self) -> Option<()> {
-        let outstanding: Vec<TaskRun> = self.run.outstanding().cloned().collect();
-        let mut unknown = vec![What::Time];
-        for task in outstanding {
-            if self.may_run_again(&task) {
-                self.invoke(task, 2);
-                continue;
-            }
-            let cause = format!(
-                "the node ended while invocation {} of {} ran; mark the function idempotent to have it run again",
-                task.invocation, task.function
-            );
-            let end = TaskEnd::Failed { error: error_names::OUTCOME_UNKNOWN.to_owned(), cause };
-            unknown.push(What::Ended { task: task.task, end, token: Token::empty() });
+        let begun: Vec<TaskRun> = self.run.outstanding().cloned().collect();
+        // What is due comes first.
+        self.happen(vec![What::Time]).await?;
+        let outstanding: BTreeSet<TaskId> = self.run.outstanding().map(|task| task.task).collect();
+        for task in begun.into_iter().filter(|task| outstanding.contains(&task.task)) {
+            self.begin(task, true);
         }
-        self.happen(unknown).await
+        Some(())
     }
 
     fn may_run_again(&self, task: &TaskRun) -> bool {
@@ -238,12 +234,18 @@ impl Leading {
             && deployed.is_none_or(|deployed| idempotence::says(&deployed.function.environment) == Ok(Some(true)))
     }
 
-    fn invoke(&self, task: TaskRun, attempt: u32) {
+    /// Has a task run to its end. `before`: it was begun before.
+    fn begin(&self, task: TaskRun, before: bool) {
         let (inner, namespace, own) = (Arc::clone(&self.inner), self.namespace.clone(), self.own.clone());
         let (is_kept, again) = (self.kept.is_some(), self.may_run_again(&task));
         self.inner.tracker.spawn(async move {
             let number = task.task;
-            let Some((end, token)) = inner.invoke_task(&namespace, task, attempt, is_kept, again).await else { return };
+            let ended = if before {
+                inner.take_up(&namespace, task, again).await
+            } else {
+                inner.invoke_task(&namespace, task, 1, is_kept, again).await
+            };
+            let Some((end, token)) = ended else { return };
             // The execution may have ended meanwhile.
             let _ = own.send(Message::Ended { task: number, end, token }).await;
         });
@@ -259,7 +261,7 @@ impl Leading {
         self.settle(UNSETTLED_MAX).await
     }
 
-    /// Returns when all but `left` of the writes are on the disk. Nothing, when the node ends before.
+    /// Returns when all but `left` of the writes are on the disk. Nothing, when it is led here no more.
     async fn settle(&mut self, left: usize) -> Option<()> {
         while self.unsettled.len() > left
             && let Some((mut written, changes)) = self.unsettled.pop_front()
@@ -268,7 +270,7 @@ impl Leading {
             while let Err(error) = written.wait().await {
                 tracing::error!(%error, "an execution cannot be written; it is tried again");
                 tokio::select! {
-                    () = self.inner.closed.cancelled() => return None,
+                    () = self.inner.parts.over.cancelled() => return None,
                     () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_AGAIN_MAX),
                 }
                 written = self.inner.parts.histories.queue(changes.clone()).await.ok()?;
@@ -282,7 +284,7 @@ impl Leading {
         let Some(outcome) = self.run.outcome().cloned() else { return };
         let stopped = self.inner.now();
         if self.kept.is_some() && self.write_end(&outcome, stopped).await.is_none() {
-            // The next life of the node comes to the same end by the events.
+            // Who leads it next comes to the same end by the events.
             return;
         }
         metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);

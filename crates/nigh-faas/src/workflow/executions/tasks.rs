@@ -12,6 +12,29 @@ use crate::workflow::error_names;
 use crate::workflow::event::{TaskEnd, TaskRun};
 
 impl Inner {
+    /// A task that was begun before: as it ended at the node that ran it, where that is known; else it runs again, if it may
+    /// (`again`), and else nobody knows how it ended. Nothing, if it is to go on elsewhere.
+    pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
+        let found = if task.later { None } else { self.found_run(namespace, &task).await? };
+        match found {
+            Some(invoked) => Some((end_of(&invoked), invoked.token)),
+            None if again => self.invoke_task(namespace, task, 2, true, true).await,
+            None => {
+                let cause = format!(
+                    "whoever led the execution ended while invocation {} of {} ran, and no node knows how it ended; mark \
+                     the function idempotent to have it run again",
+                    task.invocation, task.function
+                );
+                Some((failed(error_names::OUTCOME_UNKNOWN, cause), Token::empty()))
+            }
+        }
+    }
+
+    async fn found_run(&self, namespace: &Namespace, task: &TaskRun) -> Option<Option<Invoked>> {
+        let _turn = self.parts.over.run_until_cancelled(self.parts.turns.acquire()).await?.ok()?;
+        self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
+    }
+
     /// Runs a task to its end; gives what it had seen, too. Nothing, if the node ended before. `again`: it may run more
     /// than once.
     pub(super) async fn invoke_task(
@@ -23,9 +46,9 @@ impl Inner {
         again: bool,
     ) -> Option<(TaskEnd, Token)> {
         let TaskRun { invocation, function, payload, client_context, later, token, .. } = task;
-        let turn = self.tasks_at_once.acquire();
-        // What is kept goes on in the node's next life; all else ends in this one.
-        let _turn = if is_kept { self.closed.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
+        let turn = self.parts.turns.acquire();
+        // What is kept goes on elsewhere, or in the node's next life; all else ends in this one.
+        let _turn = if is_kept { self.parts.over.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
         let payload = Bytes::from(payload.to_string());
         let ended = if later {
             let event =
@@ -50,8 +73,8 @@ impl Inner {
         };
         match ended {
             Ok(ended) => Some(ended),
-            // Cut off with the node.
-            Err(_) if is_kept && self.closed.is_cancelled() => None,
+            // It goes on elsewhere.
+            Err(_) if is_kept && self.parts.over.is_cancelled() => None,
             Err(error) => Some((refused(&error), Token::empty())),
         }
     }
