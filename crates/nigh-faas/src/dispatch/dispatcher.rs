@@ -28,7 +28,7 @@ use crate::applications::{Applications, Foreseen, KnownInput};
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
 use crate::idempotence;
-use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked, Wrote};
 use crate::invoker::REQUEST_BYTES_MAX;
 use crate::payload_walk::PayloadWalk;
 use crate::scheduler::Weights;
@@ -202,7 +202,7 @@ impl Dispatcher {
 
     /// Runs what another process has handed on, or says what became of it.
     pub(super) async fn handed(&self, head: InvokeHead, payload: Bytes) -> (RunAnswer, Bytes) {
-        let InvokeHead { namespace, function, id, attempt, send, again, client_context, token } = head;
+        let InvokeHead { namespace, function, id, attempt, wrote, send, again, client_context, token } = head;
         let run = RunId { invocation: id, attempt: attempt.unwrap_or(1), term: 0, send };
         if again {
             let found = self.0.handed.lock().asked(self.0.now(), run);
@@ -219,7 +219,7 @@ impl Dispatcher {
             Arrival::New(answer) => answer,
         };
         let (inner, awaited) = (Arc::clone(&self.0), answer.subscribe());
-        let event = attempt.map(|attempt| EventAttempt { id, attempt });
+        let event = attempt.map(|attempt| EventAttempt { id, attempt, wrote });
         let request = InvokeRequest { function, payload, client_context, token, event };
         tokio::spawn(async move {
             let (said, body) = match inner.spawned(namespace, request, id, true).await {
@@ -349,6 +349,11 @@ impl Inner {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut deadline = task.deadline;
         let input = self.parts.applications.input(namespace, &function.name, &PayloadWalk::of(&request.payload));
+        if let (Some(Wrote { node, bytes }), 1) = (request.event.and_then(|event| event.wrote), *attempt) {
+            // Its writer may still run, and its node has not reported since.
+            let written = input.named().iter().map(|print| (*print, bytes));
+            self.books.lock().placing.view.wrote(node, written);
+        }
         let mut refused: Vec<(Member, Monotonic)> = Vec::new();
         loop {
             let now = self.now();

@@ -212,7 +212,7 @@ impl RunDoor {
         if let Err(not_run) = self.until_known(&namespace, &function, &revision).await {
             return (RunAnswer::NotRun(not_run), Bytes::new());
         }
-        let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt });
+        let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt, wrote: None });
         let request = InvokeRequest { function, payload, client_context, token, event };
         match parts.runner.run(&namespace, request, to, &why).await {
             Ok(invoked) => {

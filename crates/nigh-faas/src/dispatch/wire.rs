@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vacancy::Vacancy;
 use crate::function_network::NetworkRefusal;
-use crate::invocation::{InvokeError, Invoked, RunTimes};
+use crate::invocation::{InvokeError, Invoked, RunTimes, Wrote};
 use crate::scheduler::lost_invocation::LossError;
 use crate::touched::Touched;
 
@@ -155,6 +155,9 @@ pub(super) struct InvokeHead {
     pub(super) id: InvocationId,
     /// Of an event; none for others.
     pub(super) attempt: Option<u32>,
+    /// The object that the event tells of.
+    #[serde(default)]
+    pub(super) wrote: Option<Wrote>,
     /// How often it was handed on before.
     pub(super) send: u32,
     /// It is only asked what became of it.

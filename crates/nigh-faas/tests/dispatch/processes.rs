@@ -103,7 +103,7 @@ impl DispatchHomes for Homes {
     }
 }
 
-/// Does what a payload says: reads, writes, or waits until it may go on and then writes.
+/// Does what a payload says: reads, writes, and waits before or then until it may go on.
 struct Runner {
     name: String,
     memory: ObjectMemory,
@@ -149,10 +149,19 @@ impl Runner {
             }
             return Ok(json!({"node": self.name, "value": value}));
         }
+        if let Some(first) = payload["first"].as_str() {
+            let value = payload["value"].as_str().unwrap();
+            self.memory.put(who, &bucket(), &key(first), request(value.as_bytes())).await?;
+        }
         let long = payload["bytes"].as_u64().map(|bytes| "x".repeat(bytes as usize));
         let value = long.as_deref().or_else(|| payload["value"].as_str()).unwrap();
         self.memory.put(who, &bucket(), &key(name), request(value.as_bytes())).await?;
         touch(value.len(), true);
+        if payload["then"] == "wait" {
+            let go_on = self.held.go_on.notified();
+            self.held.waiting.lock().push(self.name.clone());
+            go_on.await;
+        }
         Ok(json!({"node": self.name, "value": value}))
     }
 }
@@ -318,6 +327,11 @@ impl Processes {
         let member = PresentMember { node: id, incarnation: me.incarnation, presence };
         self.present.send_modify(|present| present.push(member));
         self.all.insert(name.to_owned(), Process { dispatcher, stop, killed });
+    }
+
+    /// Where owners stand, and what else all processes share.
+    pub(crate) fn registry(&self) -> Arc<dyn Registry> {
+        Arc::clone(&self.registry)
     }
 
     /// The members hear that `name` is gone.
