@@ -48,7 +48,9 @@ impl ReservedEvents for Pipeline {
     async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String> {
         for document in documents {
             let mut payload: Value = serde_json::from_slice(&document).unwrap();
-            (payload["do"], payload["key"]) = (json!("get"), json!(FIRST));
+            let told_of = payload["Records"][0]["s3"]["object"]["key"].as_str().unwrap();
+            let before = first(&told_of.replace("%2F", "/"));
+            (payload["do"], payload["key"]) = (json!("get"), json!(before));
             let (node, bytes) = writer.wrote.unwrap();
             let request = InvokeRequest {
                 function: FunctionName::new("second").unwrap(),
@@ -67,8 +69,10 @@ impl ReservedEvents for Pipeline {
     }
 }
 
-/// What the first writes before what the second is told of.
-const FIRST: &str = "before";
+/// What the first writes before `name`, of which the second is told.
+fn first(name: &str) -> String {
+    format!("before-{name}")
+}
 
 fn shard(name: &str) -> ShardId {
     let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(name) };
@@ -98,10 +102,11 @@ async fn who_is_triggered_runs_where_its_object_was_written_and_sees_what_its_wr
     }
     for round in 0..6 {
         // In a shard of its own, at a home that runs nothing: its writer alone of the nodes has a copy.
-        let is_apart = |name: &String| shard(name) != shard(FIRST) && shard(name).0 % 4 == 3;
+        let is_apart = |name: &String| shard(name) != shard(&first(name)) && shard(name).0 % 4 == 3;
         let name = (0..).map(|number| format!("in/{round}-{number}")).find(is_apart).unwrap();
         let value = format!("of round {round}");
-        let writes = json!({"do": "put", "first": FIRST, "key": name, "value": value, "bytes": BYTES, "then": "wait"});
+        let writes =
+            json!({"do": "put", "first": first(&name), "key": name, "value": value, "bytes": BYTES, "then": "wait"});
         let writer = format!("first-{round}");
         let (wrote, answer) = tokio::join!(processes.invoke("c1", &writer, writes), async {
             // The first has not ended, and its node has not reported since: it waits.
@@ -110,7 +115,7 @@ async fn who_is_triggered_runs_where_its_object_was_written_and_sees_what_its_wr
             processes.held.waiting.lock().clear();
             processes.held.go_on.notify_waiters();
             let seen: Vec<ShardId> = writer.token.iter().map(|(shard, _)| shard).collect();
-            assert!(seen.contains(&shard(FIRST)) && seen.contains(&shard(&name)), "{seen:?}");
+            assert!(seen.contains(&shard(&first(&name))) && seen.contains(&shard(&name)), "{seen:?}");
             (at, answer)
         });
         let (at, answer) = answer;

@@ -14,9 +14,9 @@ cat > /tmp/action <<'ACTION'
 key=${1##*\"key\":\"}
 key=${key%%\"*}
 curl --silent --show-error --fail --output /dev/null --aws-sigv4 "aws:amz:$AWS_REGION:s3" \
-    --header "x-amz-content-sha256: UNSIGNED-PAYLOAD" --header "x-amz-security-token: $AWS_SESSION_TOKEN" \
+    --header "x-amz-content-sha256: UNSIGNED-PAYLOAD" \
     --user "$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY" "$AWS_ENDPOINT_URL_S3/data/$key"
-sleep 1
+sleep 2
 read -r group < /proc/self/cpu_resctrl_groups
 echo "{\"group\": \"${group#res:}\"}"
 ACTION
