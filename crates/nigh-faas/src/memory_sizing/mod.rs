@@ -97,7 +97,7 @@ struct InCourse {
 }
 
 /// What is foretold of a run.
-struct Sized {
+struct SizedRun {
     slot: Option<Arc<Slot>>,
     name: Name,
     version: String,
@@ -273,7 +273,7 @@ impl MemorySizing {
     }
 
     /// Has `run` granted what is foretold of it.
-    fn size(&self, run: &mut Run<'_>) -> Sized {
+    fn size(&self, run: &mut Run<'_>) -> SizedRun {
         let function = run.function;
         let (name, version) = ((function.namespace.clone(), function.name.clone()), version(function));
         let slot = self.model(&name, &version, function);
@@ -282,7 +282,7 @@ impl MemorySizing {
         if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
             run.grant = Grant { memory: whole_steps(need).min(run.grant.booked), ..run.grant };
         }
-        Sized { slot, name, version: version.into_owned(), features, foreseen, words }
+        SizedRun { slot, name, version: version.into_owned(), features, foreseen, words }
     }
 
     fn learn(&self, course: InCourse, activation: &Activation) {
@@ -369,7 +369,7 @@ impl InvocationHook for MemorySizing {
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let function = run.function;
-        let Sized { slot, name, version, features, foreseen, mut words } = self.size(run);
+        let SizedRun { slot, name, version, features, foreseen, mut words } = self.size(run);
         // What a function says of itself counts.
         let says = function_caching::said(&function.environment).ok().flatten();
         if let (SizingMode::Grants, Some(false), None) = (self.mode, foreseen.benefits, says) {
