@@ -247,6 +247,11 @@ impl Sandboxes {
         self.books.lock().pool.book_ahead(function).then(|| self.room(function))
     }
 
+    /// The idle sandbox that the next invocation of `function` would get. It stays idle.
+    pub(crate) fn warmest(&self, function: &Function) -> Option<Arc<LiveSandbox>> {
+        self.books.lock().pool.warmest(function).cloned()
+    }
+
     /// Admits an invocation of `function`, after a bounded wait if need be.
     pub(crate) async fn admit(self: &Arc<Self>, function: &Arc<Function>) -> Result<Admitted, InvokeError> {
         let (ticket, mut served, why) = {

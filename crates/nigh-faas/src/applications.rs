@@ -70,6 +70,12 @@ impl KnownInput {
         &self.namespace
     }
 
+    /// The objects that its input names.
+    #[must_use]
+    pub fn named(&self) -> &[NamePrint] {
+        &self.named
+    }
+
     /// The objects that the invocation will probably read: those that its input names, and what is learned.
     #[must_use]
     pub fn reads(&self) -> Vec<NamePrint> {

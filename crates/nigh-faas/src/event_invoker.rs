@@ -28,7 +28,7 @@ use crate::event_queue::{
 };
 use crate::event_row::{Body, EventRowError, Head, Stage, place};
 use crate::function_store::FunctionStore;
-use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest};
+use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Wrote};
 use crate::invocation_record::Response;
 use crate::invoker::check_payload;
 
@@ -165,7 +165,8 @@ impl EventInvoker {
 
     async fn take(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
         let slot = self.reserve(&event.namespace, &event.function, event.payload.len())?;
-        let body = Body { client_context: event.client_context, token: event.token, payload: event.payload };
+        let NewEvent { client_context, token, payload, .. } = event;
+        let body = Body { client_context, token, payload, wrote: None };
         let ids = self.fill(vec![(slot, body)]).await?;
         ids.first().copied().ok_or_else(|| InvokeError::Internal("an event was not written".to_owned()))
     }
@@ -201,12 +202,13 @@ impl EventInvoker {
         Ok(EventSlot { events: self.clone(), id: Some(id), facts })
     }
 
-    /// Fills places with payloads, all of them or none. When this returns the events are durable.
+    /// Fills places with payloads, what their senders had seen, and what they wrote where; all of them or none. When this returns the events are durable.
     ///
     /// # Errors
     /// If the outbox cannot be written.
-    pub async fn fill_with(&self, events: Vec<(EventSlot, Bytes, Token)>) -> Result<(), InvokeError> {
-        let events = events.into_iter().map(|(slot, payload, token)| (slot, Body { token, ..Body::of(payload) }));
+    pub async fn fill_with(&self, events: Vec<(EventSlot, Bytes, Token, Option<Wrote>)>) -> Result<(), InvokeError> {
+        let body = |(slot, payload, token, wrote)| (slot, Body { token, wrote, ..Body::of(payload) });
+        let events = events.into_iter().map(body);
         self.fill(events.collect()).await.map(drop)
     }
 
@@ -343,7 +345,7 @@ impl Inner {
             payload: body.payload,
             client_context: body.client_context,
             token: body.token,
-            event: Some(EventAttempt { id, attempt }),
+            event: Some(EventAttempt { id, attempt, wrote: body.wrote }),
         };
         match self.parts.invoke.invoke(&Principal::outside(facts.namespace.clone()), request).await {
             Ok(invoked) => {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head   JSON: format, namespace, function, bytes, accepted, attempts, stage
-//! body   JSON: client_context, token; a line feed; the payload, or the record that is to be delivered
+//! body   JSON: client_context, token, wrote; a line feed; the payload, or the record that is to be delivered
 //! ```
 //!
 //! A head of a newer format is refused: the node that wrote it is to be started.
@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::event_config::Destination;
 use crate::event_queue::{DeadLetter, EventFacts, Remains};
+use crate::invocation::Wrote;
 
 /// The head's form that this build writes.
 const FORMAT: u32 = 1;
@@ -119,6 +120,7 @@ pub(crate) const fn place(id: InvocationId) -> OutboxId {
 pub(crate) struct Body {
     pub(crate) client_context: Option<String>,
     pub(crate) token: Token,
+    pub(crate) wrote: Option<Wrote>,
     pub(crate) payload: Bytes,
 }
 
@@ -126,6 +128,8 @@ pub(crate) struct Body {
 struct Context {
     client_context: Option<String>,
     token: Token,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wrote: Option<Wrote>,
 }
 
 impl Body {
@@ -135,7 +139,8 @@ impl Body {
     }
 
     fn encode(&self, id: InvocationId) -> Result<Vec<u8>, EventRowError> {
-        let context = Context { client_context: self.client_context.clone(), token: self.token.clone() };
+        let context =
+            Context { client_context: self.client_context.clone(), token: self.token.clone(), wrote: self.wrote };
         // JSON on one line: a line feed in a text is written `\n`.
         let mut encoded = serde_json::to_vec(&context).map_err(|error| EventRowError { id, why: error.to_string() })?;
         encoded.push(b'\n');
@@ -147,13 +152,15 @@ impl Body {
         let unreadable = |why: String| EventRowError { id, why };
         let end = memchr::memchr(b'\n', &stored).ok_or_else(|| unreadable("its body has no context".to_owned()))?;
         let context = serde_json::from_slice(&stored[..end]).map_err(|error| unreadable(error.to_string()))?;
-        let Context { client_context, token } = context;
-        Ok(Self { client_context, token, payload: Bytes::from(stored).slice(end + 1..) })
+        let Context { client_context, token, wrote } = context;
+        Ok(Self { client_context, token, wrote, payload: Bytes::from(stored).slice(end + 1..) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nigh_terms::NodeNumber;
+
     use super::*;
 
     #[test]
@@ -168,6 +175,7 @@ mod tests {
         let body = Body {
             client_context: Some("{\"a\": \"line\\nfeed\"}\n".to_owned()),
             payload: Bytes::from_static(b"{\"a\":\n1}"),
+            wrote: Some(Wrote { node: NodeNumber(3), bytes: 9 }),
             ..Body::default()
         };
         let OutboxChange::Put { head, body: stored, .. } = Head::new(&facts, 2, Stage::ToRun).put(id, &body).unwrap()
@@ -177,6 +185,8 @@ mod tests {
         let read = Head::decode(id, &head).unwrap();
         assert_eq!((read.facts(), read.attempts, read.stage), (facts, 2, Stage::ToRun));
         assert_eq!(Body::decode(id, stored).unwrap(), body);
+        let older = Body::decode(id, b"{\"client_context\":null,\"token\":{}}\n1".to_vec());
+        assert_eq!(older.unwrap(), Body::of(Bytes::from_static(b"1")), "of a build that knew of no writer");
         let error = Head::decode(id, br#"{"format":2,"more":1}"#).unwrap_err().to_string();
         assert!(error.contains("reads up to 1"), "{error}");
         assert!(Body::decode(id, b"{}".to_vec()).is_err());

@@ -234,6 +234,25 @@ impl Executor {
         });
     }
 
+    /// Makes ready what an invocation of `live`'s function with this input will need when `after` has ended.
+    pub(crate) async fn prepare(&self, live: &LiveSandbox, payload: &[u8], after: Option<InvocationId>) {
+        let decide = || {
+            let mut run = Run {
+                tasks: live.sandbox.tasks(),
+                start: SandboxStart::Warm,
+                used_before: live.sandbox.memory().used().ok(),
+                ..Run::new(InvocationId::now(), &live.function, payload, live.id)
+            };
+            let stations = self.hooks.iter();
+            let words = stations.filter_map(|hook| Some(format!("{}: {}", hook.name(), hook.ahead(&mut run, after)?)));
+            let words: Vec<String> = words.collect();
+            let kept = live.memory.prepare(run.grant);
+            metrics::counter!("nigh_invocations_prepared_total").increment(1);
+            format!("{kept} of memory; {}", words.join("; "))
+        };
+        live.prepare(decide).await;
+    }
+
     /// Runs `call` in the sandbox of `lease`, which is awake. An error if it may not begin: nothing has run.
     pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
         let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
@@ -256,7 +275,8 @@ impl Executor {
             .hooks
             .iter()
             .filter_map(|hook| hook.before_run(&mut run).map(|note| format!("{}: {note}", hook.name())));
-        let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).collect();
+        let prepared = live.take_prepared().map(|what| format!("prepared: {what}"));
+        let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).chain(prepared).collect();
         let booked = call.function.memory;
         let begun = live.memory.begin_run(if call.earlier.is_empty() { run.grant } else { Grant::full(booked) }).await;
         self.keys.set_admission(live.key.id(), run.admission);

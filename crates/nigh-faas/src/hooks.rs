@@ -70,6 +70,11 @@ pub trait InvocationHook: Send + Sync {
     fn name(&self) -> &'static str;
     /// Before the sandbox gets the input. What it returns goes into the activation's explanation.
     fn before_run(&self, run: &mut Run<'_>) -> Option<String>;
+    /// A run like this one may come soon, in this sandbox, which has none: what it will need is decided as far as it is known,
+    /// and what takes time is done, as if `after` had ended. `before_run` decides again. Not on the path.
+    fn ahead(&self, _run: &mut Run<'_>, _after: Option<InvocationId>) -> Option<String> {
+        None
+    }
     /// After the end, with what was measured.
     fn after_run(&self, activation: &Activation);
     /// Adds to what is said of the node's room what this station knows of it.

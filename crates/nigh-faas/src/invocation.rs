@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_objects::protocol::GateRefusal;
-use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
+use nigh_terms::{FunctionName, InvocationId, Namespace, NodeNumber, Principal, Token};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,6 +27,15 @@ pub struct InvokeRequest {
     pub event: Option<EventAttempt>,
 }
 
+/// An object that was written, of which an event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrote {
+    /// The node at which.
+    pub node: NodeNumber,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// One of the attempts to run an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventAttempt {
@@ -34,6 +43,16 @@ pub struct EventAttempt {
     pub id: InvocationId,
     /// Which attempt it is, from 1.
     pub attempt: u32,
+    /// The object that it tells of was written so: it is there, whoever else has heard of it.
+    pub wrote: Option<Wrote>,
+}
+
+impl EventAttempt {
+    /// The first of what tells of no object.
+    #[must_use]
+    pub const fn first(id: InvocationId) -> Self {
+        Self { id, attempt: 1, wrote: None }
+    }
 }
 
 /// How it ended, for the caller.
@@ -102,6 +121,17 @@ pub enum InvokeError {
     Internal(String),
 }
 
+/// An invocation that may come soon, as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Next {
+    /// The function.
+    pub function: FunctionName,
+    /// Its input, if that can be told; else the last one that the function had stands for it.
+    pub input: Option<Bytes>,
+    /// The invocation at whose end it comes.
+    pub after: Option<InvocationId>,
+}
+
 /// Runs invocations: what the doors stand on.
 #[async_trait]
 pub trait Invoke: Send + Sync {
@@ -110,8 +140,9 @@ pub trait Invoke: Send + Sync {
     /// What the caller of an invocation has seen, by which that is to begin: nothing, but for one that itself runs in an
     /// invocation.
     fn seen(&self, who: &Principal) -> Token;
-    /// An invocation of `function` may come soon: if it has no idle sandbox, and there is free room, one may be made.
-    fn prepare(&self, _namespace: &Namespace, _function: &FunctionName) {}
+    /// `next` may come soon: if its function has no idle sandbox, and there is free room, one may be made, and what it will
+    /// need may be made ready.
+    fn prepare(&self, _namespace: &Namespace, _next: Next) {}
     /// How the invocation `id` ended that was made before, by whomever, once it has; nothing if no node knows of it.
     async fn find(&self, _namespace: &Namespace, _id: InvocationId) -> Option<Invoked> {
         None

@@ -26,8 +26,9 @@ use crate::execution::{Attempt, Call, Executor};
 use crate::function::{Function, FunctionSource};
 use crate::gate::{Entrance, InvocationGate};
 use crate::hooks::InvocationHook;
-use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
 pub use crate::invoker_settings::InvokerSettings;
+use crate::latest_inputs::LatestInputs;
 use crate::node_memory::NodeMemory;
 use crate::phase_accountant::PhaseAccountant;
 use crate::prewarm::PrewarmSettings;
@@ -40,6 +41,8 @@ use crate::sandbox_pool::{PoolUse, SandboxPool};
 pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
 /// The largest `ClientContext`, as a header of an input; callers may send 3,583 bytes of base64, which escapes widen.
 const CLIENT_CONTEXT_BYTES_MAX: usize = 16 * 1024;
+/// How long what was made ready for an invocation that may come waits for it.
+const PREPARED_FOR: Duration = Duration::from_secs(10);
 /// How often idle sandboxes are looked at.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 /// Sandboxes that may end under one invocation before they took its input.
@@ -81,8 +84,9 @@ struct Inner {
     executor: Executor,
     tasks: TaskTracker,
     prewarmer: Option<Arc<Prewarmer>>,
-    /// Functions of which a sandbox is being made ahead of its first invocation.
+    /// Functions whose next invocation is being prepared.
     preparing: Mutex<HashSet<(Namespace, FunctionName)>>,
+    latest: Mutex<LatestInputs>,
 }
 
 /// Runs invocations. When it is dropped its idle sandboxes are ended; `drain` ends all and waits for it.
@@ -126,7 +130,8 @@ impl Invoker {
             sandboxes,
             memory: parts.memory,
         };
-        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, preparing: Mutex::default() });
+        let (preparing, latest) = (Mutex::default(), Mutex::default());
+        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, preparing, latest });
         reap(&inner);
         end_for_growth(&inner);
         if let Some(prewarmer) = &inner.prewarmer {
@@ -220,6 +225,7 @@ impl Inner {
         }
         let is_stale = |idle: &Function| !current.iter().any(|function| function.same_version(idle));
         join_all(self.executor.sandboxes.take_expired(is_stale).into_iter().map(Lease::end)).await;
+        self.executor.sandboxes.alive().iter().for_each(|live| live.forget_prepared(PREPARED_FOR));
         let in_use = self.executor.sandboxes.in_use();
         metrics::gauge!("nigh_sandboxes", "state" => "idle").set(in_use.idle as f64);
         metrics::gauge!("nigh_sandboxes", "state" => "busy").set(in_use.sandboxes.saturating_sub(in_use.idle) as f64);
@@ -228,15 +234,23 @@ impl Inner {
         metrics::gauge!("nigh_invocations_waiting").set(in_use.waiting as f64);
     }
 
+    /// Makes ready what can be of an invocation that may come.
+    async fn prepare(&self, namespace: &Namespace, next: Next) {
+        let Some(function) = self.executor.functions.find(namespace, &next.function).await else { return };
+        self.make_ahead(&function).await;
+        let Some(live) = self.executor.sandboxes.warmest(&function) else { return };
+        let input = next.input.or_else(|| self.latest.lock().of(&function));
+        self.executor.prepare(&live, &input.unwrap_or_default(), next.after).await;
+    }
+
     /// Makes an idle sandbox of a function that has none, if there is free room.
-    async fn make_ahead(&self, namespace: &Namespace, name: &FunctionName) {
-        let Some(function) = self.executor.functions.find(namespace, name).await else { return };
-        let Some((room, in_the_way)) = self.executor.sandboxes.room_ahead(&function) else { return };
+    async fn make_ahead(&self, function: &Arc<Function>) {
+        let Some((room, in_the_way)) = self.executor.sandboxes.room_ahead(function) else { return };
         join_all(in_the_way.into_iter().map(SpareStem::end)).await;
         let call = Call {
             id: InvocationId::now(),
             attempt: 1,
-            function,
+            function: Arc::clone(function),
             payload: bytes::Bytes::new(),
             client_context: None,
             entrance: Entrance::Called(Token::empty()),
@@ -264,6 +278,7 @@ impl Inner {
         chosen: Option<String>,
     ) -> Result<Invoked, InvokeError> {
         let asked = self.executor.clock.monotonic();
+        self.latest.lock().had(&function, &request.request.payload);
         let mut call = Call {
             id: request.request.event.map_or_else(InvocationId::now, |event| event.id),
             attempt: request.request.event.map_or(1, |event| event.attempt),
@@ -405,8 +420,8 @@ impl RunDispatched for Invoker {
         vacancy
     }
 
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
-        Invoke::prepare(self, namespace, function);
+    fn prepare(&self, namespace: &Namespace, next: Next) {
+        Invoke::prepare(self, namespace, next);
     }
 }
 
@@ -427,12 +442,12 @@ impl Invoke for Invoker {
         who.invocation.map_or_else(Token::empty, |caller| self.inner.executor.gate.seen(caller))
     }
 
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
-        let which = (namespace.clone(), function.clone());
+    fn prepare(&self, namespace: &Namespace, next: Next) {
+        let which = (namespace.clone(), next.function.clone());
         if self.inner.preparing.lock().insert(which.clone()) {
             let inner = Arc::clone(&self.inner);
             self.inner.tasks.spawn(async move {
-                Box::pin(inner.make_ahead(&which.0, &which.1)).await;
+                Box::pin(inner.prepare(&which.0, next)).await;
                 inner.preparing.lock().remove(&which);
             });
         }

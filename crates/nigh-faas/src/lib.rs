@@ -40,6 +40,7 @@ pub mod invoker;
 mod invoker_settings;
 pub mod keep_alive;
 pub mod lambda_door;
+mod latest_inputs;
 pub mod layer_store;
 mod live_sandbox;
 pub mod log_capture;

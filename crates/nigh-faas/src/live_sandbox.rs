@@ -66,6 +66,12 @@ struct Rest {
     can_freeze: bool,
 }
 
+struct Prepared {
+    /// In words.
+    what: String,
+    at: Instant,
+}
+
 /// A running sandbox.
 pub(crate) struct LiveSandbox {
     pub(crate) id: SandboxId,
@@ -82,6 +88,8 @@ pub(crate) struct LiveSandbox {
     frozen: tokio::sync::Mutex<bool>,
     /// Its share of the node's memory.
     pub(crate) memory: Arc<MemoryShare>,
+    /// What was made ready for its next invocation.
+    prepared: Mutex<Option<Prepared>>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
     oom_kills: Mutex<u64>,
 }
@@ -119,6 +127,7 @@ impl LiveSandbox {
             rest: Mutex::new(rest),
             frozen: tokio::sync::Mutex::new(false),
             memory: Arc::new(parts.memory),
+            prepared: Mutex::default(),
             oom_kills: Mutex::new(0),
         }
     }
@@ -132,6 +141,30 @@ impl LiveSandbox {
             *frozen = false;
         }
         Ok(())
+    }
+
+    /// Has `decide` make ready what its next invocation will need; not if it has one. An invocation that comes meanwhile waits
+    /// for that.
+    pub(crate) async fn prepare(&self, decide: impl FnOnce() -> String) {
+        let _frozen = self.frozen.lock().await;
+        if self.rest.lock().is_resting {
+            *self.prepared.lock() = Some(Prepared { what: decide(), at: Instant::now() });
+        }
+    }
+
+    /// What was made ready for the invocation that begins now, in words.
+    pub(crate) fn take_prepared(&self) -> Option<String> {
+        self.prepared.lock().take().map(|prepared| prepared.what)
+    }
+
+    /// Takes back what was made ready, if no invocation has come for `patience`.
+    pub(crate) fn forget_prepared(&self, patience: Duration) {
+        // Where the lock is held something happens, and it is looked at again.
+        let Ok(_frozen) = self.frozen.try_lock() else { return };
+        let is_due = |prepared: &mut Prepared| prepared.at.elapsed() >= patience;
+        if self.rest.lock().is_resting && self.prepared.lock().take_if(is_due).is_some() {
+            self.memory.unprepare();
+        }
     }
 
     /// It has no invocation now; it is frozen after `grace` unless it gets one. Back-to-back invocations cost one

@@ -6,7 +6,8 @@
 //! may book together is theirs in any case, so the cache never has less than its own part for long, and growth to what was
 //! booked is always met by the cache. What the cache cannot give at once, because somebody holds it, counts as used; when
 //! growth waits for that, idle sandboxes end, the one idle longest first; and where the cache makes far more of their
-//! memory, the one that is worth least (`memory_value`). A limit that the kernel refuses to lower counts as it stands. It decides no limit of its own accord (`memory_growth`), nor who is admitted (`sandbox_pool`).
+//! memory, the one that is worth least (`memory_value`). What an idle sandbox is to begin its next run with may be kept for it:
+//! it comes from what is free and from the cache, and nobody ends or waits for it. A limit that the kernel refuses to lower counts as it stands. It decides no limit of its own accord (`memory_growth`), nor who is admitted (`sandbox_pool`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +48,8 @@ struct Share {
     granted: ByteSize,
     /// What it is to have, where that is more than it was granted.
     wanted: ByteSize,
+    /// What its next run is thought to begin with, while it has none.
+    ahead: ByteSize,
     state: State,
     usage: SandboxUse,
 }
@@ -159,7 +162,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
 
     /// What is granted and what is to be.
     fn wanted(&self) -> ByteSize {
-        self.shares.values().map(|share| share.granted.max(share.wanted)).sum::<ByteSize>()
+        self.shares.values().map(|share| share.granted.max(share.wanted).max(share.ahead)).sum::<ByteSize>()
             + self.stems
             + self.stem_wanted
     }
@@ -204,7 +207,10 @@ impl<S: Copy + Ord> MemoryBudget<S> {
     pub fn admit(&mut self, sandbox: S, booked: ByteSize, now: Monotonic) {
         let nothing = ByteSize::ZERO;
         let usage = SandboxUse { made: now, cold: Duration::ZERO, runs: 0 };
-        self.shares.insert(sandbox, Share { booked, granted: nothing, wanted: nothing, state: State::Busy, usage });
+        self.shares.insert(
+            sandbox,
+            Share { booked, granted: nothing, wanted: nothing, ahead: nothing, state: State::Busy, usage },
+        );
     }
 
     /// It took `cold` to make `sandbox`.
@@ -226,6 +232,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         };
         let room = if share.granted == ByteSize::ZERO { room.saturating_sub(growing) } else { room };
         share.state = State::Busy;
+        share.ahead = ByteSize::ZERO;
         share.wanted = to.min(share.booked);
         let limit = share.wanted.min(share.granted + room).max(share.granted);
         if limit >= least.min(share.wanted) {
@@ -236,6 +243,30 @@ impl<S: Copy + Ord> MemoryBudget<S> {
             }
         }
         Raise { limit: share.granted, missing: share.missing() }
+    }
+
+    /// The next run of `sandbox`, which has none, is thought to begin with `to`: the limit that is granted now. The rest comes
+    /// when the cache has given way, as far as nobody who runs waits for it.
+    pub fn prepare(&mut self, sandbox: S, to: ByteSize, now: Monotonic) -> ByteSize {
+        let Some(share) = self.shares.get_mut(&sandbox).filter(|share| share.state != State::Ending) else {
+            return ByteSize::ZERO;
+        };
+        share.ahead = to.min(share.booked);
+        self.give_ahead(Some(sandbox), now);
+        self.granted_to(sandbox)
+    }
+
+    /// What is kept for the next run of `sandbox`; nothing, if that has begun.
+    #[must_use]
+    pub fn prepared(&self, sandbox: S) -> ByteSize {
+        self.shares.get(&sandbox).map_or(ByteSize::ZERO, |share| share.ahead)
+    }
+
+    /// Nothing is kept for the next run of `sandbox` any more. Its limit is to be lowered.
+    pub fn unprepare(&mut self, sandbox: S) {
+        if let Some(share) = self.shares.get_mut(&sandbox) {
+            share.ahead = ByteSize::ZERO;
+        }
     }
 
     /// A running sandbox has been given more because it came near its limit.
@@ -308,6 +339,9 @@ impl<S: Copy + Ord> MemoryBudget<S> {
             self.counts.scale_down += 1;
             return Some(Command::Cache(target));
         }
+        if let Some(limit) = self.give_ahead(None, now) {
+            return Some(limit);
+        }
         if let Some(end) = self.end_idle() {
             return Some(end);
         }
@@ -333,11 +367,31 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::Limit(*sandbox, share.granted))
     }
 
+    /// Gives what is free, and nobody waits for, to a sandbox whose next run is thought to need it: to `one`, or to any.
+    fn give_ahead(&mut self, one: Option<S>, now: Monotonic) -> Option<Command<S>> {
+        let missing: ByteSize = self.shares.values().map(Share::missing).sum();
+        let room = self.room().saturating_sub(missing);
+        let is_it = |sandbox: &S, share: &Share| {
+            one.is_none_or(|one| one == *sandbox) && share.ahead > share.granted && share.state != State::Ending
+        };
+        let (sandbox, share) = self.shares.iter_mut().find(|(sandbox, share)| is_it(sandbox, share))?;
+        let more = share.ahead.saturating_sub(share.granted).min(room);
+        if more == ByteSize::ZERO {
+            return None;
+        }
+        share.granted += more;
+        self.slack.raised(more, now);
+        Some(Command::Limit(*sandbox, share.granted))
+    }
+
     /// The idle sandbox that is worth least, if a byte of it is worth far less than one more to the cache.
     pub fn weigh(&mut self, cache: Worth, now: Monotonic) -> Option<Command<S>> {
         let idle = self.shares.iter_mut().filter_map(|(sandbox, share)| match share.state {
-            State::Idle(_) => Some((share.usage.worth(share.granted, now)?, sandbox, share)),
-            State::Busy | State::Ending => None,
+            // One that is about to run is worth what it was prepared for.
+            State::Idle(_) if share.ahead == ByteSize::ZERO => {
+                Some((share.usage.worth(share.granted, now)?, sandbox, share))
+            }
+            State::Idle(_) | State::Busy | State::Ending => None,
         });
         let (worth, sandbox, share) = idle.min_by(|(one, ..), (other, ..)| one.order(other))?;
         if !worth.yields_to(cache) {
@@ -348,7 +402,8 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::End(*sandbox, "the cache makes more of its memory"))
     }
 
-    /// The sandbox idle longest, where growth waits for memory that the cache cannot give.
+    /// The sandbox idle longest, of those that nothing is kept for if there is one, where growth waits for memory that the
+    /// cache cannot give.
     fn end_idle(&mut self) -> Option<Command<S>> {
         let missing: ByteSize = self.shares.values().map(Share::missing).sum();
         let ending = self.shares.values().filter(|share| share.state == State::Ending);
@@ -357,11 +412,11 @@ impl<S: Copy + Ord> MemoryBudget<S> {
             return None;
         }
         let idle = self.shares.iter_mut().filter_map(|(sandbox, share)| match share.state {
-            State::Idle(since) => Some((since, sandbox, share)),
+            State::Idle(since) => Some(((share.ahead > ByteSize::ZERO, since), sandbox, share)),
             State::Busy | State::Ending => None,
         });
-        let (_, sandbox, share) = idle.min_by_key(|(since, ..)| *since)?;
-        share.state = State::Ending;
+        let (_, sandbox, share) = idle.min_by_key(|(order, ..)| *order)?;
+        (share.state, share.ahead) = (State::Ending, ByteSize::ZERO);
         self.counts.idle_ended += 1;
         Some(Command::End(*sandbox, "others grow, and what the cache has is held"))
     }
@@ -463,6 +518,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_next_run_needs_comes_from_the_cache_ahead_of_it_and_nobody_ends_or_waits_for_it() {
+        let (mut budget, mut cache) = settled();
+        for sandbox in [1, 2] {
+            budget.admit(sandbox, mib(400), NOW);
+            budget.raise(sandbox, mib(20), mib(20), NOW);
+            cache.settle(&mut budget);
+            budget.idle(sandbox, Monotonic(u64::from(sandbox)));
+        }
+        // The slack at once, and the rest when the cache has given way.
+        assert_eq!(budget.prepare(1, mib(300), NOW), mib(120));
+        assert_eq!(cache.settle(&mut budget), [Command::Limit(1, mib(300))]);
+        assert_eq!((budget.in_use().granted, budget.in_use().room), (mib(320), mib(100)), "and there is slack again");
+        assert_eq!(budget.raise(1, mib(280), mib(0), NOW), Raise { limit: mib(300), missing: mib(0) });
+        budget.stands(1, mib(280), false);
+        budget.idle(1, Monotonic(3));
+        assert_eq!(budget.prepared(1), mib(0), "it has begun");
+
+        // What the cache cannot give is not taken from others; who runs goes before, and one that is prepared ends last.
+        budget.prepare(1, mib(400), NOW);
+        cache.held = cache.takes;
+        assert!(cache.settle(&mut budget).is_empty());
+        budget.admit(3, mib(300), NOW);
+        budget.raise(3, mib(10), mib(10), NOW);
+        budget.raise(3, mib(300), mib(0), NOW);
+        let ended = cache.settle(&mut budget);
+        assert!(matches!(ended[..], [Command::End(2, _), Command::End(1, _)]), "{ended:?}");
+        budget.unprepare(1);
+        assert_eq!(budget.prepare(1, mib(400), NOW), mib(0), "one that ends is not prepared");
+    }
+
+    #[test]
     fn what_is_held_counts_as_used_and_idle_sandboxes_end_for_growth_the_oldest_first() {
         let (mut budget, mut cache) = settled();
         for (sandbox, since) in [(1, 20), (2, 10), (3, 30)] {
@@ -556,6 +642,8 @@ mod tests {
         Admit(u32, u64),
         Raise(u32, u64, u64),
         Stands(u32, u64),
+        Prepare(u32, u64),
+        Unprepare(u32),
         Idle(u32, u64),
         Gone(u32),
         Stem(bool),
@@ -569,6 +657,8 @@ mod tests {
             2 => (0u32..5, 1u64..200).prop_map(|(one, booked)| Step::Admit(one, booked)),
             4 => (0u32..5, 0u64..250, 0u64..250).prop_map(|(one, to, least)| Step::Raise(one, to, least)),
             2 => (0u32..5, 0u64..200).prop_map(|(one, limit)| Step::Stands(one, limit)),
+            2 => (0u32..5, 0u64..250).prop_map(|(one, to)| Step::Prepare(one, to)),
+            1 => (0u32..5).prop_map(Step::Unprepare),
             2 => (0u32..5, 0u64..100).prop_map(|(one, since)| Step::Idle(one, since)),
             1 => (0u32..5).prop_map(Step::Gone),
             1 => any::<bool>().prop_map(Step::Stem),
@@ -597,6 +687,11 @@ mod tests {
                         let limit = mib(limit).min(budget.granted_to(one));
                         budget.stands(one, limit, false);
                     }
+                    Step::Prepare(one, to) => {
+                        let limit = budget.prepare(one, mib(to), NOW);
+                        prop_assert!(limit == budget.granted_to(one) || limit == ByteSize::ZERO);
+                    }
+                    Step::Unprepare(one) => budget.unprepare(one),
                     Step::Idle(one, since) => budget.idle(one, Monotonic(since)),
                     Step::Gone(one) => budget.gone(one),
                     Step::Stem(true) => stems += u64::from(budget.hold_stem(mib(64))),

@@ -433,6 +433,39 @@ impl MemoryShare {
         BegunRun { granted: grant.memory.max(used).min(grant.booked), step, waited }
     }
 
+    /// An invocation that may come soon is thought to begin with `grant`: so much is kept for it, as far as it is free, or the
+    /// cache's. What that comes to with what the sandbox uses already. `begin_run` or `unprepare` follows.
+    pub(crate) fn prepare(&self, grant: Grant) -> ByteSize {
+        let Some(inner) = &self.inner else { return grant.memory };
+        let used = self.one.sandbox().and_then(|sandbox| sandbox.memory().used().ok());
+        let wanted = used.map_or(self.one.booked, |used| limit_for(grant, used));
+        let mut held = self.one.held.lock();
+        let limit = inner.budget.lock().prepare(self.one.id, wanted, inner.clock.monotonic());
+        if limit > held.limit {
+            inner.set(&self.one, &mut held, limit);
+        }
+        inner.keeper.ring();
+        wanted
+    }
+
+    /// The invocation has not come: what was kept for it is the cache's again.
+    pub(crate) fn unprepare(&self) {
+        let Some(inner) = &self.inner else { return };
+        let mut held = self.one.held.lock();
+        {
+            let mut budget = inner.budget.lock();
+            if budget.prepared(self.one.id) == ByteSize::ZERO {
+                return;
+            }
+            budget.unprepare(self.one.id);
+        }
+        if let Some(Ok(used)) = self.one.sandbox().map(|sandbox| sandbox.memory().used()) {
+            let keeps = (used + IDLE_MARGIN).min(held.limit);
+            inner.set(&self.one, &mut held, keeps);
+        }
+        inner.keeper.ring();
+    }
+
     /// The invocation has ended: how its memory behaved.
     pub(crate) fn end_run(&self) -> EndedRun {
         let Some(inner) = &self.inner else { return EndedRun::default() };
@@ -456,7 +489,8 @@ impl MemoryShare {
         // Who cannot be counted cannot be held to less than it booked.
         if let Ok(used) = memory.used() {
             let mut held = self.one.held.lock();
-            let keeps = (used + IDLE_MARGIN).min(held.limit);
+            let ahead = inner.budget.lock().prepared(self.one.id);
+            let keeps = (used + IDLE_MARGIN).max(ahead).min(held.limit);
             inner.set(&self.one, &mut held, keeps);
             held.coming = None;
         }

@@ -287,6 +287,12 @@ impl<S: PartialEq> SandboxPool<S> {
         usize::try_from(for_memory).unwrap_or(usize::MAX).max(for_number).min(self.stems)
     }
 
+    /// The idle sandbox that the next invocation of `function` would get.
+    #[must_use]
+    pub fn warmest(&self, function: &Function) -> Option<&S> {
+        self.idle.warmest(function)
+    }
+
     /// Takes an idle sandbox out, to be ended. False if it is not idle.
     pub fn take(&mut self, sandbox: &S) -> bool {
         self.idle.take(sandbox)

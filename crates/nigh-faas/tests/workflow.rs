@@ -434,9 +434,47 @@ fn an_endless_loop_and_too_much_data_end_the_execution() {
 }
 
 #[test]
+fn what_comes_next_is_told_with_its_input_as_far_as_that_does_not_hang_on_what_runs() {
+    let input = json!({"input": {"bucket": "b", "key": "k"}, "size": 3});
+    let ahead = |now: Value, next: Value| {
+        let later = with(with(task(), &json!({"Resource": "later"})), &next);
+        let led = Led::start(&line(&[("Now", now), ("Next", later)]), input.clone());
+        let [next] = &led.run.ahead()[..] else { panic!("one comes next") };
+        assert_eq!(next.function.as_str(), "later");
+        assert_eq!(next.after, led.todo.first_key_value().map(|(_, task)| task.invocation));
+        next.input.as_ref().map(|input| serde_json::from_slice::<Value>(input).unwrap())
+    };
+    let beside = with(task(), &json!({"ResultPath": "$.result"}));
+    let named = json!({"Parameters": {"input.$": "$.input", "to": "there"}});
+    assert_eq!(ahead(beside.clone(), named.clone()), Some(json!({"input": input["input"], "to": "there"})));
+    assert_eq!(
+        ahead(with(task(), &json!({"ResultPath": null})), json!({"InputPath": "$.input"})),
+        Some(input["input"].clone())
+    );
+    assert_eq!(ahead(task(), json!({"Parameters": {"always": 1}})), Some(json!({"always": 1})));
+    let wait = json!({"Type": "Wait", "Seconds": 9});
+    assert_eq!(ahead(wait, named), Some(json!({"input": input["input"], "to": "there"})));
+    let invoke = json!({
+        "Resource": "arn:aws:states:::lambda:invoke",
+        "Parameters": {"FunctionName": "later", "Payload": {"n.$": "$.size"}},
+    });
+    assert_eq!(ahead(beside.clone(), invoke), Some(json!({"n": 3})));
+    // What is not known before the end, or looked for in vain, is not told.
+    for unknown in [
+        json!({}),
+        json!({"Parameters": {"n.$": "$.result.n"}}),
+        json!({"Parameters": {"text.$": "States.Format('a {}', $.result)"}}),
+        json!({"Parameters": {"n.$": "$.nowhere"}}),
+    ] {
+        assert_eq!(ahead(beside.clone(), unknown.clone()), None, "{unknown}");
+    }
+    assert_eq!(ahead(task(), json!({})), None);
+}
+
+#[test]
 fn stopping_forgets_what_runs_and_nothing_happens_after_the_end() {
     let mut led = Led::start(&line(&[("A", task()), ("B", with(task(), &json!({"Resource": "later"})))]), json!({}));
-    assert_eq!(led.run.ahead().iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["later"]);
+    assert_eq!(led.run.ahead().iter().map(|next| next.function.as_str()).collect::<Vec<_>>(), ["later"]);
     let task = led.next();
     led.todo.insert(task.task, task.clone());
     led.happens(What::Stopped { error: Some("Mine".to_owned()), cause: None });

@@ -479,6 +479,7 @@ impl Node {
                 entities,
                 activations: ActivationStore::new(whisk_records.clone(), activations.clone(), functions.clone()),
                 invoke: Arc::clone(&invoke),
+                scratch: Arc::new(memory.clone()),
                 keys: keys.clone(),
                 catalog: catalog.clone(),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use nigh_faas::event_config::{Destination, NamedDestination};
 use nigh_faas::event_invoker::{EventInvoker, EventSlot};
 use nigh_faas::function_store::FunctionStore;
-use nigh_faas::invocation::InvokeError;
-use nigh_objects::{NotificationTargets, ObjectError, ReservedEvents};
-use nigh_terms::{FunctionName, Namespace, Token};
+use nigh_faas::invocation::{InvokeError, Wrote};
+use nigh_objects::{NotificationTargets, ObjectError, ReservedEvents, Writer};
+use nigh_terms::{FunctionName, Namespace};
 
 /// The functions of this node, as buckets notify them.
 pub(crate) struct FunctionTargets {
@@ -62,9 +62,11 @@ struct Slots {
 
 #[async_trait]
 impl ReservedEvents for Slots {
-    async fn send(self: Box<Self>, documents: Vec<Bytes>, token: Token) -> Result<(), String> {
+    async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String> {
+        let wrote = writer.wrote.map(|(node, bytes)| Wrote { node, bytes });
         let filled = self.slots.into_iter().zip(documents);
-        let filled = filled.filter_map(|(slot, document)| Some((slot?, document, token.clone()))).collect();
+        let filled =
+            filled.filter_map(|(slot, document)| Some((slot?, document, writer.token.clone(), wrote))).collect();
         self.events.fill_with(filled).await.map_err(|error| error.to_string())
     }
 }

@@ -57,7 +57,7 @@ pub mod cluster {
 }
 pub use memory::{
     Begun, Committed, MemoryLimits, NotificationTargets, Notifications, ObjectMemory, OpenSegment, Remains,
-    ReservedEvents, SealOutcome, SealedSegment, SegmentPut, Shrunk, TransactionName, WrittenObject,
+    ReservedEvents, SealOutcome, SealedSegment, SegmentPut, Shrunk, TransactionName, Writer, WrittenObject,
 };
 pub use meter::MemoryUsage;
 pub use notification::{EventPattern, NotificationConfig, NotificationError, NotificationRule, ObjectChange};

@@ -43,7 +43,7 @@ use self::cluster::{CopyUse, Elsewhere, Frontiers, Holders, HomeUses, LeftCopy, 
 use self::coherence::{Coherence, ShelfGuard};
 pub use self::fast::{OpenSegment, Remains, SealOutcome, SealedSegment, SegmentPut};
 use self::machines::NewHome;
-pub use self::notify::{NotificationTargets, Notifications, ReservedEvents};
+pub use self::notify::{NotificationTargets, Notifications, ReservedEvents, Writer};
 pub use self::shrink::Shrunk;
 pub use self::transactions::{Begun, Committed, TransactionName, WrittenObject};
 pub(crate) use self::transactions::{Part, encode_part};

@@ -149,6 +149,13 @@ const checks = {
       const none = await refused(502, ow.actions.invoke({ name: "fails", params: { answer }, blocking: true }));
       assert.equal(none.error.response.status, "action developer error", String(answer));
     }
+    await ow.actions.update({ name: "fails", action: "def main(args):\n    return {'a': 'x' * args['bytes']}\n", kind: "python:3" });
+    for (const bytes of [2 << 20, 7 << 20]) {
+      const large = await refused(502, ow.actions.invoke({ name: "fails", params: { bytes }, blocking: true }));
+      assert.equal(large.error.response.status, "application error");
+      assert.match(large.error.response.result.error, /exceeded/, String(bytes));
+    }
+    assert.equal((await run("fails", { bytes: 1000 })).a.length, 1000, "and it goes on");
     await ow.actions.update({ name: "fails", action: "def main(args)\n  return {}", kind: "python:3" });
     const broken = await refused(502, ow.actions.invoke({ name: "fails", blocking: true }));
     assert.equal(broken.error.response.status, "action developer error");

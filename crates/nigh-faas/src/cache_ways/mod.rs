@@ -93,6 +93,25 @@ pub struct CacheWays {
     changed: Notify,
 }
 
+/// Why nothing is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotPredicted {
+    /// The function has no profile; the bytes of the data, if they are known.
+    NoProfile(Option<ByteSize>),
+    NoSize,
+    OtherFeatures,
+}
+
+impl std::fmt::Display for NotPredicted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoProfile(_) => "no profile of this version of its code",
+            Self::NoSize => "the size of its data is not known",
+            Self::OtherFeatures => "its model needs more than a size",
+        })
+    }
+}
+
 /// What happened to a sandbox's class.
 enum Binding {
     /// It is in it now.
@@ -225,25 +244,28 @@ impl CacheWays {
         known.reduce(|sum, size| ByteSize(sum.0.saturating_add(size.0)))
     }
 
-    fn predict(&self, run: &Run<'_>) -> Result<(ByteSize, Prediction), &'static str> {
-        let (function, payload) = (run.function, run.payload);
+    fn predict(&self, run: &Run<'_>) -> Result<(ByteSize, Prediction), NotPredicted> {
+        let function = run.function;
         let model = self.parts.models.find(function);
         let inputs = model.as_ref().map_or(&NO_PATHS, |model| &model.inputs);
         let size = self.data_size(run, inputs);
-        let Some(model) = &model else {
-            if let Some(size) = size {
-                self.books.lock().wanted.add(function, size, payload);
-            }
-            return Err("no profile of this version of its code");
-        };
-        let size = size.ok_or("the size of its data is not known")?;
+        let Some(model) = &model else { return Err(NotPredicted::NoProfile(size)) };
+        let size = size.ok_or(NotPredicted::NoSize)?;
         let input = SizingInput { size, features: Vec::new() };
         let prediction = model.model.predict(&FunctionModel::version(function), &input);
-        let prediction = prediction.ok_or("its model needs more than a size")?;
-        if prediction.range == TrainedRange::Extrapolated {
-            self.books.lock().wanted.add(function, size, payload);
+        Ok((size, prediction.ok_or(NotPredicted::OtherFeatures)?))
+    }
+
+    /// A run of an input that no profile tells of is one to profile with.
+    fn want_profile(&self, run: &Run<'_>, prediction: &Result<(ByteSize, Prediction), NotPredicted>) {
+        let unprofiled = match prediction {
+            Ok((size, prediction)) if prediction.range == TrainedRange::Extrapolated => Some(*size),
+            Err(NotPredicted::NoProfile(size)) => *size,
+            Ok(_) | Err(_) => None,
+        };
+        if let Some(size) = unprofiled {
+            self.books.lock().wanted.add(run.function, size, run.payload);
         }
-        Ok((size, prediction))
     }
 
     /// A function that should be profiled, if there is one.
@@ -257,16 +279,20 @@ impl CacheWays {
         self.books.lock().wanted.put_back(wanted);
     }
 
-    fn place(&self, prediction: Option<&(ByteSize, Prediction)>, run: &Run<'_>) -> Option<Placed> {
+    fn need(&self, prediction: Option<&(ByteSize, Prediction)>) -> Need {
         let sharing = prediction.and_then(|(_, prediction)| {
             let curves = prediction.curves.as_ref()?;
             SharingProfile::new(&curves.misses, &curves.times, self.parts.lines_per_way).ok()
         });
-        let need = Need {
+        Need {
             predicted: prediction.map(|(_, prediction)| prediction.predicted),
             sharing: sharing.map(Arc::new),
             at: self.parts.clock.monotonic(),
-        };
+        }
+    }
+
+    fn place(&self, prediction: Option<&(ByteSize, Prediction)>, run: &Run<'_>) -> Option<Placed> {
+        let need = self.need(prediction);
         let mut books = self.books.lock();
         let placed = self.parts.policy.place(&books.loads, &need);
         // Full books: it runs in the default class and weighs nothing.
@@ -309,6 +335,39 @@ impl CacheWays {
         bound.map_or_else(Binding::Failed, |()| Binding::Bound)
     }
 
+    /// Where a run would be placed that does not weigh yet, once `after` has ended.
+    fn place_ahead(&self, prediction: &(ByteSize, Prediction), after: Option<InvocationId>) -> Placed {
+        let need = self.need(Some(prediction));
+        let books = self.books.lock();
+        let before = after.and_then(|after| books.running.get(&after)).map(|course| course.ticket);
+        match before {
+            Some(ticket) => {
+                let mut loads = books.loads.clone();
+                let _ended = loads.release(ticket);
+                self.parts.policy.place(&loads, &need)
+            }
+            None => self.parts.policy.place(&books.loads, &need),
+        }
+    }
+
+    /// Puts a sandbox that has no run into a class, if that is there.
+    fn bind_ahead(&self, run: &Run<'_>, clos: ClosId) -> Binding {
+        let (Some(binder), Some(tasks)) = (&self.parts.binder, &run.tasks) else { return Binding::Absent };
+        let _gate = self.gate.lock();
+        {
+            let books = self.books.lock();
+            if books.suspended {
+                return Binding::Suspended;
+            }
+            if books.bound.get(&run.sandbox) == Some(&clos) || books.loads.layout().class(clos).is_none() {
+                return Binding::Unchanged;
+            }
+        }
+        let bound = binder.bind(tasks, clos);
+        self.books.lock().record(run.sandbox, bound.is_ok().then_some(clos));
+        bound.map_or_else(Binding::Failed, |()| Binding::Bound)
+    }
+
     fn release(&self, invocation: InvocationId) {
         let mut books = self.books.lock();
         let Some(course) = books.running.remove(&invocation) else { return };
@@ -332,7 +391,7 @@ impl CacheWays {
 pub const NOT_BOUND_HERE: &str = "; not bound, this machine cannot";
 
 /// The decision in words, as `nigh llc explain` shows it.
-fn words(prediction: &Result<(ByteSize, Prediction), &'static str>, placed: &Placed, binding: &Binding) -> String {
+fn words(prediction: &Result<(ByteSize, Prediction), NotPredicted>, placed: &Placed, binding: &Binding) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = match prediction {
@@ -363,6 +422,7 @@ impl InvocationHook for CacheWays {
 
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let prediction = self.predict(run);
+        self.want_profile(run, &prediction);
         let placed = self.place(prediction.as_ref().ok(), run)?;
         if let Ok((_, prediction)) = &prediction {
             self.books.lock().needed(run.function, prediction.predicted);
@@ -373,6 +433,13 @@ impl InvocationHook for CacheWays {
             tracing::warn!(function = %run.function.name, reason, "a sandbox was not bound to its class of service");
         }
         Some(words(&prediction, &placed, &binding))
+    }
+
+    fn ahead(&self, run: &mut Run<'_>, after: Option<InvocationId>) -> Option<String> {
+        let prediction = self.predict(run).ok()?;
+        let placed = self.place_ahead(&prediction, after);
+        let binding = self.bind_ahead(run, placed.clos);
+        Some(words(&Ok(prediction), &placed, &binding))
     }
 
     fn after_run(&self, activation: &Activation) {

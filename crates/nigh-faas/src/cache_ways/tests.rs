@@ -128,6 +128,32 @@ async fn an_invocation_is_predicted_placed_bound_and_released() {
 }
 
 #[tokio::test]
+async fn a_sandbox_is_in_the_class_of_its_next_run_before_that_comes() {
+    let bench = bench(&["/input"]).await;
+    let (deployed, sandbox) = (function("f"), SandboxId::random());
+    let ahead = |payload: &[u8], after| {
+        let run = Run::new(InvocationId::now(), &deployed, payload, sandbox);
+        let mut run = Run { tasks: Some(Members::Cgroup(PathBuf::from("/sandbox"))), ..run };
+        bench.station.ahead(&mut run, after)
+    };
+    assert_eq!(ahead(b"{}", None), None, "nothing is known of its data");
+    // The stage before it runs in the class that the next one will have, when that has ended.
+    let (before, _) = bench.run(&deployed, PAYLOAD, SandboxId::random());
+    let words = ahead(PAYLOAD, Some(before)).unwrap();
+    assert!(words.contains("900 B of data need 4 ways (sensitive); class 5 "), "{words}");
+    assert_eq!(*bench.told.bound.lock(), [ClosId(5), ClosId(5)]);
+    assert_eq!(bench.station.loads().running().len(), 1, "it weighs nothing before it runs");
+    bench.station.release(before);
+    let (run, note) = bench.run(&deployed, PAYLOAD, sandbox);
+    assert!(note.contains("class 5 "), "{note}");
+    assert_eq!(bench.told.bound.lock().len(), 2, "nothing is left to be done on the path");
+    bench.station.release(run);
+    // A profile has the cache to itself.
+    assert!(bench.station.suspend());
+    assert!(ahead(PAYLOAD, None).unwrap().ends_with("not bound, a profile has the cache to itself"));
+}
+
+#[tokio::test]
 async fn those_who_dispatch_hear_which_ways_are_free_and_what_a_function_needs() {
     let bench = bench(&["/input"]).await;
     let deployed = function("f");

@@ -185,6 +185,13 @@ impl ClusterView {
         }
     }
 
+    /// These were written at `node`, if it lives.
+    pub(super) fn wrote(&mut self, node: NodeNumber, copies: impl IntoIterator<Item = (NamePrint, u64)>) {
+        if let Some(member) = self.places.get(&node).and_then(|at| self.slots.get(*at)).map(|slot| slot.member) {
+            self.left(member, copies);
+        }
+    }
+
     /// These copies were brought to `member`; its node will say so too, but later.
     pub(super) fn brought(&mut self, member: Member, copies: impl IntoIterator<Item = (NamePrint, u64)>) {
         let changes = copies.into_iter().map(|(print, bytes)| (print.0, Some(bytes))).collect();

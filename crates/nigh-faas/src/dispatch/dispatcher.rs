@@ -30,7 +30,7 @@ use crate::applications::{Applications, Foreseen, KnownInput};
 use crate::function::{Function, FunctionSource};
 use crate::gate::InvocationGate;
 use crate::idempotence;
-use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Invoked, Next, Wrote};
 use crate::invoker::REQUEST_BYTES_MAX;
 use crate::payload_walk::PayloadWalk;
 use crate::scheduler::Weights;
@@ -230,7 +230,7 @@ impl Dispatcher {
 
     /// Runs what another process has handed on, or says what became of it.
     pub(super) async fn handed(&self, head: InvokeHead, payload: Bytes) -> (RunAnswer, Bytes) {
-        let InvokeHead { namespace, function, id, attempt, send, again, client_context, token } = head;
+        let InvokeHead { namespace, function, id, attempt, wrote, send, again, client_context, token } = head;
         let run = RunId { invocation: id, attempt: attempt.unwrap_or(1), term: 0, send };
         if again {
             let found = self.0.handed.lock().asked(self.0.now(), run);
@@ -247,7 +247,7 @@ impl Dispatcher {
             Arrival::New(answer) => answer,
         };
         let (inner, awaited) = (Arc::clone(&self.0), answer.subscribe());
-        let event = attempt.map(|attempt| EventAttempt { id, attempt });
+        let event = attempt.map(|attempt| EventAttempt { id, attempt, wrote });
         let request = InvokeRequest { function, payload, client_context, token, event };
         tokio::spawn(async move {
             let (said, body) = match inner.spawned(namespace, request, id, By::ThisProcess).await {
@@ -378,6 +378,11 @@ impl Inner {
         let Task { namespace, request, id, attempt, .. } = task;
         let mut deadline = task.deadline;
         let input = self.parts.applications.input(namespace, &function.name, &PayloadWalk::of(&request.payload));
+        if let (Some(Wrote { node, bytes }), 1) = (request.event.and_then(|event| event.wrote), *attempt) {
+            // Its writer may still run, and its node has not reported since.
+            let written = input.named().iter().map(|print| (*print, bytes));
+            self.books.lock().placing.view.wrote(node, written);
+        }
         let mut refused: Vec<(Member, Monotonic)> = Vec::new();
         loop {
             let now = self.now();
@@ -503,8 +508,8 @@ impl Inner {
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))
     }
 
-    /// Has a sandbox of a function made ahead, where one would be made if it were invoked now.
-    fn make_ahead(self: &Arc<Self>, which: Which) {
+    /// Has what an invocation needs made ready where it would be placed now.
+    fn prepare(self: &Arc<Self>, which: Which, after: Option<InvocationId>) {
         let now = self.now();
         {
             let mut made = self.made_ahead.lock();
@@ -521,9 +526,9 @@ impl Inner {
             let Some(node) = inner.books.lock().placing.ahead(&found) else { return };
             let Some(node) = inner.living(|one| one.node == node) else { return };
             let to = Member { node: node.presence.number, incarnation: node.incarnation };
-            let head = encode(&PrepareHead { namespace, function, to });
+            let head = encode(&PrepareHead { namespace, function, after, to });
             if let Err(why) = inner.small::<()>(&node, &PREPARE, &head).await {
-                tracing::debug!(node = %node.node, why, "no sandbox is made ahead there");
+                tracing::debug!(node = %node.node, why, "nothing is made ready there");
             }
         });
     }
@@ -567,8 +572,8 @@ impl Invoke for Dispatcher {
         }
     }
 
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
-        self.0.make_ahead((namespace.clone(), function.clone()));
+    fn prepare(&self, namespace: &Namespace, next: Next) {
+        self.0.prepare((namespace.clone(), next.function), next.after);
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

@@ -24,7 +24,7 @@ use super::wire::{
     RunAnswer, RunHead, RunId, decode, encode,
 };
 use crate::function::FunctionSource;
-use crate::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked, Next};
 use crate::scheduler::lost_invocation::LossError;
 
 /// How long a node waits for its copy of the registry to have the version of a function that a dispatch names.
@@ -50,8 +50,8 @@ pub trait RunDispatched: Send + Sync {
     /// What of the node is free.
     fn vacancy(&self) -> Vacancy;
 
-    /// An invocation of `function` may come soon: if it has no idle sandbox, and there is free room, one may be made.
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName);
+    /// `next` may come soon: what it needs may be made ready.
+    fn prepare(&self, namespace: &Namespace, next: Next);
 }
 
 /// What a door stands on.
@@ -148,9 +148,9 @@ impl RunDoor {
                 Ok(reply(&(), Bytes::new()))
             }
             number if number == PREPARE.number => {
-                let PrepareHead { namespace, function, to } = head_of(&call)?;
+                let PrepareHead { namespace, function, after, to } = head_of(&call)?;
                 if to == self.parts.me {
-                    self.parts.runner.prepare(&namespace, &function);
+                    self.parts.runner.prepare(&namespace, Next { function, input: None, after });
                 }
                 Ok(reply(&(), Bytes::new()))
             }
@@ -222,7 +222,7 @@ impl RunDoor {
         if let Err(not_run) = self.until_known(&namespace, &function, &revision).await {
             return (RunAnswer::NotRun(not_run), Bytes::new());
         }
-        let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt });
+        let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt, wrote: None });
         let request = InvokeRequest { function, payload, client_context, token, event };
         match parts.runner.run(&namespace, request, to, &why).await {
             Ok(invoked) => {

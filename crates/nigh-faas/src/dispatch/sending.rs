@@ -128,6 +128,7 @@ impl Inner {
             function: request.function.clone(),
             id: *id,
             attempt: request.event.is_some().then_some(*attempt),
+            wrote: request.event.and_then(|event| event.wrote),
             send: *sends,
             again: false,
             client_context: request.client_context.clone(),

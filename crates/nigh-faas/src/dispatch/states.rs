@@ -13,7 +13,7 @@ use super::dispatcher::{By, Dispatcher, Outcome};
 use super::owners::Owner;
 use super::ownership::{Ownership, Standing};
 use super::wire::AskedStates;
-use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
 
 /// Answers requests of the Step Functions API for the namespaces that this process owns.
 #[async_trait]
@@ -103,8 +103,8 @@ impl Invoke for InTerm {
         self.dispatcher.seen(who)
     }
 
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
-        self.dispatcher.prepare(namespace, function);
+    fn prepare(&self, namespace: &Namespace, next: Next) {
+        self.dispatcher.prepare(namespace, next);
     }
 
     async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<Invoked> {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::vacancy::Vacancy;
 use crate::function_network::NetworkRefusal;
-use crate::invocation::{InvokeError, Invoked, RunTimes};
+use crate::invocation::{InvokeError, Invoked, RunTimes, Wrote};
 use crate::scheduler::lost_invocation::LossError;
 use crate::touched::Touched;
 
@@ -45,7 +45,7 @@ pub(super) static FIND: Method = method(6, "find", 0);
 
 /// A process hands a request of the Step Functions API to who owns the namespace; the request's body goes with it.
 pub(super) static STATES: Method = method(7, "states", BODY_MAX);
-/// An owner has a node make a sandbox ahead of need.
+/// An owner has a node make ready what the next invocation of a function needs.
 pub(super) static PREPARE: Method = method(8, "prepare", 0);
 
 /// Those that nodes which run functions answer.
@@ -161,6 +161,9 @@ pub(super) struct InvokeHead {
     pub(super) id: InvocationId,
     /// Of an event; none for others.
     pub(super) attempt: Option<u32>,
+    /// The object that the event tells of.
+    #[serde(default)]
+    pub(super) wrote: Option<Wrote>,
     /// How often it was handed on before.
     pub(super) send: u32,
     /// It is only asked what became of it.
@@ -218,6 +221,8 @@ pub(super) enum StatesAnswer {
 pub(super) struct PrepareHead {
     pub(super) namespace: Namespace,
     pub(super) function: FunctionName,
+    /// The invocation at whose end it comes.
+    pub(super) after: Option<InvocationId>,
     /// For this life of the node.
     pub(super) to: Member,
 }

@@ -96,6 +96,17 @@ struct InCourse {
     said: Option<ByteSize>,
 }
 
+/// What is foretold of a run.
+struct SizedRun {
+    slot: Option<Arc<Slot>>,
+    name: Name,
+    version: String,
+    features: FeatureRow,
+    foreseen: Foreseen,
+    /// In words, why.
+    words: String,
+}
+
 /// The station that sizes runs.
 pub struct MemorySizing {
     models: Arc<LoadedModels>,
@@ -261,6 +272,19 @@ impl MemorySizing {
         text
     }
 
+    /// Has `run` granted what is foretold of it.
+    fn size(&self, run: &mut Run<'_>) -> SizedRun {
+        let function = run.function;
+        let (name, version) = ((function.namespace.clone(), function.name.clone()), version(function));
+        let slot = self.model(&name, &version, function);
+        let (features, foreseen, words) = self.foresee(run, slot.as_ref(), &version);
+        let foreseen = foreseen.unwrap_or(Foreseen { need: Need::Booked(function.memory), said: None, benefits: None });
+        if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
+            run.grant = Grant { memory: whole_steps(need).min(run.grant.booked), ..run.grant };
+        }
+        SizedRun { slot, name, version: version.into_owned(), features, foreseen, words }
+    }
+
     fn learn(&self, course: InCourse, activation: &Activation) {
         let Some(slot) = course.slot.or_else(|| self.models.peek(&course.name)) else { return };
         let times = {
@@ -339,15 +363,13 @@ impl InvocationHook for MemorySizing {
         "sizing"
     }
 
+    fn ahead(&self, run: &mut Run<'_>, _after: Option<InvocationId>) -> Option<String> {
+        Some(self.size(run).words)
+    }
+
     fn before_run(&self, run: &mut Run<'_>) -> Option<String> {
         let function = run.function;
-        let (name, version) = ((function.namespace.clone(), function.name.clone()), version(function));
-        let slot = self.model(&name, &version, function);
-        let (features, foreseen, mut words) = self.foresee(run, slot.as_ref(), &version);
-        let foreseen = foreseen.unwrap_or(Foreseen { need: Need::Booked(function.memory), said: None, benefits: None });
-        if let (SizingMode::Grants, Need::Learned(need)) = (self.mode, foreseen.need) {
-            run.grant = Grant { memory: whole_steps(need).min(run.grant.booked), ..run.grant };
-        }
+        let SizedRun { slot, name, version, features, foreseen, mut words } = self.size(run);
         // What a function says of itself counts.
         let says = function_caching::said(&function.environment).ok().flatten();
         if let (SizingMode::Grants, Some(false), None) = (self.mode, foreseen.benefits, says) {
@@ -363,7 +385,7 @@ impl InvocationHook for MemorySizing {
         let course = InCourse {
             slot,
             name,
-            version: version.into_owned(),
+            version,
             features,
             arguments: walk.arguments.clone(),
             named: walk.objects.clone(),

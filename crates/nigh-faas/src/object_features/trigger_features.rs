@@ -11,7 +11,7 @@ use nigh_objects::ObjectId;
 use nigh_terms::{FunctionName, InvocationId, Namespace, Principal, Token};
 
 use super::recorder::FeatureRecorder;
-use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use crate::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
 use crate::payload_walk::PayloadWalk;
 
 /// How long an event waits for the features of its objects.
@@ -50,8 +50,8 @@ impl Invoke for TriggerFeatures {
         self.invoke.seen(who)
     }
 
-    fn prepare(&self, namespace: &Namespace, function: &FunctionName) {
-        self.invoke.prepare(namespace, function);
+    fn prepare(&self, namespace: &Namespace, next: Next) {
+        self.invoke.prepare(namespace, next);
     }
 
     async fn find(&self, namespace: &Namespace, id: InvocationId) -> Option<Invoked> {

@@ -88,6 +88,11 @@ impl<S: PartialEq> IdleSandboxes<S> {
         self.0.remove(warmest).map(|one| one.sandbox)
     }
 
+    /// The one that `take_warmest` would take.
+    pub(super) fn warmest(&self, function: &Function) -> Option<&S> {
+        self.0.iter().rev().find(|one| one.function.same_version(function)).map(|one| &one.sandbox)
+    }
+
     /// Takes `sandbox` out. False if it is not idle.
     pub(super) fn take(&mut self, sandbox: &S) -> bool {
         let before = self.0.len();

@@ -5,6 +5,7 @@
 //! the same events finds the same commands, the same request ids and the same end. What is due fires before the event
 //! that comes at or after its time: an answer that comes after its task's time is late however they raced.
 
+mod ahead;
 mod children;
 mod data;
 mod thread;
@@ -12,7 +13,7 @@ mod thread;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use nigh_terms::{FunctionName, InvocationId, Timestamp, Token};
+use nigh_terms::{InvocationId, Timestamp, Token};
 use serde_json::{Value, json};
 
 use self::thread::{Doing, Thread, ThreadId};
@@ -25,8 +26,6 @@ use super::retry;
 
 /// The most that may pass from state to state: bytes of JSON.
 pub const DATA_BYTES_MAX: usize = 1 << 20;
-/// States that are looked through for the functions that come next.
-const AHEAD_STATES_MAX: usize = 64;
 
 /// The execution's own thread.
 const ROOT: ThreadId = ThreadId(0);
@@ -179,24 +178,6 @@ impl Run {
     /// The states in which it is now, by the order in which its threads began.
     pub fn at(&self) -> impl Iterator<Item = &str> {
         self.threads.values().map(|thread| &*thread.state.name)
-    }
-
-    /// The functions that may be invoked when what runs now has ended, without those that run: their sandboxes are free
-    /// then.
-    #[must_use]
-    pub fn ahead(&self) -> BTreeSet<FunctionName> {
-        let (mut found, mut looked) = (BTreeSet::new(), BTreeSet::new());
-        for thread in self.threads.values() {
-            if matches!(thread.doing, Doing::Task { .. } | Doing::Waiting { .. })
-                && let Some(next) = &thread.state.next
-            {
-                leads_to(&thread.scope, next, &mut found, &mut looked);
-            }
-        }
-        for task in self.outstanding() {
-            found.remove(&task.function);
-        }
-        found
     }
 
     /// Goes on with all threads that can.
@@ -497,32 +478,4 @@ impl Run {
 fn after(at: Timestamp, wait: std::time::Duration) -> Timestamp {
     // Rounded up: what is due is never early.
     Timestamp(at.0.saturating_add(wait.as_micros().div_ceil(1000) as u64))
-}
-
-/// The functions of the tasks that come first from `name` on.
-fn leads_to(scope: &Scope, name: &StateName, found: &mut BTreeSet<FunctionName>, looked: &mut BTreeSet<StateName>) {
-    if looked.len() >= AHEAD_STATES_MAX || !looked.insert(Arc::clone(name)) {
-        return;
-    }
-    let Some(state) = scope.states.get(name) else { return };
-    match &state.kind {
-        Kind::Task(task) => found.extend(task.function.clone()),
-        Kind::Choice { rules, default } => {
-            for next in rules.iter().map(|(_, next)| next).chain(default) {
-                leads_to(scope, next, found, looked);
-            }
-        }
-        Kind::Parallel(branches) => {
-            for branch in branches {
-                leads_to(branch, &branch.start, found, looked);
-            }
-        }
-        Kind::Map(map) => leads_to(&map.processor, &map.processor.start, found, looked),
-        Kind::Pass(_) | Kind::Wait(_) => {
-            if let Some(next) = &state.next {
-                leads_to(scope, next, found, looked);
-            }
-        }
-        Kind::Succeed | Kind::Fail { .. } => {}
-    }
 }

@@ -2,14 +2,13 @@
 //! the execution ends.
 //!
 //! A machine declares them by its tag `nigh:scratch`: `bucket/folder/`, several separated by blanks. Each execution has
-//! the folder of its own name below, which its tasks are told by `$$.Execution.Name`.
+//! the folder of its own name below, which its tasks are told by `$$.Execution.Name`. A sequence of OpenWhisk declares them
+//! by an annotation of that name.
 
 use async_trait::async_trait;
 use nigh_terms::{BucketName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-use super::arn::WorkflowName;
 
 /// The tag that declares scratch folders.
 pub const SCRATCH_TAG: &str = "nigh:scratch";
@@ -18,9 +17,7 @@ const FOLDERS_MAX: usize = 8;
 
 /// The tag's value is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "the tag {SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks"
-)]
+#[error("{SCRATCH_TAG} has {0:?}; it can have up to {FOLDERS_MAX} of the form bucket/folder/, separated by blanks")]
 pub struct ScratchTagError(String);
 
 /// A folder of a bucket.
@@ -52,10 +49,16 @@ impl ScratchFolder {
         folders.and_then(|folders| if folders.len() <= FOLDERS_MAX { Ok(folders) } else { Err(wrong()) })
     }
 
-    /// The folder of one execution below this one.
+    /// The folder below this one of what runs under `name`.
     #[must_use]
-    pub fn of_execution(&self, name: &WorkflowName) -> Self {
+    pub fn of_run(&self, name: &str) -> Self {
         Self { bucket: self.bucket.clone(), prefix: format!("{}{name}/", self.prefix) }
+    }
+}
+
+impl std::fmt::Display for ScratchFolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.bucket, self.prefix)
     }
 }
 
@@ -83,7 +86,7 @@ mod tests {
     fn a_tag_names_folders_of_buckets() {
         let folders = ScratchFolder::of_tag("bucket/between/ other/a/b/").unwrap();
         assert_eq!((folders[0].bucket.as_str(), folders[1].prefix.as_str()), ("bucket", "a/b/"));
-        let own = folders[0].of_execution(&WorkflowName::new("run").unwrap());
+        let own = folders[0].of_run("run");
         assert_eq!(own.prefix, "between/run/");
         for no in ["bucket", "bucket/a", "bucket//a/", "B/a/", &"bucket/a/ ".repeat(9)] {
             assert!(ScratchFolder::of_tag(no).is_err(), "{no}");

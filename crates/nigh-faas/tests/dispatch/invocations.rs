@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use nigh_faas::invocation::Invoke as _;
+use nigh_faas::invocation::{Invoke as _, Next};
 use nigh_terms::FunctionName;
 use serde_json::json;
 
@@ -78,7 +78,9 @@ async fn a_sandbox_is_made_ahead_once_where_the_function_is_placed_then() {
     processes.invoke("c1", "f", json!({"do": "put", "key": "k", "value": "first"})).await;
     let next = FunctionName::new("next").unwrap();
     for _ in 0..10 {
-        processes.all["c1"].dispatcher.prepare(&who().namespace, &next);
+        processes.all["c1"]
+            .dispatcher
+            .prepare(&who().namespace, Next { function: next.clone(), input: None, after: None });
     }
     let made = async {
         while processes.held.prepared.lock().is_empty() {

@@ -16,3 +16,4 @@ mod invocations;
 mod locality;
 mod losses;
 mod processes;
+mod triggers;

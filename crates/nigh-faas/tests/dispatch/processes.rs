@@ -16,7 +16,7 @@ use nigh_faas::dispatch::{
 };
 use nigh_faas::function::{Function, FunctionSource, Runtime};
 use nigh_faas::gate::InvocationGate;
-use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked};
+use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, Next};
 use nigh_faas::touched::Touched;
 use nigh_objects::cluster::Frontiers;
 use nigh_objects::protocol::{Dispatch, Member};
@@ -103,7 +103,7 @@ impl DispatchHomes for Homes {
     }
 }
 
-/// Does what a payload says: reads, writes, or waits until it may go on and then writes.
+/// Does what a payload says: reads, writes, and waits before or then until it may go on.
 struct Runner {
     name: String,
     memory: ObjectMemory,
@@ -151,10 +151,19 @@ impl Runner {
             }
             return Ok(json!({"node": self.name, "value": value}));
         }
+        if let Some(first) = payload["first"].as_str() {
+            let value = payload["value"].as_str().unwrap();
+            self.memory.put(who, &bucket(), &key(first), request(value.as_bytes())).await?;
+        }
         let long = payload["bytes"].as_u64().map(|bytes| "x".repeat(bytes as usize));
         let value = long.as_deref().or_else(|| payload["value"].as_str()).unwrap();
         self.memory.put(who, &bucket(), &key(name), request(value.as_bytes())).await?;
         touch(value.len(), true);
+        if payload["then"] == "wait" {
+            let go_on = self.held.go_on.notified();
+            self.held.waiting.lock().push(self.name.clone());
+            go_on.await;
+        }
         Ok(json!({"node": self.name, "value": value}))
     }
 }
@@ -200,8 +209,8 @@ impl RunDispatched for Runner {
         }
     }
 
-    fn prepare(&self, _namespace: &Namespace, function: &FunctionName) {
-        self.held.prepared.lock().push((self.name.clone(), function.clone()));
+    fn prepare(&self, _namespace: &Namespace, next: Next) {
+        self.held.prepared.lock().push((self.name.clone(), next.function));
     }
 
     fn vacancy(&self) -> Vacancy {
@@ -324,6 +333,11 @@ impl Processes {
         let member = PresentMember { node: id, incarnation: me.incarnation, presence };
         self.present.send_modify(|present| present.push(member));
         self.all.insert(name.to_owned(), Process { dispatcher, stop, killed });
+    }
+
+    /// Where owners stand, and what else all processes share.
+    pub(crate) fn registry(&self) -> Arc<dyn Registry> {
+        Arc::clone(&self.registry)
     }
 
     /// The members hear that `name` is gone.

@@ -192,6 +192,7 @@ impl Door {
                 entities: EntityStore::open(Arc::clone(&registry)).await.unwrap(),
                 activations: ActivationStore::new(records, runs, functions.clone()),
                 invoke: Arc::clone(&invoke) as _,
+                scratch: Arc::new(NoBuckets),
                 keys: keys.clone(),
                 catalog: catalog.clone(),
                 clock: Arc::clone(&clock),

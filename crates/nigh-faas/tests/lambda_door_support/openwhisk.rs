@@ -231,6 +231,79 @@ async fn what_is_no_input_is_refused_and_nothing_of_it_runs() {
 }
 
 #[tokio::test]
+async fn what_is_no_good_is_refused_in_openwhisk_s_own_words() {
+    let door = Door::open().await;
+    let whisk = Whisk::new(&door);
+    let sequence = |components: &[&str]| json!({ "exec": { "kind": "sequence", "components": components } });
+    for name in ["f", "g"] {
+        whisk.action(name).await;
+    }
+    for (name, of) in [("one", "/_/f"), ("two", "/_/one"), ("three", "/_/two"), ("many", "/_/f")] {
+        whisk.must(200, "PUT", &format!("actions/{name}"), sequence(&[of])).await;
+    }
+    whisk.must(200, "PUT", "actions/half?overwrite=true", sequence(&["/_/one"; 26])).await;
+    let parameters = |count: usize, bytes: usize| {
+        let all: Vec<Value> =
+            (0..count).map(|n| json!({ "key": format!("p{n}"), "value": "x".repeat(bytes) })).collect();
+        json!({ "exec": { "kind": "python:3", "code": CODE }, "parameters": all })
+    };
+    let kinds = "Valid values are: 'python:3', 'python:default', 'sequence'.";
+    let of_kind = |kind: &str| json!({ "exec": { "kind": kind, "code": CODE } });
+    let scratch = |folders: Value| {
+        let annotations = json!([{ "key": "nigh:scratch", "value": folders }]);
+        json!({ "exec": { "kind": "sequence", "components": ["/_/f"] }, "annotations": annotations })
+    };
+    for (status, path, body, words) in [
+        // To itself: at once, through another, through several.
+        (400, "actions/new", sequence(&["/_/new"]), "Sequence may not refer to itself."),
+        (400, "actions/one?overwrite=true", sequence(&["/_/f", "/_/one"]), "Sequence may not refer to itself."),
+        (400, "actions/one?overwrite=true", sequence(&["/_/three"]), "Sequence may not refer to itself."),
+        (400, "actions/new", sequence(&[]), "No component specified for the sequence."),
+        (400, "actions/new", sequence(&["/_/f", "/_/nothing"]), "Sequence component does not exist."),
+        (400, "actions/new", sequence(&["/_/f"; 51]), "Too many actions in the sequence."),
+        (400, "actions/new", sequence(&["/_/half", "/_/half"]), "Too many actions in the sequence."),
+        (403, "actions/new", sequence(&["/other/f"]), "The supplied authentication is not authorized to access"),
+        (
+            400,
+            "actions/new",
+            of_kind("cobol:85"),
+            &format!("The specified runtime 'cobol:85' is not supported by this platform. {kinds}"),
+        ),
+        (
+            400,
+            "actions/new",
+            of_kind(""),
+            &format!("The specified runtime '' is not supported by this platform. {kinds}"),
+        ),
+        (400, "actions/new", json!({ "exec": {} }), "exec has no kind"),
+        (400, "actions/new", json!({}), "exec undefined"),
+        (413, "actions/new", parameters(1, 1 << 20), "Parameters larger than allowed: "),
+        (413, "actions/new", parameters(3000, 400), "Parameters larger than allowed: "),
+        (400, "actions/new", scratch(json!(1)), "nigh:scratch has 1, which is no text"),
+        (400, "actions/new", scratch(json!("bucket")), "nigh:scratch has \"bucket\"; it can have up to 8 of the form"),
+        (400, "actions/new", scratch(json!("bucket/folder/")), "nigh:scratch: there is no bucket bucket"),
+    ] {
+        let refused = whisk.must(status, "PUT", path, body).await;
+        let said = refused["error"].as_str().unwrap();
+        assert!(said.starts_with(words), "{path}: {said}");
+    }
+    whisk.must(404, "GET", "actions/new", Value::Null).await;
+    let large = whisk.must(413, "POST", "actions/f?blocking=true", json!({ "a": "x".repeat(1 << 20) })).await;
+    let said = large["error"].as_str().unwrap();
+    assert!(said.ends_with("larger than allowed: 1048584 > 1048576 bytes."), "{said}");
+
+    // A component that is gone when its turn comes: what stands before it has run.
+    whisk.must(200, "PUT", "actions/one?overwrite=true", sequence(&["/_/f", "/_/g", "/_/f"])).await;
+    whisk.must(200, "DELETE", "actions/g", Value::Null).await;
+    let record = whisk.must(502, "POST", "actions/one?blocking=true", json!({ "n": 1 })).await;
+    assert_eq!(record["response"]["result"], json!({ "error": "Sequence component does not exist." }));
+    assert_eq!(
+        (&record["response"]["status"], record["logs"].as_array().unwrap().len()),
+        (&json!("application error"), 1)
+    );
+}
+
+#[tokio::test]
 async fn a_function_is_reached_by_both_doors() {
     let door = Door::open().await;
     let whisk = Whisk::new(&door);

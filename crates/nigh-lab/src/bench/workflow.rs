@@ -4,6 +4,9 @@
 //! A sequence of five no-ops is compared with five invocations; a map of a hundred, with as many warm sandboxes as there
 //! are processors, with a hundred invocations by that number. An execution of an express machine is measured as its caller
 //! sees it, to the answer; one of a standard machine, whose caller does not wait, by its own dates, in milliseconds.
+//! OpenWhisk's sequence of five actions is compared with five calls of the action, blocking, on one connection.
+
+mod actions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,6 +15,7 @@ use std::time::Instant;
 use http::Method;
 use serde_json::{Value, json};
 
+use self::actions::Actions;
 use super::s3::Outcome;
 use super::{Asked, Length, Row};
 use crate::LabError;
@@ -156,7 +160,7 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let functions = toml::Table::from_iter([
         ("python".to_owned(), python.to_string_lossy().into_owned().into()),
         // Those of the map, and one of each other function.
-        ("sandboxes_max".to_owned(), toml::Value::from(sandboxes as i64 + 2)),
+        ("sandboxes_max".to_owned(), toml::Value::from(sandboxes as i64 + 3)),
     ]);
     let node =
         NodeUnderTest::start(folder.path(), &toml::Table::from_iter([("functions".to_owned(), functions.into())]))?;
@@ -180,16 +184,20 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         let sent = Instant::now();
         connection.exchange(&invocation).map(|_| sent.elapsed().as_secs_f64() * 1e6).map_err(failed)
     };
+    let mut actions = Actions::deploy(&node)?;
     // Sandboxes are warm from here on.
     invoke()?;
+    actions.invoke()?;
+    actions.run()?;
     states.run(&in_turn)?;
     states.run(&mapped)?;
     for machine in [&kept, &kept_idempotent] {
         states.run_kept(machine, INPUT).await?;
     }
 
-    let (mut alone, mut five, mut standard, mut idempotent, mut hundred) =
-        (Vec::new(), Side::default(), Side::default(), Side::default(), Side::default());
+    let (mut alone, mut action_alone) = (Vec::new(), Vec::new());
+    let (mut five, mut standard, mut idempotent) = (Side::default(), Side::default(), Side::default());
+    let (mut hundred, mut five_actions) = (Side::default(), Side::default());
     for _ in 0..length.rounds.max(1) {
         let (mut invocations, mut sequences, mut maps) = (Vec::new(), Vec::new(), Vec::new());
         let begin = Instant::now();
@@ -204,6 +212,14 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         while begin.elapsed() < length.of_round() {
             maps.push(states.run(&mapped)?);
         }
+        let (mut calls, mut action_sequences) = (Vec::new(), Vec::new());
+        let begin = Instant::now();
+        while begin.elapsed() < length.of_round() {
+            for _ in 0..SEQUENCE {
+                calls.push(actions.invoke()?);
+            }
+            action_sequences.push(actions.run()?);
+        }
         let (mut kept_round, mut idempotent_round) = (Vec::new(), Vec::new());
         for _ in 0..5 {
             kept_round.push(states.run_kept(&kept, INPUT).await?);
@@ -214,7 +230,10 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         standard.add(kept_round, one * SEQUENCE as f64);
         idempotent.add(idempotent_round, one * SEQUENCE as f64);
         hundred.add(maps, one * ITEMS as f64 / sandboxes as f64);
+        let call = Sample::new(calls.clone()).median();
+        five_actions.add(action_sequences, call * SEQUENCE as f64);
         alone.extend(invocations);
+        action_alone.extend(calls);
     }
     let (of_five, of_hundred) = ("5 warm invocations", "100 warm invocations by the sandboxes");
     let rows = vec![
@@ -223,10 +242,13 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
         hundred.row(&format!("map of {ITEMS}, express, {sandboxes} sandboxes"), of_hundred, "p50, at most 1.3"),
         idempotent.row("sequence of 5, standard, idempotent", of_five, "p50, by its dates"),
         standard.row("sequence of 5, standard", of_five, "p50, by its dates: 5 syncs of the disk"),
+        row("warm action, blocking", action_alone),
+        five_actions.row("sequence of 5 actions, blocking", "5 warm actions, blocking", "p50, at most 1.3"),
     ];
     let ratio = |n: usize| rows[n].ratio.unwrap_or(f64::NAN);
-    let summary = BTreeMap::from([("sequence_ratio", ratio(1)), ("map_ratio", ratio(2))]);
-    let asked = BTreeMap::from([("sequence_ratio", Asked::AtMost(1.3)), ("map_ratio", Asked::AtMost(1.3))]);
+    let names = [("sequence_ratio", 1), ("map_ratio", 2), ("action_sequence_ratio", 6)];
+    let summary = names.map(|(name, at)| (name, ratio(at))).into();
+    let asked = names.map(|(name, _)| (name, Asked::AtMost(1.3))).into();
     Ok(Outcome { rows, summary, asked })
 }
 

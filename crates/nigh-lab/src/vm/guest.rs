@@ -29,6 +29,7 @@ const NEW_ROOT: &str = "/new-root";
 const END_MARK: &str = "\nnigh-guest-ended ";
 /// The same as the shell's `printf` takes it.
 const END_MARK_PRINTED: &str = "\\nnigh-guest-ended ";
+/// What a guest has where nobody says otherwise.
 const MEMORY_MIB: u32 = 512;
 /// What is read of the command's output; what is beyond makes the boot fail.
 const OUTPUT_MAX_BYTES: u64 = 16 << 20;
@@ -41,6 +42,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct Guest {
     initrd: Initrd,
     command: String,
+    memory_mib: u32,
 }
 
 /// How the command in the guest ended.
@@ -83,7 +85,7 @@ impl Guest {
         initrd.add("/dev/console", Kind::Device { major: 5, minor: 1 }, &[]);
         initrd.add("/etc/passwd", Kind::File, b"root:x:0:0:root:/root:/bin/sh\n");
         initrd.add("/etc/group", Kind::File, b"root:x:0:\n");
-        Ok(Self { initrd, command: command.to_owned() })
+        Ok(Self { initrd, command: command.to_owned(), memory_mib: MEMORY_MIB })
     }
 
     /// Gives it the host's program `host` with its libraries, by its file name, among its programs.
@@ -112,6 +114,13 @@ impl Guest {
         self
     }
 
+    /// Gives it so much memory, in MiB: its programs take theirs twice over.
+    #[must_use]
+    pub const fn with_memory(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
     /// Boots `kernel` (a `vmlinux`) and waits until the command has ended.
     ///
     /// # Errors
@@ -132,7 +141,7 @@ impl Guest {
         let output = folder.path().join("output");
         let tail = || last_words(&console);
 
-        let mut machine = Machine::start(folder.path())?;
+        let mut machine = Machine::start(folder.path(), self.memory_mib)?;
         let begun = Instant::now();
         let ended = loop {
             if let Some(ended) = machine.0.try_wait().map_err(VmError::host("wait for", QEMU))? {
@@ -204,13 +213,13 @@ struct Machine(Child);
 
 impl Machine {
     /// Boots `vmlinux` and `initrd` of `folder`; the serial lines go to `console` and `output` there.
-    fn start(folder: &Path) -> Result<Self, VmError> {
+    fn start(folder: &Path, memory_mib: u32) -> Result<Self, VmError> {
         let file = |name: &str| folder.join(name).to_string_lossy().into_owned();
         // The machine must not outlive this thread, however that ends (PR_SET_PDEATHSIG).
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", QEMU]);
         command.args(["-machine", "pc", "-accel", "tcg,thread=single", "-cpu", CPU]);
-        command.args(["-smp", "2,sockets=2,cores=1,threads=1", "-m", &MEMORY_MIB.to_string()]);
+        command.args(["-smp", "2,sockets=2,cores=1,threads=1", "-m", &memory_mib.to_string()]);
         command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
         command.args(["-serial", &format!("file:{}", file("console")), "-serial", &format!("file:{}", file("output"))]);
         command.args(["-kernel", &file("vmlinux"), "-initrd", &file("initrd"), "-append", KERNEL_ARGUMENTS]);

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{Registry, RegistryError};
-use nigh_terms::{BucketName, Namespace, Principal, Timestamp, Token, Version};
+use nigh_terms::{BucketName, Namespace, NodeNumber, Principal, Timestamp, Token};
 
 use super::{Inner, ObjectMemory};
 use crate::bucket_documents::BucketDocuments;
 use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
+use crate::protocol::Stamp;
 use crate::{ETag, ObjectError, ObjectId};
 
 const TABLE: &str = "bucket-notifications";
@@ -41,7 +42,16 @@ pub trait ReservedEvents: Send {
     ///
     /// # Errors
     /// Why they cannot be kept.
-    async fn send(self: Box<Self>, documents: Vec<Bytes>, token: Token) -> Result<(), String>;
+    async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String>;
+}
+
+/// What is known of who made a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// What it had seen, the change itself among it: with that whoever is told begins.
+    pub token: Token,
+    /// The node at which it was made, and what was written there; nothing of what was removed.
+    pub wrote: Option<(NodeNumber, u64)>,
 }
 
 /// The notification configurations of a node's buckets.
@@ -86,7 +96,9 @@ pub(super) struct ChangeDone<'a> {
     pub(super) change: ObjectChange,
     pub(super) who: &'a Principal,
     pub(super) created: Option<(u64, &'a ETag)>,
-    pub(super) version: Version,
+    pub(super) stamp: &'a Stamp,
+    /// The node at which it was made.
+    pub(super) node: NodeNumber,
     pub(super) at: Timestamp,
 }
 
@@ -118,12 +130,14 @@ impl Inner {
     /// Tells of a change that is durable.
     pub(super) async fn notify(&self, notices: Option<Notices>, done: ChangeDone<'_>) -> Result<(), ObjectError> {
         let (Some(Notices { rules, reserved }), Some(all)) = (notices, self.notifications.get()) else { return Ok(()) };
-        let ChangeDone { object, change, who, created, version, at } = done;
-        let changed = Changed { object, change, who, created, version, at, region: &all.region };
+        let ChangeDone { object, change, who, created, stamp, node, at } = done;
+        let changed = Changed { object, change, who, created, version: stamp.version, at, region: &all.region };
         let documents = rules.iter().map(|rule| document(&changed, rule)).collect();
+        // All that its writer had seen: what it wrote before may be what the function reads.
         let mut token = Token::empty();
-        token.see(self.coherence.shards.of(object), version);
-        let sent = reserved.send(documents, token).await;
+        stamp.join_into(self.coherence.shards.of(object), &mut token);
+        let wrote = created.map(|(bytes, _)| (node, bytes));
+        let sent = reserved.send(documents, Writer { token, wrote }).await;
         sent.map_err(|reason| ObjectError::Memory { operation: "keep the event of a change", reason })
     }
 

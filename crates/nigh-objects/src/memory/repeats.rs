@@ -2,7 +2,7 @@
 //! condition is looked at, and nothing is written.
 
 use nigh_engine::RequestId;
-use nigh_terms::{Principal, Version};
+use nigh_terms::{Principal, Token, Version};
 
 use super::Inner;
 use super::notify::ChangeDone;
@@ -23,11 +23,14 @@ impl Inner {
     ) -> Result<(), ObjectError> {
         let Some(who) = who.filter(|_| !known.told) else { return Ok(()) };
         let notices = self.reserve_notices(object, change)?;
-        let (created, at) = match &known.becomes {
-            Becomes::Put(meta) => (Some((meta.size, &meta.etag)), meta.modified),
-            Becomes::Gone | Becomes::Lost => (None, self.clock.wall()),
+        let (created, seen, at) = match &known.becomes {
+            Becomes::Put(meta) => (Some((meta.size, &meta.etag)), meta.token.clone(), meta.modified),
+            Becomes::Gone | Becomes::Lost => (None, Token::empty(), self.clock.wall()),
         };
-        let done = ChangeDone { object, change, who, created, version: known.version, at };
+        let stamp = Stamp::new(self.coherence.shards.of(object), known.version, &seen);
+        // Where it was made first nobody knows any more; the home has it.
+        let node = self.coherence.member().node;
+        let done = ChangeDone { object, change, who, created, stamp: &stamp, node, at };
         self.notify(notices, done).await?;
         self.back.told(object, request);
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nigh_terms::{ShardId, Token, Version};
+use nigh_terms::{NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::append_order::Asked;
@@ -40,6 +40,16 @@ pub(super) enum WriteSource {
     Begun(BegunWrite, Arc<Token>),
     /// Another's.
     Foreign(Request<ObjectId>),
+}
+
+impl Inner {
+    /// The node at which a write was begun.
+    pub(super) fn writer_of(&self, source: &WriteSource) -> NodeNumber {
+        match source {
+            WriteSource::Own(_) | WriteSource::Begun(..) => self.coherence.member().node,
+            WriteSource::Foreign(request) => request.from.node,
+        }
+    }
 }
 
 /// Whose write it is.

@@ -343,6 +343,7 @@ impl Inner {
             version: Version::OUTSIDE,
             token: Token::empty(),
         };
+        let node = self.writer_of(&source);
         let (mut ticket, _) = WriteTicket::begin(self, &object, protocol::Write::Put, source)?;
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
@@ -363,7 +364,7 @@ impl Inner {
         let (version, token) = (stamp.version, stamp.others.as_deref().cloned().unwrap_or_default());
         if let Some(who) = who {
             let created = Some((size, &meta.etag));
-            let done = ChangeDone { object, change, who: &who, created, version, at: meta.modified };
+            let done = ChangeDone { object, change, who: &who, created, stamp: &stamp, node, at: meta.modified };
             self.notify(notices, done).await?;
             self.back.told(object, request);
         }
@@ -518,6 +519,7 @@ impl Inner {
         let mode = self.back.mode(object, &tags).max(self.least_mode_beside_others(object));
         // Nobody is told of the removal of what was not there.
         let notices = if is_wanted && is_there { self.reserve_notices(object, change)? } else { None };
+        let node = self.writer_of(&source);
         let (mut ticket, _) = WriteTicket::begin(self, object, protocol::Write::Delete, source)?;
         let deleted = self.back.delete(object, mode, request, &ticket, below, ticket.by()).await;
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
@@ -525,7 +527,8 @@ impl Inner {
         self.doubts.lock().settle(object);
         self.until_dropped(object).await;
         if let Some(who) = who {
-            let done = ChangeDone { object, change, who: &who, created: None, version, at: self.clock.wall() };
+            let at = self.clock.wall();
+            let done = ChangeDone { object, change, who: &who, created: None, stamp: &stamp, node, at };
             self.notify(notices, done).await?;
             self.back.told(object, request);
         }

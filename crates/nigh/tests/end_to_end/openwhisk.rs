@@ -117,3 +117,60 @@ fn an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node() {
     let again = curl(&node, "POST", "actions/reverse?blocking=true&result=true", &json!({ "key": "in" }));
     assert_eq!(again["bytes"], 4, "{again}");
 }
+
+/// Leaves data for the component after it, in the folder of their activation.
+const LEAVES: &str = r#"
+import boto3
+
+s3 = boto3.client("s3")
+
+def main(args):
+    bucket, folder = args["__nigh_scratch"].split("/", 1)
+    s3.put_object(Bucket=bucket, Key=folder + "data", Body=b"x" * 1000)
+    return {"fails": args.get("fails", False)}
+"#;
+/// Takes it.
+const TAKES: &str = r#"
+import boto3
+
+s3 = boto3.client("s3")
+
+def main(args):
+    if args["fails"]:
+        raise ValueError("asked to")
+    bucket, folder = args["__nigh_scratch"].split("/", 1)
+    return {"bytes": len(s3.get_object(Bucket=bucket, Key=folder + "data")["Body"].read()), "folder": folder}
+"#;
+
+#[test]
+fn what_lies_between_the_components_of_a_sequence_goes_with_its_activation() {
+    let Some(python) = python("what_lies_between_the_components_of_a_sequence_goes_with_its_activation") else {
+        return;
+    };
+    let node = Node::start(&python);
+    for (name, code) in [("leaves", LEAVES), ("takes", TAKES)] {
+        curl(&node, "PUT", &format!("actions/{name}"), &json!({ "exec": { "kind": "python:3", "code": code } }));
+    }
+    let sequence = json!({
+        "exec": { "kind": "sequence", "components": ["/_/leaves", "/_/takes"] },
+        "annotations": [{ "key": "nigh:scratch", "value": "between/stages/" }],
+    });
+    let refused = curl(&node, "PUT", "actions/pipeline", &sequence);
+    assert!(refused["error"].as_str().unwrap().starts_with("nigh:scratch: the bucket between:"), "{refused}");
+    node.ok(["objects", "mb", "nigh://between"]);
+    assert_eq!(curl(&node, "PUT", "actions/pipeline", &sequence)["version"], "0.0.1");
+    assert!(node.json(["objects", "policy", "nigh://between"]).to_string().contains("ephemeral"));
+    let left = |node: &Node| node.ok(["--json", "objects", "ls", "nigh://between/stages/", "--recursive"]);
+    let done = curl(&node, "POST", "actions/pipeline?blocking=true", &json!({}));
+    let folder = format!("stages/{}/", done["activationId"].as_str().unwrap());
+    assert_eq!(done["response"]["result"], json!({ "bytes": 1000, "folder": folder }), "{done}");
+    assert_eq!(left(&node), "");
+    // The second was made ready while the first ran.
+    let taken = node.last_activation();
+    let notes = taken["notes"].as_array().unwrap();
+    assert_eq!((&taken["function"], &taken["cold"]), (&json!("takes"), &json!(false)), "{taken}");
+    assert!(notes.iter().any(|note| note.as_str().unwrap().starts_with("prepared: ")), "{notes:?}");
+    // However it ends.
+    let failed = curl(&node, "POST", "actions/pipeline?blocking=true", &json!({ "fails": true }));
+    assert_eq!((&failed["response"]["success"], left(&node).as_str()), (&json!(false), ""), "{failed}");
+}

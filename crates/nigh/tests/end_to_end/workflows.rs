@@ -220,3 +220,44 @@ def handler(event, context):
     assert!(shown.contains("Put: task") && shown.contains("Get: done") && shown.contains("1000"), "{shown}");
     assert_eq!(objects(&node, "nigh://between/stages/"), 0);
 }
+
+#[test]
+fn the_next_stage_finds_its_sandbox_memory_and_class_ready() {
+    let Some(python) = python("the_next_stage_finds_its_sandbox_memory_and_class_ready") else { return };
+    let node = Node::start(&python);
+    let input = node.state.with_file_name("input");
+    fs::write(&input, vec![7u8; 100_000]).unwrap();
+    node.ok(["objects", "mb", "nigh://data"]);
+    node.ok(["objects", "cp", input.to_str().unwrap(), "nigh://data/in"]);
+    node.deploy("first");
+    node.deploy("second");
+    let has_cache = !node.json(["llc", "status"])["shape"].is_null();
+    if has_cache {
+        let rows = node.state.with_file_name("rows.json");
+        let row = |size: u64, ways: u64| json!({"input": {"size": size}, "ways": ways, "class": "sensitive"});
+        fs::write(&rows, json!([row(1000, 1), row(100_000, 2)]).to_string()).unwrap();
+        node.ok(["llc", "learn", "second", "--rows", rows.to_str().unwrap()]);
+    }
+    let states = json!({
+        "First": {"Type": "Task", "Resource": "first", "ResultPath": "$.first", "Next": "Second"},
+        "Second": {"Type": "Task", "Resource": "second", "End": true,
+            "Parameters": {"input": {"bucket": "data", "key.$": "$.key"}, "read.$": "$.key"}},
+    });
+    let file = definition(&node, "two", &json!({"StartAt": "First", "States": states}));
+    node.ok(["workflow", "create", "two", &file]);
+    // Warm, and not: its first sandbox is made meanwhile.
+    for _ in 0..2 {
+        let run = node.nigh(["workflow", "start", "two", r#"{"key": "in", "sleep": 2}"#, "--watch"]);
+        assert!(run.status.success(), "{run:?}");
+        let second = node.last_activation();
+        assert_eq!((&second["function"], &second["cold"]), (&json!("second"), &json!(false)), "{second}");
+        let notes = second["notes"].as_array().unwrap();
+        let prepared = notes.iter().find_map(|note| note.as_str().unwrap().strip_prefix("prepared: "));
+        let prepared = prepared.unwrap_or_else(|| panic!("{notes:?}"));
+        assert!(prepared.contains(" of memory; ") && prepared.contains("sizing: "), "{prepared}");
+        assert!(!has_cache || prepared.contains("97.7 KiB of data need 2 ways"), "{prepared}");
+    }
+    let metrics = node.ok(["metrics"]);
+    let count = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    assert_eq!((count("nigh_sandboxes_ahead_total"), count("nigh_invocations_prepared_total")), (Some(1.0), Some(2.0)));
+}

@@ -318,6 +318,7 @@ impl OpenWhiskDoor {
             memory_mb: limits.memory.map_or_else(|| old.map_or(0, |old| old.memory_mb), |memory| memory.mib_ceil()),
             logs_mb: limits.logs_mb.unwrap_or_else(|| old.map_or(0, |old| old.logs_mb)),
         };
+        self.declare_scratch(&request.namespace, &sequence).await?;
         let held = self.0.parts.entities.put(&request.namespace, path, sequence, expected).await?;
         if let Some(Found::Function(deployed)) = before {
             self.remove_function(&request.namespace, &deployed).await?;

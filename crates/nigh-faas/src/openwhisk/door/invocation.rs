@@ -166,7 +166,7 @@ impl OpenWhiskDoor {
             client_context: None,
             token: call.token.clone(),
             // So it has the id that its caller knows.
-            event: Some(EventAttempt { id: call.id, attempt: 1 }),
+            event: Some(EventAttempt::first(call.id)),
         };
         match self.0.parts.invoke.invoke(&call.who, request).await {
             Ok(invoked) => self.ended(&call, function, invoked),

@@ -10,6 +10,7 @@ mod invocation;
 mod lookup;
 mod packages;
 mod rules;
+mod sequence_scratch;
 mod sequences;
 mod server;
 mod shown;
@@ -38,6 +39,7 @@ use crate::function_network::NetworkPermission;
 use crate::function_store::FunctionStore;
 use crate::invocation::Invoke;
 use crate::runtime_catalog::RuntimeCatalog;
+use crate::workflow::scratch::ScratchObjects;
 
 type Answer = Response<Full<Bytes>>;
 type Answered = Result<Answer, WhiskError>;
@@ -64,6 +66,8 @@ pub struct OpenWhiskParts {
     pub activations: ActivationStore,
     /// What runs functions.
     pub invoke: Arc<dyn Invoke>,
+    /// The scratch folders of sequences.
+    pub scratch: Arc<dyn ScratchObjects>,
     /// Who may ask.
     pub keys: AccessKeys,
     /// The runtimes of this node.

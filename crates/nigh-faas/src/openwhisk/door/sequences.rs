@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nigh_terms::{Namespace, Timestamp};
+use nigh_terms::{FunctionName, Namespace, Timestamp};
 use serde_json::{Map, Value};
 
 use super::super::entities::Sequence;
@@ -15,7 +15,9 @@ use super::super::response::{Response, Status};
 use super::OpenWhiskDoor;
 use super::invocation::{Call, Ended, Input};
 use super::lookup::Found;
+use super::sequence_scratch::Scratch;
 use super::shown;
+use crate::invocation::Next;
 
 const TOO_LONG: &str = "Too many actions in the sequence.";
 const CYCLIC: &str = "Sequence may not refer to itself.";
@@ -49,7 +51,8 @@ impl OpenWhiskDoor {
         Ok(())
     }
 
-    /// Runs a sequence to its end: each component with the answer of the one before, until one fails.
+    /// Runs a sequence to its end: each component with the answer of the one before, until one fails. While one runs the next
+    /// is made ready.
     pub(super) async fn run_sequence(&self, call: Call, sequence: Arc<Sequence>) -> Ended {
         let start = self.0.parts.clock.wall();
         let actions = call.actions.clone().unwrap_or_else(|| Arc::new(AtomicUsize::new(0)));
@@ -57,9 +60,15 @@ impl OpenWhiskDoor {
         let (mut logs, mut duration_ms) = (Vec::new(), 0);
         let mut response = None;
         let mut input = call.input.clone();
-        for component in &sequence.components {
-            let ended = match self.component(&call, component, input, &token, &actions) {
-                Ok(next) => Box::pin(self.run(next)).await,
+        let scratch = Scratch::of(&sequence, call.id);
+        for (index, component) in sequence.components.iter().enumerate() {
+            let ended = match self.component(&call, component, scratch.named_in(input), &token, &actions) {
+                Ok(now) => {
+                    if let Some(next) = sequence.components.get(index + 1) {
+                        self.prepare(&now, next);
+                    }
+                    Box::pin(self.run(now)).await
+                }
                 Err(error) => {
                     response = Some(Response::error(Status::ApplicationError, error.message.into_owned()));
                     break;
@@ -79,6 +88,7 @@ impl OpenWhiskDoor {
                 break;
             }
         }
+        self.drop_scratch(&call.who.namespace, &scratch).await;
         let end = self.0.parts.clock.wall();
         let mut annotations = self.annotations(&call, "sequence", shown::sequence_limits(&sequence));
         annotations.set("topmost", call.cause.is_none().into());
@@ -97,6 +107,32 @@ impl OpenWhiskDoor {
             annotations,
         };
         Ended { record, token, refused: None }
+    }
+
+    /// The function that runs first when the action at `path` is called.
+    fn first_function(&self, namespace: &Namespace, path: &EntityPath) -> Option<FunctionName> {
+        let mut path = path.clone();
+        // Sequences in sequences are no deeper than they are long.
+        for _ in 0..=SEQUENCE_MAX {
+            match self.resolve(namespace, &path).ok()?.found {
+                Found::Function(deployed) => return Some(deployed.function.name.clone()),
+                Found::Sequence(held) => path = held.entity.components.first()?.clone(),
+            }
+        }
+        None
+    }
+
+    /// Has what the component `next` begins with made ready while `now` runs. Its input is not known before that ends.
+    fn prepare(&self, now: &Call, next: &EntityPath) {
+        let namespace = &now.who.namespace;
+        let runs = match &now.resolved.found {
+            Found::Function(deployed) => Some(&deployed.function.name),
+            Found::Sequence(_) => None,
+        };
+        // The sandbox of one that runs is free when its turn comes.
+        if let Some(function) = self.first_function(namespace, next).filter(|next| Some(next) != runs) {
+            self.0.parts.invoke.prepare(namespace, Next { function, input: None, after: Some(now.id) });
+        }
     }
 
     /// The call of a component.

@@ -208,10 +208,10 @@ impl Leading {
         Some(())
     }
 
-    /// Has sandboxes made of the functions that come next.
+    /// Has made ready what comes next.
     fn prepare(&self) {
-        for function in self.run.ahead() {
-            self.inner.parts.invoke.prepare(&self.namespace, &function);
+        for next in self.run.ahead() {
+            self.inner.parts.invoke.prepare(&self.namespace, next);
         }
     }
 
@@ -326,7 +326,7 @@ impl Leading {
 
     async fn drop_scratch(&self, name: &WorkflowName) {
         for folder in &self.scratch {
-            let own = folder.of_execution(name);
+            let own = folder.of_run(name.as_str());
             match self.inner.parts.scratch.drop_all(&self.namespace, &own).await {
                 Ok(objects) => tracing::debug!(objects, execution = %name, "scratch objects are dropped"),
                 Err(error) => tracing::warn!(%error, execution = %name, "scratch objects are left behind"),

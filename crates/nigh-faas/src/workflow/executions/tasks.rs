@@ -62,7 +62,7 @@ impl Inner {
                     payload: payload.clone(),
                     client_context: client_context.clone(),
                     token: token.clone(),
-                    event: Some(EventAttempt { id: invocation, attempt }),
+                    event: Some(EventAttempt { id: invocation, attempt, wrote: None }),
                 };
                 match self.parts.invoke.invoke(&who, request).await {
                     // Its node was lost.

@@ -30,15 +30,15 @@ impl From<ValueError> for Failure {
 }
 
 /// What an absent or null path gives.
-fn by_path(path: Option<&Path>, sight: &Sight<'_>) -> Result<Value, NotFound> {
+pub(super) fn by_path(path: Option<&Path>, sight: &Sight<'_>) -> Result<Value, NotFound> {
     path.map_or_else(|| Ok(json!({})), |path| sight.find(path))
 }
 
-fn effective(state: &State, input: &Value, context: &Context<'_>) -> Result<Value, NotFound> {
+pub(super) fn effective(state: &State, input: &Value, context: &Context<'_>) -> Result<Value, NotFound> {
     by_path(state.input_path.as_ref(), &Sight { input, context })
 }
 
-fn filled(
+pub(super) fn filled(
     template: Option<&Template>,
     input: Value,
     context: &Context<'_>,

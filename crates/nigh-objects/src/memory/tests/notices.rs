@@ -4,10 +4,11 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use nigh_engine::{LocalRegistry, Registry, StateFile};
-use nigh_terms::Token;
 
 use super::*;
-use crate::{EventPattern, NotificationConfig, NotificationRule, NotificationTargets, Notifications, ReservedEvents};
+use crate::{
+    EventPattern, NotificationConfig, NotificationRule, NotificationTargets, Notifications, ReservedEvents, Writer,
+};
 
 /// Functions that keep what they are told.
 #[derive(Default)]
@@ -36,8 +37,8 @@ impl NotificationTargets for Targets {
 
 #[async_trait]
 impl ReservedEvents for Targets {
-    async fn send(self: Box<Self>, documents: Vec<Bytes>, token: Token) -> Result<(), String> {
-        assert!(!token.is_empty(), "an event carries what its writer has written");
+    async fn send(self: Box<Self>, documents: Vec<Bytes>, writer: Writer) -> Result<(), String> {
+        assert!(!writer.token.is_empty(), "an event carries what its writer has written");
         let documents = documents.iter().map(|document| serde_json::from_slice(document).unwrap());
         self.0.documents.lock().extend(documents);
         Ok(())
