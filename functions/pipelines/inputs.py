@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes the inputs of the pipelines, the same bytes each time: `inputs.py FOLDER`, or `inputs.py FOLDER NAME...`.
 
-Without names those of the six workflows. Videos, pictures of the sky and texts are of .deps/inputs (functions/INPUTS.md),
-all else is made up here. What is there already is left as it is. Run it with .deps/python/bin/python.
+Without names those of the six workflows. Videos, pictures of the sky and texts are of .deps/inputs
+(functions/INPUTS.md), all else is made up here. What is there already is left as it is. Run it with
+.deps/python/bin/python.
 """
 
 import argparse
@@ -190,8 +191,8 @@ def text(size):
 
 
 def video(seconds):
-    """The clip of 1080 lines, as often as needed, with a key frame twice a second as cameras have them. By one thread: the
-    same bytes each time."""
+    """The clip of 1080 lines, as often as needed, with a key frame twice a second as cameras have them. By one thread:
+    the same bytes each time."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "made.mp4")
         command = [

@@ -1,8 +1,8 @@
 """Says what the pictures of an application show (after IMAD, the detector of illegitimate applications in OFC's
 evaluation): four stages.
 
-`unpack` takes the pictures out of the archive, `features` looks at some of them, `classify` runs a small network on what
-was found, `report` adds up what the application shows.
+`unpack` takes the pictures out of the archive, `features` looks at some of them, `classify` runs a small network on
+what was found, `report` adds up what the application shows.
 """
 
 import io
@@ -16,7 +16,7 @@ from network import PATTERNS, SIDE, scores_of, spectrum
 from PIL import Image
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
-# Pixels of a picture that is taken out: none is larger when it is packed.
+# Of a picture that is taken out.
 PICTURE_BYTES_MAX = 64 << 20
 
 s3 = boto3.client("s3")

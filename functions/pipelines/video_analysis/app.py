@@ -1,7 +1,7 @@
 """Finds the shots of a video (after Thousand Island Scanner, which OFC's evaluation has): four stages.
 
-`split` cuts it at key frames, `decode` makes small pictures of the frames of one segment, `histogram` says which colours
-each has, `merge` puts the segments in their order and finds where the colours change at once.
+`split` cuts it at key frames, `decode` makes small pictures of the frames of one segment, `histogram` says which
+colours each has, `merge` puts the segments in their order and finds where the colours change at once.
 """
 
 import io

@@ -28,7 +28,7 @@ const CONDITIONS: [&str; 9] = [
      over an execution's tasks, of which some run at the same time",
     "the same state machine, gone through by the same code, with as many tasks of a map at a time as there are processors",
     "nigh_hit, nigh_miss: an express machine on a node, started by its API over loopback; functions in sandboxes, boto3 by the \
-     hook; the time counts the removal of what lay between the stages",
+     hook; the time ends with the answer, behind which what lay between the stages is removed",
     "swift, redis: the machine in the experiment's own process, functions as bare processes under the vendor's runtime client, \
      without sandbox, door and record; what lay between the stages stays",
     "Swift: proxy with s3api and its access log, one replica on one folder of this machine, no network between; boto3 with one \

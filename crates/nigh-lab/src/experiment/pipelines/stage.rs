@@ -136,16 +136,19 @@ impl Stage {
         self.log.received(&format!("{}/{folder}", bucket_of(scenario)))
     }
 
-    /// Returns when the store has all that Nigh has to bring there.
+    /// Returns when what lay between the stages is removed, and the store has all that Nigh has to bring there.
     pub(super) async fn until_pushed(&self) -> Result<(), LabError> {
         let begun = Instant::now();
-        while status(&self.node).await?.writes.waiting > 0 {
+        loop {
+            let writes = status(&self.node).await?.writes;
+            if writes.waiting == 0 && writes.ephemeral == 0 {
+                return Ok(());
+            }
             if begun.elapsed() > PUSHED_WITHIN {
                 return Err(LabError::Node(format!("its writes wait for {} s", PUSHED_WITHIN.as_secs())));
             }
             tokio::time::sleep(LOOK).await;
         }
-        Ok(())
     }
 
     /// Deploys `application` everywhere.
