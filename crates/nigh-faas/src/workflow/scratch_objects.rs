@@ -40,12 +40,12 @@ impl ScratchObjects for ObjectMemory {
                 Err(ObjectError::NoSuchBucket(_)) => return Ok(dropped),
                 page => page.map_err(words)?,
             };
-            let removals = page
-                .objects
-                .iter()
-                .map(|object| self.delete(&who, &folder.bucket, &object.key, WriteConditions::default(), None));
+            let (who, bucket) = (&who, &folder.bucket);
+            let removals = page.objects.into_iter().map(|object| async move {
+                self.delete(who, bucket, &object.key, WriteConditions::default(), None).await
+            });
             let removed = futures::stream::iter(removals).buffer_unordered(REMOVALS).map_err(words);
-            dropped += removed.try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await?;
+            dropped += removed.try_fold(0, |count, ()| std::future::ready(Ok(count + 1))).await?;
             match page.next {
                 Some(next) => after = Some(next),
                 None => return Ok(dropped),
