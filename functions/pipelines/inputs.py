@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the inputs of the pipelines, the same bytes each time: `inputs.py FOLDER`.
+"""Makes the inputs of the pipelines, the same bytes each time: `inputs.py FOLDER`, or `inputs.py FOLDER NAME...`.
 
-All but the video is made up here; that one is of .deps/inputs (functions/INPUTS.md). What is there already is left as
-it is. Run it with .deps/python/bin/python.
+Without names those of the six workflows. Videos, pictures of the sky and texts are of .deps/inputs
+(functions/INPUTS.md), all else is made up here. What is there already is left as it is. Run it with
+.deps/python/bin/python.
 """
 
 import argparse
@@ -10,15 +11,18 @@ import csv
 import io
 import json
 import random
-import shutil
+import subprocess
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
+import imageio_ffmpeg
 import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent
-CLIP = HERE.parent.parent / ".deps" / "inputs" / "video" / "bunny-720p.mp4"
+FETCHED = HERE.parent.parent / ".deps" / "inputs"
 
 sys.path.insert(0, str(HERE / "image_prediction"))
 from network import HIDDEN, PATTERNS, SIDE, hidden, spectrum  # noqa: E402
@@ -138,7 +142,7 @@ def model():
         "weights": chance.normal(0, 1, (inputs, HIDDEN)).astype(np.float32),
         "bias": chance.normal(0, 0.5, HIDDEN).astype(np.float32),
     }
-    found, wanted = hidden(fitted, tiles).astype(np.float64), np.eye(len(PATTERNS))[kinds]
+    found, wanted = hidden(fitted, spectrum(tiles)).astype(np.float64), np.eye(len(PATTERNS))[kinds]
     fitted["readout"] = np.linalg.solve(found.T @ found + np.eye(HIDDEN), found.T @ wanted).astype(np.float32)
     npz = io.BytesIO()
     np.savez(npz, **fitted)
@@ -168,6 +172,52 @@ def sparse(seed):
     return npy.getvalue()
 
 
+def fetched(name):
+    """What scripts/fetch_inputs.py has brought."""
+    path = FETCHED / name
+    if not path.is_file():
+        sys.exit(f"{path} is missing: run .deps/python/bin/python scripts/fetch_inputs.py")
+    return path
+
+
+def text(size):
+    """Lines of a book in an order that is drawn, about `size` bytes."""
+    chance, lines, left = random.Random(9), fetched("text/kjv.txt").read_bytes().splitlines(keepends=True), size
+    drawn = []
+    while left > 0:
+        drawn.append(chance.choice(lines))
+        left -= len(drawn[-1])
+    return b"".join(drawn)
+
+
+def video(seconds):
+    """The clip of 1080 lines, as often as needed, with a key frame twice a second as cameras have them. By one thread:
+    the same bytes each time."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "made.mp4")
+        command = [
+            imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-nostdin", "-stream_loop", "-1",
+            "-i", fetched("video/bunny-1080p.mp4"), "-t", seconds, "-an", "-c:v", "libx264", "-preset", "ultrafast",
+            "-crf", 10, "-g", 12, "-sc_threshold", 0, "-threads", 1, "-movflags", "+faststart", made,
+        ]  # fmt: skip
+        subprocess.run([str(word) for word in command], check=True)
+        return made.read_bytes()
+
+
+def pictures(count):
+    """An archive as an application has it: pictures, one pattern after the other, and what is none."""
+    chance, packed = np.random.default_rng(10), io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("manifest.json"), json.dumps({"pictures": count}))
+        for number in range(count):
+            jpeg = io.BytesIO()
+            grey = pattern(PATTERNS[number % len(PATTERNS)], 384, 512, chance)
+            Image.fromarray((grey * 255).astype(np.uint8)).convert("RGB").save(jpeg, "JPEG", quality=90)
+            archive.writestr(zipfile.ZipInfo(f"res/{number:05}.jpg"), jpeg.getvalue())
+    return packed.getvalue()
+
+
+# Of the six workflows.
 MADE = {
     "phi/notes.txt": notes,
     "sentiment/reviews.csv": reviews,
@@ -177,25 +227,40 @@ MADE = {
     "image_prediction/model.npz": model,
     "sparse_gemm/left.npy": lambda: sparse(7),
     "sparse_gemm/right.npy": lambda: sparse(8),
+    "video/clip.mp4": lambda: fetched("video/bunny-720p.mp4").read_bytes(),
+}
+# Of the four applications, in the sizes that their application.toml names.
+BY_SIZE = {
+    "word_count/400k.txt": lambda: text(400_000),
+    "word_count/5m.txt": lambda: text(5_000_000),
+    "word_count/20m.txt": lambda: text(20_000_000),
+    "word_count/60m.txt": lambda: text(60_000_000),
+    "video_analysis/1s.mp4": lambda: video(1),
+    "video_analysis/5s.mp4": lambda: video(5),
+    "video_analysis/10s.mp4": lambda: video(10),
+    "image_classification/16.zip": lambda: pictures(16),
+    "image_classification/64.zip": lambda: pictures(64),
+    "image_classification/160.zip": lambda: pictures(160),
+    "thumbnails/128k.jpg": lambda: fetched("images/hubble-128k.jpg").read_bytes(),
+    "thumbnails/1024k.jpg": lambda: fetched("images/hubble-1024k.jpg").read_bytes(),
+    "thumbnails/3072k.jpg": lambda: fetched("images/hubble-3072k.jpg").read_bytes(),
 }
 
 
-def make(folder):
-    """All of them, below `folder`."""
-    for name, contents in MADE.items():
+def make(folder, names=tuple(MADE)):
+    """Those of these names, below `folder`."""
+    for name in names:
         path = folder / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(contents())
-    clip = folder / "video" / "clip.mp4"
-    if not clip.exists():
-        if not CLIP.is_file():
-            sys.exit(f"{CLIP} is missing: run .deps/python/bin/python scripts/fetch_inputs.py")
-        clip.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(CLIP, clip)
+            path.write_bytes((MADE.get(name) or BY_SIZE[name])())
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    make(parser.parse_args().folder)
+    parser.add_argument("names", nargs="*", default=list(MADE), metavar="NAME")
+    asked = parser.parse_args()
+    if unknown := [name for name in asked.names if name not in MADE | BY_SIZE]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(MADE | BY_SIZE)}")
+    make(asked.folder, asked.names)

@@ -244,7 +244,9 @@ impl Sandboxes {
 
     /// Free room for a sandbox of `function` that nobody waits for, with the stems that are in its way.
     pub(crate) fn room_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<(Room, Vec<SpareStem>)> {
-        self.books.lock().pool.book_ahead(function).then(|| self.room(function))
+        // A statement of its own: `room` opens the books again.
+        let is_booked = self.books.lock().pool.book_ahead(function);
+        is_booked.then(|| self.room(function))
     }
 
     /// The idle sandbox that the next invocation of `function` would get. It stays idle.

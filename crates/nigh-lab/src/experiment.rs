@@ -18,6 +18,8 @@ mod measured_sizes;
 mod mixed_load;
 mod outside;
 mod phase_log;
+mod pipeline_inputs;
+mod pipelines;
 mod prewarm;
 pub(crate) mod sample_function;
 mod scheduling;
@@ -71,6 +73,8 @@ enum What {
     Learn(learn::LearnArgs),
     /// Six image functions on 1 KB to 3 MB: Nigh (hit and miss) against Swift by two clients and Redis (OFC figure 7)
     Single(single::SingleArgs),
+    /// Four applications of several stages: Nigh (hit and miss) against Swift and Redis (OFC figure 7, lower half)
+    Pipelines(pipelines::PipelinesArgs),
     /// The mixed load of several tenants: Nigh, Nigh with all off, Redis and Swift (OFC section 7.2.2)
     Macro(mixed_load::MacroArgs),
     /// What a function pays when its sandbox grows and the cache must give way (OFC figure 8)
@@ -119,6 +123,7 @@ impl ExperimentArgs {
             What::Prewarm(prewarm) => prewarm.run(machine, json),
             What::Learn(learn) => learn.run(machine, json),
             What::Single(single) => Box::pin(single.run(machine, json)).await,
+            What::Pipelines(pipelines) => Box::pin(pipelines.run(machine, json)).await,
             What::Macro(mixed) => Box::pin(mixed.run(machine, json)).await,
             What::ShrinkImpact(impact) => Box::pin(impact.run(machine, json)).await,
             What::LlcScenarios(scenarios) => scenarios.run(machine, json),

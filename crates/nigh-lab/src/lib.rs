@@ -20,6 +20,7 @@ mod profile;
 mod recorded_invocations;
 pub mod s3_door;
 pub mod sign;
+mod states_door;
 pub mod stats;
 pub mod tcp_relay;
 pub mod vm;

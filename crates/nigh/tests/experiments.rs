@@ -62,6 +62,40 @@ fn a_single_function_is_measured_against_swift_and_redis_with_its_ceiling() {
 }
 
 #[test]
+fn applications_of_several_stages_leave_nothing_between_them_in_the_store() {
+    let test = "applications_of_several_stages_leave_nothing_between_them_in_the_store";
+    build_programs();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("pipelines.html");
+    let output = experiment(&["pipelines", "--quick", "--json", "--html", page.to_str().unwrap()]);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("is missing") || complaint.contains("is not installed") {
+        return println!("SKIPPED: {test}: {}", complaint.trim());
+    }
+    let report = json(&output);
+    let rows = report["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["application"].as_str().unwrap()).collect();
+    assert_eq!(names, ["image_classification", "thumbnails", "video_analysis", "word_count"]);
+    for row in rows {
+        let of = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} of {row:#}"));
+        assert!(of("swift_ms") > 0.0 && of("nigh_ms") > 0.0 && of("nigh_miss_ms") > 0.0, "{row:#}");
+        assert!((0.0..1.0).contains(&of("ceiling")) && of("share_of_ceiling") > 0.3, "{row:#}");
+        assert!(of("intermediate_bytes") > 500.0, "{row:#}");
+        assert_eq!(of("bytes_to_store"), 0.0, "{row:#}");
+        for phase in ["extract_ms", "transform_ms", "load_ms"] {
+            assert!(row["phases"]["nigh_hit"][phase].as_f64().unwrap() > 0.0, "{row:#}");
+        }
+    }
+    assert!(of_overall(&report, "saved_most") > 0.0 && of_overall(&report, "bytes_to_store") == 0.0, "{report:#}");
+    assert_eq!(std::fs::read_to_string(&page).unwrap().matches("<svg").count(), 4);
+    assert!(!page.with_extension("state").exists(), "nothing is left to go on with");
+}
+
+fn of_overall(report: &Value, field: &str) -> f64 {
+    report["overall"][field].as_f64().unwrap_or_else(|| panic!("{field} of {report:#}"))
+}
+
+#[test]
 fn the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails() {
     let test = "the_mixed_load_is_played_alike_by_all_sides_and_none_of_it_fails";
     build_programs();

@@ -19,10 +19,14 @@ def spectrum(tiles):
     return flat / (np.linalg.norm(flat, axis=1, keepdims=True) + 1e-6)
 
 
-def hidden(model, tiles):
-    return np.maximum(spectrum(tiles) @ model["weights"] + model["bias"], 0.0)
+def hidden(model, spectra):
+    return np.maximum(spectra @ model["weights"] + model["bias"], 0.0)
+
+
+def scores_of(model, spectra):
+    """How much each of the tiles whose spectra these are looks like each pattern."""
+    return hidden(model, spectra) @ model["readout"]
 
 
 def scores(model, tiles):
-    """How much each tile looks like each pattern."""
-    return hidden(model, tiles) @ model["readout"]
+    return scores_of(model, spectrum(tiles))

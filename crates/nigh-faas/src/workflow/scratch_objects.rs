@@ -1,13 +1,16 @@
 //! Scratch folders in the object memory.
 
 use async_trait::async_trait;
+use futures::{StreamExt as _, TryStreamExt as _};
 use nigh_objects::{ListRequest, ModeRule, ObjectError, ObjectMemory, WriteConditions, WriteMode};
 use nigh_terms::{Namespace, Principal};
 
 use super::scratch::{ScratchFolder, ScratchObjects};
 
-/// Objects that are listed, and removed, at a time.
+/// Objects that are listed at a time.
 const PAGE: usize = 1000;
+/// Removals at a time: the journal's syncs are shared by as many.
+const REMOVALS: usize = 64;
 
 #[async_trait]
 impl ScratchObjects for ObjectMemory {
@@ -37,12 +40,12 @@ impl ScratchObjects for ObjectMemory {
                 Err(ObjectError::NoSuchBucket(_)) => return Ok(dropped),
                 page => page.map_err(words)?,
             };
-            for object in &page.objects {
-                self.delete(&who, &folder.bucket, &object.key, WriteConditions::default(), None)
-                    .await
-                    .map_err(words)?;
-                dropped += 1;
-            }
+            let (who, bucket) = (&who, &folder.bucket);
+            let removals = page.objects.into_iter().map(|object| async move {
+                self.delete(who, bucket, &object.key, WriteConditions::default(), None).await
+            });
+            let removed = futures::stream::iter(removals).buffer_unordered(REMOVALS).map_err(words);
+            dropped += removed.try_fold(0, |count, ()| std::future::ready(Ok(count + 1))).await?;
             match page.next {
                 Some(next) => after = Some(next),
                 None => return Ok(dropped),

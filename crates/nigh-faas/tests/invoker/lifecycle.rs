@@ -9,8 +9,8 @@ use nigh_faas::activation::{Activation, Outcome as Recorded};
 use nigh_faas::activation_log::ActivationQuery;
 use nigh_faas::grant::Grant;
 use nigh_faas::hooks::{InvocationHook, Run};
-use nigh_faas::invocation::InvokeError;
-use nigh_terms::ByteSize;
+use nigh_faas::invocation::{Invoke as _, InvokeError};
+use nigh_terms::{ByteSize, FunctionName};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -244,5 +244,20 @@ async fn hooks_stand_around_each_run_and_set_its_memory() {
     let expected = ["before one", "before two", "after two Answered", "after one Answered"].map(str::to_owned);
     assert_eq!(seen[..4], expected);
     assert_eq!(seen[6..], ["after two TimedOut", "after one TimedOut"].map(str::to_owned));
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_made_ahead_is_there_for_the_first_invocation_and_holds_nobody_up() {
+    let node = Node::start(settings()).await;
+    node.deploy("f", |_| ());
+    let function = FunctionName::new("f").unwrap();
+    node.invoker.prepare(&node.tenant, &function);
+    node.until("a sandbox ahead", |node| node.invoker.in_use().idle == 1).await;
+    // One is enough, however often it is asked for.
+    node.invoker.prepare(&node.tenant, &function);
+    let record = node.record(node.invoke("f", json!({"do": "echo"})).await.id).await;
+    assert!(!record.cold, "{record:?}");
+    assert_eq!(node.invoker.in_use().sandboxes, 1);
     node.stop().await;
 }

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use http::Method;
 use serde_json::{Value, json};
 
 use self::actions::Actions;
@@ -22,7 +21,7 @@ use crate::LabError;
 use crate::http_load::Connection;
 use crate::node_under_test::{NodeUnderTest, python};
 use crate::platform::{Deployment, LambdaClient};
-use crate::sign::Signer;
+use crate::states_door::{StatesDoor, failed};
 use crate::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return event\n";
@@ -31,64 +30,6 @@ const INPUT: &str = "{\"ping\":1}";
 const SEQUENCE: usize = 5;
 /// Items of the map.
 const ITEMS: usize = 100;
-/// How often a standard execution is asked for while it runs.
-const ASKED_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
-
-/// What drives the API of state machines.
-struct States {
-    signer: Signer,
-    server: std::net::SocketAddr,
-    connection: Connection,
-}
-
-fn failed(error: impl std::fmt::Display) -> LabError {
-    LabError::Request { what: "workflow".to_owned(), reason: error.to_string() }
-}
-
-impl States {
-    async fn request(&self, operation: &str, body: &Value) -> Result<Vec<u8>, LabError> {
-        let target = format!("AWSStepFunctions.{operation}");
-        let headers = [("content-type", "application/x-amz-json-1.0"), ("x-amz-target", target.as_str())];
-        self.signer.signed(Method::POST, self.server, "/", &headers, body.to_string().as_bytes()).await
-    }
-
-    async fn call(&mut self, operation: &str, body: &Value) -> Result<Value, LabError> {
-        let request = self.request(operation, body).await?;
-        let (_, answer) = self.connection.fetch(&request).map_err(failed)?;
-        serde_json::from_slice(&answer).map_err(failed)
-    }
-
-    /// Makes a machine; its ARN.
-    async fn create(&mut self, name: &str, kind: &str, definition: &Value) -> Result<String, LabError> {
-        let body = json!({ "name": name, "type": kind, "roleArn": "", "definition": definition.to_string() });
-        let made = self.call("CreateStateMachine", &body).await?;
-        Ok(made["stateMachineArn"].as_str().unwrap_or_default().to_owned())
-    }
-
-    /// Runs a prepared synchronous execution to its end: microseconds.
-    fn run(&mut self, request: &[u8]) -> Result<f64, LabError> {
-        let sent = Instant::now();
-        let (_, answer) = self.connection.fetch(request).map_err(failed)?;
-        let took = sent.elapsed().as_secs_f64() * 1e6;
-        let ended: Value = serde_json::from_slice(&answer).map_err(failed)?;
-        if ended["status"] == "SUCCEEDED" { Ok(took) } else { Err(failed(ended)) }
-    }
-
-    /// Runs an execution of a standard machine: microseconds by its dates.
-    async fn run_kept(&mut self, machine: &str, input: &str) -> Result<f64, LabError> {
-        let started = self.call("StartExecution", &json!({ "stateMachineArn": machine, "input": input })).await?;
-        loop {
-            let body = json!({ "executionArn": started["executionArn"] });
-            let found = self.call("DescribeExecution", &body).await?;
-            match (found["status"].as_str(), found["startDate"].as_f64(), found["stopDate"].as_f64()) {
-                (Some("RUNNING"), ..) => tokio::time::sleep(ASKED_EVERY).await,
-                (Some("SUCCEEDED"), Some(start), Some(stop)) => return Ok((stop - start) * 1e6),
-                _ => return Err(failed(found)),
-            }
-        }
-    }
-}
-
 fn task(function: &str, next: Option<&str>) -> Value {
     let mut task = json!({ "Type": "Task", "Resource": function });
     match next {
@@ -167,12 +108,12 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
     let mut lambda = LambdaClient::connect(&node)?;
     deploy(&mut lambda, &code, "noop", "false").await?;
     deploy(&mut lambda, &code, "noop-idempotent", "true").await?;
-    let connection = Connection::open(node.lambda()?).map_err(failed)?;
-    let mut states = States { signer: node.signer("states"), server: node.lambda()?, connection };
-    let express = states.create("sequence", "EXPRESS", &sequence("noop")).await?;
-    let kept = states.create("kept", "STANDARD", &sequence("noop")).await?;
-    let kept_idempotent = states.create("kept-idempotent", "STANDARD", &sequence("noop-idempotent")).await?;
-    let wide = states.create("map", "EXPRESS", &map("noop", sandboxes)).await?;
+    let mut states = StatesDoor::connect(&node)?;
+    let express = states.create("sequence", "EXPRESS", &sequence("noop").to_string(), None).await?;
+    let kept = states.create("kept", "STANDARD", &sequence("noop").to_string(), None).await?;
+    let kept_idempotent =
+        states.create("kept-idempotent", "STANDARD", &sequence("noop-idempotent").to_string(), None).await?;
+    let wide = states.create("map", "EXPRESS", &map("noop", sandboxes).to_string(), None).await?;
     let items = format!("[{}]", vec![INPUT; ITEMS].join(","));
     let sync = |machine: &str, input: &str| json!({ "stateMachineArn": machine, "input": input });
     let in_turn = states.request("StartSyncExecution", &sync(&express, INPUT)).await?;
@@ -206,11 +147,11 @@ pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
             for _ in 0..SEQUENCE {
                 invocations.push(invoke()?);
             }
-            sequences.push(states.run(&in_turn)?);
+            sequences.push(states.run(&in_turn)?.1);
         }
         let begin = Instant::now();
         while begin.elapsed() < length.of_round() {
-            maps.push(states.run(&mapped)?);
+            maps.push(states.run(&mapped)?.1);
         }
         let (mut calls, mut action_sequences) = (Vec::new(), Vec::new());
         let begin = Instant::now();

@@ -132,8 +132,12 @@ impl BareRuntime {
             return Err(io::Error::other(format!("{} where the next request was expected", next.target)));
         }
         let succeeded = answer.target.ends_with("/response");
-        let log = std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(BareAnswer { payload: answer.body, succeeded, took, log })
+        Ok(BareAnswer { payload: answer.body, succeeded, took, log: self.take_log() })
+    }
+
+    /// What it printed and nobody has taken yet. A line may come a moment after the answer before which it was printed.
+    pub fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn receive(&mut self) -> io::Result<Message> {

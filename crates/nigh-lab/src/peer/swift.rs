@@ -3,6 +3,7 @@
 //! One replica on one plain folder, everything on loopback ports the system has free, all files below one folder.
 //! Background daemons (replicators, auditors) are left out: nothing is there for them to do.
 
+mod access_log;
 mod config;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use nigh_terms::SecretKey;
 
+pub use self::access_log::AccessLog;
 pub use self::config::NighMiddleware;
 use self::config::{Asks, Layout, Ports};
 use super::installed::on_path;
@@ -29,6 +31,14 @@ const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: [&str; 5] =
     ["memcached", "swift-account-server", "swift-container-server", "swift-object-server", "swift-proxy-server"];
 
+/// What a Swift has beside what all have.
+#[derive(Default)]
+struct Beside {
+    keystone: Option<Asks>,
+    middleware: Option<NighMiddleware>,
+    access_log: Option<u16>,
+}
+
 /// A running Swift.
 #[derive(Debug)]
 pub struct Swift {
@@ -43,7 +53,15 @@ impl Swift {
     /// # Errors
     /// `NotInstalled` if its packages are not there; else what could not be written, started or reached.
     pub fn start(folder: &Path) -> Result<Self, PeerError> {
-        Self::start_with(folder, None, None)
+        Self::start_with(folder, Beside::default())
+    }
+
+    /// The same; its proxy tells `log` of each request.
+    ///
+    /// # Errors
+    /// As of `start`.
+    pub fn start_with_log(folder: &Path, log: &AccessLog) -> Result<Self, PeerError> {
+        Self::start_with(folder, Beside { access_log: Some(log.port()), ..Beside::default() })
     }
 
     /// The same, with Nigh's middleware in the proxy's pipeline.
@@ -51,7 +69,7 @@ impl Swift {
     /// # Errors
     /// As of `start`.
     pub fn start_with_nigh(folder: &Path, middleware: NighMiddleware) -> Result<Self, PeerError> {
-        Self::start_with(folder, None, Some(middleware))
+        Self::start_with(folder, Beside { middleware: Some(middleware), ..Beside::default() })
     }
 
     /// The same, but who asks is `keystone`'s to say. It has no S3 API then, and no access key.
@@ -65,18 +83,17 @@ impl Swift {
             return Err(PeerError::NotInstalled { peer: PEER, missing, hint });
         }
         let asks = Asks { url: keystone.url(), password: keystone.password().clone() };
-        Self::start_with(folder, Some(asks), None)
+        Self::start_with(folder, Beside { keystone: Some(asks), ..Beside::default() })
     }
 
-    fn start_with(
-        folder: &Path,
-        keystone: Option<Asks>,
-        middleware: Option<NighMiddleware>,
-    ) -> Result<Self, PeerError> {
+    fn start_with(folder: &Path, beside: Beside) -> Result<Self, PeerError> {
         check_installed()?;
         let ports = Ports::free().map_err(file_error(PEER, "find free ports for", folder))?;
         let secret_key = SecretKey::random();
-        let layout = Layout { folder: folder.to_owned(), ports, secret_key: secret_key.clone(), keystone, middleware };
+        let Beside { keystone, middleware, access_log } = beside;
+        let folder_of = folder.to_owned();
+        let layout =
+            Layout { folder: folder_of, ports, secret_key: secret_key.clone(), keystone, middleware, access_log };
         prepare(&layout)?;
         let servers = Servers::start(PEER, folder, programs(&layout)?)?;
         Ok(Self { endpoint: format!("http://127.0.0.1:{}", ports.proxy), secret_key, servers })

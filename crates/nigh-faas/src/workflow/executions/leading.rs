@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::{HistoryChange, HistoryId, Written};
-use nigh_terms::{Namespace, Timestamp, Token};
+use nigh_terms::{InvocationId, Namespace, Timestamp, Token};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Ended, Inner};
@@ -290,10 +290,17 @@ impl Leading {
         metrics::counter!("nigh_executions_ended_total", "status" => outcome.status()).increment(1);
         let facts = self.run.facts();
         if let Ok(name) = WorkflowName::new(&facts.name) {
-            self.drop_scratch(&name).await;
-            let facts = self.run.facts();
+            // A name that somebody gave may be used again as soon as they hear of the end; that of an id is not.
+            let is_id = facts.name == InvocationId::of_bytes(facts.id).to_string();
             let (arn, started, token) = (facts.arn.clone(), facts.started, self.run.seen().clone());
-            self.ended.send_replace(Some(Ended { arn, name, started, stopped, outcome, token }));
+            let end = Ended { arn, name: name.clone(), started, stopped, outcome, token };
+            if is_id {
+                self.ended.send_replace(Some(end));
+                self.drop_scratch(&name).await;
+            } else {
+                self.drop_scratch(&name).await;
+                self.ended.send_replace(Some(end));
+            }
         }
         for stopping in self.stopping.drain(..) {
             let _ = stopping.send(());

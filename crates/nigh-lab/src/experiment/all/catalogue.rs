@@ -27,6 +27,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: Some("single.html"),
     },
     Experiment {
+        name: "pipelines",
+        about: "Applications of several stages against Swift and Redis (OFC figure 7, lower half)",
+        command: &["experiment", "pipelines"],
+        quick: &["--quick"],
+        page: Some("pipelines.html"),
+    },
+    Experiment {
         name: "demo",
         about: "Where the time of real functions goes (OFC figure 3)",
         command: &["experiment", "demo"],

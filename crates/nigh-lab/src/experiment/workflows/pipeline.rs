@@ -128,23 +128,6 @@ impl Pipeline {
             .to_string()
             .into_bytes()
     }
-
-    /// Writes its code to `folder`, with the measure and the `client` that stands in for boto3, if one does.
-    pub(super) fn measured(&self, folder: &Path, measure: &str, client: Option<&str>) -> Result<(), LabError> {
-        let write = |name: &str, text: &[u8]| {
-            std::fs::write(folder.join(name), text).map_err(|error| LabError::file(folder.join(name), &error))
-        };
-        std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
-        for entry in std::fs::read_dir(&self.folder).map_err(|error| LabError::file(&self.folder, &error))?.flatten() {
-            let path = entry.path();
-            if path.extension() == Some("py".as_ref()) {
-                let text = std::fs::read(&path).map_err(|error| LabError::file(&path, &error))?;
-                write(&entry.file_name().to_string_lossy(), &text)?;
-            }
-        }
-        write("measured.py", measure.as_bytes())?;
-        client.map_or(Ok(()), |client| write("boto3.py", client.as_bytes()))
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::pipeline::Pipeline;
 use super::side::Side;
 use super::{BUCKET, Played};
 use crate::LabError;
-use crate::experiment::sample_function::MEASURED;
+use crate::experiment::pipeline_inputs::{make_inputs, measured_code};
 use crate::experiment::single::left_out;
 use crate::machine::Machine;
 use crate::node_under_test::{NodeUnderTest, settings};
@@ -50,7 +50,7 @@ impl Sides {
     ) -> Result<Self, LabError> {
         let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
         let inputs = work.path().join("inputs");
-        make_inputs(python, &inputs)?;
+        make_inputs(python, &inputs, &[])?;
         let nats_server = find_nats_server().ok_or_else(|| LabError::Missing {
             missing: "nats-server".to_owned(),
             hint: "run `NIGH_PEERS=nats scripts/install-peers.sh`, or have it in PATH",
@@ -132,7 +132,7 @@ impl Sides {
         let mut cast = Cast { sides: self, pipeline, inputs, bare: BTreeMap::new(), furnished: Vec::new() };
         for side in self.present().into_iter().filter(|side| side.cluster() == *side) {
             let code = self.work.path().join("code").join(side.name()).join(&pipeline.name);
-            pipeline.measured(&code, MEASURED, side.client())?;
+            measured_code(&pipeline.folder, &code, side.client())?;
             match self.clusters.get(&side) {
                 Some(cluster) => {
                     for function in pipeline.functions() {
@@ -170,18 +170,6 @@ impl Sides {
     pub(super) fn end(self) {
         self.clusters.into_values().for_each(ClusterSide::end);
     }
-}
-
-/// Runs `functions/pipelines/inputs.py`.
-fn make_inputs(python: &Path, folder: &Path) -> Result<(), LabError> {
-    let script = "functions/pipelines/inputs.py";
-    let made = std::process::Command::new(python).arg(script).arg(folder).output();
-    let made = made.map_err(|error| LabError::file(python, &error))?;
-    if made.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&made.stderr);
-    Err(LabError::Request { what: script.to_owned(), reason: said.trim().lines().next_back().unwrap_or("").to_owned() })
 }
 
 /// One workflow's functions on every side, and its inputs.

@@ -53,6 +53,8 @@ pub(super) struct Layout {
     /// The Keystone that says who asks; tempauth does if there is none.
     pub(super) keystone: Option<Asks>,
     pub(super) middleware: Option<NighMiddleware>,
+    /// The UDP port that is told of each request, as syslog is.
+    pub(super) access_log: Option<u16>,
 }
 
 /// Nigh's middleware, as a proxy has it (integrations/swift/README.md).
@@ -76,6 +78,16 @@ fn middleware(layout: &Layout) -> (&'static str, String) {
          nodes = {nodes}\npush_timeout = 2\ninvalidate_timeout = 2\n"
     );
     (" nigh", filter)
+}
+
+/// The filter that logs requests, with a blank before its name, and its description.
+fn access_log(layout: &Layout) -> (&'static str, String) {
+    let Some(port) = layout.access_log else { return ("", String::new()) };
+    let filter = format!(
+        "\n[filter:proxy-logging]\nuse = egg:swift#proxy_logging\naccess_log_level = INFO\n\
+         access_log_udp_host = 127.0.0.1\naccess_log_udp_port = {port}\n"
+    );
+    (" proxy-logging", filter)
 }
 
 /// The Keystone that a Swift asks.
@@ -142,10 +154,11 @@ fn proxy_conf(layout: &Layout, port: u16) -> String {
     let memcached = layout.ports.memcached;
     let (auth, filters) = auth(layout);
     let (nigh, nigh_filter) = middleware(layout);
+    let (log, log_filter) = access_log(layout);
     format!(
         "{defaults}
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck cache listing_formats bulk {auth} copy slo dlo{nigh} proxy-server
+pipeline = catch_errors gatekeeper healthcheck{log} cache listing_formats bulk {auth} copy slo dlo{nigh} proxy-server
 
 [app:proxy-server]
 use = egg:swift#proxy
@@ -182,7 +195,7 @@ rate_limit_after_segment = 10000
 
 [filter:dlo]
 use = egg:swift#dlo
-{nigh_filter}"
+{nigh_filter}{log_filter}"
     )
 }
 
@@ -234,7 +247,7 @@ mod tests {
     fn layout() -> Layout {
         let ports = Ports { proxy: 1, account: 2, container: 3, object: 4, memcached: 5 };
         let (folder, secret_key) = (PathBuf::from("/tmp/s"), SecretKey::new("hush"));
-        Layout { folder, ports, secret_key, keystone: None, middleware: None }
+        Layout { folder, ports, secret_key, keystone: None, middleware: None, access_log: None }
     }
 
     #[test]
@@ -244,7 +257,8 @@ mod tests {
         let source = PathBuf::from("/src");
         let nigh = NighMiddleware { source, secret: SecretKey::new("hush"), nodes: "n1=http://h:1".to_owned() };
         let with_nigh = Layout { middleware: Some(nigh), ..layout() };
-        let all = [layout(), by_keystone, with_nigh].iter().flat_map(files).collect::<Vec<_>>();
+        let logged = Layout { access_log: Some(7), ..layout() };
+        let all = [layout(), by_keystone, with_nigh, logged].iter().flat_map(files).collect::<Vec<_>>();
         for (name, text) in all.into_iter().filter(|(name, _)| name != NIGH_SECRET) {
             let pipeline = text.lines().find_map(|line| line.strip_prefix("pipeline = ")).unwrap();
             for part in pipeline.split(' ') {
