@@ -9,7 +9,7 @@ use nigh_faas::activation::{Activation, Outcome as Recorded};
 use nigh_faas::activation_log::ActivationQuery;
 use nigh_faas::grant::Grant;
 use nigh_faas::hooks::{InvocationHook, Run};
-use nigh_faas::invocation::{Invoke as _, InvokeError};
+use nigh_faas::invocation::{Invoke as _, InvokeError, Next};
 use nigh_terms::{ByteSize, FunctionName};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -251,11 +251,11 @@ async fn hooks_stand_around_each_run_and_set_its_memory() {
 async fn a_sandbox_made_ahead_is_there_for_the_first_invocation_and_holds_nobody_up() {
     let node = Node::start(settings()).await;
     node.deploy("f", |_| ());
-    let function = FunctionName::new("f").unwrap();
-    node.invoker.prepare(&node.tenant, &function);
+    let next = Next { function: FunctionName::new("f").unwrap(), input: None, after: None };
+    node.invoker.prepare(&node.tenant, next.clone());
     node.until("a sandbox ahead", |node| node.invoker.in_use().idle == 1).await;
     // One is enough, however often it is asked for.
-    node.invoker.prepare(&node.tenant, &function);
+    node.invoker.prepare(&node.tenant, next);
     let record = node.record(node.invoke("f", json!({"do": "echo"})).await.id).await;
     assert!(!record.cold, "{record:?}");
     assert_eq!(node.invoker.in_use().sandboxes, 1);
