@@ -65,6 +65,8 @@ struct Happened {
 #[derive(Default)]
 struct Known {
     namespace: usize,
+    /// A client at a door: it carries no token.
+    from_outside: bool,
     seen: Knowledge,
     ended: bool,
     writes: Vec<(Object, Version)>,
@@ -108,7 +110,7 @@ impl Observer {
         if from_outside {
             seen = Knowledge { ended: seen.ended, ..Knowledge::default() };
         }
-        self.authors.push(Known { namespace, seen, ..Known::default() });
+        self.authors.push(Known { namespace, from_outside, seen, ..Known::default() });
         Author(self.authors.len() as u32 - 1)
     }
 
@@ -116,9 +118,10 @@ impl Observer {
         &mut self.authors[author.0 as usize]
     }
 
-    /// A write begins.
+    /// A write begins. What a client outside has seen goes with no write of its: nobody who reads that must see it (P6).
     pub(super) fn begins(&mut self, author: Author, object: Object) -> Op {
-        let knew = self.known(author).seen.all();
+        let Known { from_outside, seen, .. } = self.known(author);
+        let knew = if *from_outside { Marked::default() } else { seen.all() };
         self.begun.push(Begun { object, author: Some(author), knew });
         Op(self.begun.len() as u32 - 1)
     }
@@ -317,6 +320,27 @@ mod tests {
         observer.reads(reader, 0, version(1), Some(op));
         observer.listed(reader, &[(0, true), (1, false)]);
         assert_eq!(observer.broken, None);
+    }
+
+    #[test]
+    fn who_reads_what_a_client_outside_wrote_need_not_see_what_that_had() {
+        let shown_old = |from_outside: bool| {
+            let mut observer = Observer::new(1);
+            let writer = observer.author(0, false);
+            let first = write(&mut observer, writer, 0, 1);
+            observer.ends(writer, false);
+            let reader = observer.author(0, false);
+            let second = observer.author(0, false);
+            write(&mut observer, second, 0, 2);
+            observer.ends(second, false);
+            let third = observer.author(0, from_outside);
+            let other = write(&mut observer, third, 1, 1);
+            observer.reads(reader, 1, version(1), Some(other));
+            observer.reads(reader, 0, version(1), Some(first));
+            breach(&observer)
+        };
+        assert_eq!(shown_old(false), Some(Breach::Promise(Promise::P6)));
+        assert_eq!(shown_old(true), None, "it carries no token");
     }
 
     #[test]
