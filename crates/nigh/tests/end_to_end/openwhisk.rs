@@ -120,6 +120,7 @@ fn an_action_reads_and_writes_data_as_a_function_does_and_outlives_the_node() {
 
 /// Leaves data for the component after it, in the folder of their activation.
 const LEAVES: &str = r#"
+import time
 import boto3
 
 s3 = boto3.client("s3")
@@ -127,6 +128,7 @@ s3 = boto3.client("s3")
 def main(args):
     bucket, folder = args["__nigh_scratch"].split("/", 1)
     s3.put_object(Bucket=bucket, Key=folder + "data", Body=b"x" * 1000)
+    time.sleep(args.get("sleep", 0))
     return {"fails": args.get("fails", False)}
 "#;
 /// Takes it.
@@ -165,7 +167,8 @@ fn what_lies_between_the_components_of_a_sequence_goes_with_its_activation() {
     let folder = format!("stages/{}/", done["activationId"].as_str().unwrap());
     assert_eq!(done["response"]["result"], json!({ "bytes": 1000, "folder": folder }), "{done}");
     assert_eq!(left(&node), "");
-    // The second was made ready while the first ran.
+    // Both have sandboxes now: the second's is made ready while the first runs.
+    curl(&node, "POST", "actions/pipeline?blocking=true", &json!({ "sleep": 1 }));
     let taken = node.last_activation();
     let notes = taken["notes"].as_array().unwrap();
     assert_eq!((&taken["function"], &taken["cold"]), (&json!("takes"), &json!(false)), "{taken}");
