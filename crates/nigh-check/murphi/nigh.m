@@ -483,7 +483,7 @@ begin
   end;
 end;
 
--- A new reign: counters begin anew; older copies go [5]; what is asked is asked again.
+-- A new reign: counters and floors begin anew; older copies go [5]; what is asked is asked again.
 procedure learn_epoch(n: Node; s: Shard; e: Epoch);
 begin
   if e > node[n].epoch[s] then
@@ -495,6 +495,7 @@ begin
     for o: Object do
       if shard_of(o) = s then
         if keeps(EPOCH_FLUSH) then drop_copy(n, o); end;
+        node[n].floor[o] := 0;
         if node[n].fetch[o].state != NoFetch then new_attempt(n, o); end;
       end;
     end;

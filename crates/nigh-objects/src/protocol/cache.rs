@@ -1,9 +1,9 @@
 //! A node's part: which copy answers a read, which reads share a fetch, what may be kept, and what is covered.
 //!
-//! Floors: while work on an object is outstanding the node remembers the newest version it has met of it, in an
-//! invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins takes
-//! the copy away, and no fetch begun before it is joined or kept after it; until it has ended, reads are
-//! fetched each for itself.
+//! Floors: while work on an object is outstanding the node remembers the newest version it has met of it in this
+//! reign, in an invalidation or in an own write's acknowledgement; nothing older is kept or served. A write that begins
+//! takes the copy away, and no fetch begun before it is joined or kept after it; until it has ended, reads are fetched
+//! each for itself.
 //!
 //! A copy is kept, and shown, only when the node covers its token; so a hit asks nothing. It decides neither what
 //! room there is nor what must make place: the shell evicts.
@@ -282,7 +282,9 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// A higher epoch: what was kept of the lower ones goes, and what is outstanding is asked for again.
+    /// A higher epoch: what was kept of the lower ones goes, floors too, and what is outstanding is asked for again. The
+    /// new home knows of all that its predecessors acknowledged, and may count it as older than they did: they had
+    /// forgotten what the ledger still has.
     fn flush(&mut self, now: Monotonic, shard: ShardId, epoch: Epoch, out: &mut Vec<CacheOutput<O, V>>) {
         let state = self.shards.entry(shard).or_default();
         state.coverage.begin(epoch);
@@ -296,6 +298,11 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         let outstanding: Vec<RequestId> =
             self.requests.iter().filter(|(_, pending)| pending.shard == shard).map(|(request, _)| *request).collect();
         for request in outstanding {
+            if let Some(pending) = self.requests.get(&request)
+                && let Some(work) = self.work.get_mut(&pending.object)
+            {
+                work.floor = Version::OUTSIDE;
+            }
             if self.puts.contains(&request) {
                 self.ask_for(now, request, out);
             } else {

@@ -224,6 +224,27 @@ fn a_recalled_copy_goes_and_what_is_on_its_way_is_not_kept() {
 }
 
 #[test]
+fn a_new_home_that_counts_an_object_as_older_than_the_last_one_did_is_believed() {
+    let mut cache = cache();
+    let fetch = shared(&mut cache);
+    // The last home had forgotten the object, and found it again: as old as all that it had forgotten.
+    let recall = FromHome::Invalidate { counter: Counter(1), object: "x", version: version(1, 9), recall: true };
+    hear(&mut cache, recall, None);
+    let later = shared(&mut cache);
+    cache.meet(NOW, SHARD, Epoch(2), &mut Vec::new());
+    // The next one has the object's own version from the ledger.
+    let mut hear = |request, value| {
+        let cover = Cover { counter: Counter(0), through: version(2, 0) };
+        let (body, mut out) = (found(request, 1, stamp(5), cover), Vec::new());
+        cache.receive(NOW, Reply { shard: SHARD, epoch: Epoch(2), to: ME, body }, Some(value), &mut out);
+        landed(&out)
+    };
+    assert_eq!(hear(fetch, 7), [(version(1, 5), Some(7), false)]);
+    assert_eq!(hear(later, 8), [(version(1, 5), Some(8), true)]);
+    assert!(cache.requests.is_empty() && cache.work.is_empty());
+}
+
+#[test]
 fn a_node_that_was_given_up_learns_it_and_hears_nothing_more() {
     let mut cache = cache();
     let put = write(&mut cache);
