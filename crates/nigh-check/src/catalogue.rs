@@ -178,6 +178,17 @@ pub fn configurations() -> Vec<Configuration> {
                 Faults { forgets: 1, ..NONE },
             )
         },
+        Configuration {
+            pushes: true,
+            ..world(
+                "forgetting-and-failover",
+                "the home is replaced when what it pushed may be forgotten, and a look into the store is under way",
+                plain,
+                vec![invoked(A, WRITE), invoked(B, REWRITE)],
+                &[(1, X)],
+                Faults { failovers: 1, forgets: 1, ..NONE },
+            )
+        },
         world(
             "third-node",
             "two homes; what one wrote another read and built on, and a third sees both",
@@ -224,6 +235,18 @@ pub fn configurations() -> Vec<Configuration> {
                 vec![invoked(A, WRITE_BOTH), invoked(B, READ_BOTH), invoked(AB, READ)],
                 &[(1, X)],
                 NONE,
+            )
+        },
+        Configuration {
+            residents: true,
+            slow_ledger: true,
+            ..world(
+                "resident-suspicion",
+                "two homes within two nodes; one gives a live node up while that node's own home carries its put out",
+                (2, 2),
+                vec![invoked(A, WRITE), invoked(A, &[Step::Put(Y)])],
+                &[],
+                Faults { suspicions: 1, ..NONE },
             )
         },
         Configuration {

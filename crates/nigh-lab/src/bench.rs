@@ -10,6 +10,7 @@ mod ledger;
 mod llc;
 mod llc_binding;
 pub(crate) mod made_up;
+mod members;
 mod memory;
 mod objects;
 mod predict;
@@ -52,7 +53,7 @@ enum What {
     Journal(journal::JournalLength),
     /// A cluster's commits against bare publishes to the same three NATS servers
     Ledger(ledger::LedgerLength),
-    /// Calls between processes against bare TCP and bare rustls
+    /// Calls between processes, and hits in another node's memory, against bare TCP and bare rustls
     Rpc(rpc::RpcLength),
     /// Objects by boto3 and by clients of the fast path, against boto3 + MinIO and redis-py + hiredis
     Objects(objects::ObjectsLength),

@@ -4,8 +4,6 @@
 //! how long the kernel took for that stands beside. Where nobody has the objects and they are hot, they are brought into
 //! the other's memory through the home: that is timed too, and nobody waits for it.
 
-mod members;
-
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -14,9 +12,9 @@ use comfy_table::{Table, presets};
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
-use self::members::Members;
 use super::Asked;
 use super::made_up::failed;
+use super::members::{Members, Over};
 use crate::LabError;
 use crate::machine::Machine;
 use crate::stats::Sample;
@@ -80,7 +78,7 @@ fn median(values: Vec<f64>) -> f64 {
 async fn reelected(megabytes: u64, ofc_ms: f64, object: u64, rounds: usize) -> Result<ReelectRow, LabError> {
     let objects = (megabytes << 20).div_ceil(object);
     let (mut all, mut asked, mut free) = (Vec::new(), Vec::new(), Vec::new());
-    let members = Members::start(object, room(megabytes)).await?;
+    let members = Members::start(Over::Tls, object, room(megabytes)).await?;
     members.bring(2, objects, 0).await?;
     // The first round warms the connections up.
     for round in 0..=rounds {
@@ -106,7 +104,7 @@ async fn copied(megabytes: u64, object: u64, rounds: usize) -> Result<CopyRow, L
     let objects = (megabytes << 20).div_ceil(object);
     let mut times = Vec::new();
     for _ in 0..rounds {
-        let members = Members::start(object, room(megabytes)).await?;
+        let members = Members::start(Over::Tls, object, room(megabytes)).await?;
         members.bring(1, objects, USES).await?;
         let begun = Instant::now();
         let (_, done) = members.give_up(1, room(megabytes).bytes()).await;

@@ -1,5 +1,8 @@
-//! Calls between processes beside what they stand on: a remote read by nigh-rpc, and the same bytes over bare TCP and over
-//! bare rustls, turn about.
+//! Calls between processes beside what they stand on: a remote read by nigh-rpc, a hit in another node's memory, and the
+//! same bytes over bare TCP and over bare rustls, turn about.
+//!
+//! A hit is an object that its home has in memory and the reader's node has not: from the read until the node has it in a
+//! segment of its own, to be mapped by functions, and covers it. Before each round the node gives all copies up.
 //!
 //! Every side asks with a few bytes and receives as many as it asked for into memory that it keeps; what sends them has
 //! them in memory. The bare sides are a thread each, with blocking reads and writes and rustls' own buffers; ours has the
@@ -20,11 +23,13 @@ use nigh_rpc::{
     Call, ClientSettings, Credentials, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role,
     Security, ServerSettings, serve,
 };
+use nigh_terms::ByteSize;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::bare::{Bare, Tcp, Tls};
 use super::Asked;
+use super::members::{Members, Over};
 use crate::LabError;
 use crate::machine::Machine;
 use crate::stats::Sample;
@@ -36,8 +41,10 @@ const LOCALHOST: &str = "127.0.0.1";
 const SIZES: [(&str, usize, usize); 4] =
     [("1kib", 1 << 10, 200), ("64kib", 64 << 10, 100), ("1mib", 1 << 20, 30), ("16mib", 16 << 20, 4)];
 const LARGEST: usize = 16 << 20;
-/// A read by nigh-rpc over the same by its bare peer.
-const ASKED: [(&str, Asked); 4] = [
+/// A read by nigh-rpc, and a hit, over the same by its bare peer.
+const ASKED: [(&str, Asked); 6] = [
+    ("tcp_hit_ratio_1mib", Asked::AtMost(1.3)),
+    ("tls_hit_ratio_1mib", Asked::AtMost(1.3)),
     ("tcp_ratio_1mib", Asked::AtMost(1.3)),
     ("tcp_ratio_16mib", Asked::AtMost(1.3)),
     ("tls_ratio_1mib", Asked::AtMost(1.3)),
@@ -57,6 +64,8 @@ pub(super) struct RpcLength {
 /// One figure.
 #[derive(Debug, Serialize)]
 struct RpcRow {
+    /// `call`, or `hit` in another node's memory.
+    what: &'static str,
     /// `tcp` or `tls`.
     over: &'static str,
     bytes: usize,
@@ -110,8 +119,52 @@ impl Handler for Serving {
     }
 }
 
+/// One of Nigh's that reads.
+#[async_trait]
+trait Reader: Send + Sync {
+    /// Nothing is read yet.
+    async fn begins(&self) {}
+
+    /// Reads the next `into.len()` bytes, there or into memory of its own: how long that takes.
+    async fn read(&self, number: usize, into: &mut [u8]) -> Result<Duration, LabError>;
+
+    /// True if what was read first, or into `into`, is what there is.
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError>;
+}
+
+/// A reader whose node is no home, and its home.
+struct Hit {
+    members: Members,
+}
+
+impl Hit {
+    async fn start(over: Over, bytes: usize, objects: usize) -> Result<Self, LabError> {
+        let room = ByteSize((2 * bytes * objects) as u64) + ByteSize::mib(64);
+        let members = Members::start(over, bytes as u64, room).await?;
+        members.bring(0, objects as u64, 0).await?;
+        Ok(Self { members })
+    }
+}
+
+#[async_trait]
+impl Reader for Hit {
+    async fn begins(&self) {
+        self.members.forget(1).await;
+    }
+
+    async fn read(&self, number: usize, _into: &mut [u8]) -> Result<Duration, LabError> {
+        self.members.fetch(1, number as u64).await
+    }
+
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError> {
+        let (here, there) = (self.members.bytes(1, 0)?, self.members.bytes(0, 0)?);
+        Ok(here.as_ref().is_some_and(|bytes| bytes.len() == into.len()) && here == there)
+    }
+}
+
 /// A caller, and its server in this process.
 struct Ours {
+    bytes: Bytes,
     peers: Peers,
     peer: PeerAddress,
     _ending: tokio_util::sync::DropGuard,
@@ -128,15 +181,24 @@ impl Ours {
         tokio::spawn(serve(listener, hello("server")?, server, settings, handler, ending.clone()));
         let peers = Peers::new(hello("caller")?, caller, ClientSettings::default());
         let peer = PeerAddress { name: "server".into(), address: address.to_string().into(), incarnation: None };
-        Ok(Self { peers, peer, _ending: ending.drop_guard() })
+        Ok(Self { bytes: bytes.clone(), peers, peer, _ending: ending.drop_guard() })
     }
+}
 
-    async fn read(&self, into: &mut [u8]) -> Result<(), LabError> {
+#[async_trait]
+impl Reader for Ours {
+    async fn read(&self, _number: usize, into: &mut [u8]) -> Result<Duration, LabError> {
+        let begun = Instant::now();
         let length = (into.len() as u64).to_le_bytes();
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         let answer = self.peers.call(&self.peer, &READ, &length, Bytes::new(), deadline).await;
         let mut answer = answer.map_err(|error| failed("a call", &error))?;
-        answer.body.read_exact(into).await.map_err(|error| failed("an answer", &error))
+        answer.body.read_exact(into).await.map_err(|error| failed("an answer", &error))?;
+        Ok(begun.elapsed())
+    }
+
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError> {
+        Ok(into == &self.bytes[..into.len()])
     }
 }
 
@@ -166,8 +228,8 @@ impl Round {
         Self { begun: cpu_time(), latencies_us: Vec::new() }
     }
 
-    fn timed(&mut self, begun: Instant) {
-        self.latencies_us.push(begun.elapsed().as_secs_f64() * 1e6);
+    fn timed(&mut self, took: Duration) {
+        self.latencies_us.push(took.as_secs_f64() * 1e6);
     }
 
     /// Its median and processor time for each read.
@@ -199,15 +261,20 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
         let (mut tcp, mut tls) = (tcp, tls);
         let mut rows = Vec::new();
         for (_, bytes, reads) in SIZES {
-            rows.push(compare("tcp", (&plain, &mut tcp), bytes, reads, rounds).await?);
-            rows.push(compare("tls", (&secured, &mut tls), bytes, reads, rounds).await?);
+            rows.push(compare(("call", "tcp"), (&plain, &mut tcp), bytes, reads, rounds).await?);
+            rows.push(compare(("call", "tls"), (&secured, &mut tls), bytes, reads, rounds).await?);
+            let hit = Hit::start(Over::Tcp, bytes, reads).await?;
+            rows.push(compare(("hit", "tcp"), (&hit, &mut tcp), bytes, reads, rounds).await?);
+            let hit = Hit::start(Over::Tls, bytes, reads).await?;
+            rows.push(compare(("hit", "tls"), (&hit, &mut tls), bytes, reads, rounds).await?);
         }
         Ok::<_, LabError>(rows)
     });
     let rows = rows.await.map_err(|error| failed("the bench", &error))??;
     let named = |row: &RpcRow| SIZES.iter().find(|(_, bytes, _)| *bytes == row.bytes).map_or("", |(name, ..)| *name);
     let summary = rows.iter().flat_map(|row| {
-        let name = |what| format!("{}_{what}_{}", row.over, named(row));
+        let of = if row.what == "hit" { "hit_" } else { "" };
+        let name = |what| format!("{}_{of}{what}_{}", row.over, named(row));
         [(name("ratio"), row.ratio), (name("cpu_ratio"), row.cpu_ratio)]
     });
     Ok(RpcReport { machine, summary: summary.collect(), rows, asked: ASKED.into() })
@@ -215,8 +282,8 @@ pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcRepor
 
 /// The two sides turn about: a few reads of one, as many of the other.
 async fn compare(
-    over: &'static str,
-    (ours, bare): (&Ours, &mut impl Bare),
+    (what, over): (&'static str, &'static str),
+    (ours, bare): (&impl Reader, &mut impl Bare),
     bytes: usize,
     reads: usize,
     rounds: usize,
@@ -227,11 +294,10 @@ async fn compare(
     // The first round warms up.
     for at in 0..=rounds {
         let [into, into_bare] = &mut buffers;
+        ours.begins().await;
         let mut round = Round::begin();
-        for _ in 0..reads {
-            let begun = Instant::now();
-            ours.read(into).await?;
-            round.timed(begun);
+        for number in 0..reads {
+            round.timed(ours.read(number, into).await?);
         }
         let (here, cpu_here) = round.end(&mut own);
         let mut round = Round::begin();
@@ -239,7 +305,7 @@ async fn compare(
             for _ in 0..reads {
                 let begun = Instant::now();
                 bare.read(into_bare)?;
-                round.timed(begun);
+                round.timed(begun.elapsed());
             }
             Ok::<_, std::io::Error>(())
         })
@@ -252,8 +318,8 @@ async fn compare(
             cpu_ratios.push(cpu_here / cpu_there);
         }
     }
-    if buffers[0] != buffers[1] {
-        return Err(failed("a read", &"the two sides read different bytes"));
+    if !ours.is_right(&buffers[0])? {
+        return Err(failed("a read", &"other bytes were read than there are"));
     }
     let figures = |side: Side| {
         let sample = Sample::new(side.latencies_us);
@@ -261,12 +327,13 @@ async fn compare(
     };
     let ((p50_us, p99_us, cpu_us), (bare_p50_us, bare_p99_us, bare_cpu_us)) = (figures(own), figures(other));
     let (ratio, cpu_ratio) = (Sample::new(ratios).median(), Sample::new(cpu_ratios).median());
-    Ok(RpcRow { over, bytes, p50_us, p99_us, cpu_us, bare_p50_us, bare_p99_us, bare_cpu_us, ratio, cpu_ratio })
+    Ok(RpcRow { what, over, bytes, p50_us, p99_us, cpu_us, bare_p50_us, bare_p99_us, bare_cpu_us, ratio, cpu_ratio })
 }
 
 pub(super) fn text(report: &RpcReport) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "what",
         "over",
         "bytes",
         "p50 us",
@@ -281,7 +348,7 @@ pub(super) fn text(report: &RpcReport) -> String {
     for row in &report.rows {
         let own = [row.p50_us, row.p99_us, row.cpu_us];
         let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_cpu_us]);
-        let mut cells = vec![row.over.to_owned(), row.bytes.to_string()];
+        let mut cells = vec![row.what.to_owned(), row.over.to_owned(), row.bytes.to_string()];
         cells.extend(figures.map(|value| format!("{value:.0}")));
         cells.extend([row.ratio, row.cpu_ratio].map(|ratio| format!("{ratio:.2}")));
         table.add_row(cells);

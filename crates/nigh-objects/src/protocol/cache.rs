@@ -261,8 +261,13 @@ impl<O: ObjectName, V: Clone, R: Rules, S: CopyStore<O, V>> NodeCache<O, V, R, S
         }
     }
 
-    /// Sends what `request` wants, for the first time or again.
+    /// Sends what `request` wants, for the first time or again. Who is given up asks nothing: it would not hear the
+    /// answer, and a home in the same process, which had answered, would take a put that is asked for again for a new
+    /// one.
     fn ask_for(&mut self, now: Monotonic, request: RequestId, out: &mut Vec<CacheOutput<O, V>>) {
+        if self.given_up {
+            return;
+        }
         let settled = self.puts.first().copied().unwrap_or(self.next);
         let Some(pending) = self.requests.get_mut(&request) else { return };
         pending.sent = now;

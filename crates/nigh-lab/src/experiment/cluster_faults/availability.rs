@@ -10,6 +10,7 @@ use nigh_check::history::{Found, Moment};
 use nigh_objects::{ObjectId, Shards};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::clients::{BUCKET, Caller};
 use super::record::{Record, now, write};
@@ -22,6 +23,8 @@ pub(super) const SHARDS: u16 = 8;
 /// An answer that takes longer is asked for at another door.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(40);
+/// A shard that took a write so long ago is served.
+const SERVED: Duration = Duration::from_millis(500);
 
 /// When each shard took writes, by its number.
 pub(super) type Taken = Vec<Mutex<Vec<Moment>>>;
@@ -66,25 +69,42 @@ pub(super) fn probe(
 /// A home that failed, and for how long that alone was so.
 #[derive(Clone, Debug)]
 pub(super) struct FailedHome {
+    /// What struck it.
+    pub(super) kind: &'static str,
     pub(super) shards: Vec<ShardId>,
     pub(super) at: Moment,
     pub(super) until: Moment,
 }
 
-/// The longest time in which a shard of `failed` took no write; what is still so at its end counts up to there.
-pub(super) fn unavailable(failed: &FailedHome, taken: &Taken) -> Duration {
-    let longest = failed.shards.iter().filter_map(|shard| taken.get(usize::from(shard.0))).map(|taken| {
-        let taken = taken.lock();
-        let before = taken.iter().copied().rfind(|at| *at <= failed.at).unwrap_or(failed.at);
-        let within = taken.iter().copied().filter(|at| (failed.at..failed.until).contains(at));
-        let (mut last, mut longest) = (before, 0);
-        for at in within.chain([failed.until]) {
-            longest = longest.max(at - last);
-            last = at;
-        }
-        longest
-    });
-    Duration::from_nanos(longest.max().unwrap_or_default())
+/// What became of a failed home's shards.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Outage {
+    pub(super) kind: String,
+    /// Every shard had just taken a write: no fault before was still felt.
+    pub(super) alone: bool,
+    /// The longest time in which one of them took no write.
+    pub(super) ms: f64,
+}
+
+impl Outage {
+    /// What is still so at its end counts up to there.
+    pub(super) fn of(failed: &FailedHome, taken: &Taken) -> Self {
+        let longest = failed.shards.iter().filter_map(|shard| taken.get(usize::from(shard.0))).map(|taken| {
+            let taken = taken.lock();
+            let before = taken.iter().copied().rfind(|at| *at <= failed.at).unwrap_or(failed.at);
+            let within = taken.iter().copied().filter(|at| (failed.at..failed.until).contains(at));
+            let (mut last, mut longest) = (before, 0);
+            for at in within.chain([failed.until]) {
+                longest = longest.max(at - last);
+                last = at;
+            }
+            longest
+        });
+        let served = failed.at.saturating_sub(SERVED.as_nanos() as Moment)..=failed.at;
+        let alone = taken.iter().all(|taken| taken.lock().iter().any(|at| served.contains(at)));
+        let ms = Duration::from_nanos(longest.max().unwrap_or_default()).as_secs_f64() * 1000.0;
+        Self { kind: failed.kind.to_owned(), alone, ms }
+    }
 }
 
 #[cfg(test)]
@@ -93,13 +113,20 @@ mod tests {
 
     #[test]
     fn the_longest_time_without_a_write_is_taken_of_the_failed_shards_alone() {
-        let taken: Taken = vec![Mutex::new(vec![5, 10, 60, 70]), Mutex::new(vec![9]), Mutex::new(vec![])];
-        let failed =
-            |shards: &[u16]| FailedHome { shards: shards.iter().copied().map(ShardId).collect(), at: 20, until: 75 };
-        assert_eq!(unavailable(&failed(&[0]), &taken), Duration::from_nanos(50), "from 10 to 60");
-        assert_eq!(unavailable(&failed(&[0, 1]), &taken), Duration::from_nanos(66), "never again");
-        assert_eq!(unavailable(&failed(&[2]), &taken), Duration::from_nanos(55));
-        assert_eq!(unavailable(&failed(&[]), &taken), Duration::ZERO);
+        let ms = |ms: u64| ms * 1_000_000;
+        let times = |times: &[u64]| Mutex::new(times.iter().copied().map(ms).collect());
+        let taken: Taken = vec![times(&[5, 10, 60, 70]), times(&[9]), times(&[])];
+        let outage = |shards: &[u16], taken: &Taken| {
+            let shards = shards.iter().copied().map(ShardId).collect();
+            Outage::of(&FailedHome { kind: "kill_node", shards, at: ms(20), until: ms(75) }, taken)
+        };
+        let lasted = |shards: &[u16]| outage(shards, &taken).ms.round() as u64;
+        assert_eq!(lasted(&[0]), 50, "from 10 to 60");
+        assert_eq!(lasted(&[0, 1]), 66, "never again");
+        assert_eq!(lasted(&[2]), 55);
+        assert_eq!(lasted(&[]), 0);
+        assert!(!outage(&[0], &taken).alone, "one shard took nothing before");
+        assert!(outage(&[0], &taken[..2].iter().map(|one| Mutex::new(one.lock().clone())).collect()).alone);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use nigh_engine::nats::TTL;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
+use self::availability::Outage;
 use self::part::{MutationOutcome, PartOutcome, play, play_sharers};
 use self::sharers::PutWithSharersDead;
 use super::llc;
@@ -104,6 +105,17 @@ struct Skipped {
     why: &'static str,
 }
 
+/// For how long shards took no write whose homes failed in one way.
+#[derive(Debug, Serialize)]
+struct Unavailable {
+    kind: String,
+    /// While every shard was served.
+    alone: bool,
+    homes: usize,
+    p50_ms: f64,
+    max_ms: f64,
+}
+
 #[derive(Debug, Serialize)]
 struct Report {
     machine: Machine,
@@ -132,7 +144,7 @@ struct Report {
     not_recovered: u64,
     /// Nodes whose life as a member was over, and which were started again.
     ended_by_itself: u64,
-    /// Homes that failed while nothing else did.
+    /// Homes that failed while every shard was served, and nothing else did.
     failed_homes: usize,
     /// The longest time in which a shard of one of them took no write,
     max_unavailable_ms: f64,
@@ -140,6 +152,8 @@ struct Report {
     p50_unavailable_ms: f64,
     /// and the lease that they are bounded by, and a second.
     lease_ms: u64,
+    /// The same of each way to fail, and of homes that failed while faults before were still felt.
+    unavailable: Vec<Unavailable>,
     /// Until the cluster was whole after the last fault of a part, at most.
     recovery_max_s: f64,
     checkers: Checkers,
@@ -256,7 +270,12 @@ impl ClusterFaultsArgs {
         if !has_netem {
             skipped.push(Skipped { kind: "bad_packets", why: "this kernel has no netem (sch_netem)" });
         }
-        let unavailable = Sample::new(all.unavailable_ms.clone());
+        let mut ways: BTreeMap<(String, bool), Vec<f64>> = BTreeMap::new();
+        for Outage { kind, alone, ms } in &all.outages {
+            ways.entry((kind.clone(), *alone)).or_default().push(*ms);
+        }
+        let unavailable =
+            Sample::new(all.outages.iter().filter(|outage| outage.alone).map(|outage| outage.ms).collect());
         let faults = all.faults();
         Report {
             machine,
@@ -277,10 +296,11 @@ impl ClusterFaultsArgs {
             mixed: all.mixed,
             not_recovered: all.not_recovered,
             ended_by_itself: all.ended_by_itself,
-            failed_homes: all.unavailable_ms.len(),
+            failed_homes: all.outages.iter().filter(|outage| outage.alone).count(),
             max_unavailable_ms: unavailable.percentile(1.0),
             p50_unavailable_ms: unavailable.median(),
             lease_ms: TTL.as_millis() as u64,
+            unavailable: ways.into_iter().map(Unavailable::of).collect(),
             recovery_max_s: all.recovery_s.iter().copied().fold(0.0, f64::max),
             checkers: Checkers {
                 ours: Ours {
@@ -307,6 +327,13 @@ fn work_folder() -> Result<tempfile::TempDir, LabError> {
     tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))
 }
 
+impl Unavailable {
+    fn of(((kind, alone), ms): ((String, bool), Vec<f64>)) -> Self {
+        let (homes, sample) = (ms.len(), Sample::new(ms));
+        Self { kind, alone, homes, p50_ms: sample.median(), max_ms: sample.percentile(1.0) }
+    }
+}
+
 impl Report {
     fn text(&self) -> String {
         let Self { faults, operations, lost, stale, mixed, not_recovered, lease_ms, .. } = self;
@@ -323,6 +350,10 @@ impl Report {
             self.max_unavailable_ms,
             self.failed_homes,
         );
+        for Unavailable { kind, alone, homes, p50_ms, max_ms } in &self.unavailable {
+            let when = if *alone { "" } else { ", faults before still felt" };
+            text += &format!("\n  {kind}{when}: {p50_ms:.0} ms in the median, {max_ms:.0} ms at most of {homes}");
+        }
         for MutationOutcome { kind, ours, porcupine } in &self.mutations {
             let said = |refused: &bool| if *refused { "refused" } else { "ACCEPTED" };
             text += &format!("\n{kind}: {} by ours, {} by porcupine", said(ours), said(porcupine));

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
-use super::availability::{FailedHome, SHARDS, Taken, probe, probe_of, unavailable};
+use super::availability::{FailedHome, Outage, SHARDS, Taken, probe, probe_of};
 use super::clients::{BUCKET, Caller, Client, OBJECTS, key, look};
 use super::invokers::{Ends, Invoker, deploy};
 use super::plan::{Blow, Wiring, plan};
@@ -61,7 +61,7 @@ pub(super) struct PartOutcome {
     /// Clusters that were not whole again in time after the faults.
     pub(super) not_recovered: u64,
     pub(super) ended_by_itself: u64,
-    pub(super) unavailable_ms: Vec<f64>,
+    pub(super) outages: Vec<Outage>,
     pub(super) recovery_s: Vec<f64>,
     pub(super) objects: u64,
     /// Objects that the search for an order refused, and could not decide.
@@ -98,7 +98,7 @@ impl PartOutcome {
         self.mixed += other.mixed;
         self.not_recovered += other.not_recovered;
         self.ended_by_itself += other.ended_by_itself;
-        self.unavailable_ms.extend(other.unavailable_ms);
+        self.outages.extend(other.outages);
         self.recovery_s.extend(other.recovery_s);
         self.objects += other.objects;
         self.ours_broken += other.ours_broken;
@@ -217,7 +217,7 @@ pub(super) fn play(
     look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
     outcome.ended_by_itself = world.ended_by_itself;
     world.end();
-    outcome.unavailable_ms = failed.iter().map(|failed| unavailable(failed, &taken).as_secs_f64() * 1000.0).collect();
+    outcome.outages = failed.iter().map(|failed| Outage::of(failed, &taken)).collect();
     outcome.invocations = ends.answered.into_inner();
     outcome.invocations_failed = ends.failed.into_inner();
     outcome.nested_calls = ends.nested.into_inner();
@@ -275,7 +275,7 @@ fn strike(
     }
     world.wait(blow.quiet);
     if !shards.is_empty() {
-        failed.push(FailedHome { shards, at, until: now() });
+        failed.push(FailedHome { kind: blow.strikes[0].kind.name(), shards, at, until: now() });
     }
     Ok(blow.strikes.len())
 }

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
-use nigh_rpc::Body;
+use nigh_rpc::{Body, BodyError};
 use nigh_terms::{Admission, ByteSize, Version};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use super::segment_of;
 use super::wire::{BRING, Bring, HELD, Held, LET_GO, LetGo, Letter, POST};
 use crate::hand_over::{Elected, Fate, GivenUp, elect, fate};
 use crate::holdings::NamePrint;
@@ -22,9 +23,9 @@ use crate::memory::Shrunk;
 use crate::memory::reads::ReadSource;
 use crate::memory::{Inner, ObjectMemory};
 use crate::protocol::NodeNumber;
-use crate::segment::{Filling, Segment};
+use crate::segment::Segment;
 use crate::sync::Mutex;
-use crate::{GetRequest, ObjectId, ObjectMeta};
+use crate::{GetRequest, ObjectError, ObjectId, ObjectMeta};
 
 /// Names in one question to a home: with the longest keys they fit a head.
 const NAMES_AT_ONCE: usize = 512;
@@ -291,11 +292,9 @@ impl Inner {
         let (meta, mut body) = asked.ok()?;
         let meta = meta.filter(|meta| meta.version == version && meta.size == body.len())?;
         let _room = self.reserve(self.account.cost(meta.size))?;
-        let mut filling = Filling::new(&self.account, meta.size).ok()?;
-        while let Some(piece) = body.next().await.ok()? {
-            filling.append(&piece).ok()?;
-        }
-        Some((meta, filling.seal().ok()?))
+        let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
+        let segment = segment_of(&self.account, &mut body, meta.size, broken).await.ok()?;
+        Some((meta, segment))
     }
 
     /// See `ObjectMemory::bring`.

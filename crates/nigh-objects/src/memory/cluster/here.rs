@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::io::StreamReader;
 
+use super::segment_of;
 use super::wire::{
     BRING, Becomes, Bring, Content as NewContent, DECIDE, FETCH, Fence, Fetch, Fetched, HELD, Held, LET_GO, LetGo,
     Letter, METHODS, NEWEST, Newest, OUTCOME, PINNED, POST, PREPARE, Pinned, Prepare, WAITING, WRITE, Waiting, Want,
@@ -26,7 +27,6 @@ use crate::memory::writes::{Content, Draft, Expected};
 use crate::memory::{Inner, ObjectMemory};
 use crate::protocol::{Member, Reply, Request, ToHome};
 use crate::range::resolve;
-use crate::segment::Filling;
 use crate::store::check_pin;
 use crate::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
 
@@ -311,11 +311,8 @@ impl Inner {
         let room =
             if size <= self.limits.cached_object.bytes() { self.reserve_share(self.account.cost(size)) } else { None };
         if let Some(room) = room {
-            let mut filling = Filling::new(&self.account, size)?;
-            while let Some(piece) = call.body.next().await.map_err(broken)? {
-                filling.append(&piece)?;
-            }
-            return Ok(Content::Memory(filling.seal()?, room));
+            let segment = segment_of(&self.account, &mut call.body, size, broken).await?;
+            return Ok(Content::Memory(segment, room));
         }
         let (pieces, stream) = tokio::sync::mpsc::channel(4);
         let limit = self.limits.object.bytes();

@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use futures::future::{join_all, try_join_all};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
-use nigh_rpc::Body;
+use nigh_rpc::{Body, BodyError, Incoming};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
@@ -43,7 +43,9 @@ use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, Wi
 use super::machines::NewHome;
 use super::transactions::{found_in, warn_of_lost};
 use super::{Inner, ObjectMemory};
+use crate::account::Account;
 use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
+use crate::segment::{Filling, Segment};
 use crate::shards::Shards;
 use crate::sync::Mutex;
 use crate::write_back::{AskElsewhere, Side, joined};
@@ -53,12 +55,32 @@ use crate::{Listed, ObjectError};
 const TICK: Duration = Duration::from_millis(20);
 /// How long homes may take to fence a member, or to say how far they have come.
 const HOMES_WITHIN: Duration = Duration::from_secs(20);
+/// What of a body is received at once.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Between two askings of one.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a listing waits for its node to catch up with what it shows.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The bytes of a body, which has `size` of them, in a segment. They go through a buffer that stays in the processor's
+/// cache, so that each page of the segment is written once, whole.
+async fn segment_of<E: From<ObjectError>>(
+    account: &Arc<Account>,
+    body: &mut Incoming<'_>,
+    size: u64,
+    broken: impl Fn(BodyError) -> E,
+) -> Result<Segment, E> {
+    let mut filling = Filling::new(account, size)?;
+    let mut buffer = vec![0; BUFFER_BYTES.min(body.left() as usize)];
+    while body.left() > 0 {
+        let piece = buffer.len().min(body.left() as usize);
+        body.read_exact(&mut buffer[..piece]).await.map_err(&broken)?;
+        filling.append(&buffer[..piece])?;
+    }
+    Ok(filling.seal()?)
+}
 
 /// Who dispatches invocations, elsewhere.
 #[async_trait]

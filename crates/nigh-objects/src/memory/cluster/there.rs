@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::{LedgerError, RequestId};
-use nigh_rpc::{Body, Incoming};
+use nigh_rpc::{Body, BodyError, Incoming};
 use nigh_terms::{Admission, Epoch, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::io::{ReaderStream, StreamReader};
@@ -19,7 +19,7 @@ use super::wire::{
     Becomes, Content as NewContent, FETCH, Fetch, Fetched as Found, PINNED, Pinned, WRITE, Want, WireError, Write,
     Wrote,
 };
-use super::{CopyUse, Neighbours};
+use super::{CopyUse, Neighbours, segment_of};
 use crate::cache::Shelved;
 use crate::conditions::check_read;
 use crate::eviction::Origin;
@@ -33,7 +33,6 @@ use crate::memory::writes::{Content, Draft};
 use crate::memory::{Inner, Reservation, Resident};
 use crate::protocol::{self, FromHome, PutFailure, Request, Stamp};
 use crate::range::resolve;
-use crate::segment::Filling;
 use crate::{
     ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Served, Tags, WriteConditions,
 };
@@ -92,7 +91,7 @@ impl Inner {
         self: &Arc<Self>,
         asking: &mut Asking,
     ) -> Result<Option<Fetched>, ObjectError> {
-        let Some((_, found, body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
+        let Some((_, found, mut body)) = self.ask_there(asking, &Want::Whole).await? else { return Ok(None) };
         let Found { reply, meta, range } = found;
         let key = asking.object.key.clone();
         let Some(meta) = meta.map(Arc::new) else {
@@ -105,7 +104,8 @@ impl Inner {
         };
         let (fetched, copy) = match room {
             Some(room) => {
-                let segment = self.filled(body, meta.size).await?;
+                let broken = |error: BodyError| ObjectError::AtHome(error.to_string());
+                let segment = segment_of(&self.account, &mut body, meta.size, broken).await?;
                 let copy = (Kept::new(&meta, Some(segment.clone())), room);
                 (Fetched::Copy(Resident { meta, segment: Some(segment) }), Some(copy))
             }
@@ -117,15 +117,6 @@ impl Inner {
         };
         let stamp = asking.answered_there(reply, copy).await?;
         Ok(stamp.map(|stamp| fetched.stamped(&stamp)))
-    }
-
-    async fn filled(&self, mut body: Incoming<'static>, size: u64) -> Result<crate::Segment, ObjectError> {
-        let broken = |error: nigh_rpc::BodyError| ObjectError::AtHome(error.to_string());
-        let mut filling = Filling::new(&self.account, size)?;
-        while let Some(piece) = body.next().await.map_err(broken)? {
-            filling.append(&piece)?;
-        }
-        filling.seal()
     }
 
     /// As `read_past`, from a home elsewhere; none if it is to be begun anew.

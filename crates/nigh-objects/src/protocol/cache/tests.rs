@@ -117,6 +117,21 @@ fn a_fetch_begun_before_a_write_is_neither_joined_nor_kept_after_it() {
 }
 
 #[test]
+fn who_is_given_up_by_one_home_asks_no_other_again_for_a_put() {
+    let mut cache = cache();
+    write(&mut cache);
+    let refused = FromHome::Refused { request: None, reason: Refusal::GivenUp, through: version(1, 1) };
+    let reply = Reply { shard: OTHER, epoch: Epoch(1), to: ME, body: refused };
+    let mut out = Vec::new();
+    cache.receive(NOW, reply, None, &mut out);
+    assert_eq!(out, [CacheOutput::Rejoin]);
+    out.clear();
+    cache.tick(Monotonic(u64::MAX), &mut out);
+    cache.meet(NOW, SHARD, Epoch(2), &mut out);
+    assert!(!out.iter().any(|output| matches!(output, CacheOutput::Send(..))), "{out:?}");
+}
+
+#[test]
 fn an_acknowledgement_that_a_newer_write_overtook_leaves_no_copy() {
     let mut cache = cache();
     let put = write(&mut cache);

@@ -1,9 +1,9 @@
 //! Three members of a cluster in this process: the homes in one, the memories of the two others; calls between them over
-//! TCP with mutual TLS, as between nodes. Their store makes its objects up, so that no disk is measured.
+//! TCP with mutual TLS, as between nodes, or without. Their store makes its objects up, so that no disk is measured.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use nigh_engine::WriteThrough;
@@ -33,6 +33,7 @@ const REIGN: Epoch = Epoch(2);
 const BROUGHT_AT_ONCE: usize = 256;
 /// What brought the last object lets go of it a moment after it has said so; what is held is not given up.
 const LET_GO_WITHIN: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Calls between two processes at a time.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -57,6 +58,13 @@ struct MemberMemory {
     _events: mpsc::UnboundedReceiver<nigh_objects::cluster::HomeEvent>,
 }
 
+/// What calls between members go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Tcp,
+    Tls,
+}
+
 /// The home, and the two others.
 pub(crate) struct Members {
     all: Vec<MemberMemory>,
@@ -76,7 +84,7 @@ fn name(number: u32) -> String {
 
 impl Members {
     /// Members whose memories have room for `room` each, and whose objects have `length` bytes.
-    pub(crate) async fn start(length: u64, room: ByteSize) -> Result<Self, LabError> {
+    pub(crate) async fn start(over: Over, length: u64, room: ByteSize) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
         let refused = |error| failed("certificates", &error);
         let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
@@ -85,7 +93,10 @@ impl Members {
             let identity =
                 Identity::new(CLUSTER, Role::Node, &name(number)).map_err(|error| failed("a name", &error))?;
             let files = authority.issue(&identity, &["localhost".to_owned()], DAYS, false).map_err(refused)?;
-            let security = Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?));
+            let security = match over {
+                Over::Tcp => Security::Plain,
+                Over::Tls => Security::Tls(Arc::new(Credentials::open(files).map_err(refused)?)),
+            };
             let member = members.join(number, identity, security, length, room).await?;
             members.all.push(member);
         }
@@ -132,11 +143,14 @@ impl Members {
         Ok(MemberMemory { memory, neighbours, number: NodeNumber(number), address, _events: events })
     }
 
-    fn objects(count: u64) -> Result<Vec<ObjectId>, LabError> {
+    fn object(number: u64) -> Result<ObjectId, LabError> {
         let namespace = Namespace::new("bench").map_err(|error| failed("a name", &error))?;
         let bucket = BucketName::new("pictures").map_err(|error| failed("a name", &error))?;
-        let object = |number| Ok(ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key(number)? });
-        (0..count).map(object).collect()
+        Ok(ObjectId { namespace, bucket, key: key(number)? })
+    }
+
+    fn objects(count: u64) -> Result<Vec<ObjectId>, LabError> {
+        (0..count).map(Self::object).collect()
     }
 
     /// Brings `count` objects into the memory of `member`; `uses`: they are read so often there.
@@ -156,6 +170,33 @@ impl Members {
         }
         tokio::time::sleep(LET_GO_WITHIN).await;
         Ok(())
+    }
+
+    /// `member` gives up all copies, and hands none over.
+    pub(crate) async fn forget(&self, member: usize) {
+        let memory = &self.all[member].memory;
+        while memory.usage().objects > 0 {
+            memory.shrink(ByteSize(u64::MAX));
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Brings an object into the memory of `member`, which does not have it: how long that takes.
+    pub(crate) async fn fetch(&self, member: usize, number: u64) -> Result<Duration, LabError> {
+        let object = [Self::object(number)?];
+        let begun = Instant::now();
+        let brought = self.all[member].memory.bring(&object).await;
+        let took = begun.elapsed();
+        if brought.iter().any(|bytes| *bytes > 0) {
+            return Ok(took);
+        }
+        Err(failed("bringing an object into memory", &"it was not brought"))
+    }
+
+    /// The bytes of an object in the memory of `member`.
+    pub(crate) fn bytes(&self, member: usize, number: u64) -> Result<Option<Vec<u8>>, LabError> {
+        let copy = self.all[member].memory.peek(&Self::object(number)?);
+        Ok(copy.and_then(|(_, segment)| segment).map(|segment| segment.as_slice().to_vec()))
     }
 
     /// How many copies `member` has.
