@@ -239,18 +239,6 @@ pub fn configurations() -> Vec<Configuration> {
         },
         Configuration {
             residents: true,
-            slow_ledger: true,
-            ..world(
-                "resident-suspicion",
-                "two homes within two nodes; one gives a live node up while that node's own home carries its put out",
-                (2, 2),
-                vec![invoked(A, WRITE), invoked(A, &[Step::Put(Y)])],
-                &[],
-                Faults { suspicions: 1, ..NONE },
-            )
-        },
-        Configuration {
-            residents: true,
             pushes: true,
             ..world(
                 "outside-change",
