@@ -188,8 +188,13 @@ async fn a_drain_lets_what_runs_finish_and_admits_nothing() {
         let node = Arc::clone(&node);
         async move { node.invoker.drain(PATIENCE).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(matches!(node.try_invoke("f", json!({})).await, Err(InvokeError::ShuttingDown)));
+    // Until the drain has begun.
+    let refused = async {
+        while !matches!(node.try_invoke("f", json!({})).await, Err(InvokeError::ShuttingDown)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert_eq!(running.await.unwrap().payload, "slept");
     drain.await.unwrap();
     assert_eq!(node.invoker.in_use().sandboxes, 0);
