@@ -47,8 +47,22 @@ impl HeldStem {
 struct Books {
     pool: SandboxPool<Arc<LiveSandbox>>,
     stems: StemStock<HeldStem>,
-    waiting: HashMap<Ticket, (oneshot::Sender<Admitted>, Arc<Function>)>,
+    waiting: HashMap<Ticket, Waiter>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
+}
+
+type Waiter = (oneshot::Sender<Admitted>, Arc<Function>);
+type Served = Vec<(Waiter, Admission<Arc<LiveSandbox>>)>;
+
+impl Books {
+    /// Those who wait and are let in now.
+    fn serve_waiting(&mut self) -> Served {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let served = self.pool.serve_waiting();
+        served.into_iter().filter_map(|(ticket, what)| Some((self.waiting.remove(&ticket)?, what))).collect()
+    }
 }
 
 /// What an invocation is admitted with.
@@ -109,6 +123,32 @@ impl Drop for Room {
             self.sandboxes.books.lock().pool.release(booked);
             self.sandboxes.serve_waiting();
         }
+    }
+}
+
+/// Stands for an invocation that is expected, until this is dropped.
+pub(crate) struct Expected {
+    sandboxes: Arc<Sandboxes>,
+    namespace: Namespace,
+    function: FunctionName,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.sandboxes.books.lock().pool.expect_no_more(&self.namespace, &self.function);
+    }
+}
+
+/// Stands for a sandbox that is being made ahead. When this is dropped those who wait for it wait no longer.
+pub(crate) struct Ahead {
+    sandboxes: Arc<Sandboxes>,
+    function: Arc<Function>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.sandboxes.books.lock().pool.ahead_over(&self.function);
+        self.sandboxes.serve_waiting();
     }
 }
 
@@ -173,14 +213,16 @@ impl Lease {
         live.rest(self.sandboxes.freeze_grace);
         let now = self.sandboxes.clock.monotonic();
         let function = Arc::clone(&live.function);
-        let refused = {
+        let (refused, served) = {
             let mut books = self.sandboxes.books.lock();
             // One that ended in this moment was not idle when that was noticed.
-            if live.runtime.has_ended() { Some(live) } else { books.pool.give_back(live, function, now) }
+            let refused = if live.runtime.has_ended() { Some(live) } else { books.pool.give_back(live, function, now) };
+            // At once: who comes in this moment is behind those who wait for it.
+            (refused, books.serve_waiting())
         };
-        match refused {
-            Some(live) => end(&self.sandboxes, live).await,
-            None => self.sandboxes.serve_waiting(),
+        self.sandboxes.let_in(served);
+        if let Some(live) = refused {
+            end(&self.sandboxes, live).await;
         }
     }
 
@@ -242,11 +284,23 @@ impl Sandboxes {
         self.books.lock().pool.in_use()
     }
 
-    /// Free room for a sandbox of `function` that nobody waits for, with the stems that are in its way.
-    pub(crate) fn room_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<(Room, Vec<SpareStem>)> {
+    /// An invocation of `function` may come; nothing if that is known.
+    pub(crate) fn expect(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName) -> Option<Expected> {
+        let is_new = self.books.lock().pool.expect(namespace, function);
+        let (namespace, function) = (namespace.clone(), function.clone());
+        is_new.then(|| Expected { sandboxes: Arc::clone(self), namespace, function })
+    }
+
+    /// Free room for a sandbox of `function` that is expected to be invoked, with the stems that are in its way. Invocations may wait
+    /// for it as long as what stands for it is kept.
+    pub(crate) fn room_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<(Ahead, Room, Vec<SpareStem>)> {
         // A statement of its own: `room` opens the books again.
         let is_booked = self.books.lock().pool.book_ahead(function);
-        is_booked.then(|| self.room(function))
+        is_booked.then(|| {
+            let ahead = Ahead { sandboxes: Arc::clone(self), function: Arc::clone(function) };
+            let (room, in_the_way) = self.room(function);
+            (ahead, room, in_the_way)
+        })
     }
 
     /// The idle sandbox that the next invocation of `function` would get. It stays idle.
@@ -254,7 +308,8 @@ impl Sandboxes {
         self.books.lock().pool.warmest(function).cloned()
     }
 
-    /// Admits an invocation of `function`, after a bounded wait if need be.
+    /// Admits an invocation of `function`, after a bounded wait if need be: for a sandbox that is being made ahead, and, if
+    /// that does not come in time, for a place.
     pub(crate) async fn admit(self: &Arc<Self>, function: &Arc<Function>) -> Result<Admitted, InvokeError> {
         let (ticket, mut served, why) = {
             let mut books = self.books.lock();
@@ -275,22 +330,30 @@ impl Sandboxes {
                 Answer::Closed => return Err(InvokeError::ShuttingDown),
             }
         };
-        let admitted = match tokio::time::timeout(self.queue_wait, &mut served).await {
-            Ok(admitted) => admitted,
-            Err(_) => {
-                let gave_up = {
-                    let mut books = self.books.lock();
+        let asked = self.clock.monotonic();
+        let admitted = loop {
+            if let Ok(admitted) = tokio::time::timeout(self.queue_wait, &mut served).await {
+                break admitted;
+            }
+            let left = {
+                let mut books = self.books.lock();
+                if books.pool.insist(ticket) {
+                    None
+                } else {
                     books.waiting.remove(&ticket);
-                    books.pool.leave(ticket)
-                };
-                if gave_up {
-                    // It may have stood before others that there is room for.
-                    self.serve_waiting();
-                    let waited = self.queue_wait.as_secs_f64();
+                    Some(books.pool.leave(ticket))
+                }
+            };
+            // It may have stood before others that there is room for, or have room itself.
+            self.serve_waiting();
+            match left {
+                None => {}
+                Some(Some(why)) => {
+                    let waited = self.clock.monotonic().since(asked).as_secs_f64();
                     return Err(InvokeError::TooManyRequests(format!("for {waited:.1} s the node {why}")));
                 }
                 // It was served in this moment, or the pool was closed.
-                served.await
+                Some(None) => break served.await,
             }
         };
         let mut admitted = admitted.map_err(|_| InvokeError::ShuttingDown)?;
@@ -300,14 +363,11 @@ impl Sandboxes {
 
     /// Lets those in who wait, as far as there is room.
     fn serve_waiting(self: &Arc<Self>) {
-        let served: Vec<_> = {
-            let mut books = self.books.lock();
-            if books.waiting.is_empty() {
-                return;
-            }
-            let served = books.pool.serve_waiting();
-            served.into_iter().filter_map(|(ticket, what)| Some((books.waiting.remove(&ticket)?, what))).collect()
-        };
+        let served = self.books.lock().serve_waiting();
+        self.let_in(served);
+    }
+
+    fn let_in(self: &Arc<Self>, served: Served) {
         for ((waiting, function), admission) in served {
             // If nobody waits any more the guards give everything back.
             drop(waiting.send(self.admitted(admission, &function)));

@@ -4,7 +4,6 @@
 //! `phases`, `verdict`. Here are the tasks around them. An invocation runs in a task of its own: it goes on to its end
 //! and its record when its caller hangs up, as on Lambda.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,8 +83,6 @@ struct Inner {
     executor: Executor,
     tasks: TaskTracker,
     prewarmer: Option<Arc<Prewarmer>>,
-    /// Functions whose next invocation is being prepared.
-    preparing: Mutex<HashSet<(Namespace, FunctionName)>>,
     latest: Mutex<LatestInputs>,
 }
 
@@ -130,8 +127,7 @@ impl Invoker {
             sandboxes,
             memory: parts.memory,
         };
-        let (preparing, latest) = (Mutex::default(), Mutex::default());
-        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, preparing, latest });
+        let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, latest: Mutex::default() });
         reap(&inner);
         end_for_growth(&inner);
         if let Some(prewarmer) = &inner.prewarmer {
@@ -219,11 +215,13 @@ fn end_for_growth(inner: &Arc<Inner>) {
 
 impl Inner {
     async fn reap(&self) {
-        let mut current: Vec<Arc<Function>> = Vec::new();
+        let mut stale: Vec<Arc<Function>> = Vec::new();
         for idle in self.executor.sandboxes.idle_functions() {
-            current.extend(self.executor.functions.find(&idle.namespace, &idle.name).await);
+            let current = self.executor.functions.find(&idle.namespace, &idle.name).await;
+            stale.extend(current.is_none_or(|current| !current.same_version(&idle)).then_some(idle));
         }
-        let is_stale = |idle: &Function| !current.iter().any(|function| function.same_version(idle));
+        // Of one that has become idle since, nothing is known.
+        let is_stale = |idle: &Function| stale.iter().any(|stale| stale.same_version(idle));
         join_all(self.executor.sandboxes.take_expired(is_stale).into_iter().map(Lease::end)).await;
         self.executor.sandboxes.alive().iter().for_each(|live| live.forget_prepared(PREPARED_FOR));
         let in_use = self.executor.sandboxes.in_use();
@@ -243,9 +241,9 @@ impl Inner {
         self.executor.prepare(&live, &input.unwrap_or_default(), next.after).await;
     }
 
-    /// Makes an idle sandbox of a function that has none, if there is free room.
+    /// Makes an idle sandbox of a function that is expected to be invoked and has none, if there is free room. Who is invoked meanwhile waits for it.
     async fn make_ahead(&self, function: &Arc<Function>) {
-        let Some((room, in_the_way)) = self.executor.sandboxes.room_ahead(function) else { return };
+        let Some((ahead, room, in_the_way)) = self.executor.sandboxes.room_ahead(function) else { return };
         join_all(in_the_way.into_iter().map(SpareStem::end)).await;
         let call = Call {
             id: InvocationId::now(),
@@ -268,6 +266,8 @@ impl Inner {
             Ok(Err(_)) => {}
             Err(error) => tracing::debug!(%error, function = %call.function.name, "no sandbox is made ahead"),
         }
+        // After it was given back: now it is there, or never will be.
+        drop(ahead);
     }
 
     async fn run(
@@ -443,14 +443,13 @@ impl Invoke for Invoker {
     }
 
     fn prepare(&self, namespace: &Namespace, next: Next) {
-        let which = (namespace.clone(), next.function.clone());
-        if self.inner.preparing.lock().insert(which.clone()) {
-            let inner = Arc::clone(&self.inner);
-            self.inner.tasks.spawn(async move {
-                Box::pin(inner.prepare(&which.0, next)).await;
-                inner.preparing.lock().remove(&which);
-            });
-        }
+        // At once: what begins from now on is what is expected.
+        let Some(expected) = self.inner.executor.sandboxes.expect(namespace, &next.function) else { return };
+        let (inner, namespace) = (Arc::clone(&self.inner), namespace.clone());
+        self.inner.tasks.spawn(async move {
+            Box::pin(inner.prepare(&namespace, next)).await;
+            drop(expected);
+        });
     }
 
     fn set_reserved(&self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {

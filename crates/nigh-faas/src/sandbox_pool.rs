@@ -7,6 +7,7 @@
 //! that stand in the way end first. Those who wait are served in order: for a warm sandbox anyone may go first, for
 //! room nobody passes one who came before.
 
+mod ahead;
 mod concurrency;
 mod idle;
 #[cfg(test)]
@@ -18,10 +19,11 @@ use std::time::Duration;
 
 use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace, NodeId};
 
+use self::ahead::MadeAhead;
 use self::concurrency::Concurrency;
 use self::idle::IdleSandboxes;
 pub use self::waiting::Ticket;
-use self::waiting::WaitingLine;
+use self::waiting::{Awaits, NotNow, Waiting, WaitingLine};
 use crate::dispatch::Vacancy;
 use crate::function::Function;
 use crate::keep_alive::{KeepAlive, victims};
@@ -76,6 +78,7 @@ pub struct SandboxPool<S> {
     keep_alive: KeepAlive,
     idle: IdleSandboxes<S>,
     waiting: WaitingLine,
+    ahead: MadeAhead,
     sandboxes: usize,
     booked: ByteSize,
     stems: usize,
@@ -99,9 +102,9 @@ pub struct PoolUse {
     pub stems: usize,
     /// What these book beside the sandboxes.
     pub prewarmed: ByteSize,
-    /// Invocations that run.
+    /// Invocations that run, or whose sandbox is being made.
     pub running: usize,
-    /// Invocations that wait for a sandbox.
+    /// Invocations that wait for their turn to run, or for room.
     pub waiting: usize,
 }
 
@@ -116,6 +119,7 @@ impl<S: PartialEq> SandboxPool<S> {
             keep_alive,
             idle: IdleSandboxes::new(),
             waiting: WaitingLine::new(),
+            ahead: MadeAhead::default(),
             sandboxes: 0,
             booked: ByteSize::ZERO,
             stems: 0,
@@ -180,15 +184,17 @@ impl<S: PartialEq> SandboxPool<S> {
         if let Some(limit) = self.running.reserve_in_use(function) {
             return Answer::OverReserved(limit);
         }
-        let room_is_free = !self.waiting.iter().any(|one| self.waits_for_room(&one.function));
-        let why = match self.admit(function, room_is_free) {
+        let room_is_free = !self.waiting.iter().any(|one| self.waits_for_room(one));
+        let not_now = match self.admit(function, room_is_free, false) {
             Ok(admission) => return Answer::Admitted(admission),
-            Err(why) => why,
+            Err(not_now) => not_now,
         };
-        if self.waiting.len() >= self.limits.waiting_max {
-            return Answer::Refused(why);
+        match not_now.awaits {
+            Awaits::Made => self.begin(function),
+            Awaits::Place if self.waiting.len() >= self.limits.waiting_max => return Answer::Refused(not_now.why),
+            Awaits::Place => {}
         }
-        Answer::Waiting(self.waiting.join(Arc::clone(function)), why)
+        Answer::Waiting(self.waiting.join(Arc::clone(function), not_now), not_now.why)
     }
 
     /// Serves those who wait, as far as it goes. To be called after every change that may have made room.
@@ -196,10 +202,15 @@ impl<S: PartialEq> SandboxPool<S> {
         let mut served = Vec::new();
         let mut room_is_taken = false;
         for one in self.waiting.take_all() {
-            match self.admit(&one.function, !room_is_taken) {
+            self.give_turn_back(&one);
+            match self.admit(&one.function, !room_is_taken, one.insists) {
                 Ok(admission) => served.push((one.ticket, admission)),
-                Err(_) => {
-                    room_is_taken |= self.waits_for_room(&one.function);
+                Err(not_now) => {
+                    let one = Waiting { not_now, ..one };
+                    match not_now.awaits {
+                        Awaits::Made => self.begin(&one.function),
+                        Awaits::Place => room_is_taken |= self.waits_for_room(&one),
+                    }
                     self.waiting.keep(one);
                 }
             }
@@ -207,9 +218,29 @@ impl<S: PartialEq> SandboxPool<S> {
         served
     }
 
-    /// `ticket` waits no longer. False if it was served already.
-    pub fn leave(&mut self, ticket: Ticket) -> bool {
-        self.waiting.leave(ticket)
+    /// `ticket` has waited long enough for a sandbox that is being made: it is served as if there were none. False if that
+    /// was not what it waited for.
+    pub fn insist(&mut self, ticket: Ticket) -> bool {
+        let found = self.waiting.find(ticket).filter(|one| !one.insists && one.not_now.awaits == Awaits::Made);
+        found.map(|one| one.insists = true).is_some()
+    }
+
+    /// `ticket` waits no longer; what for, in words. Nothing if it was served already.
+    pub fn leave(&mut self, ticket: Ticket) -> Option<&'static str> {
+        let one = self.waiting.leave(ticket)?;
+        self.give_turn_back(&one);
+        Some(one.not_now.why)
+    }
+
+    fn begin(&mut self, function: &Function) {
+        self.ahead.came(function);
+        self.running.began(function);
+    }
+
+    fn give_turn_back(&mut self, one: &Waiting) {
+        if one.not_now.awaits == Awaits::Made {
+            self.running.ended(&one.function);
+        }
     }
 
     /// An invocation of `function` has ended. Its sandbox is given back or released beside this.
@@ -222,9 +253,9 @@ impl<S: PartialEq> SandboxPool<S> {
         self.running.set_reserved(namespace, function, concurrency);
     }
 
-    /// True if it is memory or a sandbox that an invocation of `function` would wait for, and not its turn to run.
-    fn waits_for_room(&self, function: &Function) -> bool {
-        self.running.free(function, self.limits.invocations_max) > 0
+    /// True if it is memory or a sandbox that `one` waits for, and not its turn to run, nor what is being made for it.
+    fn waits_for_room(&self, one: &Waiting) -> bool {
+        one.not_now.awaits == Awaits::Place && self.running.free(&one.function, self.limits.invocations_max) > 0
     }
 
     /// `sandbox` is idle from `now` on. It comes back if the pool does not keep it: then it is to be ended.
@@ -244,18 +275,37 @@ impl<S: PartialEq> SandboxPool<S> {
         self.booked = self.booked.saturating_sub(booked);
     }
 
-    /// Books a sandbox of `function` that nobody waits for, if it has no idle one and there is free room.
+    /// An invocation of `function` may come. False if that is known.
+    pub fn expect(&mut self, namespace: &Namespace, function: &FunctionName) -> bool {
+        self.ahead.expect(&(namespace.clone(), function.clone()))
+    }
+
+    /// Nothing is made for it any more.
+    pub fn expect_no_more(&mut self, namespace: &Namespace, function: &FunctionName) {
+        self.ahead.expect_no_more(&(namespace.clone(), function.clone()));
+    }
+
+    /// Books a sandbox of `function` for an invocation that is expected and has not come, if none is idle or being made so
+    /// and there is free room. Whoever is invoked from now on may wait for it, until `ahead_over`.
     pub fn book_ahead(&mut self, function: &Arc<Function>) -> bool {
         let fits = !self.closed
+            && self.ahead.expects(function)
             && self.waiting.len() == 0
             && self.idle.of(function) == 0
+            && self.ahead.of(function) == 0
             && self.sandboxes < self.limits.sandboxes_max
             && self.booked + function.memory <= self.limits.memory_max;
         if fits {
             self.sandboxes += 1;
             self.booked += function.memory;
+            self.ahead.begins(function);
         }
         fits
+    }
+
+    /// The sandbox of `function` that was booked ahead has been given back, or is never made. It is released beside this.
+    pub fn ahead_over(&mut self, function: &Function) {
+        self.ahead.ends(function);
     }
 
     /// Books a stem of `memory`, if there is room that nobody waits for.
@@ -318,7 +368,9 @@ impl<S: PartialEq> SandboxPool<S> {
     #[must_use]
     pub fn close(&mut self) -> Vec<S> {
         self.closed = true;
-        self.waiting.take_all();
+        for one in self.waiting.take_all() {
+            self.give_turn_back(&one);
+        }
         self.idle.take_oldest(self.idle.len())
     }
 
@@ -343,7 +395,9 @@ impl<S: PartialEq> SandboxPool<S> {
         }
     }
 
-    fn admit(&mut self, function: &Arc<Function>, room_is_free: bool) -> Result<Admission<S>, &'static str> {
+    /// Those in the line are before it.
+    fn admit(&mut self, function: &Arc<Function>, room_is_free: bool, insists: bool) -> Result<Admission<S>, NotNow> {
+        let no_place = |why| NotNow { awaits: Awaits::Place, why };
         let mut warm = PerNode::default();
         let sandboxes = u32::try_from(self.idle.of(function)).unwrap_or(u32::MAX);
         *warm.entry(NodeIndex(0)) = Warm { sandboxes, granted: function.memory, idle_for: Duration::ZERO };
@@ -359,19 +413,27 @@ impl<S: PartialEq> SandboxPool<S> {
         };
         let decision = schedule(&Weights::SETTLED, &placement, &[self.view(function)]);
         let Some(choice) = decision.choice else {
-            return Err(decision.refusals.commonest().map_or("has no room", Refusal::reason));
+            let why = decision.refusals.commonest().map_or("has no room", Refusal::reason);
+            return Err(no_place(why));
         };
         let admission = match choice.offer {
-            Offer::Warm => Admission::Warm(self.idle.take_warmest(function).ok_or("has no warm sandbox after all")?),
+            Offer::Warm => {
+                let warmest = self.idle.take_warmest(function);
+                Admission::Warm(warmest.ok_or_else(|| no_place("has no warm sandbox after all"))?)
+            }
+            Offer::Cold | Offer::Evict if !insists && self.ahead.of(function) > self.waiting.for_made(function) => {
+                let why = "makes a sandbox of the function already";
+                return Err(NotNow { awaits: Awaits::Made, why });
+            }
             Offer::Cold | Offer::Evict if !room_is_free => {
-                return Err("has others waiting for room before this one");
+                return Err(no_place("has others waiting for room before this one"));
             }
             Offer::Cold => Admission::Cold,
             Offer::Evict => {
                 let free = self.limits.memory_max.saturating_sub(self.booked);
                 let missing = usize::from(self.sandboxes >= self.limits.sandboxes_max);
                 let count = victims(&self.idle.views(), missing, function.memory.saturating_sub(free))
-                    .ok_or("has not enough idle sandboxes to make room")?;
+                    .ok_or_else(|| no_place("has not enough idle sandboxes to make room"))?;
                 Admission::Evict(self.idle.take_oldest(count))
             }
         };
@@ -379,7 +441,7 @@ impl<S: PartialEq> SandboxPool<S> {
             self.sandboxes += 1;
             self.booked += function.memory;
         }
-        self.running.began(function);
+        self.begin(function);
         Ok(admission)
     }
 }
@@ -402,6 +464,11 @@ mod tests {
 
     pub(super) fn ask(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Answer<u32> {
         pool.ask(function)
+    }
+
+    pub(super) fn book_ahead(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> bool {
+        let _known = pool.expect(&function.namespace, &function.name);
+        pool.book_ahead(function)
     }
 
     /// Runs one invocation in a new sandbox that is idle afterwards, since `since_s`.
@@ -478,7 +545,7 @@ mod tests {
         assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
         // The first may now end the idle one and have all the room.
         assert_eq!(pool.serve_waiting(), [(first, Admission::Evict(vec![1]))]);
-        assert!(pool.leave(second) && !pool.leave(second) && !pool.leave(first));
+        assert!(pool.leave(second).is_some() && pool.leave(second).is_none() && pool.leave(first).is_none());
     }
 
     #[test]
@@ -492,7 +559,7 @@ mod tests {
         assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
         assert_eq!(pool.serve_waiting(), []);
         assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(1)));
-        assert!(pool.leave(first));
+        assert!(pool.leave(first).is_some());
     }
 
     fn reserve(pool: &mut SandboxPool<u32>, function: &Function, concurrency: Option<usize>) {
@@ -562,12 +629,13 @@ mod tests {
         let limits = PoolLimits { sandboxes_max: 2, memory_max: ByteSize::mib(1024), ..LIMITS };
         let mut pool = pool(limits);
         let (one, other) = (sized("one", 128), sized("other", 128));
-        assert!(pool.book_ahead(&one));
+        assert!(book_ahead(&mut pool, &one));
         assert!(pool.give_back(7, Arc::clone(&one), Monotonic(0)).is_none());
-        assert!(!pool.book_ahead(&one), "one is idle");
-        assert!(!pool.book_ahead(&sized("large", 1024)), "there is no memory for it");
-        assert!(pool.book_ahead(&other));
-        assert!(!pool.book_ahead(&sized("third", 128)), "there is no place for it");
+        pool.ahead_over(&one);
+        assert!(!book_ahead(&mut pool, &one), "one is idle");
+        assert!(!book_ahead(&mut pool, &sized("large", 1024)), "there is no memory for it");
+        assert!(book_ahead(&mut pool, &other));
+        assert!(!book_ahead(&mut pool, &sized("third", 128)), "there is no place for it");
     }
 
     #[test]

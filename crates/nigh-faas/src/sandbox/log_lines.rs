@@ -2,47 +2,34 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::net::unix::pipe;
-use tokio::time::{sleep, timeout};
 
 use super::LogSink;
 
 /// A longer line is passed on in pieces of this length.
 pub const LINE_MAX_BYTES: usize = 256 << 10;
 const READ_BYTES: usize = 64 << 10;
-/// How long `drained` waits at most, and how often it looks.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(100);
-const DRAIN_POLL: Duration = Duration::from_micros(100);
 
 /// The pipe that a sandbox prints into, and the sink that its lines go to.
 pub(super) struct Output {
     pipe: pipe::Receiver,
     log: Arc<dyn LogSink>,
+    /// Held from before bytes leave the pipe until their lines have come to the sink: two read it.
     lines: Mutex<Lines>,
-    /// From before bytes leave the pipe until their lines have come to the sink.
-    is_passing_on: AtomicBool,
 }
 
 impl Output {
     pub(super) fn new(pipe: pipe::Receiver, log: Arc<dyn LogSink>) -> Self {
-        Self { pipe, log, lines: Mutex::default(), is_passing_on: AtomicBool::new(false) }
+        Self { pipe, log, lines: Mutex::default() }
     }
 
     /// Reads to the end and gives each line to the sink.
     pub(super) async fn pass_on(&self) {
         let mut buffer = vec![0; READ_BYTES];
         while self.pipe.readable().await.is_ok() {
-            self.is_passing_on.store(true, Ordering::SeqCst);
-            let read = self.pipe.try_read(&mut buffer);
-            if let Ok(length @ 1..) = read {
-                self.lines.lock().push(&buffer[..length], &mut |line| self.log.line(line));
-            }
-            self.is_passing_on.store(false, Ordering::SeqCst);
-            match read {
+            match self.read(&mut buffer, |buffer| self.pipe.try_read(buffer)) {
                 // Who prints without end shall not keep the thread from everybody else.
                 Ok(1..) => tokio::task::yield_now().await,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -53,19 +40,30 @@ impl Output {
         self.finish_line();
     }
 
-    /// Returns when what was in the pipe has come to the sink, or after a short time. A line without its end comes as
-    /// one: what is printed from here on belongs to somebody else and must not be joined to it.
-    pub(super) async fn drained(&self) {
-        let drained = async {
-            // In this order: bytes leave the pipe only while they are said to be passed on.
-            while rustix::io::ioctl_fionread(&self.pipe).is_ok_and(|bytes| bytes > 0)
-                || self.is_passing_on.load(Ordering::SeqCst)
-            {
-                sleep(DRAIN_POLL).await;
+    /// What is in the pipe has come to the sink when this returns. A line without its end comes as one: what is printed from
+    /// here on belongs to somebody else and must not be joined to it. An invocation's end waits for this, so it waits for
+    /// nobody: it reads what there is now, and no more, itself.
+    pub(super) fn drain(&self) {
+        let mut left = rustix::io::ioctl_fionread(&self.pipe).map_or(0, |bytes| bytes as usize);
+        let mut buffer = vec![0; left.min(READ_BYTES)];
+        while left > 0 {
+            let most = left.min(READ_BYTES);
+            // Not by the runtime, which may not have heard yet that there is something.
+            match self.read(&mut buffer[..most], |buffer| Ok(rustix::io::read(&self.pipe, buffer)?)) {
+                Ok(length @ 1..) => left -= length,
+                // The other reader has it.
+                Ok(0) | Err(_) => break,
             }
-        };
-        let _prints_without_end = timeout(DRAIN_PATIENCE, drained).await;
+        }
         self.finish_line();
+    }
+
+    /// Has `take` take bytes out of the pipe, and gives their lines to the sink.
+    fn read(&self, buffer: &mut [u8], take: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
+        let mut lines = self.lines.lock();
+        let length = take(buffer)?;
+        lines.push(&buffer[..length], &mut |line| self.log.line(line));
+        Ok(length)
     }
 
     fn finish_line(&self) {
@@ -154,7 +152,7 @@ mod tests {
         let (theirs, output, sink, reader) = output();
         for n in 1..=200 {
             io::Write::write_all(&mut &theirs, b"line\n").unwrap();
-            output.drained().await;
+            output.drain();
             assert_eq!(sink.0.lock().len(), n);
         }
         drop(theirs);
@@ -165,13 +163,33 @@ mod tests {
     async fn a_line_that_has_no_end_when_the_pipe_is_drained_is_not_joined_to_the_next() {
         let (theirs, output, sink, reader) = output();
         io::Write::write_all(&mut &theirs, b"whole\nhalf").unwrap();
-        output.drained().await;
+        output.drain();
         assert_eq!(*sink.0.lock(), [&b"whole"[..], b"half"]);
-        output.drained().await;
+        output.drain();
         io::Write::write_all(&mut &theirs, b"other\n").unwrap();
         drop(theirs);
         reader.await.unwrap();
         assert_eq!(*sink.0.lock(), [&b"whole"[..], b"half", b"other"]);
+    }
+
+    #[tokio::test]
+    async fn draining_waits_for_no_reader_and_ends_though_somebody_prints_on() {
+        let (ours, theirs) = io::pipe().unwrap();
+        let sink = Arc::new(Sink::default());
+        let pipe = pipe::Receiver::from_owned_fd(ours.into()).unwrap();
+        let output = Output::new(pipe, Arc::clone(&sink) as Arc<dyn LogSink>);
+        let full = Arc::new(std::sync::Barrier::new(2));
+        let printed = Arc::clone(&full);
+        let prints = std::thread::spawn(move || {
+            io::Write::write_all(&mut &theirs, b"first\n").unwrap();
+            printed.wait();
+            while io::Write::write_all(&mut &theirs, b"more\n").is_ok() {}
+        });
+        full.wait();
+        output.drain();
+        assert_eq!(sink.0.lock()[0], b"first");
+        drop(output);
+        prints.join().unwrap();
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Sandbox for LocalSandbox {
     }
 
     async fn flush_log(&self) {
-        self.output.drained().await;
+        self.output.drain();
     }
 
     async fn destroy(&self) {

@@ -9,9 +9,10 @@ use nigh_terms::{FunctionName, Namespace};
 
 use crate::function::Function;
 
-type Which = (Namespace, FunctionName);
+/// A function of a tenant.
+pub(super) type Which = (Namespace, FunctionName);
 
-fn which(function: &Function) -> Which {
+pub(super) fn which(function: &Function) -> Which {
     (function.namespace.clone(), function.name.clone())
 }
 

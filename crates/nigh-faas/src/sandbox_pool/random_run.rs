@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nigh_terms::{ByteSize, Monotonic};
 use rand::{Rng as _, SeedableRng as _};
 
-use super::tests::{LIMITS, ask, pool, sized};
+use super::tests::{LIMITS, ask, book_ahead, pool, sized};
 use super::{Admission, Answer, PoolLimits, PoolUse, SandboxPool, Ticket};
 use crate::function::Function;
 
@@ -19,6 +19,8 @@ struct Machine {
     running: Vec<(u32, Arc<Function>)>,
     /// Admitted to room that these still fill.
     evicting: Vec<(Vec<u32>, Arc<Function>)>,
+    /// Being made ahead.
+    ahead: Vec<(u32, Arc<Function>)>,
     booked: BTreeMap<u32, ByteSize>,
 }
 
@@ -36,10 +38,26 @@ impl Machine {
         running + self.evicting.iter().filter(|(_, one)| one.name == function.name).count()
     }
 
-    fn made(&mut self, function: &Arc<Function>) {
+    fn booked(&mut self, function: &Arc<Function>) -> (u32, Arc<Function>) {
         self.next += 1;
         self.booked.insert(self.next, function.memory);
-        self.running.push((self.next, Arc::clone(function)));
+        (self.next, Arc::clone(function))
+    }
+
+    fn made(&mut self, function: &Arc<Function>) {
+        let made = self.booked(function);
+        self.running.push(made);
+    }
+
+    /// The first that is made ahead comes to be, or does not.
+    fn ahead_over(&mut self, pool: &mut SandboxPool<u32>, is_made: bool, now: Monotonic) {
+        let (sandbox, function) = self.ahead.remove(0);
+        if is_made {
+            assert_eq!(pool.give_back(sandbox, Arc::clone(&function), now), None);
+        } else {
+            self.end(pool, sandbox);
+        }
+        pool.ahead_over(&function);
     }
 
     fn end(&mut self, pool: &mut SandboxPool<u32>, sandbox: u32) {
@@ -57,16 +75,28 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
         let functions = [sized("a", 128), sized("b", 192), sized("c", 300), sized("d", 512)];
         for step in 0..400u64 {
             let now = Monotonic(step * 1_000_000_000);
-            match random.random_range(0..13) {
+            match random.random_range(0..16) {
                 10..12 => drop(pool.book_stem(STEM)),
                 12 if pool.in_use().stems > 0 => pool.release_stem(STEM),
+                13 => {
+                    let function = &functions[random.random_range(0..functions.len())];
+                    if book_ahead(&mut pool, function) {
+                        let booked = machine.booked(function);
+                        machine.ahead.push(booked);
+                    }
+                }
+                14 if !machine.ahead.is_empty() => machine.ahead_over(&mut pool, random.random_bool(0.7), now),
+                15 if !waiting.is_empty() => drop(pool.insist(waiting[0].0)),
                 0..4 => {
                     let function = &functions[random.random_range(0..functions.len())];
                     match ask(&mut pool, function) {
                         Answer::Admitted(admission) => machine.admitted(admission, function),
                         Answer::Waiting(ticket, _) => waiting.push((ticket, Arc::clone(function))),
-                        Answer::Refused(_) | Answer::Closed => assert_eq!(waiting.len(), 5),
-                        Answer::OverReserved(reserved) => assert!(machine.runs(function) >= reserved, "seed {seed}"),
+                        Answer::Refused(_) | Answer::Closed => assert!(pool.in_use().waiting >= 5),
+                        Answer::OverReserved(reserved) => {
+                            let comes = waiting.iter().filter(|(_, one)| one.name == function.name).count();
+                            assert!(machine.runs(function) + comes >= reserved, "seed {seed}");
+                        }
                     }
                 }
                 4..6 if !machine.running.is_empty() => {
@@ -89,7 +119,7 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
                     let reserved = [None, Some(0), Some(1), Some(2)][random.random_range(0..4)];
                     pool.set_reserved(&functions[0].namespace, &functions[0].name, reserved);
                 }
-                9 if !waiting.is_empty() => assert!(pool.leave(waiting.pop().unwrap().0)),
+                9 if !waiting.is_empty() => assert!(pool.leave(waiting.pop().unwrap().0).is_some()),
                 _ => {
                     for sandbox in pool.take_expired(now, |_| false) {
                         machine.end(&mut pool, sandbox);
@@ -110,9 +140,12 @@ fn whatever_happens_the_limits_hold_and_the_books_come_out_even() {
             assert!(machine.booked.len() <= LIMITS.sandboxes_max, "seed {seed}");
             assert!(pool.in_use().running <= LIMITS.invocations_max, "seed {seed}");
             // Nobody waits while there is nothing to wait for, but for a turn that is reserved for nobody.
-            let nothing_runs = machine.running.is_empty() && machine.evicting.is_empty();
+            let nothing_runs = [machine.running.len(), machine.evicting.len(), machine.ahead.len()] == [0; 3];
             let waits = waiting.iter().any(|(_, function)| function.name != functions[0].name);
             assert!(!nothing_runs || !waits, "seed {seed}");
+        }
+        while !machine.ahead.is_empty() {
+            machine.ahead_over(&mut pool, false, Monotonic(0));
         }
         for (victims, function) in std::mem::take(&mut machine.evicting) {
             victims.into_iter().for_each(|victim| machine.end(&mut pool, victim));

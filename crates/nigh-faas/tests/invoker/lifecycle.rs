@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -10,11 +11,13 @@ use nigh_faas::activation_log::ActivationQuery;
 use nigh_faas::grant::Grant;
 use nigh_faas::hooks::{InvocationHook, Run};
 use nigh_faas::invocation::{Invoke as _, InvokeError, Next};
-use nigh_terms::{ByteSize, FunctionName};
+use nigh_faas::invoker::InvokerSettings;
+use nigh_faas::sandbox_pool::PoolUse;
+use nigh_terms::{ByteSize, FunctionName, InvocationId};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use crate::node::{Node, PATIENCE, settings};
+use crate::node::{Node, Outcome, PATIENCE, settings};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_runs_on_after_its_answer_is_refused_its_data_and_frozen() {
@@ -185,8 +188,13 @@ async fn a_drain_lets_what_runs_finish_and_admits_nothing() {
         let node = Arc::clone(&node);
         async move { node.invoker.drain(PATIENCE).await }
     });
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(matches!(node.try_invoke("f", json!({})).await, Err(InvokeError::ShuttingDown)));
+    // Until the drain has begun.
+    let refused = async {
+        while !matches!(node.try_invoke("f", json!({})).await, Err(InvokeError::ShuttingDown)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
     assert_eq!(running.await.unwrap().payload, "slept");
     drain.await.unwrap();
     assert_eq!(node.invoker.in_use().sandboxes, 0);
@@ -247,17 +255,112 @@ async fn hooks_stand_around_each_run_and_set_its_memory() {
     node.stop().await;
 }
 
+/// Counts what was made ready.
+#[derive(Default)]
+struct Readied(AtomicUsize);
+
+impl InvocationHook for Readied {
+    fn name(&self) -> &'static str {
+        "readied"
+    }
+
+    fn before_run(&self, _: &mut Run<'_>) -> Option<String> {
+        None
+    }
+
+    fn ahead(&self, _: &mut Run<'_>, _: Option<InvocationId>) -> Option<String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        None
+    }
+
+    fn after_run(&self, _: &Activation) {}
+}
+
+fn next(function: &str) -> Next {
+    Next { function: FunctionName::new(function).unwrap(), input: None, after: None }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_made_ahead_is_there_for_the_first_invocation_and_holds_nobody_up() {
-    let node = Node::start(settings()).await;
+    let readied = Arc::new(Readied::default());
+    let node = Node::with_hooks(settings(), vec![Arc::clone(&readied) as Arc<dyn InvocationHook>]).await;
     node.deploy("f", |_| ());
-    let next = Next { function: FunctionName::new("f").unwrap(), input: None, after: None };
-    node.invoker.prepare(&node.tenant, next.clone());
-    node.until("a sandbox ahead", |node| node.invoker.in_use().idle == 1).await;
-    // One is enough, however often it is asked for.
-    node.invoker.prepare(&node.tenant, next);
+    // One is enough, however often it is asked for: while it is being made, and when it is idle.
+    for times in 1..=2 {
+        node.until("it was made ready again", |node| {
+            node.invoker.prepare(&node.tenant, next("f"));
+            readied.0.load(Ordering::SeqCst) >= times
+        })
+        .await;
+    }
+    assert_eq!(node.invoker.in_use().sandboxes, 1);
+    // What may still be asked for now has come.
     let record = node.record(node.invoke("f", json!({"do": "echo"})).await.id).await;
     assert!(!record.cold, "{record:?}");
     assert_eq!(node.invoker.in_use().sandboxes, 1);
     node.stop().await;
+}
+
+/// Starts as the test's file says: `wait` or `exit`, else the bootstrap.
+const HELD_BACK: &str = "#!/bin/sh
+cd /var/task
+until read word < word && [ $word != wait ]; do sleep 0.01; done
+[ $word != exit ] && exec ./held
+";
+
+/// A node with a function whose sandboxes are not ready before `tell` says so.
+async fn node_that_holds_back(settings: InvokerSettings) -> Arc<Node> {
+    let node = Node::start(settings).await;
+    let held = include_str!("bootstrap.py");
+    node.deploy_files("f", &[("bootstrap", HELD_BACK), ("held", held), ("word", "wait\n")], |_| ());
+    Arc::new(node)
+}
+
+/// Has a sandbox made ahead, and an invocation come while that is not ready.
+async fn invoked_meanwhile(node: &Arc<Node>) -> tokio::task::JoinHandle<Outcome> {
+    node.invoker.prepare(&node.tenant, next("f"));
+    node.until("it is being made", |node| node.invoker.in_use().sandboxes == 1).await;
+    let invoked = tokio::spawn({
+        let node = Arc::clone(node);
+        async move { node.invoke("f", json!({"do": "echo"})).await }
+    });
+    node.until("the invocation has come", |node| node.invoker.in_use().running == 1).await;
+    invoked
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invocation_that_comes_while_its_sandbox_is_made_ahead_takes_that_one() {
+    let node = node_that_holds_back(settings()).await;
+    let invoked = invoked_meanwhile(&node).await;
+    let in_use = node.invoker.in_use();
+    assert_eq!((in_use.sandboxes, in_use.idle, in_use.waiting), (1, 0, 0));
+    node.tell("f", "word", "go\n");
+    let record = node.record(invoked.await.unwrap().id).await;
+    assert!(!record.cold && record.placement.contains("makes a sandbox of the function already"), "{record:?}");
+    assert_eq!(node.invoker.in_use().sandboxes, 1);
+    node.invoker.drain(PATIENCE).await;
+    assert_eq!(node.invoker.in_use(), PoolUse::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invocation_makes_its_own_sandbox_when_the_one_made_ahead_takes_too_long_or_fails() {
+    let mut settings = settings();
+    settings.queue_wait = Duration::from_millis(200);
+    let node = node_that_holds_back(settings).await;
+    let invoked = invoked_meanwhile(&node).await;
+    node.until("it makes its own", |node| node.invoker.in_use().sandboxes == 2).await;
+    node.tell("f", "word", "go\n");
+    assert!(node.record(invoked.await.unwrap().id).await.cold);
+    node.invoker.drain(PATIENCE).await;
+    assert_eq!(node.invoker.in_use(), PoolUse::default());
+
+    let node = node_that_holds_back(self::settings()).await;
+    let invoked = invoked_meanwhile(&node).await;
+    node.tell("f", "word", "exit\n");
+    // It finds out by itself, long before the longest wait.
+    let failed = invoked.await.unwrap();
+    assert_eq!(failed.error_type(), "Runtime.ExitError");
+    assert!(node.record(failed.id).await.cold);
+    node.invoker.drain(PATIENCE).await;
+    assert_eq!(node.invoker.in_use(), PoolUse::default());
 }

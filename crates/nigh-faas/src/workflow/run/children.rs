@@ -30,7 +30,7 @@ pub(super) struct Children {
     /// The next that begins.
     next: usize,
     /// Of a map: the effective input, which its selector looks at.
-    input: Value,
+    input: Arc<Value>,
     failed: usize,
     tolerated: Tolerated,
 }
@@ -55,7 +55,7 @@ impl Run {
             at_once: count,
             items: Vec::new(),
             next: count,
-            input: Value::Null,
+            input: Arc::default(),
             failed: 0,
             tolerated: Tolerated::None,
         });
@@ -100,7 +100,7 @@ impl Run {
             at_once,
             items,
             next: 0,
-            input,
+            input: Arc::new(input),
             failed: 0,
             tolerated,
         };
@@ -133,7 +133,7 @@ impl Run {
             let given = match &map.selector {
                 None => item.value.clone(),
                 Some(selector) => {
-                    let input = children.input.clone();
+                    let input = Arc::clone(&children.input);
                     let mut context = thread.context(&self.facts, &whole_input);
                     context.item = Some(&item);
                     selector.value(&Sight { input: &input, context: &context }, &mut self.chance)?
