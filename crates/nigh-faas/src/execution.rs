@@ -313,6 +313,8 @@ impl Executor {
             },
         };
         live.key.act_for(None);
+        let changed = self.hooks.iter().filter_map(|hook| Some(format!("{}: {}", hook.name(), hook.has_run(call.id)?)));
+        notes.extend(changed);
         let peak = memory.peak().ok();
         let held = live.memory.end_run();
         let is_killed = verdict.as_ref().is_some_and(|verdict| verdict.outcome == Outcome::OutOfMemory);

@@ -75,6 +75,10 @@ pub trait InvocationHook: Send + Sync {
     fn ahead(&self, _run: &mut Run<'_>, _after: Option<InvocationId>) -> Option<String> {
         None
     }
+    /// The handler has ended. What it returns goes into the activation's explanation: what changed since `before_run`.
+    fn has_run(&self, _: InvocationId) -> Option<String> {
+        None
+    }
     /// After the end, with what was measured.
     fn after_run(&self, activation: &Activation);
     /// Adds to what is said of the node's room what this station knows of it.

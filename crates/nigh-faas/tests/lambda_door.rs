@@ -5,6 +5,10 @@
 mod lambda_door_support;
 #[path = "lambda_door_support/openwhisk.rs"]
 mod openwhisk;
+#[path = "lambda_door_support/openwhisk_conductors.rs"]
+mod openwhisk_conductors;
+#[path = "lambda_door_support/openwhisk_limits.rs"]
+mod openwhisk_limits;
 
 use std::path::Path;
 use std::process::Output;

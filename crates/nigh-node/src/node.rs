@@ -40,7 +40,7 @@ use nigh_faas::object_features::trigger_features::TriggerFeatures;
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::openwhisk::activation_store::ActivationStore;
 use nigh_faas::openwhisk::entity_store::{EntityStore, EntityStoreError};
-use nigh_faas::openwhisk::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
+use nigh_faas::openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::prefetch_station::PrefetchStation;
 use nigh_faas::prewarm::PrewarmSettings;
@@ -484,7 +484,15 @@ impl Node {
                 catalog: catalog.clone(),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
             },
-            OpenWhiskSettings { concurrency: settings.functions.sandboxes_max, network: network.clone() },
+            OpenWhiskSettings {
+                concurrency: settings.functions.sandboxes_max,
+                limits: NamespaceLimits {
+                    invocations_per_minute: settings.openwhisk.invocations_per_minute,
+                    fires_per_minute: settings.openwhisk.fires_per_minute,
+                    concurrent_invocations: settings.openwhisk.concurrent_invocations,
+                },
+                network: network.clone(),
+            },
         );
         let lambda = Arc::new(LambdaDoor::new(
             LambdaDoorParts {

@@ -246,6 +246,23 @@ const checks = {
     assert.deepEqual((await ow.actions.get("twice")).exec.components.map((one) => one.split("/").pop()), ["add", "add"]);
   },
 
+  async conductors() {
+    const code = "def main(args):\n    step = args.pop('step', 0)\n    if step < 2: return {'action': ['triple', '/_/increment'][step], 'params': args, 'state': {'step': step + 1}}\n    return {'params': args}\n";
+    await ow.actions.create({ name: "triple", action: "def main(args):\n    return {'value': args['value'] * 3}\n", kind: "python:3" });
+    await ow.actions.create({ name: "increment", action: "def main(args):\n    return {'value': args['value'] + 1}\n", kind: "python:3" });
+    await ow.actions.create({ name: "composed", action: code, kind: "python:3", annotations: { conductor: true } });
+    const record = await ow.actions.invoke({ name: "composed", params: { value: 3 }, blocking: true });
+    assert.deepEqual(record.response.result, { value: 10 });
+    assert.deepEqual(["conductor", "kind", "topmost"].map((key) => annotation(record, key)), [true, "sequence", true]);
+    const parts = await Promise.all(record.logs.map(recorded));
+    assert.deepEqual(parts.map((one) => one.name), ["composed", "triple", "composed", "increment", "composed"]);
+    assert.ok(parts.every((one) => one.cause === record.activationId && annotation(one, "causedBy") === "sequence"));
+    assert.equal(parts.reduce((sum, one) => sum + one.duration, 0), record.duration);
+    await ow.actions.delete("triple");
+    const told = await run("composed", { value: 3 });
+    assert.match(told.error, /'value'/, "its conductor went on without it, and increment had no value");
+  },
+
   async triggers() {
     await ow.triggers.create({ name: "tick", trigger: { parameters: [{ key: "name", value: "trigger" }] } });
     await ow.triggers.invoke({ name: "tick" });
@@ -287,6 +304,20 @@ const checks = {
     await ow.actions.update({ name: "page", annotations: { "web-export": true, "require-whisk-auth": "secret" } });
     assert.equal((await fetch(url("page"))).status, 401);
     assert.equal((await fetch(url("page"), { headers: { "x-require-whisk-auth": "secret" } })).status, 201);
+  },
+
+  async limits() {
+    await ow.triggers.create({ name: "often" });
+    for (let fired = 0; ; fired += 1) {
+      // Two minutes may have part in this.
+      assert.ok(fired <= 41, "nothing bounds it");
+      const refusal = await ow.triggers.invoke({ name: "often" }).then(() => null, (error) => error);
+      if (!refusal) continue;
+      assert.equal(refusal.statusCode, 429, refusal);
+      assert.match(refusal.message, /Too many requests in the last minute \(count: 21, allowed: 20\)/);
+      break;
+    }
+    await ow.triggers.delete("often");
   },
 };
 

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nigh_llc::resctrl::Members;
-use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, Predicted, Ticket, WayLoads};
+use nigh_llc::{CacheClass, ChunkSplit, ClosLayout, Demand, Predicted, WayLoads};
 use nigh_terms::{ClosId, FunctionName, InvocationId, Monotonic, Namespace, SandboxId, Ways};
 
+use super::in_course::InCourse;
 use super::wanted_profiles::WantedProfiles;
 use crate::function::Function;
 
@@ -33,17 +34,6 @@ impl Kind {
             size_octave: bytes.max(1).ilog2(),
         }
     }
-}
-
-/// An invocation in its course.
-#[derive(Debug)]
-pub(super) struct InCourse {
-    pub(super) ticket: Ticket,
-    pub(super) sandbox: SandboxId,
-    /// Its tasks, where its engine knows them.
-    pub(super) tasks: Option<Members>,
-    /// None where nothing is known of its need.
-    pub(super) kind: Option<Kind>,
 }
 
 /// What the classes are now.
@@ -107,6 +97,15 @@ impl Books {
             *clos = ClosId::DEFAULT;
         }
         self.loads.change_layout(layout);
+    }
+
+    /// Whoever runs has gone along with classes that have changed: its record is to say so.
+    pub(super) fn follow_classes(&mut self, now: Monotonic) {
+        for course in self.running.values_mut() {
+            if let Some(running) = self.loads.find(course.ticket) {
+                course.stay.follow(self.loads.layout(), running.clos, now);
+            }
+        }
     }
 
     /// Running invocations whose tasks are not where they belong.

@@ -64,6 +64,7 @@ impl CacheWays {
                 // Who has ended meanwhile is not moved.
                 let _ = books.loads.move_to(ticket, clos);
             }
+            books.follow_classes(self.parts.clock.monotonic());
             books.moves()
         };
         let moved = moves.into_iter().filter(|invocation| self.follow(*invocation)).count();
@@ -77,12 +78,17 @@ impl CacheWays {
         let Some(binder) = &self.parts.binder else { return false };
         let Some((sandbox, tasks, clos)) = self.books.lock().move_of(invocation) else { return false };
         let bound = binder.bind(&tasks, clos);
-        if let Err(reason) = &bound {
+        let mut books = self.books.lock();
+        books.record(sandbox, bound.is_ok().then_some(clos));
+        let is_bound = bound.is_ok();
+        if let Err(reason) = bound {
             metrics::counter!("nigh_llc_bind_failures_total").increment(1);
             tracing::warn!(%sandbox, reason, "a running sandbox was not moved to its class of service");
+            if let Some(course) = books.running.get_mut(&invocation) {
+                course.stay.refused(reason);
+            }
         }
-        self.books.lock().record(sandbox, bound.is_ok().then_some(clos));
-        bound.is_ok()
+        is_bound
     }
 
     fn plan(&self, books: &Books, guard: Tolerance) -> Result<Option<Plan>, String> {

@@ -9,6 +9,7 @@ mod cache_use;
 mod core_allocation;
 mod core_binding;
 mod fitted_classes;
+mod in_course;
 mod profile_run;
 mod resctrl_classes;
 mod sizing_models;
@@ -41,7 +42,8 @@ use crate::activation::Activation;
 use crate::dispatch::Vacancy;
 use crate::hooks::{InvocationHook, Run};
 use crate::object_sizes::ObjectSizes;
-use books::{Books, Classes, InCourse, Kind};
+use books::{Books, Classes, Kind};
+use in_course::{InCourse, Stay};
 use wanted_profiles::WantedProfiles;
 
 /// Before a profile it is not known which of the objects that an input names are read.
@@ -227,7 +229,9 @@ impl CacheWays {
             self.books.lock().split = ChunkSplit::new(from);
             return Err(reason);
         }
-        self.books.lock().adopt(layout);
+        let mut books = self.books.lock();
+        books.adopt(layout);
+        books.follow_classes(self.parts.clock.monotonic());
         Ok(Some(to))
     }
 
@@ -295,6 +299,7 @@ impl CacheWays {
         let need = self.need(prediction);
         let mut books = self.books.lock();
         let placed = self.parts.policy.place(&books.loads, &need);
+        let stay = Stay::new(&placed, need.at);
         // Full books: it runs in the default class and weighs nothing.
         let ticket = books.loads.commit(placed.clos, need).ok()?;
         let course = InCourse {
@@ -302,15 +307,19 @@ impl CacheWays {
             sandbox: run.sandbox,
             tasks: run.tasks.clone(),
             kind: prediction.map(|(size, _)| Kind::of(run.function, size.0)),
+            stay,
         };
         books.running.insert(run.invocation, course);
         self.tell_changed(&books);
         Some(placed)
     }
 
-    /// Where nothing has curves there is nothing to fit, and nobody is woken.
+    /// Where nothing has curves there is nothing to fit, and nobody is woken but to bring CASY's classes back.
     fn tell_changed(&self, books: &Books) {
-        if self.parts.fit_guard.is_some() && books.loads.running().iter().any(|one| one.need.sharing.is_some()) {
+        let mut needs = books.loads.running().iter().map(|one| &one.need);
+        let is_fitted = books.classes == Classes::Fitted;
+        let matters = |need: &Need| need.sharing.is_some() || (is_fitted && need.predicted.is_some());
+        if self.parts.fit_guard.is_some() && needs.any(matters) {
             self.changed.notify_one();
         }
     }
@@ -440,6 +449,13 @@ impl InvocationHook for CacheWays {
         let placed = self.place_ahead(&prediction, after);
         let binding = self.bind_ahead(run, placed.clos);
         Some(words(&Ok(prediction), &placed, &binding))
+    }
+
+    fn has_run(&self, invocation: InvocationId) -> Option<String> {
+        // Where nothing is bound nobody was moved.
+        self.parts.binder.as_ref()?;
+        let books = self.books.lock();
+        books.running.get(&invocation)?.stay.words()
     }
 
     fn after_run(&self, activation: &Activation) {

@@ -257,6 +257,7 @@ async fn the_split_of_the_ways_follows_what_runs() {
 /// 900 bytes; the machine is the emulator's.
 struct Shared {
     station: CacheWays,
+    clock: Arc<ManualClock>,
     emulator: Emulator,
     _state: tempfile::TempDir,
 }
@@ -304,6 +305,7 @@ async fn shared() -> Shared {
     let layout = ClosLayout::casy(&CasyRequest::of(cache_shape(&probe).unwrap(), Ways(3))).unwrap();
     let classes = ResctrlClasses::new(resctrl, &probe);
     classes.lay_out(&layout).unwrap();
+    let clock = Arc::new(ManualClock::default());
     let station = CacheWays::new(CacheWaysParts {
         models,
         sizes: sizes(),
@@ -313,13 +315,18 @@ async fn shared() -> Shared {
         fit_guard: Some(Tolerance::ONE_PERCENT),
         lines_per_way: 20_480.0,
         binder: Some(Arc::new(classes)),
-        clock: Arc::new(ManualClock::default()),
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
     });
-    Shared { station, emulator, _state: state }
+    Shared { station, clock, emulator, _state: state }
 }
 
 impl Shared {
     fn start(&self, name: &str, pid: u32) -> InvocationId {
+        self.start_noted(name, pid).0
+    }
+
+    /// The invocation, and what its record says of it before it runs.
+    fn start_noted(&self, name: &str, pid: u32) -> (InvocationId, String) {
         self.emulator.inject(Fault::Spawn { pid, uid: 7 });
         let invocation = InvocationId::now();
         let started = self.emulator.started(Tid(pid)).unwrap();
@@ -328,7 +335,7 @@ impl Shared {
         let mut run = Run { tasks: Some(Members::Tree(ProcessRef { pid: Tid(pid), started })), ..run };
         let note = self.station.before_run(&mut run).unwrap();
         assert!(!note.contains("not bound"), "{note}");
-        invocation
+        (invocation, note)
     }
 
     /// The mask of the group that a process is in.
@@ -371,6 +378,45 @@ async fn classes_are_fitted_to_what_runs_and_who_runs_is_moved() {
     assert_eq!([shared.mask_of(101), shared.mask_of(102)], [0x7ff, 0x7ff]);
     streams.into_iter().for_each(|invocation| shared.station.not_run(invocation));
     assert_eq!(shared.station.refit().unwrap(), None, "nothing runs");
+}
+
+#[tokio::test]
+async fn a_record_names_the_class_that_its_invocation_was_moved_to() {
+    let shared = shared().await;
+    let (stream, note) = shared.start_noted("stream", 100);
+    assert_eq!(shared.station.has_run(stream), None, "nothing has changed");
+    let placed = format!("(mask {:x})", shared.mask_of(100));
+    assert!(note.contains(&placed), "{note}");
+
+    // The classes are fitted to it and its neighbours, and it is in another then.
+    shared.start("recogniser", 101);
+    shared.start("stream", 102);
+    shared.clock.advance(std::time::Duration::from_millis(12));
+    shared.station.refit().unwrap().unwrap();
+    let groups = shared.emulator.cpu_resctrl_groups(100).unwrap();
+    let group = groups.lines().next().unwrap().strip_prefix("res:nigh-clos-").unwrap();
+    let said = shared.station.has_run(stream).unwrap();
+    let mask = shared.mask_of(100);
+    assert_eq!(said, format!("the classes changed while it ran: class {group} (mask {mask:x}) after 12.0 ms"));
+    shared.station.refit().unwrap().unwrap();
+    assert_eq!(shared.station.has_run(stream).unwrap(), said, "it stays where it is");
+    shared.station.not_run(stream);
+    assert_eq!(shared.station.has_run(stream), None);
+}
+
+#[tokio::test]
+async fn fitted_classes_give_way_to_casys_when_only_a_need_known_by_its_ways_runs() {
+    let shared = shared().await;
+    let casys = shared.station.loads().layout().clone();
+    let others = [shared.start("recogniser", 100), shared.start("stream", 101)];
+    shared.station.refit().unwrap().unwrap();
+    others.into_iter().for_each(|invocation| shared.station.not_run(invocation));
+    shared.station.changed().await;
+    shared.start("by-ways", 102);
+    tokio::time::timeout(std::time::Duration::from_secs(60), shared.station.changed()).await.unwrap();
+    shared.station.refit().unwrap().unwrap();
+    assert_eq!(*shared.station.loads().layout(), casys);
+    assert_eq!(shared.mask_of(102), shared.booked_mask_of(0));
 }
 
 #[tokio::test]

@@ -69,6 +69,11 @@ impl WhiskError {
         Self { status: StatusCode::METHOD_NOT_ALLOWED, message }
     }
 
+    /// More at once than may be, in OpenWhisk's words.
+    pub(super) fn too_many_at_once(count: usize, allowed: usize) -> Self {
+        Self::too_many(format!("Too many concurrent requests in flight (count: {count}, allowed: {allowed})."))
+    }
+
     /// A body above its limit, in OpenWhisk's words.
     pub(super) fn larger_than(what: &str, is: usize, allowed: usize) -> Self {
         Self::too_large(format!("{what} larger than allowed: {is} > {allowed} bytes."))

@@ -60,6 +60,7 @@ impl ExecShape {
         let code = code
             .ok_or_else(|| WhiskError::bad_request("'code' must be a string or attachment object defined in 'exec'"))?;
         let (archive, is_text) = archive(&runtime, code)?;
+        let kind = kinds::concrete(kind, &runtime);
         Ok(Exec::Code(Code { kind, runtime, main: self.main.filter(|main| !main.is_empty()), archive, is_text }))
     }
 }
@@ -161,6 +162,10 @@ mod tests {
         assert_eq!((made.is_text, made.main.as_deref()), (false, Some("run")));
         assert_eq!(code(&made.archive.into(), &made.runtime, false).unwrap(), zip);
 
+        for (kind, concrete) in [("python:default", "python:3"), ("nodejs:default", "nodejs:20"), ("native", "native")]
+        {
+            assert_eq!(code_of(json!({ "kind": kind, "code": text })).kind, concrete);
+        }
         let program = STANDARD.encode(b"\x7fELF and more");
         let made = code_of(json!({ "kind": "blackbox", "image": "openwhisk/dockerskeleton", "code": program }));
         let mut zip = zip::ZipArchive::new(Cursor::new(made.archive)).unwrap();

@@ -41,6 +41,15 @@ pub(super) fn runtime(kind: &str, image: Option<&str>, catalog: &RuntimeCatalog)
     found.ok_or_else(|| unsupported(kind, catalog))
 }
 
+/// The kind that an action has: what is newest when it is made, where it says no version.
+pub(super) fn concrete(kind: String, runtime: &Runtime) -> String {
+    match (kind.as_str(), runtime) {
+        ("python:default", _) => "python:3".to_owned(),
+        ("nodejs:default", Runtime::Node { major }) => format!("nodejs:{major}"),
+        _ => kind,
+    }
+}
+
 fn unsupported(kind: &str, catalog: &RuntimeCatalog) -> WhiskError {
     let kind: String = kind.chars().take(64).collect();
     let valid: Vec<String> = all(catalog).iter().map(|kind| format!("'{kind}'")).collect();

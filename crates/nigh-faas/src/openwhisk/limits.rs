@@ -6,6 +6,7 @@ use nigh_terms::ByteSize;
 use serde::Deserialize;
 
 use super::error::WhiskError;
+use super::throttle::NamespaceLimits;
 
 /// Milliseconds that an activation may take, and what it may if nothing is said (OpenWhisk: 60 s).
 const TIMEOUT_MS: std::ops::RangeInclusive<i64> = 100..=900_000;
@@ -99,10 +100,10 @@ impl TryFrom<LimitsShape> for Limits {
     }
 }
 
-/// What `GET /namespaces/NAMESPACE/limits` says; `concurrency` is the node's.
-pub(super) fn of_namespace(concurrency: usize) -> serde_json::Value {
-    serde_json::json!({
-        "concurrentInvocations": concurrency,
+/// What `GET /namespaces/NAMESPACE/limits` says; `concurrency` is the node's. What has no limit is not told.
+pub(super) fn of_namespace(concurrency: usize, own: &NamespaceLimits) -> serde_json::Value {
+    let mut limits = serde_json::json!({
+        "concurrentInvocations": own.concurrent_invocations.map_or(concurrency, |own| concurrency.min(own as usize)),
         "minActionMemory": MEMORY_MB.start(), "maxActionMemory": MEMORY_MB.end(),
         "minActionTimeout": TIMEOUT_MS.start(), "maxActionTimeout": TIMEOUT_MS.end(),
         "minActionLogs": LOGS_MB_RANGE.start(), "maxActionLogs": LOGS_MB_RANGE.end(),
@@ -110,7 +111,14 @@ pub(super) fn of_namespace(concurrency: usize) -> serde_json::Value {
         "maxParameterSize": super::parameters::PARAMETERS_BYTES_MAX,
         "sequenceLength": SEQUENCE_MAX,
         "storeActivations": true,
-    })
+    });
+    let a_minute = [("invocationsPerMinute", own.invocations_per_minute), ("firesPerMinute", own.fires_per_minute)];
+    for (name, limit) in a_minute {
+        if let Some(limit) = limit {
+            limits[name] = limit.into();
+        }
+    }
+    limits
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! OpenWhisk: its REST API as a door to the same functions, and what makes functions actions.
 //!
 //! Pure are `names`, `parameters`, `version`, `limits`, `kinds`, `exec`, `put_shapes`, `route`, `query`, `response`,
-//! `record` and `web_action`; `entity_store` and `activation_store` keep, `door` does. An action is a function of the
+//! `record`, `continuation`, `throttle` and `web_action`; `entity_store` and `activation_store` keep, `door` does. An action is a function of the
 //! function store with an `Action` beside it; sequences, packages, triggers and rules are documents of their own.
 //! Sources: OpenWhisk's `apiv1swagger.json`, its documentation, and its controller where these are silent.
 
 pub mod action;
 pub mod activation_store;
+mod continuation;
 mod credentials;
 mod door;
 mod entities;
@@ -23,8 +24,10 @@ mod query;
 mod record;
 mod response;
 mod route;
+mod throttle;
 pub mod version;
 mod web_action;
 
 pub use door::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 pub use route::ROOT;
+pub use throttle::NamespaceLimits;

@@ -20,7 +20,7 @@ use nigh_faas::invocation::{Invoke, InvokeError, InvokeRequest, Invoked, RunTime
 use nigh_faas::lambda_door::{CodeObjects, LambdaDoor, LambdaDoorParts, LambdaDoorSettings, Pieces};
 use nigh_faas::openwhisk::activation_store::ActivationStore;
 use nigh_faas::openwhisk::entity_store::EntityStore;
-use nigh_faas::openwhisk::{OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
+use nigh_faas::openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::runtime_catalog::RuntimeCatalog;
 use nigh_faas::workflow::executions::{ExecutionLimits, ExecutionParts, Executions};
 use nigh_faas::workflow::machine_store::MachineStore;
@@ -75,6 +75,8 @@ impl Invoke for Scripted {
         let raised = event.get("raise").is_some();
         let answer = if raised {
             json!({ "errorType": "ValueError", "errorMessage": "asked to fail", "stackTrace": [] })
+        } else if let Some(answer) = event.get("answer") {
+            answer.clone()
         } else {
             json!({ "echo": event })
         };
@@ -165,6 +167,11 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) async fn open() -> Self {
+        Self::open_with(NamespaceLimits::default()).await
+    }
+
+    /// One whose namespaces may have so much of OpenWhisk's API.
+    pub(crate) async fn open_with(whisk_limits: NamespaceLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
         let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state.clone()));
@@ -197,7 +204,7 @@ impl Door {
                 catalog: catalog.clone(),
                 clock: Arc::clone(&clock),
             },
-            OpenWhiskSettings { concurrency: 10, network: NetworkPermission::default() },
+            OpenWhiskSettings { concurrency: 10, limits: whisk_limits, network: NetworkPermission::default() },
         );
         let events = EventParts {
             functions: functions.clone(),

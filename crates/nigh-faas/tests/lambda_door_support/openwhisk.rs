@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use crate::lambda_door_support::{Answer, Client, Door};
 
-const CODE: &str = "def main(args):\n    return args\n";
+pub(crate) const CODE: &str = "def main(args):\n    return args\n";
 
 /// A client with a key, by Basic authentication.
-struct Whisk<'a> {
+pub(crate) struct Whisk<'a> {
     client: Client,
     door: &'a Door,
 }
 
 impl<'a> Whisk<'a> {
-    fn new(door: &'a Door) -> Self {
+    pub(crate) fn new(door: &'a Door) -> Self {
         Self { client: door.client(), door }
     }
 
-    async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut head = format!("{method} {target} HTTP/1.1\r\nhost: {}\r\n", self.door.address);
         headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
         head.push_str(&format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()));
@@ -33,21 +33,21 @@ impl<'a> Whisk<'a> {
     }
 
     /// A request below the caller's own namespace.
-    async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let target = format!("/api/v1/namespaces/_/{path}");
         self.send(method, &target, &[("authorization", &self.basic())], body.as_bytes()).await
     }
 
     /// The same, that must have this status.
-    async fn must(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
+    pub(crate) async fn must(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
         let answer = self.ask(method, path, &body).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", String::from_utf8_lossy(&answer.body));
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
     /// The record of an activation, when it has ended.
-    async fn recorded(&self, id: &str) -> Value {
+    pub(crate) async fn recorded(&self, id: &str) -> Value {
         for _ in 0..500 {
             let answer = self.ask("GET", &format!("activations/{id}"), &Value::Null).await;
             if answer.status == 200 {
@@ -58,7 +58,7 @@ impl<'a> Whisk<'a> {
         panic!("the record of {id} never comes");
     }
 
-    async fn action(&self, name: &str) {
+    pub(crate) async fn action(&self, name: &str) {
         self.must(200, "PUT", &format!("actions/{name}"), json!({ "exec": { "kind": "python:3", "code": CODE } }))
             .await;
     }

@@ -32,10 +32,11 @@ const SECRET: &str = "store.secret_key";
 /// The same of the cluster's servers.
 const CLUSTER_TOKEN: &str = "cluster.token";
 /// What holds where a setting has no value and that does not mean that there is none.
-const ABSENT: [(&str, &str); 8] = [
+const ABSENT: [(&str, &str); 9] = [
     ("cluster", "one machine"),
     ("cluster.advertise", "cluster.listen"),
     ("llc.insensitive_ways", "3 of 11"),
+    ("openwhisk.concurrent_invocations", "functions.sandboxes_max"),
     ("functions.sandbox_program", "nigh-sandbox beside nigh"),
     ("functions.runc", "runc of PATH"),
     ("memory.features_program", "nigh-features beside nigh"),

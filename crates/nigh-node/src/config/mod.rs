@@ -72,6 +72,8 @@ pub struct Settings {
     pub workflows: WorkflowSettings,
     /// The last-level cache.
     pub llc: LlcSettings,
+    /// What each namespace may have of OpenWhisk's API.
+    pub openwhisk: OpenWhiskLimits,
     /// The records of what ran.
     pub activations: ActivationSettings,
     /// What Nigh prints.
@@ -324,6 +326,18 @@ pub struct LlcSettings {
     pub insensitive_bandwidth: Option<u32>,
 }
 
+/// What each namespace may have of OpenWhisk's API at a node; no limit if absent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenWhiskLimits {
+    /// Invocations of actions a minute.
+    pub invocations_per_minute: Option<u32>,
+    /// Triggers fired a minute.
+    pub fires_per_minute: Option<u32>,
+    /// Invocations at once.
+    pub concurrent_invocations: Option<u32>,
+}
+
 /// The records of what ran.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -498,6 +512,7 @@ impl Settings {
                 bind: LlcBind::Tasks,
                 insensitive_bandwidth: None,
             },
+            openwhisk: OpenWhiskLimits::default(),
             activations: ActivationSettings { records_max: 100_000 },
             log: LogSettings { level: "info".to_owned(), format: LogFormat::Text },
             cluster: None,

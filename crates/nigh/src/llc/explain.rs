@@ -22,6 +22,7 @@ pub(crate) struct ExplainArgs {
 struct Explained<'a> {
     id: String,
     function: String,
+    /// What was decided, and what changed while it ran.
     cache_ways: Option<&'a str>,
 }
 
@@ -29,7 +30,9 @@ struct Explained<'a> {
 pub(super) async fn run(args: &ExplainArgs, globals: &Globals) -> Result<(), CliError> {
     let explanation: Explanation = globals.explain(&args.id).await?;
     let one = &explanation.activation;
-    let note = one.notes.iter().find_map(|note| note.strip_prefix(STATION));
+    let notes: Vec<&str> = one.notes.iter().filter_map(|note| note.strip_prefix(STATION)).collect();
+    let note = (!notes.is_empty()).then(|| notes.join("; "));
+    let note = note.as_deref();
     if globals.json {
         let explained = Explained { id: one.id.to_string(), function: one.function.to_string(), cache_ways: note };
         return output::json(&explained);

@@ -29,3 +29,4 @@ mod small_disk;
 mod store_down;
 mod terminal;
 mod workflows;
+mod wsk;

@@ -56,7 +56,7 @@ fn node_kind(node: &Node) -> String {
 fn openwhisks_own_client_drives_a_whole_node() {
     let test = "openwhisks_own_client_drives_a_whole_node";
     let Some(python) = python(test) else { return };
-    let node = Node::start(&python);
+    let node = Node::start_with(&python, &["--set", "openwhisk.fires_per_minute=20"]);
     let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdk/run.sh");
     let output = Command::new(script)
         .arg("openwhisk")
@@ -72,7 +72,7 @@ fn openwhisks_own_client_drives_a_whole_node() {
     }
     assert!(output.status.success(), "{}\n{said}\n{why}", output.status);
     assert!(
-        said.lines().filter(|line| line.starts_with("ok ")).count() >= 9 && said.contains("all checks hold"),
+        said.lines().filter(|line| line.starts_with("ok ")).count() >= 11 && said.contains("all checks hold"),
         "{said}"
     );
 }

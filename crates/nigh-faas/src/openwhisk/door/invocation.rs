@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use nigh_terms::{InvocationId, Namespace, Principal, Timestamp, Token};
 use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
 use super::super::error::WhiskError;
@@ -17,6 +18,7 @@ use super::super::parameters::Parameters;
 use super::super::put_shapes::arguments;
 use super::super::record::{Record, lines, written};
 use super::super::response::{Response, Status};
+use super::compositions::Counts;
 use super::lookup::{Found, Resolved};
 use super::shown::{self, ActionView};
 use super::{Answer, Answered, OpenWhiskDoor, Request, json_answer};
@@ -62,8 +64,23 @@ pub(super) struct Call {
     pub(super) cause: Option<InvocationId>,
     /// How many actions the outermost sequence has had run.
     pub(super) actions: Option<Arc<AtomicUsize>>,
+    /// What has run of the outermost composition that it is part of.
+    pub(super) counts: Option<Arc<Counts>>,
     /// When it was asked for.
     pub(super) asked: Timestamp,
+}
+
+/// A place among what is under way, given back in the end.
+struct Place {
+    door: OpenWhiskDoor,
+    namespace: Namespace,
+    _of_node: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.door.0.throttle.lock().ended(&self.namespace);
+    }
 }
 
 /// The end of an activation.
@@ -92,23 +109,34 @@ impl OpenWhiskDoor {
             token,
             cause: None,
             actions: None,
+            counts: None,
             asked: self.0.parts.clock.wall(),
         }
     }
 
     /// Begins a call, which goes to its end and its record whoever waits for it.
     pub(super) fn begin(&self, call: Call) -> Result<(InvocationId, JoinHandle<Ended>), WhiskError> {
-        let place = Arc::clone(&self.0.running).try_acquire_owned();
-        let place = place.map_err(|_| {
-            let most = super::ACTIVATIONS_MAX;
-            WhiskError::too_many(format!("Too many concurrent requests in flight (count: {most}, allowed: {most})."))
-        })?;
-        let (id, door) = (call.id, self.clone());
-        let task = self.0.tasks.spawn(async move {
+        let most = super::ACTIVATIONS_MAX;
+        let of_node = Arc::clone(&self.0.running).try_acquire_owned();
+        let of_node = of_node.map_err(|_| WhiskError::too_many_at_once(most, most))?;
+        let namespace = call.who.namespace.clone();
+        self.0.throttle.lock().begun(&namespace)?;
+        let place = Place { door: self.clone(), namespace, _of_node: of_node };
+        Ok((call.id, self.spawn(call, place)))
+    }
+
+    /// Runs a call in a task of its own, which holds `place`.
+    pub(super) fn spawn(&self, call: Call, place: impl Send + 'static) -> JoinHandle<Ended> {
+        let door = self.clone();
+        self.0.tasks.spawn(async move {
             let _place = place;
             Box::pin(door.run(call)).await
-        });
-        Ok((id, task))
+        })
+    }
+
+    /// Counts the call of an action, refused where its namespace has had as many as it may in a minute.
+    pub(super) fn count_invocation(&self, namespace: &Namespace) -> Result<(), WhiskError> {
+        self.0.throttle.lock().invoked(namespace, self.0.parts.clock.monotonic())
     }
 
     /// Begins a call that nobody waits for: who asked for it may have ended long before.
@@ -146,14 +174,18 @@ impl OpenWhiskDoor {
             }
             Found::Function(deployed) => {
                 let function = Arc::clone(&deployed.function);
-                self.run_function(call, &function).await
+                if Self::is_composition(&call.resolved) {
+                    self.run_composition(call, function).await
+                } else {
+                    self.run_function(call, &function).await
+                }
             }
         };
         self.0.parts.activations.keep(&ended.record);
         ended
     }
 
-    async fn run_function(&self, mut call: Call, function: &Arc<Function>) -> Ended {
+    pub(super) async fn run_function(&self, mut call: Call, function: &Arc<Function>) -> Ended {
         let input = std::mem::replace(&mut call.input, Input::Array(Vec::new())).into_value();
         let payload = Bytes::from(input.to_string());
         if payload.len() > PAYLOAD_BYTES_MAX {
@@ -241,6 +273,7 @@ impl OpenWhiskDoor {
     pub(super) async fn invoke_action(&self, path: &EntityPath, request: Request) -> Answered {
         let (blocking, only_result) = (request.query.flag("blocking", false)?, request.query.flag("result", false)?);
         let wait = request.query.wait()?;
+        self.count_invocation(&request.namespace)?;
         let said = arguments(&request.body)?;
         let resolved = self.resolve(&request.namespace, path)?;
         let parameters = resolved.parameters();

@@ -6,6 +6,7 @@
 
 mod actions;
 mod activations;
+mod compositions;
 mod invocation;
 mod lookup;
 mod packages;
@@ -24,6 +25,7 @@ use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use nigh_engine::AccessKeys;
 use nigh_terms::{Clock, Namespace, Principal};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -34,6 +36,7 @@ use super::error::WhiskError;
 use super::names::OWN;
 use super::query::Query;
 use super::route::{Collection, Route};
+use super::throttle::{NamespaceLimits, Throttle};
 use super::{kinds, limits};
 use crate::function_network::NetworkPermission;
 use crate::function_store::FunctionStore;
@@ -52,6 +55,8 @@ const ACTIVATIONS_MAX: usize = 2048;
 pub struct OpenWhiskSettings {
     /// How many invocations can run at once.
     pub concurrency: usize,
+    /// What each namespace may have of it.
+    pub limits: NamespaceLimits,
     /// Which functions may have a way out to the network.
     pub network: NetworkPermission,
 }
@@ -82,6 +87,7 @@ struct Inner {
     /// Activations go on when nobody waits for them.
     tasks: TaskTracker,
     running: Arc<Semaphore>,
+    throttle: Mutex<Throttle>,
 }
 
 /// The OpenWhisk door. A clone is another handle to the same.
@@ -102,7 +108,8 @@ impl OpenWhiskDoor {
     #[must_use]
     pub fn new(parts: OpenWhiskParts, settings: OpenWhiskSettings) -> Self {
         let running = Arc::new(Semaphore::new(ACTIVATIONS_MAX));
-        Self(Arc::new(Inner { parts, settings, tasks: TaskTracker::new(), running }))
+        let throttle = Mutex::new(Throttle::new(settings.limits));
+        Self(Arc::new(Inner { parts, settings, tasks: TaskTracker::new(), running, throttle }))
     }
 
     /// Returns when no activation is under way; there must be no more requests.
@@ -150,9 +157,10 @@ impl OpenWhiskDoor {
         match route {
             Route::Namespaces if get => Ok(json_answer(StatusCode::OK, &json!([request.namespace]))),
             Route::Namespace(_) if get => Ok(json_answer(StatusCode::OK, &self.everything(&request))),
-            Route::Limits(_) if get => {
-                Ok(json_answer(StatusCode::OK, &limits::of_namespace(self.0.settings.concurrency)))
-            }
+            Route::Limits(_) if get => Ok(json_answer(
+                StatusCode::OK,
+                &limits::of_namespace(self.0.settings.concurrency, &self.0.settings.limits),
+            )),
             Route::All(_, collection) if get => self.list(collection, &request),
             Route::Packaged(_, package) if get => self.list_package(&package, &request),
             Route::Activations(_) if get => self.list_activations(&request).await,

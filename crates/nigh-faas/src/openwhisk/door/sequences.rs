@@ -154,6 +154,7 @@ impl OpenWhiskDoor {
         Ok(Call {
             cause: Some(call.id),
             actions: Some(Arc::clone(actions)),
+            counts: call.counts.clone(),
             ..self.call(&call.who, resolved, input, token.clone())
         })
     }

@@ -82,6 +82,7 @@ impl OpenWhiskDoor {
     }
 
     pub(super) fn fire(&self, path: &EntityPath, request: &Request) -> Answered {
+        self.0.throttle.lock().fired(&request.namespace, self.0.parts.clock.monotonic())?;
         let held = self.trigger(&request.namespace, path)?;
         let said = arguments(&request.body)?;
         let rules = self.rules_of(&request.namespace, &path.name);
@@ -116,7 +117,8 @@ impl OpenWhiskDoor {
         let (name, action) =
             (format!("{}/{path}", request.namespace), format!("{}/{}", request.namespace, rule.action));
         let begun = if rule.active {
-            self.resolve(&request.namespace, &rule.action).and_then(|resolved| {
+            let counted = self.count_invocation(&request.namespace);
+            counted.and_then(|()| self.resolve(&request.namespace, &rule.action)).and_then(|resolved| {
                 let input = Input::Object(input.clone()).under(&resolved.parameters());
                 let token = self.0.parts.invoke.seen(&request.who);
                 self.begin_unawaited(&request.namespace, resolved, input, token)

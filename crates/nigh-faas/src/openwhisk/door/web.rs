@@ -71,6 +71,7 @@ impl OpenWhiskDoor {
         if head.method != Method::OPTIONS && !may_call(&annotations, &request) {
             return Err(WhiskError::unauthorized("The supplied authentication is invalid."));
         }
+        self.count_invocation(&namespace)?;
         let parameters = resolved.parameters();
         let fixed = resolved.fixed(&parameters);
         let fixed: Vec<&str> = fixed.iter().map(String::as_str).collect();
