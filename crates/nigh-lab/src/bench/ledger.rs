@@ -34,6 +34,9 @@ const BARE: &str = "bare";
 /// The bare stream drops what is older.
 const BARE_MAX_BYTES: i64 = 256 << 20;
 const BARE_CHUNK_BYTES: usize = 512 << 10;
+/// How long the bare stream may take to be made.
+const MADE_WITHIN: Duration = Duration::from_secs(45);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Sizes of bodies with one writer, and commits of each in a round.
 const ALONE: [(&str, usize, usize); 3] = [("1kib", 1 << 10, 60), ("64kib", 64 << 10, 20), ("1mib", 1 << 20, 6)];
 /// Many writers, and the bytes of each body.
@@ -186,7 +189,14 @@ async fn begin(servers: &NatsCluster) -> Result<Sides, LabError> {
         max_bytes: BARE_MAX_BYTES,
         ..jetstream::stream::Config::default()
     };
-    bare.create_stream(stream).await.map_err(|error| failed("make the bare stream", &error))?;
+    let begun = Instant::now();
+    // Servers that have just begun do not all know each other.
+    while let Err(error) = bare.create_stream(stream.clone()).await {
+        if begun.elapsed() > MADE_WITHIN {
+            return Err(failed("make the bare stream", &error));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
     Ok(Sides { ledger, bare, requests: std::sync::atomic::AtomicU64::new(0) })
 }
 
