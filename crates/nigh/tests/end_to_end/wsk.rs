@@ -160,7 +160,10 @@ fn actions(wsk: &Wsk) {
     wsk.says("action invoke hello", "ok: invoked /_/hello with id ");
     let (code, said) = wsk.run("action invoke hello --blocking -p fail 1");
     assert!(code == FAILED && said.contains("application error"), "{code}: {said}");
-    wsk.says("action list --limit 1 --name-sort", "/default/copy");
+    // What was changed last comes first; the command line sorts what has come.
+    wsk.says("action list --limit 1", "/default/hello");
+    let listed = wsk.ok("action list --name-sort");
+    assert!(listed.find("/default/copy") < listed.find("/default/hello"), "{listed}");
     wsk.ok("action create page hello.py --kind python:3 --web true --web-secure secret");
     wsk.says("action get page --url", "/api/v1/web/default/default/page");
     let keys = wsk.json("action get page")["annotations"].to_string();
