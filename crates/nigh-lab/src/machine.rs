@@ -29,6 +29,9 @@ pub struct Machine {
     /// How the processors' frequency is governed, where that can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
+    /// The kernel gives large folios to the memory of objects.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub large_folios: bool,
     /// Load average of the last minute when the run began.
     pub load: f64,
     /// When, UTC.
@@ -58,6 +61,7 @@ impl Machine {
             kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
             hypervisor: hypervisor(&processor, Path::new("/sys")),
             governor: line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+            large_folios: nigh_objects::large_folios_are_offered(),
             load: file("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default(),
             date: SystemClock::new().wall().rfc3339(),
             command,

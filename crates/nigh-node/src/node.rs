@@ -52,7 +52,7 @@ use nigh_faas::sandbox_pool::PoolLimits;
 use nigh_faas::workflow::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
 use nigh_faas::workflow::machine_store::{MachineError, MachineStore};
 use nigh_faas::workflow::owned::{OwnedExecutions, OwnedParts};
-use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
+use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver, large_folios_are_offered};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, FastPathUsage, S3Door};
 use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -263,7 +263,12 @@ impl Node {
         levels.push(Level {
             name: "cache".to_owned(),
             on: settings.cache.bytes > ByteSize::ZERO,
-            detail: format!("{} of memory for objects of up to {}", settings.cache.bytes, settings.cache.object_max),
+            detail: format!(
+                "{} of memory for objects of up to {}{}",
+                settings.cache.bytes,
+                settings.cache.object_max,
+                if large_folios_are_offered() { ", in large folios" } else { "" },
+            ),
         });
         let sizes = Arc::new(ObjectSizes::default());
         let llc = Llc::open(

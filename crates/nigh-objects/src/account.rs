@@ -13,6 +13,7 @@ use rustix::fs::MemfdFlags;
 
 use crate::ObjectError;
 use crate::cache::Cost;
+use crate::folios;
 use crate::slab::{Slabs, cell_bytes};
 
 /// The share of the process's file descriptors, and of its mappings, that segments may take: one in so many.
@@ -31,6 +32,8 @@ static SAID: Once = Once::new();
 #[derive(Debug)]
 pub(crate) struct Account {
     page: u64,
+    /// The kernel gives large folios.
+    large_folios: bool,
     /// Of segments of their own, and of what is known of small objects.
     own: AtomicU64,
     /// Of slabs' pages in use.
@@ -47,10 +50,16 @@ impl Account {
     /// # Errors
     /// If the kernel makes no memfd.
     pub(crate) fn open() -> Result<Arc<Self>, ObjectError> {
+        Self::open_with(folios::are_offered())
+    }
+
+    /// The same, of segments in large folios or not.
+    pub(crate) fn open_with(large_folios: bool) -> Result<Arc<Self>, ObjectError> {
         // The block size of the file system behind memfds is the page size.
         let page = memfd()?.metadata().map_err(failed("stat"))?.blksize();
         Ok(Arc::new(Self {
             page,
+            large_folios,
             own: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             cells: AtomicU64::new(0),
@@ -62,6 +71,11 @@ impl Account {
     /// The size of a page.
     pub(crate) const fn page(&self) -> u64 {
         self.page
+    }
+
+    /// Whether segments of their own are to be in large folios.
+    pub(crate) const fn large_folios(&self) -> bool {
+        self.large_folios
     }
 
     /// What an object of `length` bytes takes that the node itself brings into memory.

@@ -17,6 +17,7 @@ mod doubts;
 mod error;
 mod event;
 pub mod eviction;
+mod folios;
 mod free_space;
 #[cfg(test)]
 mod gated_store;
@@ -48,6 +49,7 @@ pub use checksum::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, Cla
 pub use digest::Digest;
 pub use error::ObjectError;
 pub use event::{DataCall, ObjectEvent, ObjectObserver, Served};
+pub use folios::are_offered as large_folios_are_offered;
 pub use holdings::{HoldingChange, HoldingsCursor, HoldingsPage, NamePrint};
 /// The memory as a member of a cluster.
 pub mod cluster {

@@ -18,6 +18,7 @@ use rustix::fs::{FallocateFlags, OFlags, SealFlags};
 use crate::ObjectError;
 use crate::account::{Account, Entry, OVERHEAD, OWN_MIN, failed, memfd};
 use crate::cache::Cost;
+use crate::folios::Folios;
 use crate::handed_out::HandedOut;
 use crate::slab::Cell;
 
@@ -174,6 +175,8 @@ pub(crate) struct Filling {
 enum Filled {
     Shared(Cell),
     Own(File, Entry),
+    /// Its file mapped.
+    Mapped(Folios, File, Entry),
 }
 
 impl Filling {
@@ -181,9 +184,30 @@ impl Filling {
     pub(crate) fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
         let place = match length {
             ..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
+            _ if account.large_folios() => {
+                let file = memfd()?;
+                let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
+                Filled::Mapped(folios.map_err(failed("map a segment"))?, file, account.enter(length))
+            }
             _ => Filled::Own(memfd()?, account.enter(length)),
         };
         Ok(Self { place, length, filled: 0 })
+    }
+
+    /// Where some of the next `most` bytes are to be received, to be `received` then; none if they are to be appended.
+    /// More than were announced are refused.
+    pub(crate) fn room(&mut self, most: u64) -> Result<Option<&mut [u8]>, ObjectError> {
+        let Filled::Mapped(folios, ..) = &mut self.place else { return Ok(None) };
+        let (left, received) = (self.length - self.filled, self.filled.saturating_add(most));
+        if most > left {
+            return Err(ObjectError::IncompleteBody { expected: self.length, received });
+        }
+        folios.room(self.filled as usize, most as usize).map(Some).map_err(failed("allocate a segment"))
+    }
+
+    /// So many bytes are in the room that was given.
+    pub(crate) fn received(&mut self, bytes: usize) {
+        self.filled = self.length.min(self.filled + bytes as u64);
     }
 
     /// How many bytes it holds so far.
@@ -201,6 +225,7 @@ impl Filling {
         match &mut self.place {
             Filled::Shared(cell) => cell.write(at as u32, bytes),
             Filled::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
+            Filled::Mapped(folios, ..) => folios.write(at as usize, bytes).map_err(failed("allocate a segment")),
         }
     }
 
@@ -211,8 +236,10 @@ impl Filling {
         }
         Ok(Segment(match self.place {
             Filled::Shared(cell) => Place::Shared(cell),
-            Filled::Own(file, entry) => {
-                let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+            Filled::Own(file, entry) | Filled::Mapped(_, file, entry) => {
+                // Nobody but this node has had the file, and its mapping ends here: no more than future writes are left
+                // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed yet.
+                let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
                 rustix::fs::fcntl_add_seals(file.as_fd(), seals)
                     .map_err(|error| failed("seal a segment")(error.into()))?;
                 Place::Own(Arc::new(Sealed::map(HandedOut::new(file.into()), self.length, entry)?))
@@ -314,10 +341,19 @@ mod tests {
         filling.seal().unwrap()
     }
 
+    /// With large folios and without; where the kernel gives none, pages take their place.
+    fn accounts() -> impl Iterator<Item = Arc<Account>> {
+        [false, true].into_iter().map(|large_folios| Account::open_with(large_folios).unwrap())
+    }
+
     #[test]
     fn a_sealed_segment_cannot_be_changed_by_who_holds_its_file() {
+        accounts().for_each(|account| cannot_be_changed(&account));
+    }
+
+    fn cannot_be_changed(account: &Arc<Account>) {
         let bytes = vec![7; OWN_MIN as usize];
-        let segment = Segment::copy_of(&bytes).unwrap();
+        let segment = segment_of(account, &bytes);
         let mut file = File::from(segment.hand_out().unwrap().unwrap());
         assert!(file.write_all(b"other").is_err());
         assert!(file.set_len(0).is_err() && file.set_len(100).is_err());
@@ -326,6 +362,10 @@ mod tests {
         assert!(anew.write_all(b"other").is_err());
         // SAFETY: never reached with a mapping: the seal refuses it.
         assert!(unsafe { memmap2::MmapMut::map_mut(&anew) }.is_err());
+        // SAFETY: nobody can change or shorten the file.
+        assert!(unsafe { Mmap::map(&anew) }.unwrap().make_mut().is_err());
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert_eq!(rustix::fs::fallocate(&anew, hole, 0, OWN_MIN), Err(rustix::io::Errno::PERM));
         assert_eq!(segment.as_slice(), bytes);
     }
 
@@ -359,8 +399,7 @@ mod tests {
 
     #[test]
     fn a_slice_shares_the_bytes_and_keeps_them_alive() {
-        let account = Account::open().unwrap();
-        for length in [10, OWN_MIN] {
+        for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 10), (account, OWN_MIN)]) {
             let mut filling = Filling::new(&account, length).unwrap();
             filling.append(b"01234").unwrap();
             filling.append(&vec![b'5'; length as usize - 5]).unwrap();
@@ -383,23 +422,47 @@ mod tests {
 
     #[test]
     fn a_segment_takes_exactly_the_bytes_announced() {
-        let account = Account::open().unwrap();
-        for length in [3, OWN_MIN] {
+        for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 3), (account, OWN_MIN)]) {
             let mut filling = Filling::new(&account, length).unwrap();
             filling.append(b"ab").unwrap();
             let short = filling.seal();
             assert!(matches!(short, Err(ObjectError::IncompleteBody { expected, received: 2 }) if expected == length));
             let mut filling = Filling::new(&account, length).unwrap();
             assert!(filling.append(&vec![0; length as usize + 1]).is_err());
+            drop(filling);
+            assert_eq!(account.living(), Cost::default());
         }
-        assert_eq!(account.living(), Cost::default());
         assert_eq!(Segment::copy_of(b"").unwrap().as_slice(), b"");
     }
 
     #[test]
+    fn bytes_are_received_where_they_stay_or_appended() {
+        const LENGTH: usize = 3 << 20;
+        for account in accounts() {
+            let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
+            filling.append(&[1; 5]).unwrap();
+            while filling.filled() < LENGTH as u64 - 7 {
+                let left = LENGTH as u64 - 7 - filling.filled();
+                let Some(room) = filling.room(left).unwrap() else {
+                    assert!(!account.large_folios());
+                    filling.append(&vec![2; left as usize]).unwrap();
+                    break;
+                };
+                room.fill(2);
+                let received = room.len();
+                filling.received(received);
+            }
+            assert!(!account.large_folios() || filling.room(8).is_err());
+            filling.append(&[3; 7]).unwrap();
+            let expected = [vec![1; 5], vec![2; LENGTH - 12], vec![3; 7]].concat();
+            assert!(filling.seal().unwrap().as_slice() == expected);
+        }
+    }
+
+    #[test]
     fn a_cost_is_what_the_kernel_takes() {
-        let account = Account::open().unwrap();
-        for length in [OWN_MIN, OWN_MIN + 1, 1 << 20] {
+        let lengths = [OWN_MIN, OWN_MIN + 1, 1 << 20, (3 << 20) + 4097];
+        for (account, length) in accounts().flat_map(|account| lengths.map(|length| (Arc::clone(&account), length))) {
             let segment = segment_of(&account, &vec![1; length as usize]);
             let blocks = File::from(segment.hand_out().unwrap().unwrap()).metadata().unwrap().blocks();
             assert_eq!(account.cost(length).bytes, blocks * 512, "{length}");

@@ -19,7 +19,9 @@ from nigh import wire
 from nigh.connection import Answer
 from nigh.errors import ProtocolError
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE
+# Linux 5.1 and newer; Python has no name for it everywhere.
+_F_SEAL_FUTURE_WRITE = 0x10
+_SEALS_AGAINST_WRITING = fcntl.F_SEAL_WRITE | _F_SEAL_FUTURE_WRITE
 # One pread(2) gives at most this.
 _READ_BYTES_MAX = 0x7FFFF000
 # From 3.13 on a mapping does not keep a descriptor of its own.
@@ -153,7 +155,7 @@ def _check(descriptor: int, length: int) -> None:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:
         seals = 0
-    if seals & _SEALS != _SEALS:
+    if not (seals & fcntl.F_SEAL_SHRINK and seals & _SEALS_AGAINST_WRITING):
         raise ProtocolError("a descriptor came that is no sealed segment")
     # The least that tells its size: the file is this descriptor's own, and nobody goes by its position.
     size = os.lseek(descriptor, 0, os.SEEK_END)

@@ -56,7 +56,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long homes may take to fence a member, or to say how far they have come.
 const HOMES_WITHIN: Duration = Duration::from_secs(20);
 /// What of a body is received at once.
-const BUFFER_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 /// Between two askings of one.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a listing waits for its node to catch up with what it shows.
@@ -64,8 +64,8 @@ const COVERED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the appends of a home that leaves may take.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The bytes of a body, which has `size` of them, in a segment. They go through a buffer that stays in the processor's
-/// cache, so that each page of the segment is written once, whole.
+/// The bytes of a body, which has `size` of them, in a segment: received there straight, or through a buffer that stays in
+/// the processor's cache, so that each page of the segment is written once, whole.
 async fn segment_of<E: From<ObjectError>>(
     account: &Arc<Account>,
     body: &mut Incoming<'_>,
@@ -73,11 +73,18 @@ async fn segment_of<E: From<ObjectError>>(
     broken: impl Fn(BodyError) -> E,
 ) -> Result<Segment, E> {
     let mut filling = Filling::new(account, size)?;
-    let mut buffer = vec![0; BUFFER_BYTES.min(body.left() as usize)];
+    let mut buffer = Vec::new();
     while body.left() > 0 {
-        let piece = buffer.len().min(body.left() as usize);
-        body.read_exact(&mut buffer[..piece]).await.map_err(&broken)?;
-        filling.append(&buffer[..piece])?;
+        let left = body.left();
+        if let Some(room) = filling.room(left)? {
+            body.read_exact(room).await.map_err(&broken)?;
+            let received = room.len();
+            filling.received(received);
+            continue;
+        }
+        buffer.resize(BUFFER_BYTES.min(left as usize), 0);
+        body.read_exact(&mut buffer).await.map_err(&broken)?;
+        filling.append(&buffer)?;
     }
     Ok(filling.seal()?)
 }
