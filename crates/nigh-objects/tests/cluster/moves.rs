@@ -1,5 +1,6 @@
 //! Homes that move, and nodes that are lost.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use nigh_engine::LedgerError;
 use nigh_objects::cluster::HomeEvent;
-use nigh_objects::{ObjectError, ObjectId, Shards};
+use nigh_objects::{GetRequest, ObjectError, ObjectId, Shards};
 use nigh_terms::ShardId;
 use tokio::sync::Mutex;
 
@@ -35,6 +36,35 @@ async fn what_was_acknowledged_is_there_when_its_node_is_lost() {
     }
     world.nodes[&2].put("k07", b"again").await.unwrap();
     assert_eq!(world.nodes[&0].get("k07").await.unwrap(), b"again");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_home_that_fell_silent_is_answered_by_the_next_one_at_once() {
+    let test = "who_waits_for_a_home_that_fell_silent_is_answered_by_the_next_one_at_once";
+    let Some(mut world) = World::start(test, 3).await else { return };
+    let name = world.names_at(0).next().unwrap();
+    world.nodes[&0].put(&name, b"first").await.unwrap();
+    world.nodes[&0].set_goes(false);
+    let memory = world.nodes[&2].memory.clone();
+    let (reader, name_read) = (memory.clone(), key(&name));
+    let look = async move { reader.head(&who(), &bucket(), &name_read, GetRequest::default()).await.unwrap().size };
+    let look = tokio::spawn(look);
+    let name_written = key(&name);
+    let put = tokio::spawn(async move { memory.put(&who(), &bucket(), &name_written, request(b"the second")).await });
+    let mut asked = BTreeMap::new();
+    while ["fetch", "write"].iter().any(|method| !asked.contains_key(method)) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        asked.extend(world.nodes[&0].calls());
+    }
+    let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(&name) };
+    let shard = Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object);
+    world.give(shard, 1).await;
+    // A call that nobody answers ends after fifteen seconds.
+    let both = tokio::time::timeout(Duration::from_secs(8), async { (look.await.unwrap(), put.await.unwrap()) });
+    let (size, put) = both.await.expect("they wait for the home that is silent");
+    assert!(put.is_ok() && [5, 10].contains(&size), "{put:?}, {size}");
+    assert_eq!(world.nodes[&1].get(&name).await.unwrap(), b"the second");
     world.end().await;
 }
 

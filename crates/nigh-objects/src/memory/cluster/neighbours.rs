@@ -1,7 +1,8 @@
 //! The other processes of the cluster: where they are, which shards have their homes there, and calls to them.
 //!
 //! What is known is told from outside (the members and the map of homes); it may be late, never unsafe: a call that goes to
-//! a home that has moved is refused there, and made again where the home is.
+//! a home that has moved is refused there, and made again where the home is. A node that has fallen silent refuses nothing:
+//! a call to it is given up as soon as it is known to be gone, or its home to be elsewhere.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use nigh_terms::ShardId;
 use parking_lot::RwLock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::wire::{WireError, decode, encode};
@@ -35,27 +37,33 @@ pub struct Neighbours {
     peers: Peers,
     addresses: RwLock<HashMap<NodeNumber, PeerAddress>>,
     homes: RwLock<HashMap<ShardId, NodeNumber>>,
+    /// Either is not what it was.
+    changed: Notify,
 }
 
 impl Neighbours {
     /// Nobody is known yet.
     #[must_use]
     pub fn new(peers: Peers) -> Self {
-        Self { peers, addresses: RwLock::default(), homes: RwLock::default() }
+        Self { peers, addresses: RwLock::default(), homes: RwLock::default(), changed: Notify::new() }
     }
 
     /// `node` is at `address`; or nowhere any more.
     pub fn set_address(&self, node: NodeNumber, address: Option<PeerAddress>) {
-        let mut addresses = self.addresses.write();
-        let _before = match address {
-            Some(address) => addresses.insert(node, address),
-            None => addresses.remove(&node),
+        let before = match address.clone() {
+            Some(address) => self.addresses.write().insert(node, address),
+            None => self.addresses.write().remove(&node),
         };
+        if before != address {
+            self.changed.notify_waiters();
+        }
     }
 
     /// The home of `shard` is at `node`.
     pub fn set_home(&self, shard: ShardId, node: NodeNumber) {
-        self.homes.write().insert(shard, node);
+        if self.homes.write().insert(shard, node) != Some(node) {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Where the home of `shard` is, as far as is known.
@@ -87,6 +95,21 @@ impl Neighbours {
         named && peer.incarnation == member.incarnation.0
     }
 
+    fn address_of(&self, node: NodeNumber) -> Option<PeerAddress> {
+        self.addresses.read().get(&node).cloned()
+    }
+
+    /// Comes to its end when what is known has changed so that `holds` does not any more.
+    async fn until_not(&self, holds: impl Fn() -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if !holds() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Asks `node`, whose answer's head is a `T` or an error.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
@@ -96,12 +119,17 @@ impl Neighbours {
         body: Body,
     ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
         let away = |why: String| NotAnswered::Away(why);
-        let address = self.addresses.read().get(&node).cloned();
-        let address = address.ok_or_else(|| away(format!("node {} is not known", node.0)))?;
+        let address = self.address_of(node).ok_or_else(|| away(format!("node {} is not known", node.0)))?;
         let head = encode(head);
         let call = self.peers.call(&address, method, &head, body, Instant::now() + BODY_WITHIN);
-        let answer: Result<Answer, CallError> =
-            timeout(ANSWER_WITHIN, call).await.map_err(|_| away(format!("{} does not answer", address.name)))?;
+        let answer: Result<Answer, CallError> = tokio::select! {
+            answer = timeout(ANSWER_WITHIN, call) => {
+                answer.map_err(|_| away(format!("{} does not answer", address.name)))?
+            }
+            () = self.until_not(|| self.address_of(node).as_ref() == Some(&address)) => {
+                return Err(away(format!("{} is gone", address.name)));
+            }
+        };
         let answer = answer.map_err(|error| away(error.to_string()))?;
         match decode::<Result<T, WireError>>(&answer.head).map_err(away)? {
             Ok(given) => Ok((given, answer.body)),
@@ -120,6 +148,11 @@ impl Neighbours {
     ) -> Result<(T, nigh_rpc::Incoming<'static>), NotAnswered> {
         let node = self.home_of(shard);
         let node = node.ok_or_else(|| NotAnswered::Away(format!("the home of shard {shard} is not known")))?;
-        self.ask(node, method, head, body).await
+        tokio::select! {
+            answer = self.ask(node, method, head, body) => answer,
+            () = self.until_not(|| self.home_of(shard) == Some(node)) => {
+                Err(NotAnswered::Away(format!("the home of shard {shard} has moved")))
+            }
+        }
     }
 }
