@@ -1,5 +1,5 @@
-//! For how long the shards of a home that failed took no write: one client a shard writes without a pause, by the door of any
-//! node that answers.
+//! For how long the shards of a home that failed took no write: for each shard a client at every door writes all the time, so
+//! that while one waits at a door that has stopped the others tell.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +20,9 @@ use crate::experiment::crash::s3_calls::Answer;
 
 /// As many as a local cluster has.
 pub(super) const SHARDS: u16 = 8;
-/// An answer that takes longer is asked for at another door.
+/// An answer that takes longer is asked for again.
 const PATIENCE: Duration = Duration::from_millis(1500);
-const PAUSE: Duration = Duration::from_millis(40);
+const PAUSE: Duration = Duration::from_millis(100);
 /// A shard that took a write so long ago is served.
 const SERVED: Duration = Duration::from_millis(500);
 
@@ -36,31 +36,26 @@ pub(super) fn shard_of(namespace: &Namespace, key: &str) -> Option<ShardId> {
     Some(shards.of(&ObjectId { namespace: namespace.clone(), bucket, key }))
 }
 
-/// The object of a part by which a shard is probed; none if none of many is of it.
-pub(super) fn probe_of(namespace: &Namespace, part: u32, shard: ShardId) -> Option<String> {
-    (0..10_000).map(|n| format!("probe-{part}/{n}")).find(|key| shard_of(namespace, key) == Some(shard))
+/// The object of a part by which a shard is probed at a door; none if none of many is of it.
+pub(super) fn probe_of(namespace: &Namespace, part: u32, door: usize, shard: ShardId) -> Option<String> {
+    (0..10_000).map(|n| format!("probe-{part}-{door}/{n}")).find(|key| shard_of(namespace, key) == Some(shard))
 }
 
-/// Writes one object until `stop`.
+/// Writes one object by one door until `stop`.
 pub(super) fn probe(
     caller: Caller<'_>,
     record: &Record,
-    key: &str,
+    (door, key): (usize, &str),
     taken: &Mutex<Vec<Moment>>,
     stop: &AtomicBool,
-    doors: usize,
 ) -> Result<(), LabError> {
     let mut caller = caller.within(PATIENCE);
-    let mut door = 0;
     while !stop.load(Ordering::Relaxed) {
         let (value, begin) = (record.value(), now());
         let answer = caller.call(door, Method::PUT, &format!("/{BUCKET}/{key}"), &[], &body_of(value))?;
         let end = matches!(answer, Answer::Done { .. }).then(now);
         record.add(write(key, None, begin, end, Found::Anything, Some(value)));
-        match end {
-            Some(end) => taken.lock().push(end),
-            None => door = (door + 1) % doors,
-        }
+        taken.lock().extend(end);
         std::thread::sleep(PAUSE);
     }
     Ok(())
@@ -90,7 +85,9 @@ impl Outage {
     /// What is still so at its end counts up to there.
     pub(super) fn of(failed: &FailedHome, taken: &Taken) -> Self {
         let longest = failed.shards.iter().filter_map(|shard| taken.get(usize::from(shard.0))).map(|taken| {
-            let taken = taken.lock();
+            let mut taken = taken.lock();
+            // Of several clients.
+            taken.sort_unstable();
             let before = taken.iter().copied().rfind(|at| *at <= failed.at).unwrap_or(failed.at);
             let within = taken.iter().copied().filter(|at| (failed.at..failed.until).contains(at));
             let (mut last, mut longest) = (before, 0);
@@ -115,7 +112,7 @@ mod tests {
     fn the_longest_time_without_a_write_is_taken_of_the_failed_shards_alone() {
         let ms = |ms: u64| ms * 1_000_000;
         let times = |times: &[u64]| Mutex::new(times.iter().copied().map(ms).collect());
-        let taken: Taken = vec![times(&[5, 10, 60, 70]), times(&[9]), times(&[])];
+        let taken: Taken = vec![times(&[5, 60, 10, 70]), times(&[9]), times(&[])];
         let outage = |shards: &[u16], taken: &Taken| {
             let shards = shards.iter().copied().map(ShardId).collect();
             Outage::of(&FailedHome { kind: "kill_node", shards, at: ms(20), until: ms(75) }, taken)
@@ -132,7 +129,7 @@ mod tests {
     #[test]
     fn every_shard_has_an_object_that_probes_it() {
         let namespace = Namespace::new("tests").unwrap();
-        let found: Vec<String> = (0..SHARDS).filter_map(|n| probe_of(&namespace, 3, ShardId(n))).collect();
+        let found: Vec<String> = (0..SHARDS).filter_map(|n| probe_of(&namespace, 3, 1, ShardId(n))).collect();
         assert_eq!(found.len(), usize::from(SHARDS));
     }
 }

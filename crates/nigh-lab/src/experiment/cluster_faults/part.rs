@@ -167,8 +167,10 @@ pub(super) fn play(
     let stop = AtomicBool::new(false);
     let (doors, access) = (world.doors.clone(), world.access.clone());
     let namespace = access.namespace.clone();
-    let probes: Vec<String> =
-        (0..SHARDS).filter_map(|shard| probe_of(&namespace, asked.part, ShardId(shard))).collect();
+    let places = (0..SHARDS).flat_map(|shard| (0..doors.len()).map(move |door| (shard, door)));
+    let probes: Vec<(u16, usize, String)> = places
+        .filter_map(|(shard, door)| Some((shard, door, probe_of(&namespace, asked.part, door, ShardId(shard))?)))
+        .collect();
     let mut outcome = PartOutcome::default();
     let (mut failed, mut struck, mut log) = (Vec::new(), Ok(()), Vec::new());
     let ended: Vec<Result<(), LabError>> = std::thread::scope(|scope| {
@@ -183,9 +185,9 @@ pub(super) fn play(
             let mut invoker = Invoker::new((doors, access, handle), (record, ends), asked.part, number, seed);
             threads.push(scope.spawn(move || invoker.live(stop)));
         }
-        for (key, taken) in probes.iter().zip(&taken) {
-            let caller = Caller::new(doors, access, handle);
-            threads.push(scope.spawn(move || probe(caller, record, key, taken, stop, doors.len())));
+        for (shard, door, key) in &probes {
+            let (caller, taken) = (Caller::new(doors, access, handle), &taken[usize::from(*shard)]);
+            threads.push(scope.spawn(move || probe(caller, record, (*door, key), taken, stop)));
         }
         world.wait(BEFORE);
         for blow in &blows {
@@ -213,7 +215,7 @@ pub(super) fn play(
             ));
         }
     }
-    let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes);
+    let keys = (0..OBJECTS).map(|object| key(asked.part, object)).chain(probes.into_iter().map(|(.., key)| key));
     look_at_all(&mut world, handle, &record, keys, &mut outcome)?;
     outcome.ended_by_itself = world.ended_by_itself;
     world.end();
