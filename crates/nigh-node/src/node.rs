@@ -7,35 +7,30 @@
 //! admin API answers until what ran has ended.
 //! A kill at any point needs nothing but a restart: what was acknowledged is in the store and the registry.
 
+mod levels;
+mod listeners;
+mod parts;
+mod running;
+
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use nigh_engine::{
-    AccessKeys, Journal, JournalError, LocalHistories, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog,
-    Registry, RegistryError, Retention, StateError, StateFile,
+    AccessKeys, JournalError, LocalHistories, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry,
+    RegistryError, Retention, StateError, StateFile,
 };
 use nigh_faas::activation_log::ActivationLog;
 use nigh_faas::applications::Applications;
-use nigh_faas::cgroup::cpuset::Cpusets;
-use nigh_faas::dispatch::{AnswerStates, DispatchSettings, Dispatcher};
+use nigh_faas::dispatch::{AnswerStates, DispatchSettings};
 use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
-use nigh_faas::event_queue::QueueLimits;
-use nigh_faas::function_network::NetworkPermission;
 use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
 use nigh_faas::hooks::InvocationHook;
 use nigh_faas::invocation::Invoke;
-use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
-use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
-use nigh_faas::memory_budget::BudgetLimits;
-use nigh_faas::memory_slack::SlackBounds;
-use nigh_faas::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
 use nigh_faas::object_features::LookedAtOrSized;
-use nigh_faas::object_features::recorder::FeatureRecorder;
 use nigh_faas::object_features::trigger_features::TriggerFeatures;
 use nigh_faas::object_sizes::ObjectSizes;
 use nigh_faas::openwhisk::activation_store::ActivationStore;
@@ -43,60 +38,51 @@ use nigh_faas::openwhisk::entity_store::{EntityStore, EntityStoreError};
 use nigh_faas::openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_faas::phase_accountant::PhaseAccountant;
 use nigh_faas::prefetch_station::PrefetchStation;
-use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_catalog::RuntimeCatalog;
-use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
-use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
-use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
-use nigh_faas::sandbox_pool::PoolLimits;
-use nigh_faas::workflow::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
+use nigh_faas::runtime_command::RuntimeSettings;
+use nigh_faas::sandbox::{SandboxEngine, SandboxError};
+use nigh_faas::workflow::executions::{ExecutionError, ExecutionParts, Executions};
 use nigh_faas::workflow::machine_store::{MachineError, MachineStore};
 use nigh_faas::workflow::owned::{OwnedExecutions, OwnedParts};
-use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver, large_folios_are_offered};
-use nigh_s3::{DoorLimits, FastPath, FastPathLimits, FastPathUsage, S3Door};
-use nigh_terms::{ByteSize, Clock, Epoch, Monotonic, NodeId, SystemClock, Timestamp};
+use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
+use nigh_s3::{DoorLimits, FastPath, S3Door};
+use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::listeners::Listeners;
+use self::running::Running;
 use crate::action_runtimes::{self, ActionRuntimes};
 use crate::admin;
 use crate::background;
 use crate::backup::source::BackupSource;
 use crate::cluster::memory::{MemberMemory, MemoryDoor, MemoryHost, MemoryParts};
 use crate::cluster::{ClusterEngine, ClusterStartError};
-use crate::config::{Configuration, LlcBind, Network, Prewarm, Settings, Shown, Switch};
+use crate::config::{Configuration, Settings, Switch};
 use crate::credentials::{self, Credentials};
 use crate::data_door::SandboxDataDoor;
 use crate::endpoints::Endpoints;
 use crate::features;
 use crate::http_adapter;
 use crate::learning::Learning;
-use crate::llc::{Llc, LlcError, LlcStatus};
+use crate::llc::{Llc, LlcError};
 use crate::notifications::FunctionTargets;
 use crate::outside_door::{OutsideDoor, OutsideSecrets, SecretFileError};
-use crate::profiling::{ModelRows, ProfileReport, ProfileRequest, Profiling, ProfilingError, ProfilingParts};
-use crate::python;
+use crate::profiling::{Profiling, ProfilingParts};
 use crate::python_library;
-use crate::state_folder::{StateFolder, StateFolderError, StatePaths, bind_socket, bind_socket_by};
-use crate::status::{CacheStatus, Draining, FastPathStatus, Level, SandboxStatus, Status};
+use crate::state_folder::{StateFolder, StateFolderError};
+use crate::status::Level;
 use crate::store::{self, StoreOpenError};
-use crate::telemetry::{ProcessUse, Telemetry, TelemetryError};
+use crate::telemetry::{Telemetry, TelemetryError};
 use crate::writes;
 
 /// Data calls listed in one activation record; further ones are counted only.
 const DATA_CALLS_MAX: usize = 1000;
 /// The table of OpenWhisk's activations in the state file.
 const OPENWHISK_RECORDS: &str = "openwhisk-records";
-/// The level that says how sandboxes are kept apart.
-const ISOLATION: &str = "isolation";
-/// And of the one about the way out to the network.
-const NETWORK: &str = "network";
-/// User ids set aside for sandboxes, from `functions.uid_base` on.
-const UIDS: u32 = 32_768;
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
@@ -140,49 +126,6 @@ pub enum NodeError {
     Io { what: &'static str, source: std::io::Error },
 }
 
-/// What a running node shows of itself.
-struct Running {
-    settings: Settings,
-    shown: Vec<Shown>,
-    membership: Arc<dyn Membership>,
-    /// None where it is alone.
-    cluster: Option<ClusterEngine>,
-    started: Timestamp,
-    clock: Arc<SystemClock>,
-    endpoints: Endpoints,
-    levels: Vec<Level>,
-    telemetry: Telemetry,
-    records: RecordLog,
-    whisk_records: RecordLog,
-    activations: ActivationLog,
-    memory: ObjectMemory,
-    journal: Arc<Journal>,
-    /// None where it is off.
-    fast_path: Option<FastPath>,
-    /// None where headers of objects are not looked at.
-    features: Option<FeatureRecorder>,
-    functions: FunctionStore,
-    backup: BackupSource,
-    engine: Arc<LocalEngine>,
-    invoker: Arc<Invoker>,
-    /// In a cluster.
-    dispatcher: Option<Dispatcher>,
-    events: EventInvoker,
-    executions: Executions,
-    /// In a cluster.
-    owned: Option<OwnedExecutions>,
-    node_memory: NodeMemory,
-    llc: Arc<Llc>,
-    learning: Learning,
-    profiling: Arc<Profiling>,
-    /// Somebody asked for the end through the admin API.
-    asked_to_stop: CancellationToken,
-    /// When the end began.
-    draining: OnceLock<Instant>,
-    /// What ran has ended.
-    stop: CancellationToken,
-}
-
 /// A running node. It ends by `stop`; if it is dropped instead, as by a kill, the next start tidies up.
 pub struct Node {
     running: Arc<Running>,
@@ -190,16 +133,6 @@ pub struct Node {
     tasks: TaskTracker,
     first_key: Option<Credentials>,
     state: StateFolder,
-}
-
-/// The listeners of a node, bound before anything is told to anybody.
-struct Listeners {
-    s3: TcpListener,
-    s3_unix: tokio::net::UnixListener,
-    fast: Option<OwnedFd>,
-    lambda: TcpListener,
-    outside: Option<TcpListener>,
-    admin: tokio::net::UnixListener,
 }
 
 impl Node {
@@ -242,34 +175,25 @@ impl Node {
             keys.follow(&*registry).await?;
         }
 
-        let engine = sandbox_engine(&settings, state.instance()).await?;
+        let engine = parts::sandbox_engine(&settings, state.instance()).await?;
         let swept = engine.sweep().await?;
         if swept > 0 {
             tracing::info!(swept, "ended sandboxes that an earlier life of this node left");
         }
-        let mut levels = vec![isolation_level(&*engine)];
+        let mut levels = vec![levels::isolation(&*engine)];
         levels.extend(cluster.as_ref().map(ClusterEngine::level));
-        let (python_level, pythons) = pythons(&settings).await;
+        let (python_level, pythons) = parts::pythons(&settings).await;
         let no_python = (!python_level.on).then(|| python_level.detail.clone());
         levels.push(python_level);
-        levels.push(prewarm_level(&settings, &*engine));
-        levels.push(fast_path_level(&settings));
-        levels.extend(network_level(&settings, &*engine));
-        let network = network_permission(&settings, &*engine);
+        levels.push(levels::prewarming(&settings, &*engine));
+        levels.push(levels::fast_path(&settings));
+        levels.extend(levels::network(&settings, &*engine));
+        let network = parts::network_permission(&settings, &*engine);
 
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
         let (store, store_levels) = store::open(&settings, Arc::clone(&clock) as Arc<dyn Clock>).await?;
         levels.extend(store_levels);
-        levels.push(Level {
-            name: "cache".to_owned(),
-            on: settings.cache.bytes > ByteSize::ZERO,
-            detail: format!(
-                "{} of memory for objects of up to {}{}",
-                settings.cache.bytes,
-                settings.cache.object_max,
-                if large_folios_are_offered() { ", in large folios" } else { "" },
-            ),
-        });
+        levels.push(levels::cache(&settings));
         let sizes = Arc::new(ObjectSizes::default());
         let llc = Llc::open(
             &settings.llc,
@@ -280,7 +204,7 @@ impl Node {
         )
         .await?;
         levels.push(llc.level.clone());
-        let parser_user = settings.functions.uid_base.saturating_add(UIDS);
+        let parser_user = settings.functions.uid_base.saturating_add(parts::UIDS);
         let (features, level) = features::open(&settings.memory, Arc::clone(&own_registry), parser_user).await?;
         levels.push(level);
         let (write_parts, journal, level) = writes::open(&settings, Arc::clone(&registry), epoch).await?;
@@ -306,9 +230,9 @@ impl Node {
                 (member.memory.clone(), Some(member))
             }
         };
-        let node_memory = node_memory(&settings, &memory, Arc::clone(&clock) as Arc<dyn Clock>)
+        let node_memory = parts::node_memory(&settings, &memory, Arc::clone(&clock) as Arc<dyn Clock>)
             .map_err(|source| NodeError::Io { what: "starting the threads of the node's memory", source })?;
-        levels.push(memory_level(&settings, &node_memory));
+        levels.push(levels::memory(&settings, &node_memory));
         let functions = FunctionStore::open(
             Arc::clone(&registry),
             &paths.functions(),
@@ -348,7 +272,7 @@ impl Node {
         };
         let s3 = S3Door::new(Arc::new(memory.clone()), keys.clone(), door_limits)
             .map_err(|source| NodeError::Io { what: "starting the threads of the S3 door", source })?;
-        let fast_path = fast_path_limits(&settings).map(|limits| FastPath::new(&s3, limits));
+        let fast_path = parts::fast_path_limits(&settings).map(|limits| FastPath::new(&s3, limits));
         let catalog = RuntimeCatalog::new(pythons.iter().map(|python| python.minor));
         let catalog = match no_python {
             Some(why) => catalog.without_python_because(why),
@@ -372,7 +296,8 @@ impl Node {
         };
         let region = settings.region.clone();
         let runtime = RuntimeSettings { region, pythons, http_adapter, python_library, nodes, launchers };
-        let invoker_settings = InvokerSettings { network: network.clone(), ..invoker_settings(&settings, runtime) };
+        let invoker_settings =
+            InvokerSettings { network: network.clone(), ..parts::invoker_settings(&settings, runtime) };
         let profiling = Profiling(ProfilingParts {
             store,
             engine: Arc::clone(&engine) as Arc<dyn SandboxEngine>,
@@ -384,7 +309,7 @@ impl Node {
             node: membership.node().clone(),
             incarnation: membership.incarnation(),
             object_max: settings.s3.object_max,
-            fast_path: fast_path_limits(&settings),
+            fast_path: parts::fast_path_limits(&settings),
             folder: paths.profiles(),
         });
         let applications = Applications::default();
@@ -403,7 +328,7 @@ impl Node {
                 gate: Arc::new(memory.clone()),
                 accountant,
                 activations: activations.clone(),
-                hooks: hooks(&learning, &llc, station),
+                hooks: parts::hooks(&learning, &llc, station),
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 memory: node_memory.clone(),
                 node: membership.node().clone(),
@@ -441,7 +366,7 @@ impl Node {
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 region: settings.region.clone(),
             },
-            queue_limits(&settings),
+            parts::queue_limits(&settings),
         )
         .await?;
         let machines = MachineStore::open(Arc::clone(&registry), Arc::clone(&clock) as Arc<dyn Clock>).await?;
@@ -456,10 +381,10 @@ impl Node {
             scratch: Arc::new(memory.clone()),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             region: settings.region.clone(),
-            turns: Arc::new(Semaphore::new(tasks_max(&settings))),
+            turns: Arc::new(Semaphore::new(parts::tasks_max(&settings))),
             over: CancellationToken::new(),
         };
-        let limits = execution_limits(&settings);
+        let limits = parts::execution_limits(&settings);
         let executions = Executions::open(execution_parts.clone(), limits).await?;
         let owned = cluster.as_ref().zip(dispatcher.clone()).map(|(cluster, dispatcher)| {
             OwnedExecutions::new(OwnedParts {
@@ -522,7 +447,7 @@ impl Node {
 
         let secrets = OutsideSecrets::read(&settings)?;
         let skew = settings.outside.clock_skew.duration();
-        levels.extend(outside_level(&settings, &secrets));
+        levels.extend(levels::outside(&settings, &secrets));
         let outside = OutsideDoor::new(memory.clone(), secrets, skew, Arc::clone(&clock) as Arc<dyn Clock>);
         let listeners = Listeners::bind(&settings, &paths).await?;
         let endpoints = listeners.endpoints(&settings, &paths)?;
@@ -590,7 +515,7 @@ impl Node {
             tasks.spawn(member.follow(present, over, until));
             let door = Arc::new(MemoryDoor(running.memory.clone()));
             cluster.serve(Arc::new(MemoryHost(running.memory.clone())), Some(door)).await?;
-            tasks.spawn(end_with_life(Arc::clone(&running)));
+            tasks.spawn(running::end_with_life(Arc::clone(&running)));
         }
         if let (Some(dispatcher), Some(owned)) = (&running.dispatcher, &running.owned) {
             dispatcher.answer_states_by(&(Arc::clone(&lambda) as Arc<dyn AnswerStates>));
@@ -676,211 +601,6 @@ impl Node {
     }
 }
 
-impl Running {
-    /// What it awaits before it ends, if it ends now or has begun to.
-    fn awaits(&self) -> Draining {
-        let pool = self.invoker.in_use();
-        let since = self.draining.get().map_or(Duration::ZERO, Instant::elapsed);
-        Draining {
-            invocations: pool.running + pool.waiting,
-            left_s: self.settings.drain.duration().saturating_sub(since).as_secs_f64().ceil() as u64,
-        }
-    }
-}
-
-impl Listeners {
-    async fn bind(settings: &Settings, paths: &StatePaths) -> Result<Self, NodeError> {
-        let tcp = async |setting, flag, address| {
-            TcpListener::bind(address).await.map_err(|source| NodeError::Bind { setting, flag, address, source })
-        };
-        Ok(Self {
-            s3: tcp("s3.listen", "s3-listen", settings.s3.listen).await?,
-            s3_unix: bind_socket(&settings.s3.socket)?,
-            lambda: tcp("lambda.listen", "lambda-listen", settings.lambda.listen).await?,
-            outside: match settings.outside.listen {
-                Some(address) => Some(tcp("outside.listen", "set outside.listen=ADDRESS", address).await?),
-                None => None,
-            },
-            admin: bind_socket(&paths.admin_socket())?,
-            fast: match settings.s3.fast_path {
-                Switch::On => Some(bind_socket_by(&paths.fast_socket(), nigh_s3::bind_fast_path)?),
-                Switch::Off => None,
-            },
-        })
-    }
-
-    fn endpoints(&self, settings: &Settings, paths: &StatePaths) -> Result<Endpoints, NodeError> {
-        let url = |listener: &TcpListener| {
-            let bound = listener.local_addr().map_err(|source| NodeError::Io { what: "asking for a port", source })?;
-            // Who listens everywhere is reached at loopback.
-            let reachable = match bound {
-                SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::from(([127, 0, 0, 1], v4.port())),
-                SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
-                    SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, v6.port()))
-                }
-                other => other,
-            };
-            Ok::<_, NodeError>(format!("http://{reachable}"))
-        };
-        Ok(Endpoints {
-            pid: std::process::id(),
-            s3: url(&self.s3)?,
-            s3_socket: settings.s3.socket.clone(),
-            lambda: url(&self.lambda)?,
-            admin_socket: paths.admin_socket(),
-            outside: self.outside.as_ref().map(url).transpose()?,
-            fast_socket: self.fast.is_some().then(|| paths.fast_socket()),
-            region: settings.region.clone(),
-            namespace: settings.namespace.clone(),
-        })
-    }
-}
-
-impl Running {
-    /// What works, as it is now: whether sandboxes can be made may change while the node runs.
-    fn levels_now(&self) -> Vec<Level> {
-        let mut levels = self.levels.clone();
-        if let Some(isolation) = levels.iter_mut().find(|level| level.name == ISOLATION) {
-            *isolation = isolation_level(&*self.engine);
-        }
-        if let Some(network) = levels.iter_mut().find(|level| level.name == NETWORK)
-            && let Some(now) = network_level(&self.settings, &*self.engine)
-        {
-            *network = now;
-        }
-        levels
-    }
-}
-
-impl admin::Shows for Running {
-    fn llc(&self) -> LlcStatus {
-        self.llc.status()
-    }
-
-    async fn profile(
-        &self,
-        request: ProfileRequest,
-        tell: mpsc::UnboundedSender<ProfileReport>,
-    ) -> Result<ProfileReport, ProfilingError> {
-        let tell = |report: &ProfileReport| {
-            let _nobody_listens_any_more = tell.send(report.clone());
-        };
-        self.llc.profile(&self.profiling, &request, tell).await
-    }
-
-    fn learning(&self) -> &Learning {
-        &self.learning
-    }
-
-    async fn learn(&self, rows: ModelRows) -> Result<(), ProfilingError> {
-        self.llc.learn(&self.profiling, rows).await
-    }
-
-    fn status(&self) -> Status {
-        let usage = self.memory.usage();
-        let pool = self.invoker.in_use();
-        Status {
-            node: self.settings.node.clone(),
-            incarnation: self.membership.incarnation().0,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            started: self.started.rfc3339(),
-            // The clock was made at the start, and does not jump with the date.
-            uptime_s: self.clock.monotonic().since(Monotonic::default()).as_secs(),
-            endpoints: self.endpoints.clone(),
-            draining: self.draining.get().map(|_| self.awaits()),
-            levels: self.levels_now(),
-            cluster: self.cluster.as_ref().map(ClusterEngine::status),
-            functions: self.functions.totals(&self.settings.namespace).0,
-            cache: CacheStatus {
-                budget: usage.budget,
-                kept: usage.kept,
-                objects: usage.objects,
-                hits: usage.hits,
-                misses: usage.misses,
-                past: usage.past,
-                writes: usage.writes,
-                evictions: usage.evictions,
-            },
-            writes: writes::status(self.memory.dirty(), self.journal.usage()),
-            fast_path: self.fast_path.as_ref().map(|fast_path| fast_path_status(fast_path.usage())),
-            features: self.features.as_ref().map(FeatureRecorder::status),
-            sandboxes: SandboxStatus {
-                alive: pool.sandboxes,
-                idle: pool.idle,
-                max: self.settings.functions.sandboxes_max,
-                booked: pool.booked,
-                idle_booked: pool.idle_booked,
-                prewarmed: pool.stems,
-                prewarmed_booked: pool.prewarmed,
-                memory: self.settings.functions.memory,
-                running: pool.running,
-                waiting: pool.waiting,
-            },
-            memory: self.node_memory.status(),
-            stems: self.invoker.stems(),
-            resident: ByteSize(ProcessUse::now().resident_bytes),
-            records_dropped: self.records.dropped() + self.whisk_records.dropped(),
-        }
-    }
-
-    fn metrics(&self) -> String {
-        let pool = self.invoker.in_use();
-        let own = [
-            ("nigh_sandboxes_booked_bytes", pool.booked.bytes() as f64),
-            ("nigh_invocations_running", pool.running as f64),
-            ("nigh_invocations_waiting", pool.waiting as f64),
-            ("nigh_activation_records_dropped_total", self.records.dropped() as f64),
-        ];
-        self.telemetry.render(&[&own[..], &writes::meters(self.journal.usage())].concat())
-    }
-
-    fn config(&self) -> &[Shown] {
-        &self.shown
-    }
-
-    fn activations(&self) -> &ActivationLog {
-        &self.activations
-    }
-
-    fn events(&self) -> &EventInvoker {
-        &self.events
-    }
-
-    fn backup(&self) -> (&BackupSource, Timestamp) {
-        (&self.backup, self.clock.wall())
-    }
-
-    fn memory(&self) -> &ObjectMemory {
-        &self.memory
-    }
-
-    fn features(&self) -> Option<&FeatureRecorder> {
-        self.features.as_ref()
-    }
-
-    fn shut_down(&self) -> Draining {
-        self.asked_to_stop.cancel();
-        self.awaits()
-    }
-
-    fn stop(&self) -> &CancellationToken {
-        &self.stop
-    }
-}
-
-/// Has a node end whose life as a member is over: homes may refuse it for ever. Who started it starts it again, in a new
-/// life.
-async fn end_with_life(running: Arc<Running>) {
-    let mut members = running.membership.watch();
-    let own = (running.membership.node().clone(), running.membership.incarnation());
-    let over = members.wait_for(|members| !members.contains(&own));
-    if running.stop.run_until_cancelled(over).await.is_some() && running.draining.get().is_none() {
-        tracing::error!("this node's life as a member of its cluster is over: it drains and ends; start it again");
-        running.asked_to_stop.cancel();
-    }
-}
-
 /// Connections, segments and cgroup files take a descriptor each; the soft limit of 1024 is for `select`.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
@@ -928,224 +648,10 @@ async fn keep_credentials(
     Ok(made)
 }
 
-async fn sandbox_engine(settings: &Settings, instance: &str) -> Result<Arc<LocalEngine>, SandboxError> {
-    let first = settings.functions.uid_base;
-    let engine = EngineSettings {
-        choice: settings.functions.engine,
-        runc: settings.functions.runc.clone(),
-        init: settings.functions.sandbox_program.clone(),
-        uids: first..first.saturating_add(UIDS),
-        trust_functions: settings.functions.trust_functions,
-        fast_path: settings.s3.fast_path == Switch::On,
-        cpusets: match settings.llc.bind {
-            LlcBind::Cpus => Cpusets::OneEach,
-            LlcBind::Tasks => Cpusets::Unused,
-        },
-        outbound: (settings.functions.network == Network::Permitted).then(|| OutboundSettings {
-            tool: settings.functions.network_tool.clone(),
-            resolvers: settings.functions.network_resolvers.0.clone(),
-        }),
-        ..EngineSettings::new(instance, &settings.state)
-    };
-    Ok(Arc::new(LocalEngine::open(engine).await?))
-}
-
-/// What the fast path allows; none if it is off.
-fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
-    (settings.s3.fast_path == Switch::On).then(|| FastPathLimits {
-        connections: settings.s3.connections_max,
-        drain: settings.drain.duration(),
-        ..FastPathLimits::new(settings.cache.held_max)
-    })
-}
-
-/// Whether objects come without HTTP, and what may be held by that.
-fn fast_path_level(settings: &Settings) -> Level {
-    let (on, detail) = match settings.s3.fast_path {
-        Switch::Off => (false, "s3.fast_path is off".to_owned()),
-        Switch::On => {
-            let held = settings.cache.held_max;
-            (true, format!("{held} may be held by a key, or by a sandbox within what it booked; further bytes by copy"))
-        }
-    };
-    Level { name: "fast path".to_owned(), on, detail }
-}
-
-fn fast_path_status(usage: FastPathUsage) -> FastPathStatus {
-    FastPathStatus {
-        connections: usage.connections,
-        holders: usage.holders,
-        held: ByteSize(usage.held_bytes),
-        held_segments: usage.held_segments,
-        over: usage.over,
-        segments: usage.segments,
-        inline: usage.inline,
-        copies: usage.copies,
-        for_http: usage.for_http,
-    }
-}
-
-/// Who can tell this node of others; nothing, where no door is open for that.
-fn outside_level(settings: &Settings, secrets: &OutsideSecrets) -> Option<Level> {
-    let address = settings.outside.listen?;
-    let detail = format!("at {address}, for {}", secrets.words());
-    Some(Level { name: "outside".to_owned(), on: true, detail })
-}
-
-/// How sandboxes are kept apart, and whether more can be made now.
-fn isolation_level(engine: &dyn SandboxEngine) -> Level {
-    let (kind, isolation) = (engine.kind(), engine.isolation());
-    let detail = match engine.trouble() {
-        None => format!("{kind}: {isolation}"),
-        Some(trouble) => format!("no new sandbox can begin: {trouble}; those that run go on ({kind}: {isolation})"),
-    };
-    Level { name: ISOLATION.to_owned(), on: engine.trouble().is_none(), detail }
-}
-
-/// Whether functions that ask get a way out to the network; nothing, where the operator has not said that they may.
-fn network_level(settings: &Settings, engine: &dyn SandboxEngine) -> Option<Level> {
-    if settings.functions.network == Network::None {
-        return None;
-    }
-    let (on, detail) = match engine.outbound() {
-        Ok(line) => (true, format!("for functions that ask, by {line}")),
-        Err(why) => (false, format!("functions.network is \"permitted\", and no function can have it: {why}")),
-    };
-    Some(Level { name: NETWORK.to_owned(), on, detail })
-}
-
-/// Which functions may have a way out to the network.
-fn network_permission(settings: &Settings, engine: &dyn SandboxEngine) -> NetworkPermission {
-    match settings.functions.network {
-        Network::None => NetworkPermission::default(),
-        Network::Permitted => {
-            let namespaces = settings.functions.network_namespaces.0.iter().cloned().collect();
-            NetworkPermission::new(engine.outbound().map(drop), namespaces)
-        }
-    }
-}
-
-/// Whether sandboxes are prewarmed, and how.
-fn prewarm_level(settings: &Settings, engine: &dyn SandboxEngine) -> Level {
-    let functions = &settings.functions;
-    let (on, detail) = match engine.makes_stems() {
-        _ if functions.prewarm == Prewarm::Off => (false, "functions.prewarm is off".to_owned()),
-        Err(why) => (false, why),
-        Ok(()) => {
-            let imports = functions.prewarm_imports.0.join(", ");
-            let (most, memory) = (functions.prewarm_max, functions.prewarm_memory);
-            (true, format!("up to {most} sandboxes in {memory}, with {imports} imported"))
-        }
-    };
-    Level { name: "prewarming".to_owned(), on, detail }
-}
-
-/// The interpreters, and what to say of them.
-async fn pythons(settings: &Settings) -> (Level, Vec<PythonRuntime>) {
-    let name = "python".to_owned();
-    match python::probe(&settings.functions.python, &settings.functions.runtime_folders.0).await {
-        Ok(found) => {
-            let detail = format!("python3.{} at {}", found.minor, found.interpreter.display());
-            (Level { name, on: true, detail }, vec![found])
-        }
-        Err(error) => (Level { name, on: false, detail: error.to_string() }, Vec::new()),
-    }
-}
-
-fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSettings {
-    let functions = &settings.functions;
-    InvokerSettings {
-        limits: PoolLimits {
-            sandboxes_max: functions.sandboxes_max,
-            memory_max: functions.memory,
-            // Each takes a sandbox of its own.
-            invocations_max: functions.sandboxes_max,
-            waiting_max: functions.queue_max,
-        },
-        queue_wait: functions.queue.duration(),
-        keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
-        freeze_grace: functions.freeze_grace.duration(),
-        prewarm: (functions.prewarm == Prewarm::On).then(|| PrewarmSettings {
-            memory_max: functions.prewarm_memory,
-            stems_max: functions.prewarm_max,
-            imports: functions.prewarm_imports.0.clone(),
-        }),
-        ..InvokerSettings::new(runtime, functions.memory)
-    }
-}
-
-/// The memory that sandboxes and the cache share; off, where the settings say so.
-fn node_memory(settings: &Settings, cache: &ObjectMemory, clock: Arc<dyn Clock>) -> std::io::Result<NodeMemory> {
-    let memory = &settings.memory;
-    if memory.grants == Switch::Off {
-        return Ok(NodeMemory::off());
-    }
-    let slack = SlackBounds { first: memory.slack, min: memory.slack_min, max: memory.slack_max };
-    let limits = BudgetLimits { bookable: settings.functions.memory, cache_own: settings.cache.bytes, slack };
-    let shared = NodeMemorySettings { limits, park: memory.park == Switch::On, idle: memory.idle };
-    NodeMemory::open(shared, Arc::new(cache.clone()) as Arc<dyn CacheMemory>, clock)
-}
-
-/// Whether sandboxes and the cache share their memory, and how strictly.
-fn memory_level(settings: &Settings, memory: &NodeMemory) -> Level {
-    let (booked, own) = (settings.functions.memory, settings.cache.bytes);
-    let detail = match settings.memory.grants {
-        Switch::Off => format!("memory.grants is off: {booked} for sandboxes, {own} for the cache, and neither lends"),
-        Switch::On => {
-            let held = if memory.parks() {
-                "held to their grants"
-            } else if settings.memory.park == Switch::Off {
-                "held to what they booked on cgroup v1, as memory.park is off"
-            } else {
-                "held to what they booked on cgroup v1: no thread may run before others (CAP_SYS_NICE)"
-            };
-            format!("{booked} that sandboxes may book and {own} are shared with the cache; sandboxes are {held}")
-        }
-    };
-    Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }
-}
-
-fn queue_limits(settings: &Settings) -> QueueLimits {
-    let events = &settings.events;
-    QueueLimits {
-        events_max: events.queue_max,
-        bytes_max: events.queue_bytes,
-        running_max: events.running_max,
-        dead_max: events.dead_max,
-        retry_wait: events.retry_wait.duration(),
-        back_off: events.back_off.duration(),
-    }
-}
-
-fn execution_limits(settings: &Settings) -> ExecutionLimits {
-    let workflows = &settings.workflows;
-    ExecutionLimits {
-        running_max: workflows.running_max,
-        kept_max: workflows.kept_max,
-        kept_bytes: workflows.kept_bytes.bytes(),
-    }
-}
-
-/// Tasks of executions that run at a time.
-fn tasks_max(settings: &Settings) -> usize {
-    /// Nodes that the tasks of one are spread over, as is reckoned.
-    const CLUSTER_NODES: usize = 8;
-    // Each takes a sandbox: more would only wait there, and be refused.
-    let sandboxes = settings.functions.sandboxes_max.max(1);
-    let most = if settings.cluster.is_some() { sandboxes.saturating_mul(CLUSTER_NODES) } else { sandboxes };
-    most.min(Semaphore::MAX_PERMITS)
-}
-
 /// Leads the executions of the namespaces that this node owns, as long as it runs.
 async fn lead_executions(owned: OwnedExecutions) {
     while let Err(error) = owned.clone().look_after().await {
         tracing::warn!(%error, "executions of owners that are gone wait; it is tried again");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
-
-/// The stations in an invocation's path.
-fn hooks(learning: &Learning, llc: &Llc, prefetch: Option<Arc<dyn InvocationHook>>) -> Vec<Arc<dyn InvocationHook>> {
-    let meter = Arc::new(InvocationMeter) as Arc<dyn InvocationHook>;
-    std::iter::once(meter).chain(learning.hook()).chain(llc.hooks()).chain(prefetch).collect()
 }
