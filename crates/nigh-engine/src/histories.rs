@@ -9,9 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_terms::Namespace;
-use redb::{ReadableDatabase, ReadableTable as _, TableDefinition};
+use redb::{ReadableTable as _, TableDefinition};
 
 use crate::group_writer::{GroupWriter, Written};
+use crate::registry::storage;
 use crate::{RegistryError, StateFile};
 
 const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("history-heads");
@@ -145,10 +146,6 @@ pub struct LocalHistories {
     writer: GroupWriter<HistoryChange>,
 }
 
-fn storage(error: impl Into<redb::Error>) -> RegistryError {
-    RegistryError::Storage(error.into().to_string())
-}
-
 fn key(id: HistoryId, place: u64) -> [u8; 24] {
     let mut key = [0; 24];
     key[..16].copy_from_slice(&id);
@@ -190,8 +187,8 @@ impl LocalHistories {
         &self,
         work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
+        let state = self.state.clone();
+        tokio::task::spawn_blocking(move || work(&state.begin_read().map_err(storage)?))
             .await
             .map_err(|join| RegistryError::Storage(join.to_string()))?
     }
@@ -246,7 +243,7 @@ impl Histories for LocalHistories {
 }
 
 fn commit(state: &StateFile, changes: &mut dyn Iterator<Item = &HistoryChange>) -> Result<(), RegistryError> {
-    let write = state.database.begin_write().map_err(storage)?;
+    let write = state.begin_write().map_err(storage)?;
     {
         let mut heads = write.open_table(HEADS).map_err(storage)?;
         let mut events = write.open_table(EVENTS).map_err(storage)?;

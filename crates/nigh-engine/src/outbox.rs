@@ -3,11 +3,10 @@
 //! A row has a head, which changes as the work goes on, and a body, which may be large and does not. Every change is
 //! durable when it returns. What a row means is its owner's; how many there may be, too.
 
-use std::sync::Arc;
-
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadOnlyTable, ReadableTable, TableDefinition};
 
 use crate::group_writer::GroupWriter;
+use crate::registry::storage;
 use crate::{RegistryError, StateFile};
 
 const HEADS: TableDefinition<'static, &[u8; 16], &[u8]> = TableDefinition::new("outbox-heads");
@@ -89,10 +88,6 @@ pub struct Outbox {
     writer: GroupWriter<OutboxChange>,
 }
 
-fn storage(error: impl Into<redb::Error>) -> RegistryError {
-    RegistryError::Storage(error.into().to_string())
-}
-
 impl Outbox {
     /// The outbox in `state`. Its writer thread ends when the last handle is dropped.
     ///
@@ -153,15 +148,15 @@ impl Outbox {
         &self,
         work: impl FnOnce(&redb::ReadTransaction) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || work(&database.begin_read().map_err(storage)?))
+        let state = self.state.clone();
+        tokio::task::spawn_blocking(move || work(&state.begin_read().map_err(storage)?))
             .await
             .map_err(|join| RegistryError::Storage(join.to_string()))?
     }
 }
 
 fn commit(state: &StateFile, changes: &mut dyn Iterator<Item = &OutboxChange>) -> Result<(), RegistryError> {
-    let write = state.database.begin_write().map_err(storage)?;
+    let write = state.begin_write().map_err(storage)?;
     {
         let mut heads = write.open_table(HEADS).map_err(storage)?;
         let mut bodies = write.open_table(BODIES).map_err(storage)?;

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redb::{ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{ReadableTableMetadata, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::registry::storage;
 use crate::{RegistryError, StateFile};
 
 /// Records that may wait for the writer.
@@ -42,10 +43,6 @@ pub struct RecordLog {
     table: &'static str,
     jobs: mpsc::Sender<Job>,
     dropped: Arc<AtomicU64>,
-}
-
-fn storage(error: impl Into<redb::Error>) -> RegistryError {
-    RegistryError::Storage(error.into().to_string())
 }
 
 impl RecordLog {
@@ -136,8 +133,8 @@ impl RecordLog {
         + Send
         + 'static,
     ) -> Result<Option<T>, RegistryError> {
-        let (database, table) = (Arc::clone(&self.state.database), Records::new(self.table));
-        tokio::task::spawn_blocking(move || match database.begin_read().map_err(storage)?.open_table(table) {
+        let (state, table) = (self.state.clone(), Records::new(self.table));
+        tokio::task::spawn_blocking(move || match state.begin_read().map_err(storage)?.open_table(table) {
             Ok(records) => work(&records).map(Some),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
             Err(other) => Err(storage(other)),
@@ -179,7 +176,7 @@ fn commit(
     batch: &[([u8; 16], Vec<u8>)],
     retention: Retention,
 ) -> Result<(), RegistryError> {
-    let write = state.database.begin_write().map_err(storage)?;
+    let write = state.begin_write().map_err(storage)?;
     {
         let mut records = write.open_table(table).map_err(storage)?;
         for (id, record) in batch {

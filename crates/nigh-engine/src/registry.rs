@@ -3,10 +3,9 @@
 //! Functions, namespaces, keys and models live here. One machine keeps them in its state file.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -96,16 +95,16 @@ impl LocalRegistry {
     }
 
     /// The open file.
-    pub(crate) fn database(&self) -> &redb::Database {
-        &self.state.database
+    pub(crate) const fn state(&self) -> &StateFile {
+        &self.state
     }
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&redb::Database) -> Result<T, RegistryError> + Send + 'static,
+        work: impl FnOnce(&StateFile) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
-        let database = Arc::clone(&self.state.database);
-        tokio::task::spawn_blocking(move || work(&database))
+        let state = self.state.clone();
+        tokio::task::spawn_blocking(move || work(&state))
             .await
             .map_err(|join| RegistryError::Storage(join.to_string()))?
     }
@@ -132,13 +131,13 @@ pub(crate) fn encode(revision: Revision, value: &[u8]) -> Vec<u8> {
 
 /// Runs `change` on the document's place if it is at `expected`, in one durable transaction.
 fn compare_and_set(
-    database: &redb::Database,
+    state: &StateFile,
     table: &str,
     key: &str,
     expected: Option<Revision>,
     value: Option<&[u8]>,
 ) -> Result<Revision, RegistryError> {
-    let write = database.begin_write().map_err(storage)?;
+    let write = state.begin_write().map_err(storage)?;
     let revision = {
         let mut documents = write.open_table(DOCUMENTS).map_err(storage)?;
         let place = path(table, key);
@@ -161,12 +160,8 @@ fn compare_and_set(
 }
 
 /// Does all of `changes` in one durable transaction.
-fn apply_all(
-    database: &redb::Database,
-    table: &str,
-    changes: &[(String, Option<Vec<u8>>)],
-) -> Result<(), RegistryError> {
-    let write = database.begin_write().map_err(storage)?;
+fn apply_all(state: &StateFile, table: &str, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), RegistryError> {
+    let write = state.begin_write().map_err(storage)?;
     {
         let mut documents = write.open_table(DOCUMENTS).map_err(storage)?;
         for (key, value) in changes {
@@ -184,12 +179,12 @@ fn apply_all(
 
 /// The documents whose key begins with `prefix`, in the order of their keys, as `read` takes them.
 fn listed<T>(
-    database: &redb::Database,
+    state: &StateFile,
     table: &str,
     prefix: &str,
     read: impl Fn(&[u8]) -> Result<T, RegistryError>,
 ) -> Result<Vec<(String, T)>, RegistryError> {
-    let transaction = database.begin_read().map_err(storage)?;
+    let transaction = state.begin_read().map_err(storage)?;
     let documents = match transaction.open_table(DOCUMENTS) {
         Ok(documents) => documents,
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
@@ -212,8 +207,8 @@ fn listed<T>(
 impl Registry for LocalRegistry {
     async fn get(&self, table: &str, key: &str) -> Result<Option<Revised>, RegistryError> {
         let place = path(table, key);
-        self.blocking(move |database| {
-            let read = database.begin_read().map_err(storage)?;
+        self.blocking(move |state| {
+            let read = state.begin_read().map_err(storage)?;
             let documents = match read.open_table(DOCUMENTS) {
                 Ok(documents) => documents,
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -226,12 +221,12 @@ impl Registry for LocalRegistry {
 
     async fn list(&self, table: &str, prefix: &str) -> Result<Vec<(String, Revised)>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
-        self.blocking(move |database| listed(database, &table, &prefix, decode)).await
+        self.blocking(move |state| listed(state, &table, &prefix, decode)).await
     }
 
     async fn keys(&self, table: &str, prefix: &str) -> Result<Vec<String>, RegistryError> {
         let (table, prefix) = (table.to_owned(), prefix.to_owned());
-        let listed = self.blocking(move |database| listed(database, &table, &prefix, |_| Ok(()))).await?;
+        let listed = self.blocking(move |state| listed(state, &table, &prefix, |_| Ok(()))).await?;
         Ok(listed.into_iter().map(|(key, ())| key).collect())
     }
 
@@ -243,7 +238,7 @@ impl Registry for LocalRegistry {
         expected: Option<Revision>,
     ) -> Result<Revision, RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
-        let write = move |database: &redb::Database| compare_and_set(database, &table, &key, expected, Some(&value));
+        let write = move |state: &StateFile| compare_and_set(state, &table, &key, expected, Some(&value));
         let revision = self.blocking(write).await?;
         self.state.changed();
         Ok(revision)
@@ -251,14 +246,14 @@ impl Registry for LocalRegistry {
 
     async fn delete(&self, table: &str, key: &str, expected: Revision) -> Result<(), RegistryError> {
         let (table, key) = (table.to_owned(), key.to_owned());
-        self.blocking(move |database| compare_and_set(database, &table, &key, Some(expected), None)).await?;
+        self.blocking(move |state| compare_and_set(state, &table, &key, Some(expected), None)).await?;
         self.state.changed();
         Ok(())
     }
 
     async fn apply(&self, table: &str, changes: Vec<(String, Option<Vec<u8>>)>) -> Result<(), RegistryError> {
         let table = table.to_owned();
-        self.blocking(move |database| apply_all(database, &table, &changes)).await?;
+        self.blocking(move |state| apply_all(state, &table, &changes)).await?;
         self.state.changed();
         Ok(())
     }

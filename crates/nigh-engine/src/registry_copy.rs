@@ -3,7 +3,7 @@
 //! It reads one transaction, so that writers go on meanwhile and none of theirs is seen. Revisions are kept: a node's
 //! lives are counted by them. What documents mean is their owners'. Every function blocks.
 
-use redb::{ReadableDatabase, ReadableTable};
+use redb::ReadableTable;
 
 use crate::histories::HistoryRows;
 use crate::outbox::Promises;
@@ -34,7 +34,7 @@ impl LocalRegistry {
     /// # Errors
     /// If the state file cannot be read.
     pub fn snapshot(&self) -> Result<RegistrySnapshot, RegistryError> {
-        let read = self.database().begin_read().map_err(storage)?;
+        let read = self.state().begin_read().map_err(storage)?;
         let documents = match read.open_table(DOCUMENTS) {
             Ok(documents) => Some(documents),
             Err(redb::TableError::TableDoesNotExist(_)) => None,
@@ -48,7 +48,7 @@ impl LocalRegistry {
     /// # Errors
     /// `Conflict` if one of their places is taken; if the state file cannot be written.
     pub fn take_in(&self, documents: &[StoredDocument]) -> Result<(), RegistryError> {
-        let write = self.database().begin_write().map_err(storage)?;
+        let write = self.state().begin_write().map_err(storage)?;
         {
             let mut table = write.open_table(DOCUMENTS).map_err(storage)?;
             for StoredDocument { table: of, key, revised } in documents {

@@ -3,11 +3,18 @@
 //! It carries the number of its format and the Nigh that wrote it. A file of an older format is brought to this one when
 //! it is opened, step by step, all in one transaction: a crash leaves it as it was. A newer one is refused and left
 //! alone. What documents in it mean, and their own formats, are their owners'.
+//!
+//! redb takes nothing more once a write to the disk has failed, as on a full one. The file is then opened anew, which
+//! finds the last transaction that was durable, as soon as the disk takes bytes again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use parking_lot::Mutex;
+use redb::{
+    Database, ReadTransaction, ReadableDatabase, ReadableTable, StorageError, TableDefinition, TransactionError,
+    WriteTransaction,
+};
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -19,6 +26,8 @@ const FIRST: u64 = 1;
 const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 /// `nigh`: the version that opened it last. Since format 2.
 const WRITTEN_BY: TableDefinition<'static, &str, &str> = TableDefinition::new("written-by");
+/// What the disk must take before a file that failed is opened anew.
+const PROBE_BYTES: usize = 1 << 20;
 /// This build's version: all crates have one.
 const NIGH: &str = env!("CARGO_PKG_VERSION");
 
@@ -57,7 +66,9 @@ pub enum StateError {
 /// An open state file.
 #[derive(Clone, Debug)]
 pub struct StateFile {
-    pub(crate) database: Arc<Database>,
+    path: Arc<Path>,
+    /// None after it could not be opened anew.
+    database: Arc<Mutex<Option<Arc<Database>>>>,
     /// Counts the writes of the registry, for those who watch it.
     writes: watch::Sender<u64>,
 }
@@ -79,7 +90,47 @@ impl StateFile {
             Some(FORMAT) if nigh.as_deref() == Some(NIGH) => {}
             found => migrate(&database, found.unwrap_or(FIRST)).map_err(failed)?,
         }
-        Ok(Self { database: Arc::new(database), writes: watch::Sender::new(0) })
+        let database = Arc::new(Mutex::new(Some(Arc::new(database))));
+        Ok(Self { path: path.into(), database, writes: watch::Sender::new(0) })
+    }
+
+    /// A view of the file as it is now.
+    pub(crate) fn begin_read(&self) -> Result<ReadTransaction, redb::Error> {
+        let database = self.database.lock().clone();
+        Ok(database.ok_or(redb::Error::DatabaseClosed)?.begin_read()?)
+    }
+
+    /// Begins a change, when the one before has ended.
+    pub(crate) fn begin_write(&self) -> Result<WriteTransaction, redb::Error> {
+        let database = self.database.lock().clone();
+        let begun = database.as_ref().map(|database| database.begin_write());
+        match begun {
+            Some(Ok(write)) => Ok(write),
+            None | Some(Err(TransactionError::Storage(StorageError::PreviousIo))) => {
+                let database = self.open_anew(database)?;
+                Ok(database.begin_write()?)
+            }
+            Some(Err(other)) => Err(other.into()),
+        }
+    }
+
+    /// Opens the file anew, after `failed`, unless somebody else has.
+    fn open_anew(&self, failed: Option<Arc<Database>>) -> Result<Arc<Database>, redb::Error> {
+        let mut current = self.database.lock();
+        if let Some(current) = &*current
+            && !failed.as_ref().is_some_and(|failed| Arc::ptr_eq(current, failed))
+        {
+            return Ok(Arc::clone(current));
+        }
+        // Until then it is left open: what redb has in memory can be read.
+        takes_bytes(&self.path)?;
+        *current = None;
+        // Its lock goes with the last who holds it; if that is another, the next who writes opens it.
+        drop(failed);
+        let database = Arc::new(Database::create(&*self.path)?);
+        *current = Some(Arc::clone(&database));
+        tracing::info!(path = %self.path.display(), "the state file is written again");
+        Ok(database)
     }
 
     /// The registry was written.
@@ -91,6 +142,14 @@ impl StateFile {
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.writes.subscribe()
     }
+}
+
+/// Fails unless the disk under the file takes what redb may write when it opens it.
+fn takes_bytes(path: &Path) -> Result<(), std::io::Error> {
+    let probe = path.with_extension("probe");
+    let written = std::fs::write(&probe, vec![1; PROBE_BYTES]);
+    std::fs::remove_file(&probe)?;
+    written
 }
 
 /// The file's format and the Nigh that wrote it, where it says so.
@@ -141,8 +200,15 @@ fn v1_to_v2(write: &WriteTransaction) -> Result<(), redb::Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
     use crate::{LocalRegistry, Registry as _};
+
+    fn opened(state: &StateFile) -> Arc<Database> {
+        state.database.lock().clone().unwrap()
+    }
 
     /// As the first builds wrote it: one number, the registry's table, a document with its revision before it.
     fn v1(path: &Path) {
@@ -164,7 +230,7 @@ mod tests {
         v1(&path);
         for _ in 0..2 {
             let state = StateFile::open(&path).unwrap();
-            assert_eq!(stored_format(&state.database).unwrap(), (Some(FORMAT), Some(NIGH.to_owned())));
+            assert_eq!(stored_format(&opened(&state)).unwrap(), (Some(FORMAT), Some(NIGH.to_owned())));
         }
         let state = StateFile::open(&path).unwrap();
         let log = crate::RecordLog::open(state.clone(), crate::Retention { records_max: 10 }).unwrap();
@@ -186,7 +252,7 @@ mod tests {
             assert_eq!(stored_format(&database).unwrap(), (Some(1), None));
         }
         let state = StateFile::open(&path).unwrap();
-        assert_eq!(stored_format(&state.database).unwrap().0, Some(FORMAT));
+        assert_eq!(stored_format(&opened(&state)).unwrap().0, Some(FORMAT));
     }
 
     #[test]
@@ -195,7 +261,7 @@ mod tests {
         let path = folder.path().join("state.redb");
         {
             let state = StateFile::open(&path).unwrap();
-            let write = state.database.begin_write().unwrap();
+            let write = state.begin_write().unwrap();
             write.open_table(META).unwrap().insert("format", FORMAT + 1).unwrap();
             write.open_table(WRITTEN_BY).unwrap().insert("nigh", "7.3.1").unwrap();
             write.commit().unwrap();
@@ -215,5 +281,51 @@ mod tests {
         let refused = StateFile::open(&path).unwrap_err().to_string();
         assert!(refused.contains("state.redb"), "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), vec![7; 10_000]);
+    }
+
+    /// A file system of 4 MiB in a mount namespace, as others see it, and who keeps it. None where this user can mount none.
+    fn small_disk() -> Option<(PathBuf, Child)> {
+        let script = "mount -t tmpfs -o size=4m tmpfs /mnt && echo mounted && exec sleep infinity";
+        let mut keeper = Command::new("unshare");
+        keeper.args(["--mount", "--propagation", "private", "/bin/sh", "-c", script]);
+        let mut keeper = keeper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let mut said = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said == "mounted\n" {
+            return Some((format!("/proc/{}/root/mnt", keeper.id()).into(), keeper));
+        }
+        keeper.wait().unwrap();
+        None
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_disk_was_full_takes_writes_again_when_there_is_room() {
+        let test = "a_file_whose_disk_was_full_takes_writes_again_when_there_is_room";
+        let Some((folder, mut keeper)) = small_disk() else {
+            return println!("SKIPPED: {test}: no file system can be mounted by this user");
+        };
+        let state = StateFile::open(&folder.join("state.redb")).unwrap();
+        let (registry, same) = (LocalRegistry::new(state.clone()), LocalRegistry::new(state));
+        let name = |n: usize| format!("document-{n}");
+        let mut kept = 0;
+        while registry.put("table", &name(kept), vec![7; 100_000], None).await.is_ok() {
+            kept += 1;
+        }
+        assert!(kept > 2);
+        for _ in 0..3 {
+            assert!(same.put("table", "small", vec![1], None).await.is_err(), "its disk is full");
+        }
+        let resized = Command::new("nsenter")
+            .args([&format!("--mount=/proc/{}/ns/mnt", keeper.id()), "--", "mount", "-o", "remount,size=16m", "/mnt"])
+            .status();
+        assert!(resized.unwrap().success());
+        same.put("table", "small", vec![1], None).await.unwrap();
+        registry.put("table", &name(kept), vec![8; 100_000], None).await.unwrap();
+        for n in 0..kept {
+            assert_eq!(same.get("table", &name(n)).await.unwrap().unwrap().value, vec![7; 100_000]);
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the file and nothing else");
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
     }
 }
