@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{Ledger, Registry, RequestId, Staged, WriteThrough};
-use nigh_terms::{ByteSize, Clock, Epoch, Namespace, Version};
+use nigh_terms::{ByteSize, Clock, Epoch, Namespace, ShardId, Version};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use self::about::By;
@@ -176,6 +176,8 @@ pub(crate) struct WriteBack {
     settings: WriteSettings,
     policies: Option<BucketDocuments<BucketPolicy>>,
     dirty: Mutex<Dirty>,
+    /// Of each home here its reign, where homes move. Read and changed while what waits is locked: what waits is of them.
+    reigns: Mutex<BTreeMap<ShardId, Epoch>>,
     /// Objects whose records were let go, and the ledger has not been asked whether that is durable.
     unsettled: Mutex<HashSet<ObjectId>>,
     trims: Mutex<Trims>,
@@ -255,7 +257,8 @@ impl WriteBack {
         let buckets = Buckets::default();
         let (meter, pushes) = (WriteBackMeter::new(), watch::Sender::new(0));
         let dirty = Mutex::new(Dirty::new(settings.limits()));
-        let (unsettled, work, requests) = (Mutex::default(), Notify::new(), Mutex::default());
+        let (reigns, unsettled) = (Mutex::default(), Mutex::default());
+        let (work, requests) = (Notify::new(), Mutex::default());
         let (unannounced, refused, announcing) = (Mutex::default(), Mutex::default(), Mutex::default());
         let back = Self {
             store,
@@ -265,6 +268,7 @@ impl WriteBack {
             settings,
             policies,
             dirty,
+            reigns,
             unsettled,
             trims: Mutex::default(),
             member,

@@ -97,7 +97,9 @@ const fn too_much() -> ObjectError {
 
 /// Why nothing is written any more.
 pub(super) fn ended() -> ObjectError {
-    let reason = "the home in this node is deposed; the node must be restarted".to_owned();
+    let reason = "the home in this node has ended, and whether the write takes place is not known; a cluster's next home \
+                  knows, a node alone must be restarted";
+    let reason = reason.to_owned();
     ObjectError::Memory { operation: "order a write", reason }
 }
 

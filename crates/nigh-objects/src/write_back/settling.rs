@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nigh_engine::LedgerError;
 use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
@@ -142,7 +143,8 @@ impl WriteBack {
         let mut all = Ok(());
         for (shard, objects) in of_shards {
             let settled = self.ledger.settle(shard).await;
-            if settled.is_err() {
+            // The next home has all that is not settled, and pushes it again.
+            if !matches!(settled, Ok(()) | Err(LedgerError::Fenced { .. })) {
                 self.unsettled.lock().extend(objects);
             }
             all = all.and(settled);

@@ -4,7 +4,7 @@ use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{Body, Change, LedgerError, Record, RequestId};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
 
-use super::dirty::Becomes;
+use super::dirty::{Becomes, Dirty};
 use super::policy::WriteMode;
 use super::shadow::Life;
 use super::{Known, WriteBack, about};
@@ -19,9 +19,20 @@ fn failed(operation: &'static str, reason: String) -> ObjectError {
 }
 
 impl WriteBack {
-    /// The reign under which a shard is written here, and a version of it that no write has.
-    pub(crate) fn reign(&self, shard: ShardId) -> (Epoch, Version) {
-        (self.ledger.epoch(shard), self.ledger.place(shard))
+    /// A home begins here, of a shard that the ledger has taken: its reign, and a version of it that no write has. What an
+    /// earlier one here had is forgotten.
+    pub(crate) fn begin(&self, shard: ShardId) -> (Epoch, Version) {
+        self.forget(shard);
+        let epoch = self.ledger.epoch(shard);
+        let _what_waits_is_of_reigns = self.dirty.lock();
+        self.reigns.lock().insert(shard, epoch);
+        (epoch, self.ledger.place(shard))
+    }
+
+    /// Whether the home that wrote `version` of `object` is here still, and is as long as what waits is locked. The ledger
+    /// may say that a record is kept when its home has gone: it is the next one's, which has found it.
+    pub(super) fn reigns(&self, _what_waits: &Dirty, object: &ObjectId, version: Version) -> bool {
+        self.member.is_none() || self.reigns.lock().get(&self.shards.of(object)) == Some(&version.epoch)
     }
 
     /// Takes over what an earlier life, or home, has acknowledged and not pushed; of `lost` the journal has no bytes.
@@ -85,8 +96,12 @@ impl WriteBack {
     /// The home of `shard` is another's: what waits of it is that one's to push.
     pub(crate) fn forget(&self, shard: ShardId) {
         let is_of = |object: &ObjectId| self.shards.of(object) == shard;
-        self.dirty.lock().forget(is_of);
-        self.trims.lock().forget(shard);
+        {
+            let mut dirty = self.dirty.lock();
+            self.reigns.lock().remove(&shard);
+            dirty.forget(is_of);
+            self.trims.lock().forget(shard);
+        }
         self.unsettled.lock().retain(|object| !is_of(object));
         self.unannounced.lock().retain(|object, _| !is_of(object));
         self.ephemeral.forget(is_of);

@@ -150,7 +150,10 @@ impl WriteBack {
     /// A write stands in the ledger: if another node asked for it, it may ask again.
     fn opened(&self, object: &ObjectId, version: Version, by: Option<&By>) {
         if by.is_some_and(|by| Some(by.member) != self.member) {
-            self.trims.lock().opened(self.shards.of(object), object, version);
+            let dirty = self.dirty.lock();
+            if self.reigns(&dirty, object, version) {
+                self.trims.lock().opened(self.shards.of(object), object, version);
+            }
         }
     }
 
@@ -186,7 +189,7 @@ impl WriteBack {
         Ok(appended?)
     }
 
-    /// Takes note of a write that is durable.
+    /// Takes note of a write that is durable, if its home is here still.
     pub(super) async fn wrote(
         &self,
         object: &ObjectId,
@@ -200,6 +203,9 @@ impl WriteBack {
         let settled = {
             let mut dirty = self.dirty.lock();
             room.taken(&mut dirty);
+            if !self.reigns(&dirty, object, version) {
+                return;
+            }
             dirty.write(object, version, mode, becomes, below, now)
         };
         self.let_go(object, settled).await;

@@ -163,3 +163,37 @@ async fn a_listing_is_of_homes_that_stand_and_not_of_deposed_ones() {
     }
     world.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_home_hears_of_its_ledger_too_late_is_the_next_ones() {
+    let Some(mut world) = World::start("what_a_home_hears_of_its_ledger_too_late_is_the_next_ones", 2).await else {
+        return;
+    };
+    let name = world.names_at(0).next().unwrap();
+    let object = ObjectId { namespace: who().namespace, bucket: bucket(), key: key(&name) };
+    let shard = Shards::new(NonZeroU16::new(SHARDS).unwrap()).of(&object);
+    world.nodes[&0].set_ledger_answers(false);
+    let (memory, written) = (world.nodes[&0].memory.clone(), key(&name));
+    let put = tokio::spawn(async move { memory.put(&who(), &bucket(), &written, request(b"late")).await });
+    while world.nodes[&0].late_answers() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    world.give(shard, 1).await;
+    // It asks the ledger whether it stands, and knows then.
+    assert!(world.nodes[&0].list().await.contains(&name), "the next home has found it");
+    assert!(world.heard(0).iter().any(|event| matches!(event, HomeEvent::Deposed(of) if *of == shard)));
+    assert_eq!(world.nodes[&1].get(&name).await.unwrap(), b"late");
+    world.nodes[&1].delete(&name).await.unwrap();
+    world.nodes[&0].set_ledger_answers(true);
+    assert!(put.await.unwrap().is_err(), "nobody has told it where the write stands");
+    assert_eq!(world.nodes[&0].list().await, Vec::<String>::new());
+    // And when it is the home again.
+    world.nodes[&1].memory.flush_all(Duration::from_secs(10)).await.unwrap();
+    world.hand_over(shard, 0).await;
+    world.nodes[&0].memory.flush_all(Duration::from_secs(10)).await.unwrap();
+    for node in world.nodes.values() {
+        assert_eq!(node.list().await, Vec::<String>::new(), "at {:?}", node.member);
+        assert!(matches!(node.get(&name).await, Err(ObjectError::NoSuchKey(_))), "at {:?}", node.member);
+    }
+    world.end().await;
+}

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
+use nigh_engine::{Appended, Body, Ledger, LedgerError, Record, Staged};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
 use nigh_objects::protocol::{Dispatch, Member, NodeNumber};
 use nigh_objects::store::directory::DirectoryStore;
@@ -57,12 +58,65 @@ impl Handler for Door {
     }
 }
 
+/// The ledger of a node, whose answers can be late.
+struct LateLedger {
+    ledger: NatsLedger,
+    answers: watch::Receiver<bool>,
+    /// How many answers wait.
+    late: Arc<AtomicU64>,
+}
+
+#[async_trait]
+impl Ledger for LateLedger {
+    fn epoch(&self, shard: ShardId) -> Epoch {
+        self.ledger.epoch(shard)
+    }
+
+    fn check(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.ledger.check(shard)
+    }
+
+    fn place(&self, shard: ShardId) -> Version {
+        self.ledger.place(shard)
+    }
+
+    async fn stage(&self, shard: ShardId, piece: Bytes) -> Result<Staged, LedgerError> {
+        self.ledger.stage(shard, piece).await
+    }
+
+    async fn append(&self, shard: ShardId, record: Record, body: Body) -> Result<Appended, LedgerError> {
+        let appended = self.ledger.append(shard, record, body).await;
+        self.late.fetch_add(1, Ordering::Relaxed);
+        drop(self.answers.clone().wait_for(|answers| *answers).await);
+        self.late.fetch_sub(1, Ordering::Relaxed);
+        appended
+    }
+
+    async fn stored(&self, shard: ShardId, version: Version) -> Result<(), LedgerError> {
+        self.ledger.stored(shard, version).await
+    }
+
+    async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.ledger.settle(shard).await
+    }
+
+    async fn confirm(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.ledger.confirm(shard).await
+    }
+
+    async fn read(&self, shard: ShardId, version: Version, offset: u64) -> Result<Bytes, LedgerError> {
+        self.ledger.read(shard, version, offset).await
+    }
+}
+
 /// A memory of the cluster.
 pub(crate) struct Node {
     pub(crate) memory: ObjectMemory,
     pub(crate) member: Member,
     name: NodeId,
     ledger: NatsLedger,
+    answers: watch::Sender<bool>,
+    late: Arc<AtomicU64>,
     neighbours: Arc<Neighbours>,
     address: PeerAddress,
     events: mpsc::UnboundedReceiver<HomeEvent>,
@@ -166,6 +220,16 @@ impl Node {
         self.goes.send_replace(goes);
     }
 
+    /// The ledger takes records, and its answers come no more, or all again.
+    pub(crate) fn set_ledger_answers(&self, answers: bool) {
+        self.answers.send_replace(answers);
+    }
+
+    /// How many answers of the ledger have not come.
+    pub(crate) fn late_answers(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ObjectError> {
         self.memory.delete(&who(), &bucket(), &key(name), WriteConditions::default(), None).await
     }
@@ -231,7 +295,10 @@ impl World {
         let coherence = self.coherence;
         let place = Place { me: member, shards, neighbours: Arc::clone(&neighbours), events, coherence };
         let settings = WriteSettings { delay: Duration::from_millis(50), ..WriteSettings::default() };
-        let writes = Writes { ledger: Arc::new(ledger.clone()), settings, ..Writes::through(Epoch(1)) };
+        let (answers, may_answer) = watch::channel(true);
+        let late = Arc::default();
+        let its_own = LateLedger { ledger: ledger.clone(), answers: may_answer, late: Arc::clone(&late) };
+        let writes = Writes { ledger: Arc::new(its_own), settings, ..Writes::through(Epoch(1)) };
         let limits =
             MemoryLimits { cache: ByteSize::mib(64), cached_object: ByteSize(CACHED as u64), object: ByteSize::gib(1) };
         let spool = tempfile::tempdir().unwrap();
@@ -258,6 +325,8 @@ impl World {
             member,
             name,
             ledger,
+            answers,
+            late,
             neighbours,
             address,
             events: heard,

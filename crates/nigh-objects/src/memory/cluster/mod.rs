@@ -205,7 +205,7 @@ impl ObjectMemory {
         let inner = &self.0;
         let transactions = found_in(&mut records)?;
         warn_of_lost(&mut lost);
-        let (epoch, decided) = inner.back.reign(shard);
+        let (epoch, decided) = inner.back.begin(shard);
         let all = records.iter().chain(&lost).cloned().collect();
         inner.back.recover(records, lost)?;
         inner.find_transactions(shard, transactions).await?;
