@@ -10,6 +10,7 @@ mod group_writer;
 mod histories;
 pub mod journal;
 mod ledger;
+mod lock_file;
 mod membership;
 #[cfg(feature = "cluster")]
 pub mod nats;
@@ -33,6 +34,7 @@ pub use ledger::{
     ABOUT_MAX_BYTES, Appended, Body, Change, INLINE_MAX_BYTES, Ledger, LedgerError, PIECE_MAX_BYTES, PIECES_MAX,
     PieceId, Record, RequestId, Staged, StagedRoom, WriteThrough,
 };
+pub use lock_file::LockFile;
 pub use membership::{LocalMembership, Members, Membership};
 pub use node_numbers::{NODE_NUMBERS_TABLE, known_number, node_number};
 pub use outbox::{Outbox, OutboxChange, OutboxId, StoredPromise};

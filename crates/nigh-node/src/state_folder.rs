@@ -18,7 +18,7 @@
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use nigh_engine::LockFile;
 use thiserror::Error;
 
 use crate::backup::placing;
@@ -158,7 +158,7 @@ impl StatePaths {
 pub struct StateFolder {
     paths: StatePaths,
     instance: String,
-    _lock: std::fs::File,
+    _lock: LockFile,
 }
 
 impl StateFolder {
@@ -197,8 +197,8 @@ impl StateFolder {
     }
 }
 
-/// Makes the folder if it is not there, shuts others out of it, and takes its lock, which lasts as long as the file.
-pub(crate) fn hold(root: &Path) -> Result<std::fs::File, StateFolderError> {
+/// Makes the folder if it is not there, shuts others out of it, and takes its lock.
+pub(crate) fn hold(root: &Path) -> Result<LockFile, StateFolderError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| StateFolderError::Io { path, source }
@@ -211,18 +211,8 @@ pub(crate) fn hold(root: &Path) -> Result<std::fs::File, StateFolderError> {
     }
     std::fs::set_permissions(root, std::fs::Permissions::from_mode(0o700)).map_err(failed(root))?;
     let lock_path = StatePaths::new(root).lock();
-    let lock = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(failed(&lock_path))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StateFolderError::Held(root.to_owned())),
-        Err(errno) => Err(StateFolderError::Io { path: lock_path, source: errno.into() }),
-    }
+    let lock = LockFile::take(&lock_path, true).map_err(failed(&lock_path))?;
+    lock.ok_or_else(|| StateFolderError::Held(root.to_owned()))
 }
 
 /// True while a node holds the state folder of `paths`, also when its doors and sockets are closed already.
@@ -231,18 +221,7 @@ pub(crate) fn hold(root: &Path) -> Result<std::fs::File, StateFolderError> {
 /// If the system does not say.
 pub fn is_held(paths: &StatePaths) -> Result<bool, StateFolderError> {
     let path = paths.lock();
-    let failed = |source| StateFolderError::Io { path: path.clone(), source };
-    let lock = match std::fs::File::open(&path) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(failed(error)),
-    };
-    // Shared, and let go at once: two that ask at a time do not take each other for a node.
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(false),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(errno) => Err(failed(errno.into())),
-    }
+    LockFile::is_taken(&path).map_err(|source| StateFolderError::Io { path, source })
 }
 
 /// Listens on a Unix socket that only this user can reach. What an earlier process left at `path` goes; the caller

@@ -7,7 +7,9 @@ use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags};
+
+use crate::LockFile;
 
 /// Parts of one `pwritev` (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
@@ -53,7 +55,7 @@ pub(super) trait Folder: Send + Sync {
 /// A folder of the file system, held by this process alone until this is dropped.
 pub(super) struct DiskFolder {
     path: PathBuf,
-    _lock: File,
+    _lock: LockFile,
 }
 
 impl DiskFolder {
@@ -62,12 +64,8 @@ impl DiskFolder {
         if make {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         }
-        let lock = OpenOptions::new().create(make).truncate(false).write(true).mode(0o600).open(path.join(LOCK))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { path: path.to_owned(), _lock: lock })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        let lock = LockFile::take(&path.join(LOCK), make)?;
+        Ok(lock.map(|lock| Self { path: path.to_owned(), _lock: lock }))
     }
 
     fn sync(&self) -> io::Result<()> {

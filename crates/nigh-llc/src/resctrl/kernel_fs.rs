@@ -24,12 +24,18 @@ pub struct KernelFs {
     mountinfo: PathBuf,
 }
 
-/// `flock` is released when the file is closed.
-struct Flock {
-    _directory: File,
-}
+/// The mount's directory, locked.
+struct Flock(File);
 
 impl FsLock for Flock {}
+
+impl Drop for Flock {
+    /// Closing would not do: a child that is forked meanwhile has the file too until it runs its program.
+    fn drop(&mut self) {
+        // It can fail on no descriptor that was locked (flock(2)).
+        let _ = self.0.unlock();
+    }
+}
 
 impl KernelFs {
     /// Finds the mount in a list of mounts (usually [`MOUNTINFO`]); `None` when resctrl is not mounted.
@@ -144,7 +150,7 @@ impl ResctrlFs for KernelFs {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(&self.mount, flags, Mode::empty())?);
         rustix::io::retry_on_intr(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive))?;
-        Ok(Box::new(Flock { _directory: directory }))
+        Ok(Box::new(Flock(directory)))
     }
 }
 

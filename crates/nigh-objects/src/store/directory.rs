@@ -24,13 +24,14 @@ mod reader;
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_engine::LockFile;
 use nigh_terms::{BucketName, Clock, Namespace};
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -83,7 +84,7 @@ struct Inner {
     /// writers are waited for.
     buckets: Mutex<HashMap<(Namespace, BucketName), Arc<Bucket>>>,
     /// Locked until the store is dropped.
-    _lock: File,
+    _lock: LockFile,
 }
 
 /// The store's word for a failure at `path`.
@@ -182,14 +183,10 @@ fn check_format(root: &Path) -> Result<(), DirectoryError> {
     }
 }
 
-fn lock(root: &Path) -> Result<File, DirectoryError> {
+fn lock(root: &Path) -> Result<LockFile, DirectoryError> {
     let failed = |source| DirectoryError::Io { root: root.to_owned(), operation: "lock", source };
-    let file = File::options().write(true).create(true).truncate(false).open(root.join(LOCK_FILE)).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(DirectoryError::Locked { root: root.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
+    let lock = LockFile::take(&root.join(LOCK_FILE), true).map_err(failed)?;
+    lock.ok_or_else(|| DirectoryError::Locked { root: root.to_owned() })
 }
 
 fn write_format(root: &Path, staging: &Staging) -> io::Result<()> {
