@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -138,9 +138,11 @@ fn png(width: u32, height: u32) -> Vec<u8> {
 /// A script that says that its walls stand, and then does `what`.
 fn liar(folder: &Path, what: &str) -> ParserProgram {
     let path: PathBuf = folder.join("liar");
+    let text = folder.join("liar.sh");
     // The length of the frame in octal digits, then the frame.
-    std::fs::write(&path, format!("#!/bin/sh\nprintf '\\016\\000\\000\\000{{\"ready\":true}}'\n{what}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&text, format!("#!/bin/sh\nprintf '\\016\\000\\000\\000{{\"ready\":true}}'\n{what}\n")).unwrap();
+    // By another process, of which no process that is forked here has the file open for writing.
+    assert!(Command::new("install").args(["-m", "755"]).args([&text, &path]).status().unwrap().success());
     ParserProgram { path, user: None }
 }
 

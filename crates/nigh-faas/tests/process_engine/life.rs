@@ -1,5 +1,6 @@
 //! How sandboxes begin, stand still and end.
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -46,6 +47,22 @@ async fn a_program_that_cannot_start_is_an_error_that_names_it() {
     function.spec.code = PathBuf::from("/absent/code");
     let Err(error) = engine.start(function.spec).await else { panic!("started without code") };
     assert!(error.to_string().contains("/absent/code") || error.to_string().contains("code's folder"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_still_open_for_writing_is_started_when_it_is_not() {
+    let engine = engine().await;
+    let function = command(&["/var/task/program"]);
+    let path = function.code.path().join("program");
+    let copied = Command::new("install").args(["-m", "755", "/bin/true"]).arg(&path).status();
+    assert!(copied.unwrap().success());
+    let writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    assert_eq!(Command::new(&path).status().unwrap_err().kind(), ErrorKind::ExecutableFileBusy);
+    let (ended, ()) = tokio::join!(run(&engine, function), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(writer);
+    });
+    assert_eq!(ended.1, SandboxEnd::Exited(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,12 @@ use crate::harness::{INIT_VARIABLE, destroy, output, run, script, settings, skip
 const CHILD_INSTANCE: &str = "NIGH_TEST_CHILD_INSTANCE";
 const CHILD_FOLDER: &str = "NIGH_TEST_CHILD_FOLDER";
 
+/// Makes `program` of what is in `source`. Another process writes it: what this one has open for writing, a process that
+/// another test forks meanwhile has open too, and it cannot be run until that becomes a program itself.
+fn install(source: &Path, program: &Path) {
+    assert!(Command::new("install").args(["-m", "755"]).args([source, program]).status().unwrap().success());
+}
+
 /// The engine with a runc of the test's own, or nothing and said so.
 async fn with_own_runc(test: &str) -> Option<(LocalEngine, PathBuf, tempfile::TempDir)> {
     let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
@@ -25,8 +31,7 @@ async fn with_own_runc(test: &str) -> Option<(LocalEngine, PathBuf, tempfile::Te
     };
     let folder = tempfile::tempdir().unwrap();
     let runc = folder.path().join("runc");
-    fs::copy(installed, &runc).unwrap();
-    fs::set_permissions(&runc, fs::Permissions::from_mode(0o755)).unwrap();
+    install(&installed, &runc);
     let settings = EngineSettings { choice: EngineChoice::Runc, runc: Some(runc.clone()), blanks: 0, ..settings() };
     match LocalEngine::open(settings).await {
         Ok(engine) => Some((engine, runc, folder)),
@@ -64,9 +69,9 @@ async fn a_runc_that_fails_is_quoted() {
     // It writes its log as runc does, and fails.
     let text = "#!/bin/sh\nwhile [ \"$1\" != --log ]; do shift; done\n\
                 echo '{\"level\":\"error\",\"msg\":\"no space left for a container\"}' >\"$2\"\nexit 1\n";
-    fs::remove_file(&runc).unwrap();
-    fs::write(&runc, text).unwrap();
-    fs::set_permissions(&runc, fs::Permissions::from_mode(0o755)).unwrap();
+    let failing = runc.with_extension("sh");
+    fs::write(&failing, text).unwrap();
+    install(&failing, &runc);
     let Err(error) = engine.start(script("true").spec).await else { panic!("a sandbox without runc") };
     assert!(error.to_string().contains("no space left for a container"), "{error}");
     assert!(engine.trouble().unwrap().contains("no space left for a container"));

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -81,8 +80,8 @@ fn a_runc_that_goes_missing_is_told_to_callers_and_in_the_status_and_serves_agai
     };
     let folder = tempfile::tempdir().unwrap();
     let (there, away) = (folder.path().join("runc"), folder.path().join("away"));
-    fs::copy(installed, &there).unwrap();
-    fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
+    // By another process, of which no process that is forked here has the file open for writing.
+    assert!(Command::new("install").args(["-m", "755"]).args([&installed, &there]).status().unwrap().success());
     let own = format!("functions.runc={}", there.display());
     let without_stems = "functions.prewarm=off";
     let node = Node::start_with(&python, &["--set", "functions.engine=runc", "--set", &own, "--set", without_stems]);

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -22,6 +23,9 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
 
 /// The first descriptors after the three that every process has.
 const FIRST_PASSED: i32 = 3;
+/// How often a program that is open for writing is tried again, and after what.
+const BUSY_TRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// Gives a program to be started these descriptors, as its 3, 4 and so on.
 pub(crate) fn pass_on<const N: usize>(command: &mut Command, passed: [BorrowedFd<'_>; N]) -> io::Result<()> {
@@ -94,16 +98,25 @@ pub(crate) fn close_others_on_exec() -> io::Result<()> {
     checked(result).map(drop)
 }
 
-/// Becomes another program. Returns only if it cannot.
+/// Becomes another program. Returns only if it cannot. One that somebody has open for writing is waited for a moment: a
+/// process that was forked while it was unpacked has it open until it becomes a program itself.
 pub(crate) fn execute(arguments: &[CString], environment: &[CString]) -> io::Error {
     let Some(program) = arguments.first() else { return io::ErrorKind::InvalidInput.into() };
     let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
         strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (arguments, environment) = (pointers(arguments), pointers(environment));
-    // SAFETY: both lists end with a null pointer and their strings outlive the call.
-    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
-    io::Error::last_os_error()
+    let mut tries = BUSY_TRIES;
+    loop {
+        // SAFETY: both lists end with a null pointer and their strings outlive the call.
+        unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::ExecutableFileBusy || tries == 0 {
+            return error;
+        }
+        tries -= 1;
+        std::thread::sleep(BUSY_PAUSE);
+    }
 }
 
 /// Takes a capability out of the set that any program could gain. False if the kernel knows no such capability.

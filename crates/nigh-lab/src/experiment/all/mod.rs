@@ -177,14 +177,14 @@ fn say(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn program(folder: &Path, script: &str) -> PathBuf {
         let path = folder.join("program");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = folder.join("program.sh");
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // By another process, of which no process that is forked here has the file open for writing.
+        assert!(Command::new("install").args(["-m", "755"]).args([&text, &path]).status().unwrap().success());
         path
     }
 
