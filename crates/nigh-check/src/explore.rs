@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::configuration::Configuration;
 use crate::events::Event;
 use crate::ghost::Promise;
-use crate::search::{Found, Number, Space, search};
+use crate::search::{Cut, Found, Limits, Number, Space, search};
 use crate::world::World;
 
 /// A way to a broken promise: one of the shortest.
@@ -37,6 +37,8 @@ pub struct Explored {
     pub depth: usize,
     /// The whole bounded space was seen.
     pub complete: bool,
+    /// The limit that it was cut off by, if it was.
+    pub cut: Option<Cut>,
     /// Broken promises, of those that the fewest events break.
     pub violations: Vec<Counterexample>,
     /// Which states cannot finish, if all were seen.
@@ -45,16 +47,16 @@ pub struct Explored {
     pub took: Duration,
 }
 
-/// Explores `config` until all of it is seen, a promise is broken, or `limit` has passed.
+/// Explores `config` until all of it is seen, a promise is broken, or one of `limits` is met.
 #[must_use]
-pub fn explore(config: &Configuration, limit: Duration) -> Explored {
-    explore_space::<World>(config, limit)
+pub fn explore(config: &Configuration, limits: &Limits) -> Explored {
+    explore_space::<World>(config, limits)
 }
 
 /// As `explore`, of any world.
-pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config, limit: Duration) -> Explored {
+pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config, limits: &Limits) -> Explored {
     let began = Instant::now();
-    let found = search::<S>(config, began + limit);
+    let found = search::<S>(config, limits);
     let violations = found.broken.iter().map(|&(promise, state)| Counterexample {
         promise,
         events: found.way_to::<S>(config, state).iter().map(|(event, _)| format!("{event:?}")).collect(),
@@ -63,6 +65,7 @@ pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config
         states: found.states.len(),
         depth: found.layers.len() - 1,
         complete: found.complete,
+        cut: found.cut,
         violations: violations.collect(),
         stuck: found.complete.then(|| stuck(&found)),
         took: began.elapsed(),
@@ -71,8 +74,8 @@ pub(crate) fn explore_space<S: Space<Event: std::fmt::Debug>>(config: &S::Config
 
 /// The events that led to the first broken promise, each with the world before it.
 #[must_use]
-pub fn retell(config: &Configuration, limit: Duration) -> Option<Vec<(Event, World)>> {
-    let found = search::<World>(config, Instant::now() + limit);
+pub fn retell(config: &Configuration, limits: &Limits) -> Option<Vec<(Event, World)>> {
+    let found = search::<World>(config, limits);
     let (_, state) = *found.broken.iter().min()?;
     Some(found.way_to::<World>(config, state))
 }

@@ -31,6 +31,7 @@ pub use murphi::{
     BrokenProperty, Expected, MurphiModel, MurphiProgram, MurphiReport, MurphiSource, murphi_models, murphi_programs,
     with_choices,
 };
+pub use search::{Cut, Limits};
 pub use transactions::{
     TransactionWorldConfig, WeakenedTransaction, explore_transactions, transaction_configurations,
     weakened_transactions,

@@ -9,17 +9,65 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use nigh_terms::ByteSize;
 
 use crate::fingerprint::{OfPrints, Print};
 use crate::ghost::Promise;
 
 /// States that a thread takes at a time.
 const CHUNK: usize = 128;
-/// Chunks between two looks at the clock; what follows them is held beside the layers.
+/// Chunks between two looks at the limits; what follows them is held beside the layers.
 const BLOCK: usize = 64;
-/// States at which a search ends unfinished: some 4 GiB.
-const STATES_MAX: usize = 60_000_000;
+
+/// When a search ends unfinished.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// After so long.
+    pub time: Duration,
+    /// When this process holds so much memory. Tables grow by doubling, so that it may come to hold somewhat more.
+    pub memory: ByteSize,
+}
+
+/// Which of its limits a search has met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Its time.
+    Time,
+    /// Its memory.
+    Memory,
+}
+
+/// What is left of its limits to a search.
+struct Left {
+    until: Instant,
+    /// Where the process comes to hold so many bytes.
+    resident: u64,
+}
+
+impl Left {
+    fn of(limits: &Limits) -> Self {
+        let memory = limits.memory.bytes();
+        // The allocator keeps what an earlier search has freed: that is taken again before there is more.
+        Self { until: Instant::now() + limits.time, resident: memory.max(resident() + memory / 16) }
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        if Instant::now() >= self.until {
+            return Some(Cut::Time);
+        }
+        (resident() >= self.resident).then_some(Cut::Memory)
+    }
+}
+
+/// The memory that this process holds, bytes: `VmRSS` of proc(5). 0 where the system does not tell.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    kib.map_or(0, |kib: u64| 1024 * kib)
+}
 
 /// What can be searched: a state, and what can happen in it.
 pub(crate) trait Space: Clone + Hash + Send + Sync {
@@ -71,6 +119,8 @@ pub(crate) struct Found {
     pub(crate) broken: Vec<(Promise, Number)>,
     /// Nothing was left out.
     pub(crate) complete: bool,
+    /// Why something was, if not for a broken promise.
+    pub(crate) cut: Option<Cut>,
 }
 
 /// What an event leads to.
@@ -102,8 +152,9 @@ impl<S> Default for Chunk<S> {
 
 type Seen = HashMap<Print, Number, OfPrints>;
 
-/// Follows all events of all states until none is new, a promise is broken, or `until` has passed.
-pub(crate) fn search<S: Space>(config: &S::Config, until: Instant) -> Found {
+/// Follows all events of all states until none is new, a promise is broken, or one of `limits` is met.
+pub(crate) fn search<S: Space>(config: &S::Config, limits: &Limits) -> Found {
+    let left = Left::of(limits);
     let mut seen = Seen::default();
     let mut found = Found::default();
     let begin = S::begin(config);
@@ -123,7 +174,8 @@ pub(crate) fn search<S: Space>(config: &S::Config, until: Instant) -> Found {
                 found.admit(chunk, &mut seen, &mut next);
             }
             first += many;
-            if Instant::now() >= until || found.states.len() > STATES_MAX {
+            found.cut = left.cut();
+            if found.cut.is_some() {
                 return found;
             }
         }
@@ -251,20 +303,16 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::world::World;
     use crate::{configurations, weakenings};
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(300)
-    }
+    const LIMITS: Limits = Limits { time: Duration::from_secs(300), memory: ByteSize::gib(4) };
 
     #[test]
     fn the_same_states_have_the_same_numbers_in_every_run_and_their_ways_lead_to_them() {
         let config = configurations().into_iter().find(|config| config.name == "eviction").unwrap();
-        let (once, again) = (search::<World>(&config, soon()), search::<World>(&config, soon()));
+        let (once, again) = (search::<World>(&config, &LIMITS), search::<World>(&config, &LIMITS));
         assert!(once.complete && once.states.len() > CHUNK * 10, "{} states", once.states.len());
         assert_eq!((&once.layers, &once.leads), (&again.layers, &again.leads));
         let last = once.states.len() as Number - 1;
@@ -281,14 +329,18 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_at_a_broken_promise_and_when_its_time_is_over() {
+    fn a_search_ends_at_a_broken_promise_and_when_its_time_or_its_memory_is_used_up() {
         let config = weakenings().swap_remove(0).configuration;
-        let found = search::<World>(&config, soon());
+        let found = search::<World>(&config, &LIMITS);
         let (promise, state) = found.broken[0];
-        assert!(!found.complete);
+        assert!(!found.complete && found.cut.is_none());
         let (event, mut world) = found.way_to::<World>(&config, state).pop().unwrap();
         world.happen(&config, event);
         assert_eq!(world.broken, Some(promise));
-        assert!(!search::<World>(&configurations()[0], Instant::now()).complete);
+        let no_time = search::<World>(&configurations()[0], &Limits { time: Duration::ZERO, ..LIMITS });
+        assert_eq!((no_time.complete, no_time.cut), (false, Some(Cut::Time)));
+        let left = Left::of(&LIMITS);
+        assert_eq!((left.cut(), left.resident), (None, 4 << 30));
+        assert_eq!(Left { resident: 1, ..left }.cut(), Some(Cut::Memory));
     }
 }

@@ -6,7 +6,6 @@
 //! one that comes after somebody else's is a lost update, though a ledger would know it by its name.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use nigh_objects::protocol::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Ticket, TransactionHome, TransactionId,
@@ -16,7 +15,7 @@ use nigh_terms::ShardId;
 
 use crate::explore::{Explored, explore_space};
 use crate::ghost::Promise;
-use crate::search::Space;
+use crate::search::{Limits, Space};
 
 const ID: TransactionId = TransactionId(1);
 
@@ -96,10 +95,10 @@ pub fn weakened_transactions() -> Vec<WeakenedTransaction> {
     TransactionRule::ALL.into_iter().map(weakened).collect()
 }
 
-/// Explores a world until all of it is seen, a promise is broken, or `limit` has passed.
+/// Explores a world until all of it is seen, a promise is broken, or one of `limits` is met.
 #[must_use]
-pub fn explore_transactions(config: &TransactionWorldConfig, limit: Duration) -> Explored {
-    explore_space::<World>(config, limit)
+pub fn explore_transactions(config: &TransactionWorldConfig, limits: &Limits) -> Explored {
+    explore_space::<World>(config, limits)
 }
 
 /// What is on its way.
@@ -484,15 +483,19 @@ impl Space for World {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use nigh_terms::ByteSize;
+
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(120);
+    const LIMITS: Limits = Limits { time: Duration::from_secs(120), memory: ByteSize::gib(4) };
 
     #[test]
     fn a_transaction_is_whole_in_every_order_of_events_and_ends() {
         let mut states = 0;
         for config in transaction_configurations() {
-            let explored = explore_transactions(&config, LIMIT);
+            let explored = explore_transactions(&config, &LIMITS);
             assert!(explored.violations.is_empty(), "{}: {:#?}", config.name, explored.violations);
             assert!(explored.complete && explored.states > 100, "{}: {explored:?}", config.name);
             let stuck = explored.stuck.map(|stuck| (stuck.writes, stuck.work));
@@ -505,7 +508,7 @@ mod tests {
     #[test]
     fn every_rule_of_transactions_is_missed() {
         for weakened in weakened_transactions() {
-            let explored = explore_transactions(&weakened.configuration, LIMIT);
+            let explored = explore_transactions(&weakened.configuration, &LIMITS);
             assert!(!explored.violations.is_empty(), "{:?} is not missed: {explored:?}", weakened.rule);
         }
     }

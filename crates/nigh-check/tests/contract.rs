@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use nigh_check::{Configuration, Missed, configurations, explore, weakenings};
+use nigh_check::{Configuration, Limits, Missed, configurations, explore, weakenings};
+use nigh_terms::ByteSize;
 
 /// Far above what any of these takes.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMITS: Limits = Limits { time: Duration::from_secs(300), memory: ByteSize::gib(8) };
 /// Worlds of a few thousand states.
 const SMALL: [&str; 9] = [
     "coalescing",
@@ -30,7 +31,7 @@ fn small() -> impl Iterator<Item = Configuration> {
 #[test]
 fn no_promise_is_broken_in_any_order_of_events_and_what_was_begun_can_be_finished() {
     for config in small() {
-        let explored = explore(&config, LIMIT);
+        let explored = explore(&config, &LIMITS);
         assert!(explored.violations.is_empty(), "{}: {:#?}", config.name, explored.violations);
         assert!(explored.complete && explored.states > 100, "{}: {explored:?}", config.name);
         let stuck = explored.stuck.map(|stuck| (stuck.writes, stuck.work));
@@ -41,7 +42,7 @@ fn no_promise_is_broken_in_any_order_of_events_and_what_was_begun_can_be_finishe
 #[test]
 fn every_rule_that_is_left_out_is_missed() {
     for weakening in weakenings() {
-        let explored = explore(&weakening.configuration, LIMIT);
+        let explored = explore(&weakening.configuration, &LIMITS);
         let missed = match weakening.shows {
             Missed::Promise => !explored.violations.is_empty(),
             Missed::Stuck => explored.stuck.is_some_and(|stuck| stuck.work > 0),

@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use comfy_table::{Table, presets};
 use nigh_check::{
-    Configuration, Counterexample, Explored, Missed, MurphiModel, WeakenedTransaction, Weakening, configurations,
-    explore, explore_transactions, long_configurations, murphi_models, retell, transaction_configurations,
-    weakened_transactions, weakenings,
+    Configuration, Counterexample, Cut, Explored, Limits, Missed, MurphiModel, WeakenedTransaction, Weakening,
+    configurations, explore, explore_transactions, long_configurations, murphi_models, retell,
+    transaction_configurations, weakened_transactions, weakenings,
 };
+use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::experiment::llc::print_report;
 use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
+use crate::machine::{Machine, memory_available};
 use crate::peer::installed::cache_folder;
 
 use murphi::MurphiRow;
@@ -46,12 +47,17 @@ pub struct CheckArgs {
     /// Seconds after which a world is left unfinished: 120, in the long form 1800
     #[arg(long)]
     seconds: Option<u64>,
+    /// The memory at which a world is left unfinished: if not given, three quarters of what is free now
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteSize>,
 }
 
 /// What the finished worlds of a long form are worlds of.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Asked {
     seconds: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<ByteSize>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -73,6 +79,9 @@ struct Row {
     states: usize,
     depth: usize,
     complete: bool,
+    /// The limit that it was cut off by: `time` or `memory`; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
     violations: Vec<Violation>,
     /// States from which a put, or anything begun, cannot be finished; absent if not all were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,8 +119,8 @@ struct MurphiReport {
     seconds: f64,
 }
 
-fn explored(config: &Configuration, limit: Duration) -> Row {
-    row(config.name, config.about, explore(config, limit))
+fn explored(config: &Configuration, limits: &Limits) -> Row {
+    row(config.name, config.about, explore(config, limits))
 }
 
 fn row(name: &str, about: &str, found: Explored) -> Row {
@@ -121,14 +130,18 @@ fn row(name: &str, about: &str, found: Explored) -> Row {
         states: found.states,
         depth: found.depth,
         complete: found.complete,
+        cut: found.cut.map(|cut| match cut {
+            Cut::Time => "time".to_owned(),
+            Cut::Memory => "memory".to_owned(),
+        }),
         violations: found.violations.into_iter().map(Violation::from).collect(),
         stuck: found.stuck.map(|stuck| stuck.writes + stuck.work),
         seconds: found.took.as_secs_f64(),
     }
 }
 
-fn weakened(weakening: &Weakening, limit: Duration) -> Weakened {
-    let found = explore(&weakening.configuration, limit);
+fn weakened(weakening: &Weakening, limits: &Limits) -> Weakened {
+    let found = explore(&weakening.configuration, limits);
     let (breaks, steps) = match weakening.shows {
         Missed::Promise => {
             let broken = found.violations.iter().min_by_key(|one| one.promise);
@@ -149,15 +162,15 @@ fn weakened(weakening: &Weakening, limit: Duration) -> Weakened {
 }
 
 /// The events that lead to a broken promise of transactions without a rule.
-fn explained_transaction(rule: &str, limit: Duration) -> Option<Vec<String>> {
+fn explained_transaction(rule: &str, limits: &Limits) -> Option<Vec<String>> {
     let transactions = weakened_transactions();
     let one = transactions.iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule))?;
-    let found = explore_transactions(&one.configuration, limit);
+    let found = explore_transactions(&one.configuration, limits);
     found.violations.into_iter().min_by_key(|one| one.promise).map(|one| one.events)
 }
 
-fn weakened_transaction(weakened: &WeakenedTransaction, limit: Duration) -> Weakened {
-    let found = explore_transactions(&weakened.configuration, limit);
+fn weakened_transaction(weakened: &WeakenedTransaction, limits: &Limits) -> Weakened {
+    let found = explore_transactions(&weakened.configuration, limits);
     let broken = found.violations.iter().min_by_key(|one| one.promise);
     Weakened {
         rule: format!("{:?}", weakened.rule),
@@ -181,19 +194,18 @@ impl CheckArgs {
             return self.run_murphi(json);
         }
         let began = Instant::now();
-        let seconds = self.limit_seconds();
-        let limit = Duration::from_secs(seconds);
+        let limits = self.limits();
         let wanted = |name: &str| self.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
         let mut configs = configurations();
         if self.long {
             configs.extend(long_configurations());
         }
         configs.retain(|config| wanted(config.name));
-        let kept = self.kept(seconds)?;
+        let kept = self.kept()?;
         let configurations = configs.iter().map(|config| match kept.as_ref().and_then(|kept| kept.done(config.name)) {
             Some(row) => Ok(row),
             None => {
-                let row = explored(config, limit);
+                let row = explored(config, &limits);
                 kept.as_ref().map_or(Ok(()), |kept| kept.add(config.name, &row))?;
                 Ok(row)
             }
@@ -201,15 +213,15 @@ impl CheckArgs {
         let mut configurations: Vec<Row> = configurations.collect::<Result<_, LabError>>()?;
         let transactions = transaction_configurations().into_iter().filter(|config| wanted(config.name));
         configurations
-            .extend(transactions.map(|config| row(config.name, config.about, explore_transactions(&config, limit))));
+            .extend(transactions.map(|config| row(config.name, config.about, explore_transactions(&config, &limits))));
         let mut weakened: Vec<Weakened> = weakenings()
             .iter()
             .filter(|weakening| wanted(&format!("{:?}", weakening.rule)))
-            .map(|weakening| weakened(weakening, limit))
+            .map(|weakening| weakened(weakening, &limits))
             .collect();
         let transactions = weakened_transactions();
         let transactions = transactions.iter().filter(|one| wanted(&format!("{:?}", one.rule)));
-        weakened.extend(transactions.map(|one| weakened_transaction(one, limit)));
+        weakened.extend(transactions.map(|one| weakened_transaction(one, &limits)));
         let report = Report {
             machine: Machine::of_this_command(),
             states: configurations.iter().filter(|row| row.complete).map(|row| row.states).sum(),
@@ -224,7 +236,7 @@ impl CheckArgs {
     }
 
     /// What an earlier run of the long form has explored.
-    fn kept(&self, seconds: u64) -> Result<Option<KeptProgress<Asked, Row>>, LabError> {
+    fn kept(&self) -> Result<Option<KeptProgress<Asked, Row>>, LabError> {
         if !self.long {
             return Ok(None);
         }
@@ -232,7 +244,7 @@ impl CheckArgs {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
         }
-        KeptProgress::open(&path, Asked { seconds }).map(Some)
+        KeptProgress::open(&path, Asked { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
     }
 
     /// The second encoding; that it cannot be run here is said and is no fault.
@@ -267,6 +279,11 @@ impl CheckArgs {
         self.seconds.unwrap_or(if self.long { 1800 } else { 120 })
     }
 
+    fn limits(&self) -> Limits {
+        let memory = self.memory.unwrap_or_else(|| ByteSize(memory_available().bytes() / 4 * 3));
+        Limits { time: Duration::from_secs(self.limit_seconds()), memory }
+    }
+
     fn verdict(report: &Report) -> Result<(), LabError> {
         let broken = |row: &&Row| !row.violations.is_empty() || row.stuck.is_some_and(|stuck| stuck > 0);
         let broken = report.configurations.iter().filter(broken).count();
@@ -281,12 +298,12 @@ impl CheckArgs {
     }
 
     fn explain(&self, rule: &str, json: bool) -> Result<(), LabError> {
-        let limit = Duration::from_secs(self.limit_seconds());
-        if let Some(events) = explained_transaction(rule, limit) {
+        let limits = self.limits();
+        if let Some(events) = explained_transaction(rule, &limits) {
             return print_report(&events, || events.join("\n"), json);
         }
         let known = weakenings().into_iter().find(|one| format!("{:?}", one.rule).eq_ignore_ascii_case(rule));
-        let told = known.and_then(|one| retell(&one.configuration, limit)).ok_or_else(|| LabError::Missing {
+        let told = known.and_then(|one| retell(&one.configuration, &limits)).ok_or_else(|| LabError::Missing {
             missing: format!("a counterexample without the rule {rule}"),
             hint: "nigh check lists the rules, and which of them show by a broken promise",
         })?;
@@ -312,7 +329,10 @@ fn text(report: &Report) -> String {
             row.name.clone(),
             row.states.to_string(),
             row.depth.to_string(),
-            if row.complete { "yes" } else { "no" }.to_owned(),
+            match &row.cut {
+                Some(cut) => format!("no: {cut}"),
+                None => if row.complete { "yes" } else { "no" }.to_owned(),
+            },
             if broken.is_empty() { "0".to_owned() } else { broken.join(" ") },
             row.stuck.map_or_else(String::new, |stuck| stuck.to_string()),
             format!("{:.1}", row.seconds),

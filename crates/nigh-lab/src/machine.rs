@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use nigh_terms::{Clock, SystemClock};
+use nigh_terms::{ByteSize, Clock, SystemClock};
 use serde::Serialize;
 
 use crate::peer::Peer;
@@ -51,13 +51,12 @@ impl Machine {
     pub fn read(command: String) -> Self {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processor = file("/proc/cpuinfo");
-        let memory = field(&file("/proc/meminfo"), "MemTotal");
-        let kib: f64 = memory.split(' ').next().and_then(|kib| kib.parse().ok()).unwrap_or_default();
+        let memory = memory("MemTotal").bytes() as f64;
         Self {
             cpu: field(&processor, "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             caches: caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
-            memory_gib: (kib / (1 << 20) as f64 * 10.0).round() / 10.0,
+            memory_gib: (memory / (1_u64 << 30) as f64 * 10.0).round() / 10.0,
             kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
             hypervisor: hypervisor(&processor, Path::new("/sys")),
             governor: line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
@@ -101,6 +100,19 @@ impl fmt::Display for Machine {
         }
         Ok(())
     }
+}
+
+/// The memory that programs may take now.
+#[must_use]
+pub fn memory_available() -> ByteSize {
+    memory("MemAvailable")
+}
+
+/// A line of the kernel's account of memory (proc(5)).
+fn memory(name: &str) -> ByteSize {
+    let account = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = field(&account, name).split(' ').next().and_then(|kib| kib.parse().ok());
+    ByteSize::kib(kib.unwrap_or_default())
 }
 
 fn field(text: &str, name: &str) -> String {
