@@ -24,6 +24,7 @@ mod shared_bucket;
 mod transactions;
 mod trims;
 mod unpushed;
+mod unsettled;
 mod writes;
 
 use std::collections::{BTreeMap, HashSet};
@@ -51,6 +52,7 @@ use self::shadow::{Refused, Unannounced};
 pub(crate) use self::shards::{fenced, written_by};
 use self::trims::Trims;
 pub use self::unpushed::UnpushedObject;
+use self::unsettled::Unsettled;
 use crate::bucket_documents::BucketDocuments;
 use crate::meter::WriteBackMeter;
 use crate::protocol::Member;
@@ -178,8 +180,7 @@ pub(crate) struct WriteBack {
     dirty: Mutex<Dirty>,
     /// Of each home here its reign, where homes move. Read and changed while what waits is locked: what waits is of them.
     reigns: Mutex<BTreeMap<ShardId, Epoch>>,
-    /// Objects whose records were let go, and the ledger has not been asked whether that is durable.
-    unsettled: Mutex<HashSet<ObjectId>>,
+    unsettled: Mutex<Unsettled>,
     trims: Mutex<Trims>,
     /// This process, where homes move: the store is then written by the journal alone, for a home that was deposed may
     /// not know.

@@ -74,8 +74,7 @@ impl WriteBack {
             let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key };
             self.flush(&object).await?;
             // Only what cannot come back may be forgotten with its bucket.
-            let settled = self.dirty.lock().drop_newest(&object, newest.version);
-            self.let_go(&object, settled).await;
+            self.let_go(&object, |dirty| dirty.drop_newest(&object, newest.version)).await;
             self.unmark(&object).await;
         }
         self.store.delete_bucket(namespace, bucket).await?;

@@ -106,7 +106,7 @@ impl WriteBack {
         self.mark_landed(object).await;
         let mark = self.ephemeral.marks.lock().remove(object);
         if let Some(Mark::There(version)) = mark {
-            self.let_go(object, vec![version]).await;
+            self.let_go(object, |_| vec![version]).await;
         }
     }
 

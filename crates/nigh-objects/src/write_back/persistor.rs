@@ -126,29 +126,29 @@ impl WriteBack {
             outcome = self.bucket_is_missing(&push);
         }
         let (object, version, now) = (&push.object, push.version, self.clock.monotonic());
-        let settled = match outcome {
+        let going = match outcome {
             Outcome::Stored(base) => {
                 self.meter.pushed(push.becomes.bytes());
                 copies.pushed(object, version);
                 self.announced(object, version);
-                self.dirty.lock().pushed(object, version, base, now)
+                self.going_after(object, |dirty| dirty.pushed(object, version, base, now))
             }
             Outcome::Failed { error, attempted, base } => {
                 self.meter.failed();
                 let lands_late = self.store.abilities(&object.namespace).lands_late;
                 let attempted = (attempted && lands_late).then(|| push.becomes.leaves());
                 tracing::warn!(%object, %version, %error, "a write could not be pushed to the store; it stays in the journal");
-                self.dirty.lock().failed(object, version, attempted, base, now)
+                self.going_after(object, |dirty| dirty.failed(object, version, attempted, base, now))
             }
             Outcome::Apart | Outcome::Conflict => {
                 self.meter.conflict();
-                let settled = self.dirty.lock().kept_apart(object, version, now);
+                let going = self.going_after(object, |dirty| dirty.kept_apart(object, version, now));
                 self.announced(object, version);
                 copies.forget(object, version);
-                settled
+                going
             }
         };
-        self.let_go(object, settled).await;
+        self.tell(going).await;
         self.pushes.send_modify(|pushes| *pushes += 1);
     }
 

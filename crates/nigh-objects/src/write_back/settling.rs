@@ -7,7 +7,7 @@ use nigh_engine::LedgerError;
 use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
-use super::dirty::{Base, Becomes, Unpushed};
+use super::dirty::{Base, Becomes, Dirty, Settled, Unpushed};
 use super::policy::WriteMode;
 use crate::{ObjectError, ObjectId};
 
@@ -29,12 +29,11 @@ impl WriteBack {
 
     /// Drops what waits of an object, if it is as `fits` says.
     pub(super) async fn drop_where(&self, object: &ObjectId, fits: impl Fn(&Unpushed) -> bool) {
-        let settled = {
-            let mut dirty = self.dirty.lock();
+        let drop = |dirty: &mut Dirty| {
             let version = dirty.get(object).filter(|newest| fits(newest)).map(|newest| newest.version);
             version.map(|version| dirty.drop_newest(object, version)).unwrap_or_default()
         };
-        self.let_go(object, settled).await;
+        self.let_go(object, drop).await;
     }
 
     /// Waits, bounded, until `holds`; it is looked at after each end of a push.
@@ -94,28 +93,46 @@ impl WriteBack {
         self.until(self.settings.wait, has_had, "the store has not taken the write yet").await
     }
 
-    /// Tells the ledger which records may go. If it cannot be told they stay, and are pushed again after a restart, to
-    /// the same effect.
-    pub(super) async fn let_go(&self, object: &ObjectId, settled: Vec<Version>) {
-        let settled = self.trims.lock().stored(object, settled);
-        self.may_go(object, settled).await;
+    /// Does `step` to what waits, and tells the ledger which records may go by that.
+    pub(super) async fn let_go(&self, object: &ObjectId, step: impl FnOnce(&mut Dirty) -> Settled) {
+        let going = self.going_after(object, step);
+        self.tell(going).await;
+    }
+
+    /// Does `step` to what waits: the ledger is to be told which records may go by that.
+    pub(super) fn going_after<'a>(
+        &'a self,
+        object: &'a ObjectId,
+        step: impl FnOnce(&mut Dirty) -> Settled,
+    ) -> Option<Going<'a>> {
+        let mut dirty = self.dirty.lock();
+        let settled = step(&mut dirty);
+        // Who sees that nothing waits sees that this is not settled.
+        self.going(object, self.trims.lock().stored(object, settled))
     }
 
     /// Who wrote `version` asks for it no more.
     pub(crate) async fn writer_settled(&self, shard: ShardId, version: Version) {
         let goes = self.trims.lock().settled(shard, version);
         if let Some((object, versions)) = goes {
-            self.may_go(&object, versions).await;
+            self.tell(self.going(&object, versions)).await;
         }
     }
 
-    async fn may_go(&self, object: &ObjectId, settled: Vec<Version>) {
-        if settled.is_empty() {
-            return;
+    /// `versions` of `object` may go, and the ledger does not know.
+    fn going<'a>(&'a self, object: &'a ObjectId, versions: Vec<Version>) -> Option<Going<'a>> {
+        if versions.is_empty() {
+            return None;
         }
-        self.unsettled.lock().insert(object.clone());
-        for version in settled {
-            if let Err(error) = self.ledger.stored(self.shards.of(object), version).await {
+        self.unsettled.lock().begin(object);
+        Some(Going { back: self, object, versions })
+    }
+
+    /// If the ledger cannot be told they stay, and are pushed again after a restart, to the same effect.
+    pub(super) async fn tell(&self, going: Option<Going<'_>>) {
+        let Some(Going { object, versions, .. }) = &going else { return };
+        for version in versions {
+            if let Err(error) = self.ledger.stored(self.shards.of(object), *version).await {
                 tracing::warn!(%object, %version, %error, "the ledger keeps the record of a write that is stored");
             }
         }
@@ -127,15 +144,14 @@ impl WriteBack {
         if !self.unsettled.lock().contains(object) {
             return Ok(());
         }
+        let is_told = || !self.unsettled.lock().is_being_told(object);
+        self.until(self.settings.wait, is_told, "the ledger has not heard what of the object is stored").await?;
         self.settle_all().await
     }
 
     /// Makes durable what was let go.
     pub(super) async fn settle_all(&self) -> Result<(), ObjectError> {
-        let settling = std::mem::take(&mut *self.unsettled.lock());
-        if settling.is_empty() {
-            return Ok(());
-        }
+        let (settling, told) = self.unsettled.lock().all();
         let mut of_shards: BTreeMap<ShardId, Vec<ObjectId>> = BTreeMap::new();
         for object in settling {
             of_shards.entry(self.shards.of(&object)).or_default().push(object);
@@ -144,11 +160,27 @@ impl WriteBack {
         for (shard, objects) in of_shards {
             let settled = self.ledger.settle(shard).await;
             // The next home has all that is not settled, and pushes it again.
-            if !matches!(settled, Ok(()) | Err(LedgerError::Fenced { .. })) {
-                self.unsettled.lock().extend(objects);
+            if matches!(settled, Ok(()) | Err(LedgerError::Fenced { .. })) {
+                self.unsettled.lock().settled(&objects, told);
             }
             all = all.and(settled);
         }
         Ok(all?)
+    }
+}
+
+/// Records of which the ledger is being told.
+pub(super) struct Going<'a> {
+    back: &'a WriteBack,
+    object: &'a ObjectId,
+    versions: Vec<Version>,
+}
+
+impl Drop for Going<'_> {
+    /// Also if nobody waits any more until the ledger has answered.
+    fn drop(&mut self) {
+        self.back.unsettled.lock().told(self.object);
+        // Who waits for it looks again.
+        self.back.pushes.send_modify(|_| {});
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use nigh_engine::{Body as LedgerBody, Change, RequestId};
 use nigh_terms::Version;
 
-use super::dirty::{Base, Becomes, Below, Push};
+use super::dirty::{Base, Becomes, Below, Dirty, Push};
 use super::persistor::{Copies, Outcome};
 use super::policy::WriteMode;
 use super::room::Room;
@@ -188,7 +188,7 @@ impl WriteBack {
                     self.refused.lock().rename(request, RequestId(uuid::Uuid::new_v4().as_u128()));
                 }
                 order.passed(version);
-                self.let_go(object, vec![version]).await;
+                self.let_go(object, |_| vec![version]).await;
                 self.settle(object).await?;
                 return Err(refused(error));
             }
@@ -316,13 +316,12 @@ impl WriteBack {
 
     /// Others have written `object`: what was pushed of it and is only looked after is not to be pushed again.
     pub(crate) async fn superseded(&self, object: &ObjectId) {
-        let settled = {
-            let mut dirty = self.dirty.lock();
+        let drop_stored = |dirty: &mut Dirty| {
             let newest = dirty.get(object).map(|newest| newest.version);
             let stored = newest.filter(|newest| dirty.has_had(object, *newest));
             stored.map(|newest| dirty.drop_newest(object, newest)).unwrap_or_default()
         };
-        self.let_go(object, settled).await;
+        self.let_go(object, drop_stored).await;
     }
 
     /// What is known of `version` of `object` in the store is certain.

@@ -102,7 +102,7 @@ impl WriteBack {
             dirty.forget(is_of);
             self.trims.lock().forget(shard);
         }
-        self.unsettled.lock().retain(|object| !is_of(object));
+        self.unsettled.lock().forget(is_of);
         self.unannounced.lock().retain(|object, _| !is_of(object));
         self.ephemeral.forget(is_of);
         // Who waits for a push of it looks again.

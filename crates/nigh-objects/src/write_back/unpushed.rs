@@ -3,7 +3,7 @@
 use nigh_terms::{BucketName, Namespace, Version};
 
 use super::WriteBack;
-use super::dirty::Becomes;
+use super::dirty::{Becomes, Dirty, Settled};
 use super::policy::WriteMode;
 use crate::ObjectId;
 
@@ -59,19 +59,19 @@ impl WriteBack {
 
     /// Gives up `version` of `object`: nobody gets it any more. False if it is not the newest, or is being pushed.
     pub(crate) async fn drop_unpushed(&self, object: &ObjectId, version: Version) -> bool {
-        let settled = {
-            let mut dirty = self.dirty.lock();
-            let fits = dirty.is_idle(object)
+        let mut fits = false;
+        let give_up = |dirty: &mut Dirty| {
+            fits = dirty.is_idle(object)
                 && dirty
                     .get(object)
                     .is_some_and(|newest| newest.version == version && newest.mode != WriteMode::Ephemeral);
-            if !fits {
-                return false;
-            }
-            dirty.drop_newest(object, version)
+            if fits { dirty.drop_newest(object, version) } else { Settled::new() }
         };
+        self.let_go(object, give_up).await;
+        if !fits {
+            return false;
+        }
         tracing::warn!(%object, %version, "an acknowledged write was given up, as an operator asked");
-        self.let_go(object, settled).await;
         self.pushes.send_modify(|pushes| *pushes += 1);
         true
     }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nigh_engine::{Appended, Body as LedgerBody, Change, INLINE_MAX_BYTES, LedgerError, Record, RequestId, Staged};
 use nigh_terms::{ShardId, Version};
 
-use super::dirty::{Base, Becomes, Below};
+use super::dirty::{Base, Becomes, Below, Dirty, Settled};
 use super::policy::WriteMode;
 use super::room::Room;
 use super::{By, Order, Placed, Write, WriteBack, about, unkept};
@@ -200,15 +200,15 @@ impl WriteBack {
         room: Room<'_>,
     ) {
         let now = self.clock.monotonic();
-        let settled = {
-            let mut dirty = self.dirty.lock();
-            room.taken(&mut dirty);
-            if !self.reigns(&dirty, object, version) {
-                return;
+        let take = |dirty: &mut Dirty| {
+            room.taken(dirty);
+            if self.reigns(dirty, object, version) {
+                dirty.write(object, version, mode, becomes, below, now)
+            } else {
+                Settled::new()
             }
-            dirty.write(object, version, mode, becomes, below, now)
         };
-        self.let_go(object, settled).await;
+        self.let_go(object, take).await;
         self.work.notify_one();
     }
 

@@ -1,7 +1,8 @@
 //! The memory driven by the protocol's machines: what the home is told, and what is left behind.
 
 use nigh_engine::{Appended, Ledger, LedgerError, Record, Staged, WriteThrough};
-use nigh_terms::ShardId;
+use nigh_terms::{ShardId, SystemClock};
+use tokio_util::sync::CancellationToken;
 
 use super::write_back::{Lazy, settings};
 use super::*;
@@ -79,15 +80,44 @@ async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
     assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
 }
 
-/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken.
-struct Breaking {
+/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken. While it holds
+/// its answers it has not heard what is stored, and settles nothing.
+struct TestLedger {
     order: WriteThrough,
     breaks: std::sync::atomic::AtomicBool,
     broken: std::sync::atomic::AtomicBool,
+    holds: tokio::sync::watch::Sender<bool>,
+    /// How many answers it holds.
+    held: AtomicU64,
+}
+
+impl TestLedger {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            order: WriteThrough::new(Epoch(1)),
+            breaks: false.into(),
+            broken: false.into(),
+            holds: tokio::sync::watch::Sender::new(false),
+            held: AtomicU64::new(0),
+        })
+    }
+
+    async fn hear(&self) {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        self.holds.subscribe().wait_for(|holds| !holds).await.unwrap();
+        self.held.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Waits until it holds so many.
+    async fn holds_answers(&self, many: u64) {
+        while self.held.load(Ordering::SeqCst) < many {
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 #[async_trait::async_trait]
-impl Ledger for Breaking {
+impl Ledger for TestLedger {
     fn epoch(&self, shard: ShardId) -> Epoch {
         self.order.epoch(shard)
     }
@@ -117,10 +147,12 @@ impl Ledger for Breaking {
     }
 
     async fn stored(&self, shard: ShardId, _version: Version) -> Result<(), LedgerError> {
+        self.hear().await;
         self.check(shard)
     }
 
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
+        self.hear().await;
         self.check(shard)
     }
 
@@ -129,21 +161,76 @@ impl Ledger for Breaking {
     }
 }
 
-#[tokio::test]
-async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
-    let (store, folder) = (Arc::new(GatedStore::default()), tempfile::tempdir().unwrap());
-    let ledger = Arc::new(Breaking { order: WriteThrough::new(Epoch(1)), breaks: false.into(), broken: false.into() });
+/// A memory in front of `store` whose writes are lazy.
+async fn over(ledger: &Arc<TestLedger>, store: &Arc<GatedStore>, folder: &tempfile::TempDir) -> ObjectMemory {
     let writes = Writes {
-        ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-        settings: WriteSettings { mode: WriteMode::Lazy, ..settings() },
+        ledger: Arc::clone(ledger) as Arc<dyn Ledger>,
+        settings: WriteSettings { mode: WriteMode::Lazy, wait: Duration::from_secs(30), ..settings() },
         ..Writes::through(Epoch(1))
     };
     let limits =
         MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
-    let (as_store, clock) = (Arc::clone(&store) as Arc<dyn crate::store::Store>, Arc::new(ManualClock::default()));
-    let opened = ObjectMemory::open(as_store, writes, clock, Vec::new(), folder.path().to_owned(), limits).await;
-    let (memory, who) = (opened.unwrap(), Principal::outside(Namespace::new("tenant").unwrap()));
-    let bucket = BucketName::new("bucket").unwrap();
+    let (as_store, clock) = (Arc::clone(store) as Arc<dyn crate::store::Store>, Arc::new(SystemClock::new()));
+    ObjectMemory::open(as_store, writes, clock, Vec::new(), folder.path().to_owned(), limits).await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_before() {
+    let (ledger, store, folder) = (TestLedger::new(), Arc::default(), tempfile::tempdir().unwrap());
+    let memory = over(&ledger, &store, &folder).await;
+    let (who, bucket) = (Principal::outside(Namespace::new("tenant").unwrap()), BucketName::new("bucket").unwrap());
+    memory.create_bucket(&who, &bucket).await.unwrap();
+    let stop = CancellationToken::new();
+    let persisting = tokio::spawn(memory.clone().persist(stop.clone()));
+    let put = |name: &'static str, bytes: Vec<u8>| {
+        let (memory, who, bucket) = (memory.clone(), who.clone(), bucket.clone());
+        async move { memory.put(&who, &bucket, &key(name), body(&bytes)).await.unwrap() }
+    };
+    let size = |name: &str| {
+        let id = crate::ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key(name) };
+        store.holds(&id).map_or(0, |bytes| bytes.len())
+    };
+    let comes = async |name: &str, bytes: usize| {
+        while size(name) != bytes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // One that is settling holds back who settles another object, ...
+    for name in ["a", "b"] {
+        put(name, b"small".to_vec()).await;
+        memory.flush(&who, &bucket, &key(name)).await.unwrap();
+    }
+    ledger.holds.send_replace(true);
+    let large = vec![1; CACHED + 1];
+    let first = tokio::spawn(put("a", large.clone()));
+    ledger.holds_answers(1).await;
+    let second = tokio::spawn(put("b", large.clone()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!((size("a"), size("b")), (5, 5));
+    ledger.holds.send_replace(false);
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!((size("a"), size("b")), (large.len(), large.len()));
+    // ... and so does a ledger that has not heard of what is stored.
+    ledger.holds.send_replace(true);
+    put("c", b"small".to_vec()).await;
+    comes("c", 5).await;
+    ledger.holds_answers(1).await;
+    let third = tokio::spawn(put("c", large.clone()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(size("c"), 5);
+    ledger.holds.send_replace(false);
+    third.await.unwrap();
+    assert_eq!(size("c"), large.len());
+    stop.cancel();
+    persisting.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ledger_that_failed_refuses_writes_and_what_is_there_is_read_on() {
+    let (ledger, store, folder) = (TestLedger::new(), Arc::default(), tempfile::tempdir().unwrap());
+    let memory = over(&ledger, &store, &folder).await;
+    let (who, bucket) = (Principal::outside(Namespace::new("tenant").unwrap()), BucketName::new("bucket").unwrap());
     memory.create_bucket(&who, &bucket).await.unwrap();
     let large = vec![1; CACHED + 1];
     let put = |name: &'static str, bytes: &[u8]| {

@@ -1,0 +1,120 @@
+//! Objects of which records were let go that could come back after a crash, as far as the ledger has not said that they
+//! will not. Pure.
+
+use std::collections::HashMap;
+
+use crate::ObjectId;
+
+/// Objects whose records were let go.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    objects: HashMap<ObjectId, LetGo>,
+    /// Counts what the ledger was told.
+    told: u64,
+}
+
+#[derive(Debug, Default)]
+struct LetGo {
+    /// How many are telling the ledger just now.
+    telling: u32,
+    /// The count when one had last told it.
+    told: u64,
+}
+
+impl Unsettled {
+    /// The ledger is about to be told of a record of `object`.
+    pub(super) fn begin(&mut self, object: &ObjectId) {
+        self.objects.entry(object.clone()).or_default().telling += 1;
+    }
+
+    /// It has been, or could not be.
+    pub(super) fn told(&mut self, object: &ObjectId) {
+        self.told += 1;
+        if let Some(one) = self.objects.get_mut(object) {
+            one.telling -= 1;
+            one.told = self.told;
+        }
+    }
+
+    pub(super) fn contains(&self, object: &ObjectId) -> bool {
+        self.objects.contains_key(object)
+    }
+
+    /// Whether the ledger is being told of a record of `object`.
+    pub(super) fn is_being_told(&self, object: &ObjectId) -> bool {
+        self.objects.get(object).is_some_and(|one| one.telling > 0)
+    }
+
+    /// All of which the ledger has been told, and the count that it is.
+    pub(super) fn all(&self) -> (Vec<ObjectId>, u64) {
+        let told = self.objects.iter().filter(|(_, one)| one.telling == 0);
+        (told.map(|(object, _)| object.clone()).collect(), self.told)
+    }
+
+    /// What the ledger was told of `objects` until the count was `told` will not come back.
+    pub(super) fn settled(&mut self, objects: &[ObjectId], told: u64) {
+        for object in objects {
+            if self.objects.get(object).is_some_and(|one| one.telling == 0 && one.told <= told) {
+                self.objects.remove(object);
+            }
+        }
+    }
+
+    /// These are another's to settle.
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&ObjectId) -> bool) {
+        // Who is telling says when that has ended; the ledger then says that they are another's.
+        self.objects.retain(|object, one| one.telling > 0 || !is_gone(object));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{BucketName, Namespace, ObjectKey};
+
+    use super::*;
+
+    fn object(key: &str) -> ObjectId {
+        ObjectId {
+            namespace: Namespace::new("n").unwrap(),
+            bucket: BucketName::new("bucket").unwrap(),
+            key: ObjectKey::new(key).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_the_ledger_hears_while_it_is_asked_is_asked_for_again() {
+        let mut unsettled = Unsettled::default();
+        let (a, b) = (object("a"), object("b"));
+        unsettled.begin(&a);
+        unsettled.begin(&b);
+        unsettled.told(&a);
+        assert!(unsettled.is_being_told(&b) && !unsettled.is_being_told(&a));
+        let (objects, told) = unsettled.all();
+        assert_eq!(objects, std::slice::from_ref(&a), "the ledger has not heard of the other");
+        unsettled.told(&b);
+        unsettled.begin(&a);
+        unsettled.settled(&objects, told);
+        assert!(unsettled.contains(&a), "one more is being told");
+        unsettled.told(&a);
+        unsettled.settled(&objects, told);
+        assert!(unsettled.contains(&a), "it was told after the question");
+        let (objects, told) = unsettled.all();
+        unsettled.settled(&objects, told);
+        assert!(unsettled.objects.is_empty());
+    }
+
+    #[test]
+    fn what_is_forgotten_while_the_ledger_is_told_of_it_goes_when_that_has_ended() {
+        let mut unsettled = Unsettled::default();
+        let (a, b) = (object("a"), object("b"));
+        for one in [&a, &b] {
+            unsettled.begin(one);
+        }
+        unsettled.told(&b);
+        unsettled.forget(|_| true);
+        assert!(unsettled.contains(&a) && !unsettled.contains(&b));
+        unsettled.told(&a);
+        unsettled.forget(|_| true);
+        assert!(unsettled.objects.is_empty());
+    }
+}
