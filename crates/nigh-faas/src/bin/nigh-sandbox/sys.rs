@@ -24,8 +24,8 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
 /// The first descriptors after the three that every process has.
 const FIRST_PASSED: i32 = 3;
 /// How often a program that is open for writing is tried again, and after what.
-const BUSY_TRIES: u32 = 100;
-const BUSY_PAUSE: Duration = Duration::from_millis(2);
+const BUSY_TRIES: u32 = 400;
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Gives a program to be started these descriptors, as its 3, 4 and so on.
 pub(crate) fn pass_on<const N: usize>(command: &mut Command, passed: [BorrowedFd<'_>; N]) -> io::Result<()> {

@@ -80,13 +80,21 @@ async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
     assert_eq!((f.memory.0.coherence.entries(), f.memory.0.coherence.under_way()), (0, 0));
 }
 
-/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken. While it holds
-/// its answers it has not heard what is stored, and settles nothing.
+/// What a ledger does that is told what is stored, or is to settle it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    Given,
+    Held,
+    /// It hears what is stored, and cannot settle it.
+    Refused,
+}
+
+/// A ledger that fails when it is told to, as one does whose disk is gone: by an append that it has taken.
 struct TestLedger {
     order: WriteThrough,
     breaks: std::sync::atomic::AtomicBool,
     broken: std::sync::atomic::AtomicBool,
-    holds: tokio::sync::watch::Sender<bool>,
+    answers: tokio::sync::watch::Sender<Answers>,
     /// How many answers it holds.
     held: AtomicU64,
 }
@@ -97,14 +105,14 @@ impl TestLedger {
             order: WriteThrough::new(Epoch(1)),
             breaks: false.into(),
             broken: false.into(),
-            holds: tokio::sync::watch::Sender::new(false),
+            answers: tokio::sync::watch::Sender::new(Answers::Given),
             held: AtomicU64::new(0),
         })
     }
 
     async fn hear(&self) {
         self.held.fetch_add(1, Ordering::SeqCst);
-        self.holds.subscribe().wait_for(|holds| !holds).await.unwrap();
+        self.answers.subscribe().wait_for(|answers| *answers != Answers::Held).await.unwrap();
         self.held.fetch_sub(1, Ordering::SeqCst);
     }
 
@@ -153,6 +161,9 @@ impl Ledger for TestLedger {
 
     async fn settle(&self, shard: ShardId) -> Result<(), LedgerError> {
         self.hear().await;
+        if *self.answers.borrow() == Answers::Refused {
+            return Err(LedgerError::Unavailable("not yet".to_owned()));
+        }
         self.check(shard)
     }
 
@@ -196,30 +207,31 @@ async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_bef
         }
     };
     // One that is settling holds back who settles another object, ...
+    ledger.answers.send_replace(Answers::Refused);
     for name in ["a", "b"] {
         put(name, b"small".to_vec()).await;
         memory.flush(&who, &bucket, &key(name)).await.unwrap();
     }
-    ledger.holds.send_replace(true);
+    ledger.answers.send_replace(Answers::Held);
     let large = vec![1; CACHED + 1];
     let first = tokio::spawn(put("a", large.clone()));
     ledger.holds_answers(1).await;
     let second = tokio::spawn(put("b", large.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!((size("a"), size("b")), (5, 5));
-    ledger.holds.send_replace(false);
+    ledger.answers.send_replace(Answers::Given);
     first.await.unwrap();
     second.await.unwrap();
     assert_eq!((size("a"), size("b")), (large.len(), large.len()));
     // ... and so does a ledger that has not heard of what is stored.
-    ledger.holds.send_replace(true);
+    ledger.answers.send_replace(Answers::Held);
     put("c", b"small".to_vec()).await;
     comes("c", 5).await;
     ledger.holds_answers(1).await;
     let third = tokio::spawn(put("c", large.clone()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(size("c"), 5);
-    ledger.holds.send_replace(false);
+    ledger.answers.send_replace(Answers::Given);
     third.await.unwrap();
     assert_eq!(size("c"), large.len());
     stop.cancel();
