@@ -97,7 +97,7 @@ impl StateFile {
     /// A view of the file as it is now.
     pub(crate) fn begin_read(&self) -> Result<ReadTransaction, redb::Error> {
         let database = self.database.lock().clone();
-        Ok(database.ok_or(redb::Error::DatabaseClosed)?.begin_read()?)
+        Ok(database.map_or_else(|| self.open_anew(None), Ok)?.begin_read()?)
     }
 
     /// Begins a change, when the one before has ended.
@@ -305,7 +305,7 @@ mod tests {
             return println!("SKIPPED: {test}: no file system can be mounted by this user");
         };
         let state = StateFile::open(&folder.join("state.redb")).unwrap();
-        let (registry, same) = (LocalRegistry::new(state.clone()), LocalRegistry::new(state));
+        let (registry, same) = (LocalRegistry::new(state.clone()), LocalRegistry::new(state.clone()));
         let name = |n: usize| format!("document-{n}");
         let mut kept = 0;
         while registry.put("table", &name(kept), vec![7; 100_000], None).await.is_ok() {
@@ -320,6 +320,9 @@ mod tests {
             .status();
         assert!(resized.unwrap().success());
         same.put("table", "small", vec![1], None).await.unwrap();
+        // As if it could not have been opened: who comes next does it, also to read.
+        *state.database.lock() = None;
+        assert_eq!(same.get("table", &name(0)).await.unwrap().unwrap().value, vec![7; 100_000]);
         registry.put("table", &name(kept), vec![8; 100_000], None).await.unwrap();
         for n in 0..kept {
             assert_eq!(same.get("table", &name(n)).await.unwrap().unwrap().value, vec![7; 100_000]);
