@@ -1,47 +1,52 @@
-//! The way into a sandbox: the pool's books behind a lock, and guards that settle them whatever happens.
+//! The way into a sandbox: the pool's books behind a lock, what they command, and guards that settle them.
 //!
-//! Who is admitted holds guards: one for the run, one for the sandbox or for the room of one. Dropping them gives back
-//! what they stand for, so that no path, not even a panic, leaves the books wrong.
+//! Whoever is admitted holds guards: one for the run, one for the sandbox. Dropping them gives back what they stand for, so
+//! that no path, not even a panic, leaves the books wrong. A sandbox is made by a task of its own, for the queue of its
+//! function: an invocation that stops waiting takes nothing with it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod leases;
+mod stems;
+
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, SandboxId};
+use nigh_terms::{ByteSize, Clock, FunctionName, Monotonic, Namespace, SandboxId};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
+pub(crate) use self::leases::{Lease, Making, RunGuard};
+pub(crate) use self::stems::{HeldStem, SpareStem, StemRoom};
 use crate::dispatch::Vacancy;
+use crate::execution::FailedStart;
 use crate::function::{Function, Runtime};
 use crate::function_network::FunctionNetwork;
+use crate::gate::Entrance;
+use crate::idle_processors::IdleProcessors;
 use crate::invocation::InvokeError;
 use crate::live_sandbox::LiveSandbox;
-use crate::node_memory::{NodeMemory, StemShare};
+use crate::node_memory::NodeMemory;
 use crate::prewarm::STEM_MEMORY;
-use crate::sandbox::Stem;
-use crate::sandbox_pool::{Admission, Answer, PoolUse, SandboxPool, Ticket};
-use crate::stem_stock::{Coming, Count, StemStock};
+use crate::sandbox_pool::{Answer, ColdReason, Command, Lost, PoolUse, SandboxPool, Start, Ticket, WaitsFor};
+use crate::stem_stock::StemStock;
+
+/// While somebody waits it is looked so often whether time alone has changed what is to be done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The pool and those who wait for it.
 pub(crate) struct Sandboxes {
     books: Mutex<Books>,
     clock: Arc<dyn Clock>,
-    freeze_grace: std::time::Duration,
-    queue_wait: std::time::Duration,
+    freeze_grace: Duration,
     /// Told at each cold start, and when one has come.
     stems_changed: Arc<Notify>,
+    /// Told when somebody begins to wait.
+    waits: Notify,
     memory: NodeMemory,
-}
-
-/// A stem with its share of the node's memory.
-pub(crate) struct HeldStem {
-    pub(crate) stem: Stem,
-    pub(crate) memory: StemShare,
-}
-
-impl HeldStem {
-    fn has_ended(&self) -> bool {
-        self.stem.has_ended()
-    }
+    /// Sandboxes that are to be made: as many as there are processors, at most.
+    orders: mpsc::UnboundedSender<Order>,
+    /// Until somebody takes it who makes them.
+    to_make: Mutex<Option<mpsc::UnboundedReceiver<Order>>>,
 }
 
 struct Books {
@@ -49,81 +54,60 @@ struct Books {
     stems: StemStock<HeldStem>,
     waiting: HashMap<Ticket, Waiter>,
     alive: HashMap<SandboxId, Arc<LiveSandbox>>,
+    idle_processors: IdleProcessors,
 }
 
-type Waiter = (oneshot::Sender<Admitted>, Arc<Function>);
-type Served = Vec<(Waiter, Admission<Arc<LiveSandbox>>)>;
+/// One who waits.
+struct Waiter {
+    turn: oneshot::Sender<Turn>,
+    function: Arc<Function>,
+    entrance: Entrance,
+}
 
-impl Books {
-    /// Those who wait and are let in now.
-    fn serve_waiting(&mut self) -> Served {
-        if self.waiting.is_empty() {
-            return Vec::new();
-        }
-        let served = self.pool.serve_waiting();
-        served.into_iter().filter_map(|(ticket, what)| Some((self.waiting.remove(&ticket)?, what))).collect()
-    }
+/// What comes of waiting.
+enum Turn {
+    Admitted(Admitted),
+    /// The sandbox that was made for it could not be.
+    Failed(Box<FailedStart>),
+    TooLate(WaitsFor),
 }
 
 /// What an invocation is admitted with.
 pub(crate) struct Admitted {
-    pub(crate) place: Place,
-    /// To be ended before a sandbox is made.
-    pub(crate) evicted: Vec<Lease>,
-    /// Stems that are in its way: to be ended as well.
-    pub(crate) in_the_way: Vec<SpareStem>,
+    pub(crate) lease: Lease,
+    /// To be ended before it runs.
+    pub(crate) in_the_way: InTheWay,
     pub(crate) run: RunGuard,
     /// What it waited for, if it did.
-    pub(crate) waited_for: Option<&'static str>,
+    pub(crate) waited_for: Option<WaitsFor>,
 }
 
-/// Where it runs.
-pub(crate) enum Place {
-    Warm(Lease),
-    Cold(Room),
+/// Sandboxes, prewarmed ones too, that are to be ended before what needs their room begins.
+#[derive(Default)]
+pub(crate) struct InTheWay {
+    pub(crate) sandboxes: Vec<Lease>,
+    stems: Vec<SpareStem>,
 }
 
-/// Counts as a running invocation.
-pub(crate) struct RunGuard {
-    sandboxes: Arc<Sandboxes>,
-    function: Arc<Function>,
-}
-
-impl Drop for RunGuard {
-    fn drop(&mut self) {
-        self.sandboxes.books.lock().pool.finished(&self.function);
-        self.sandboxes.serve_waiting();
+impl InTheWay {
+    /// Ends them; when this returns their room is free.
+    pub(crate) async fn end(self) {
+        let sandboxes = futures::future::join_all(self.sandboxes.into_iter().map(Lease::end));
+        futures::future::join(sandboxes, futures::future::join_all(self.stems.into_iter().map(SpareStem::end))).await;
     }
 }
 
-/// Room that a new sandbox may take.
-pub(crate) struct Room {
-    sandboxes: Arc<Sandboxes>,
-    booked: Option<ByteSize>,
-    stem: Option<HeldStem>,
-}
-
-impl Room {
-    /// The stem that can become the new sandbox, if there was one.
-    pub(crate) const fn take_stem(&mut self) -> Option<HeldStem> {
-        self.stem.take()
-    }
-
-    /// The sandbox that takes it.
-    pub(crate) fn taken_by(mut self, live: Arc<LiveSandbox>) -> Lease {
-        self.booked = None;
-        self.sandboxes.books.lock().alive.insert(live.id, Arc::clone(&live));
-        Lease { sandboxes: Arc::clone(&self.sandboxes), live: Some(live) }
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        if let Some(booked) = self.booked {
-            self.sandboxes.books.lock().pool.release(booked);
-            self.sandboxes.serve_waiting();
-        }
-    }
+/// A sandbox that is to be made.
+pub(crate) struct Order {
+    pub(crate) making: Making,
+    pub(crate) function: Arc<Function>,
+    /// What it is made for: with that begins what it does before its first invocation.
+    pub(crate) entrance: Entrance,
+    /// The invocation that hears of it if it cannot be made.
+    pub(crate) ticket: Option<Ticket>,
+    pub(crate) stem: Option<HeldStem>,
+    pub(crate) in_the_way: InTheWay,
+    pub(crate) reason: ColdReason,
 }
 
 /// Stands for an invocation that is expected, until this is dropped.
@@ -139,144 +123,54 @@ impl Drop for Expected {
     }
 }
 
-/// Stands for a sandbox that is being made ahead. When this is dropped those who wait for it wait no longer.
-pub(crate) struct Ahead {
-    sandboxes: Arc<Sandboxes>,
-    function: Arc<Function>,
-}
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.sandboxes.books.lock().pool.ahead_over(&self.function);
-        self.sandboxes.serve_waiting();
-    }
-}
-
-/// Room that a stem may take, or takes.
-pub(crate) struct StemRoom {
-    sandboxes: Arc<Sandboxes>,
-    is_booked: bool,
-    /// Of the node's memory, until there is a stem that has it.
-    memory: Option<StemShare>,
-}
-
-impl StemRoom {
-    /// The stem that it was for, if it could be made. It comes back if it is not wanted any more.
-    pub(crate) fn filled(mut self, coming: &Coming, stem: Option<Stem>) -> Option<SpareStem> {
-        let stem = stem.and_then(|stem| Some(HeldStem { stem, memory: self.memory.take()? }));
-        let has_come = stem.is_some();
-        let unwanted = self.sandboxes.books.lock().stems.came(coming, stem);
-        // One that waits keeps the room until it is taken.
-        self.is_booked = unwanted.is_some() || !has_come;
-        unwanted.map(|stem| SpareStem { stem, _room: self })
-    }
-}
-
-impl Drop for StemRoom {
-    fn drop(&mut self) {
-        if self.is_booked {
-            self.sandboxes.books.lock().pool.release_stem(STEM_MEMORY);
-            self.sandboxes.serve_waiting();
-        }
-    }
-}
-
-/// A stem that is to be ended.
-pub(crate) struct SpareStem {
-    stem: HeldStem,
-    _room: StemRoom,
-}
-
-impl SpareStem {
-    /// Ends it; when this returns nothing is left of it and its room is free.
-    pub(crate) async fn end(self) {
-        let HeldStem { stem, memory: _held } = self.stem;
-        stem.end().await;
-    }
-}
-
-/// A sandbox that its holder has alone. If it is neither given back nor ended it is ended when dropped.
-pub(crate) struct Lease {
-    sandboxes: Arc<Sandboxes>,
-    live: Option<Arc<LiveSandbox>>,
-}
-
-impl Lease {
-    /// The sandbox, while the lease is held.
-    pub(crate) const fn live(&self) -> Option<&Arc<LiveSandbox>> {
-        self.live.as_ref()
-    }
-
-    /// Its sandbox may have the next invocation, unless it has ended or everything is to end.
-    pub(crate) async fn give_back(mut self) {
-        let Some(live) = self.live.take() else { return };
-        live.rest(self.sandboxes.freeze_grace);
-        let now = self.sandboxes.clock.monotonic();
-        let function = Arc::clone(&live.function);
-        let (refused, served) = {
-            let mut books = self.sandboxes.books.lock();
-            // One that ended in this moment was not idle when that was noticed.
-            let refused = if live.runtime.has_ended() { Some(live) } else { books.pool.give_back(live, function, now) };
-            // At once: who comes in this moment is behind those who wait for it.
-            (refused, books.serve_waiting())
-        };
-        self.sandboxes.let_in(served);
-        if let Some(live) = refused {
-            end(&self.sandboxes, live).await;
-        }
-    }
-
-    /// Ends its sandbox; when this returns nothing is left of it.
-    pub(crate) async fn end(mut self) {
-        if let Some(live) = self.live.take() {
-            end(&self.sandboxes, live).await;
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // Without a runtime everything ends: the engine's sandboxes die with this process.
-        if let (Some(live), Ok(runtime)) = (self.live.take(), tokio::runtime::Handle::try_current()) {
-            let sandboxes = Arc::clone(&self.sandboxes);
-            runtime.spawn(async move { end(&sandboxes, live).await });
-        }
-    }
-}
-
-async fn end(sandboxes: &Arc<Sandboxes>, live: Arc<LiveSandbox>) {
-    live.end().await;
-    {
-        let mut books = sandboxes.books.lock();
-        books.alive.remove(&live.id);
-        books.pool.release(live.function.memory);
-    }
-    sandboxes.serve_waiting();
+/// What the books command, as it is done once they are closed.
+#[derive(Default)]
+struct Done {
+    turns: Vec<(oneshot::Sender<Turn>, Turn)>,
+    orders: Vec<Order>,
+    freeze: Vec<Arc<LiveSandbox>>,
+    surplus: Vec<SpareStem>,
 }
 
 impl Sandboxes {
     pub(crate) fn new(
         pool: SandboxPool<Arc<LiveSandbox>>,
         clock: Arc<dyn Clock>,
-        freeze_grace: std::time::Duration,
-        queue_wait: std::time::Duration,
+        freeze_grace: Duration,
         stems_max: usize,
         memory: NodeMemory,
     ) -> Self {
-        let stems = StemStock::new(stems_max);
-        let books = Mutex::new(Books { pool, stems, waiting: HashMap::new(), alive: HashMap::new() });
-        Self { books, clock, freeze_grace, queue_wait, stems_changed: Arc::default(), memory }
+        let processors = pool.limits().processors;
+        let books = Mutex::new(Books {
+            pool,
+            stems: StemStock::new(stems_max),
+            waiting: HashMap::new(),
+            alive: HashMap::new(),
+            idle_processors: IdleProcessors::new(processors),
+        });
+        let (orders, to_make) = mpsc::unbounded_channel();
+        let to_make = Mutex::new(Some(to_make));
+        Self { books, clock, freeze_grace, stems_changed: Arc::default(), waits: Notify::new(), memory, orders, to_make }
+    }
+
+    /// The sandboxes that are to be made, for who asks first.
+    pub(crate) fn take_orders(&self) -> Option<mpsc::UnboundedReceiver<Order>> {
+        self.to_make.lock().take()
+    }
+
+    fn now(&self) -> Monotonic {
+        self.clock.monotonic()
     }
 
     /// See `Invoke::set_reserved`.
     pub(crate) fn set_reserved(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName, n: Option<usize>) {
         self.books.lock().pool.set_reserved(namespace, function, n);
-        self.serve_waiting();
+        self.serve();
     }
 
     /// What of the node is free, as those hear who dispatch to it.
     pub(crate) fn vacancy(&self) -> Vacancy {
-        let now = self.clock.monotonic();
+        let now = self.now();
         self.books.lock().pool.vacancy(now)
     }
 
@@ -291,16 +185,17 @@ impl Sandboxes {
         is_new.then(|| Expected { sandboxes: Arc::clone(self), namespace, function })
     }
 
-    /// Free room for a sandbox of `function` that is expected to be invoked, with the stems that are in its way. Invocations may wait
-    /// for it as long as what stands for it is kept.
-    pub(crate) fn room_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<(Ahead, Room, Vec<SpareStem>)> {
-        // A statement of its own: `room` opens the books again.
-        let is_booked = self.books.lock().pool.book_ahead(function);
-        is_booked.then(|| {
-            let ahead = Ahead { sandboxes: Arc::clone(self), function: Arc::clone(function) };
-            let (room, in_the_way) = self.room(function);
-            (ahead, room, in_the_way)
-        })
+    /// A sandbox of `function` to be made for an invocation that is expected, if there is free room for one.
+    pub(crate) fn start_ahead(self: &Arc<Self>, function: &Arc<Function>) -> Option<Order> {
+        let (order, surplus) = {
+            let mut books = self.books.lock();
+            let start = books.pool.start_ahead(function, self.now())?;
+            let mut stems = self.surplus_stems(&mut books);
+            (self.order(&mut books, start, &mut stems), stems)
+        };
+        self.stems_changed.notify_one();
+        self.end_apart(surplus);
+        Some(order)
     }
 
     /// The idle sandbox that the next invocation of `function` would get. It stays idle.
@@ -308,178 +203,200 @@ impl Sandboxes {
         self.books.lock().pool.warmest(function).cloned()
     }
 
-    /// Admits an invocation of `function`, after a bounded wait if need be: for a sandbox that is being made ahead, and, if
-    /// that does not come in time, for a place.
-    pub(crate) async fn admit(self: &Arc<Self>, function: &Arc<Function>) -> Result<Admitted, InvokeError> {
-        let (ticket, mut served, why) = {
+    /// Admits an invocation of `function`, after a bounded wait if need be.
+    ///
+    /// # Errors
+    /// Why it does not run: it waited too long, or may not wait, or the sandbox made for it came to nothing.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        function: &Arc<Function>,
+        entrance: &Entrance,
+    ) -> Result<Result<Admitted, Box<FailedStart>>, InvokeError> {
+        let asked = self.now();
+        let (mut turn, done, waits_for) = {
             let mut books = self.books.lock();
-            match books.pool.ask(function) {
-                Answer::Admitted(admission) => {
-                    drop(books);
-                    return Ok(self.admitted(admission, function));
-                }
-                Answer::Waiting(ticket, why) => {
-                    let (sender, served) = oneshot::channel();
-                    books.waiting.insert(ticket, (sender, Arc::clone(function)));
-                    (ticket, served, why)
-                }
+            let ticket = match books.pool.ask(function, asked) {
+                Answer::Waiting(ticket) => ticket,
                 Answer::Refused(why) => return Err(InvokeError::TooManyRequests(format!("the node {why}"))),
                 Answer::OverReserved(limit) => {
                     return Err(InvokeError::ReservedConcurrency { function: function.name.clone(), limit });
                 }
                 Answer::Closed => return Err(InvokeError::ShuttingDown),
-            }
-        };
-        let asked = self.clock.monotonic();
-        let admitted = loop {
-            if let Ok(admitted) = tokio::time::timeout(self.queue_wait, &mut served).await {
-                break admitted;
-            }
-            let left = {
-                let mut books = self.books.lock();
-                if books.pool.insist(ticket) {
-                    None
-                } else {
-                    books.waiting.remove(&ticket);
-                    Some(books.pool.leave(ticket))
-                }
             };
-            // It may have stood before others that there is room for, or have room itself.
-            self.serve_waiting();
-            match left {
-                None => {}
-                Some(Some(why)) => {
-                    let waited = self.clock.monotonic().since(asked).as_secs_f64();
-                    return Err(InvokeError::TooManyRequests(format!("for {waited:.1} s the node {why}")));
-                }
-                // It was served in this moment, or the pool was closed.
-                Some(None) => break served.await,
-            }
+            let (sender, turn) = oneshot::channel();
+            let waiter = Waiter { turn: sender, function: Arc::clone(function), entrance: entrance.clone() };
+            books.waiting.insert(ticket, waiter);
+            let done = self.commands(&mut books, asked);
+            let waits_for = books.waiting.contains_key(&ticket).then(|| books.pool.waits_for(function, asked));
+            (turn, done, waits_for)
         };
-        let mut admitted = admitted.map_err(|_| InvokeError::ShuttingDown)?;
-        admitted.waited_for = Some(why);
-        Ok(admitted)
-    }
-
-    /// Lets those in who wait, as far as there is room.
-    fn serve_waiting(self: &Arc<Self>) {
-        let served = self.books.lock().serve_waiting();
-        self.let_in(served);
-    }
-
-    fn let_in(self: &Arc<Self>, served: Served) {
-        for ((waiting, function), admission) in served {
-            // If nobody waits any more the guards give everything back.
-            drop(waiting.send(self.admitted(admission, &function)));
+        self.carry_out(done);
+        if let Some(waits_for) = waits_for {
+            metrics::counter!("nigh_invocation_waits_total", "for" => waits_for.label()).increment(1);
+            self.waits.notify_one();
+        }
+        let come = (&mut turn).await.map_err(|_| InvokeError::ShuttingDown)?;
+        let waited = self.now().since(asked);
+        if let Some(waits_for) = waits_for {
+            metrics::histogram!("nigh_invocation_wait_seconds", "for" => waits_for.label())
+                .record(waited.as_secs_f64());
+        }
+        match come {
+            Turn::Admitted(admitted) => Ok(Ok(Admitted { waited_for: waits_for, ..admitted })),
+            Turn::Failed(failed) => Ok(Err(failed)),
+            Turn::TooLate(waits_for) => {
+                let (waited, words) = (waited.as_secs_f64(), waits_for.words());
+                Err(InvokeError::TooManyRequests(format!("for {waited:.1} s the node {words}; invoke again later")))
+            }
         }
     }
 
-    fn admitted(self: &Arc<Self>, admission: Admission<Arc<LiveSandbox>>, function: &Arc<Function>) -> Admitted {
-        let run = RunGuard { sandboxes: Arc::clone(self), function: Arc::clone(function) };
-        let idle = match admission {
-            Admission::Warm(live) => {
-                let (evicted, in_the_way) = (Vec::new(), Vec::new());
-                return Admitted { place: Place::Warm(self.lease(live)), evicted, in_the_way, run, waited_for: None };
+    /// Tells the invocation that a sandbox was made for that it could not be. False if that waits no longer.
+    pub(crate) fn start_failed(self: &Arc<Self>, ticket: Option<Ticket>, failed: FailedStart) -> bool {
+        let now = self.now();
+        let waiter = {
+            let mut books = self.books.lock();
+            let Some(ticket) = ticket else { return false };
+            let waiter = books.waiting.remove(&ticket);
+            if waiter.is_some() {
+                books.pool.leave(ticket, now);
             }
-            Admission::Cold => Vec::new(),
-            Admission::Evict(idle) => idle,
+            waiter
         };
-        let (room, in_the_way) = self.room(function);
-        let evicted = idle.into_iter().map(|live| self.lease(live)).collect();
-        Admitted { place: Place::Cold(room), evicted, in_the_way, run, waited_for: None }
+        waiter.is_some_and(|waiter| waiter.turn.send(Turn::Failed(Box::new(failed))).is_ok())
     }
 
-    /// Room that is booked for a sandbox of `function`, with the stems that are in its way.
-    fn room(self: &Arc<Self>, function: &Arc<Function>) -> (Room, Vec<SpareStem>) {
+    /// Looks what is to be done now. To be called after every change, and now and then while somebody waits.
+    fn serve(self: &Arc<Self>) {
+        let now = self.now();
+        let done = self.commands(&mut self.books.lock(), now);
+        self.carry_out(done);
+    }
+
+    /// Looks a moment later what is to be done, if somebody waits; else as soon as somebody does, or after `quiet`.
+    pub(crate) async fn look_later(self: &Arc<Self>, quiet: Duration) {
+        if self.books.lock().waiting.is_empty() {
+            let _nobody = tokio::time::timeout(quiet, self.waits.notified()).await;
+            return;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = self.now();
+        let done = {
+            let mut books = self.books.lock();
+            if let Some(idle) = books.idle_processors.measure(now) {
+                books.pool.set_idle_processors(idle);
+            }
+            self.commands(&mut books, now)
+        };
+        self.carry_out(done);
+    }
+
+    /// What is to be done now, with all that it takes.
+    fn commands(self: &Arc<Self>, books: &mut Books, now: Monotonic) -> Done {
+        let mut done = Done::default();
+        let commands = books.pool.serve(now);
+        if commands.is_empty() {
+            return done;
+        }
+        let mut stems = self.surplus_stems(books);
+        for command in commands {
+            match command {
+                Command::Run { ticket, sandbox, after } => {
+                    let in_the_way = self.in_the_way(after, &mut stems);
+                    let lease = self.lease(sandbox);
+                    let Some(waiter) = books.waiting.remove(&ticket) else { continue };
+                    let run = RunGuard::new(self, waiter.function);
+                    let admitted = Admitted { lease, in_the_way, run, waited_for: None };
+                    done.turns.push((waiter.turn, Turn::Admitted(admitted)));
+                }
+                Command::Start(start) => done.orders.push(self.order(books, start, &mut stems)),
+                Command::Freeze(sandbox) => done.freeze.push(sandbox),
+                Command::Refuse { ticket, waits_for } => {
+                    if let Some(waiter) = books.waiting.remove(&ticket) {
+                        done.turns.push((waiter.turn, Turn::TooLate(waits_for)));
+                    }
+                }
+            }
+        }
+        done.surplus = stems;
+        done
+    }
+
+    fn carry_out(self: &Arc<Self>, done: Done) {
+        let Done { turns, orders, freeze, surplus } = done;
+        for (to, turn) in turns {
+            // If nobody waits any more the guards give everything back.
+            drop(to.send(turn));
+        }
+        if !orders.is_empty() {
+            self.stems_changed.notify_one();
+        }
+        for order in orders {
+            // Nobody makes it once the node ends: its guard gives the room back.
+            drop(self.orders.send(order));
+        }
+        for sandbox in freeze {
+            tokio::spawn(async move { sandbox.freeze().await });
+        }
+        self.end_apart(surplus);
+    }
+
+    fn in_the_way(self: &Arc<Self>, sandboxes: Vec<Arc<LiveSandbox>>, stems: &mut Vec<SpareStem>) -> InTheWay {
+        for _ in &sandboxes {
+            metrics::counter!("nigh_sandboxes_ended_total", "for" => "room").increment(1);
+        }
+        let sandboxes = sandboxes.into_iter().map(|live| self.lease(live)).collect();
+        InTheWay { sandboxes, stems: std::mem::take(stems) }
+    }
+
+    /// A sandbox to be made, with the stem that becomes it, if there is one.
+    fn order(self: &Arc<Self>, books: &mut Books, start: Start<Arc<LiveSandbox>>, stems: &mut Vec<SpareStem>) -> Order {
+        let Start { id, function, ticket, after, reason } = start;
         // What a runtime has behind it when it becomes a function's, it did without a network.
         let asks_for_network = FunctionNetwork::asked(&function.environment) != Ok(FunctionNetwork::None);
-        let (stem, in_the_way) = self.stem_for((!asks_for_network).then_some(&function.runtime));
-        (Room { sandboxes: Arc::clone(self), booked: Some(function.memory), stem }, in_the_way)
-    }
-
-    /// A stem for a cold start that is booked, if it may have one, and those that are in its way.
-    fn stem_for(self: &Arc<Self>, runtime: Option<&Runtime>) -> (Option<HeldStem>, Vec<SpareStem>) {
-        let now = self.clock.monotonic();
-        let (stem, in_the_way) = {
-            let mut books = self.books.lock();
-            let mut in_the_way = books.stems.take_those(HeldStem::has_ended);
-            let stem = runtime.and_then(|runtime| books.stems.take(runtime, now));
-            if stem.is_some() {
-                books.pool.release_stem(STEM_MEMORY);
-            }
-            let count = books.pool.stems_in_the_way(STEM_MEMORY).saturating_sub(in_the_way.len());
-            in_the_way.extend(books.stems.give_way(count));
-            (stem, in_the_way)
-        };
-        self.stems_changed.notify_one();
-        (stem, self.spare(in_the_way))
-    }
-
-    fn spare(self: &Arc<Self>, stems: Vec<HeldStem>) -> Vec<SpareStem> {
-        stems.into_iter().map(|stem| SpareStem { stem, _room: self.stem_room() }).collect()
-    }
-
-    fn stem_room(self: &Arc<Self>) -> StemRoom {
-        StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: None }
-    }
-
-    /// Notified when there may be one to make: a cold start, or one that has come and leaves its place among those made.
-    pub(crate) fn stems_changed(&self) -> Arc<Notify> {
-        Arc::clone(&self.stems_changed)
-    }
-
-    /// The runtimes in `usable` that want one more stem, once for each; and stems that are to be ended.
-    pub(crate) fn plan_stems(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SpareStem>) {
-        let now = self.clock.monotonic();
-        let (missing, surplus) = {
-            let mut books = self.books.lock();
-            let mut ended = books.stems.take_those(HeldStem::has_ended);
-            let (missing, surplus) = books.stems.plan(usable, now);
-            ended.extend(surplus);
-            (missing, ended)
-        };
-        (missing, self.spare(surplus))
-    }
-
-    /// Room for a stem of `runtime`, unless `at_once` are being made, or somebody waits for the room.
-    pub(crate) fn room_for_stem(self: &Arc<Self>, runtime: &Runtime, at_once: usize) -> Option<(StemRoom, Coming)> {
-        let mut books = self.books.lock();
-        if books.stems.coming() >= at_once || !books.pool.book_stem(STEM_MEMORY) {
-            return None;
-        }
-        let Some(memory) = self.memory.hold_stem() else {
+        let runtime = (!asks_for_network).then_some(&function.runtime);
+        let stem = runtime.and_then(|runtime| books.stems.take(runtime, self.now()));
+        if stem.is_some() {
             books.pool.release_stem(STEM_MEMORY);
-            return None;
-        };
-        let room = StemRoom { sandboxes: Arc::clone(self), is_booked: true, memory: Some(memory) };
-        Some((room, books.stems.comes(runtime.clone())))
-    }
-
-    /// The stems of the runtimes in `usable`.
-    pub(crate) fn count_stems(&self, usable: &BTreeSet<Runtime>) -> BTreeMap<Runtime, Count> {
-        self.books.lock().stems.counts(usable, self.clock.monotonic())
+        }
+        let waiter = ticket.and_then(|ticket| books.waiting.get(&ticket));
+        let entrance = waiter.map_or_else(Entrance::of_nobody, |waiter| waiter.entrance.clone());
+        let in_the_way = self.in_the_way(after, stems);
+        Order { making: Making::new(self, id), function, entrance, ticket, stem, in_the_way, reason }
     }
 
     fn lease(self: &Arc<Self>, live: Arc<LiveSandbox>) -> Lease {
-        Lease { sandboxes: Arc::clone(self), live: Some(live) }
+        Lease::new(self, live)
     }
 
-    /// Takes `live` out of the idle ones, to be ended. Nothing if it is not idle.
-    pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>) -> Option<Lease> {
-        let taken = self.books.lock().pool.take(live);
-        taken.then(|| self.lease(Arc::clone(live)))
+    /// Takes `live` out of the idle ones, to be ended, for this reason. Nothing if it is not idle.
+    pub(crate) fn take_idle(self: &Arc<Self>, live: &Arc<LiveSandbox>, why: &Lost) -> Option<Lease> {
+        let taken = self.books.lock().pool.take(live, why);
+        taken.then(|| {
+            metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
+            self.lease(Arc::clone(live))
+        })
     }
 
-    /// The same, by its name.
+    /// The same, by its name, for its memory.
     pub(crate) fn take_idle_named(self: &Arc<Self>, id: SandboxId) -> Option<Lease> {
         let live = self.books.lock().alive.get(&id).cloned()?;
-        self.take_idle(&live)
+        self.take_idle(&live, &Lost::Memory)
+    }
+
+    /// `live`, which is idle, stands still and takes `held`.
+    fn rests(self: &Arc<Self>, live: &Arc<LiveSandbox>, held: ByteSize) {
+        self.books.lock().pool.rests(live, held);
+        self.serve();
     }
 
     /// Takes out the idle ones that have lived long enough, or of whose function `is_stale` says that it has changed.
     pub(crate) fn take_expired(self: &Arc<Self>, is_stale: impl Fn(&Function) -> bool) -> Vec<Lease> {
-        let now = self.clock.monotonic();
+        let now = self.now();
         let expired = self.books.lock().pool.take_expired(now, is_stale);
+        for _ in &expired {
+            metrics::counter!("nigh_sandboxes_ended_total", "for" => "keep_alive").increment(1);
+        }
         expired.into_iter().map(|live| self.lease(live)).collect()
     }
 
@@ -488,18 +405,32 @@ impl Sandboxes {
     }
 
     /// From here on nobody is admitted. The idle ones come out, to be ended, and the stems.
-    pub(crate) fn close(self: &Arc<Self>) -> (Vec<Lease>, Vec<SpareStem>) {
+    pub(crate) fn close(self: &Arc<Self>) -> InTheWay {
         let (idle, waiting, stems) = {
             let mut books = self.books.lock();
             books.stems.cancel();
             (books.pool.close(), std::mem::take(&mut books.waiting), books.stems.take_those(|_| true))
         };
         drop(waiting);
-        (idle.into_iter().map(|live| self.lease(live)).collect(), self.spare(stems))
+        let sandboxes = idle.into_iter().map(|live| self.lease(live)).collect();
+        InTheWay { sandboxes, stems: self.spare(stems) }
     }
 
     /// All that have not ended.
     pub(crate) fn alive(&self) -> Vec<Arc<LiveSandbox>> {
         self.books.lock().alive.values().cloned().collect()
+    }
+
+    /// The runtimes in `usable` that want one more stem, once for each; and stems that are to be ended.
+    pub(crate) fn plan_stems(self: &Arc<Self>, usable: &BTreeSet<Runtime>) -> (Vec<Runtime>, Vec<SpareStem>) {
+        let now = self.now();
+        let (missing, surplus) = {
+            let mut books = self.books.lock();
+            let mut ended = books.stems.take_those(HeldStem::has_ended);
+            let (missing, surplus) = books.stems.plan(usable, now);
+            ended.extend(surplus);
+            (missing, ended)
+        };
+        (missing, self.spare(surplus))
     }
 }

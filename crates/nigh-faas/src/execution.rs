@@ -6,13 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
+use nigh_llc::resctrl::Members;
 use nigh_terms::{Admission, ByteSize, Clock, InvocationId, SandboxId, Timestamp, Token};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::activation::{Activation, DataCallRecord, MakingTimes, MemoryUse, Outcome};
 use crate::activation_log::ActivationLog;
-use crate::admission::{HeldStem, Lease, Room, Sandboxes};
+use crate::admission::{HeldStem, Lease, Making, Order, Sandboxes};
 use crate::booked_memory::BookedMemory;
+use crate::cold_start::{Init, init_limit};
 use crate::data_door::{DataDoor, DataListeners, HeldMemory};
 use crate::function::{Function, FunctionSource};
 use crate::function_arn::function_arn;
@@ -29,6 +32,7 @@ use crate::node_memory::NodeMemory;
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
+use crate::sandbox_pool::{ColdReason, Lost};
 use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Steps};
 use crate::touched::Touched;
 use crate::verdict::{Verdict, timeout_message};
@@ -64,21 +68,41 @@ pub(crate) struct Call {
     pub(crate) wait: Duration,
     /// Why this sandbox.
     pub(crate) placement: String,
-    /// It is none: a sandbox is made for one that may come.
-    pub(crate) ahead: bool,
     /// What is to be said of runs before this one. If there was one, this one gets all that it booked.
     pub(crate) earlier: Vec<String>,
 }
 
-/// How the making of a sandbox went.
-#[derive(Default)]
-pub(crate) struct Init {
-    /// From its start until it asked for its input.
-    took: Duration,
-    /// What it asked of the data doors meanwhile.
-    calls: DataCalls,
-    /// How it came to be.
-    steps: Steps,
+/// Why there is no sandbox for an invocation that one was made for.
+pub(crate) enum FailedStart {
+    /// It could not be made, or what it was made with may not begin here.
+    Refused(InvokeError),
+    /// It did not come to ask for its input: that is how the invocation ends.
+    Init(Box<FailedInit>),
+}
+
+/// A sandbox that could not be initialised.
+pub(crate) struct FailedInit {
+    live: Arc<LiveSandbox>,
+    init: Init,
+    token: Token,
+    /// How; none if its time was over.
+    end: Option<Initialised>,
+    limit: Duration,
+    peak: Option<ByteSize>,
+}
+
+impl FailedInit {
+    fn verdict(&self, id: InvocationId) -> Verdict {
+        match &self.end {
+            Some(Initialised::Failed { payload, error_type }) => {
+                Verdict::of_init_error(payload.clone(), error_type.clone())
+            }
+            Some(Initialised::Ended(end)) => Verdict::of_init_end(id, end),
+            // It would not have failed.
+            Some(Initialised::Ready) => lost(id),
+            None => Verdict::timed_out(id, self.limit),
+        }
+    }
 }
 
 /// What came out of an attempt to run.
@@ -109,66 +133,90 @@ fn internal(error: impl std::fmt::Display) -> InvokeError {
 }
 
 impl Executor {
-    /// Makes a sandbox for `call` and waits until it asks for its input. If it does not, the invocation ends with that.
-    pub(crate) async fn make(
+    /// Makes a sandbox, for whoever waits for one of its function. If that comes to nothing, the invocation that it was made
+    /// for hears of it.
+    pub(crate) async fn make(&self, order: Order) {
+        let Order { mut making, function, entrance, ticket, stem, in_the_way, reason } = order;
+        in_the_way.end().await;
+        match self.made(&mut making, &function, &entrance, stem, reason).await {
+            Ok(took) => making.ready(took).await,
+            Err(failed) => {
+                let why = match &failed {
+                    FailedStart::Refused(error) => error.to_string(),
+                    FailedStart::Init(_) => "it did not come to ask for its input".to_owned(),
+                };
+                // Who is invoked next finds out, and gets the record.
+                if !self.sandboxes.start_failed(ticket, failed) {
+                    tracing::debug!(why, function = %function.name, "a sandbox came to nothing that nobody waits for");
+                }
+                making.end().await;
+            }
+        }
+    }
+
+    /// Starts a sandbox and waits until it asks for its input: how long that took.
+    async fn made(
         &self,
-        mut room: Room,
-        call: &Call,
-    ) -> Result<Result<(Lease, Init), Invoked>, InvokeError> {
+        making: &mut Making,
+        function: &Arc<Function>,
+        entrance: &Entrance,
+        stem: Option<HeldStem>,
+        reason: ColdReason,
+    ) -> Result<Duration, FailedStart> {
         let began = self.clock.monotonic();
         let init_id = InvocationId::now();
-        let run = Entered::begin(&self.gate, &call.function.namespace, init_id, &call.entrance).await?;
+        let run = Entered::begin(&self.gate, &function.namespace, init_id, entrance).await;
+        let run = run.map_err(|refusal| FailedStart::Refused(refusal.into()))?;
         self.accountant.begin(init_id, began);
-        let started = self.start_sandbox(&call.function, init_id, room.take_stem()).await;
-        let (live, initialised, steps) = match started {
-            Ok(started) => started,
-            Err(error) => {
-                drop(self.accountant.finish(init_id));
-                return Err(error);
-            }
-        };
-        let lease = room.taken_by(Arc::clone(&live));
+        let started = self.start_sandbox(function, init_id, stem).await;
+        let (live, initialised, steps) = started.map_err(|error| {
+            drop(self.accountant.finish(init_id));
+            FailedStart::Refused(error)
+        })?;
+        making.is(&live);
         self.watch(&live);
-        metrics::counter!("nigh_cold_starts_total").increment(1);
+        metrics::counter!("nigh_cold_starts_total", "reason" => reason.label()).increment(1);
         if steps.start == SandboxStart::Prewarmed {
             metrics::counter!("nigh_prewarmed_starts_total").increment(1);
         }
-
-        let limit = self.settings.init_timeout.max(call.function.timeout);
-        let end = tokio::time::timeout(limit, initialised).await;
+        let limit = self.settings.init_timeout.max(function.timeout);
+        let end = initialised_within(limit, initialised, live.sandbox.tasks()).await;
         live.key.act_for(None);
         let (token, _said) = live.settle(run).await;
-        let init = Init { took: self.clock.monotonic().since(began), calls: self.accountant.finish(init_id), steps };
-        let verdict = match end {
-            Ok(Ok(Initialised::Ready)) => {
-                metrics::histogram!("nigh_init_seconds").record(init.took.as_secs_f64());
-                live.memory.was_made(init.took);
-                return Ok(Ok((lease, init)));
+        let took = self.clock.monotonic().since(began);
+        let is_ahead = reason == ColdReason::Ahead;
+        let init = Init { began, took, calls: self.accountant.finish(init_id), steps, reason };
+        if matches!(end, Some(Initialised::Ready)) {
+            metrics::histogram!("nigh_init_seconds").record(took.as_secs_f64());
+            if is_ahead {
+                metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
+            } else {
+                *live.made.lock() = Some(init);
             }
-            Ok(Ok(Initialised::Failed { payload, error_type })) => Verdict::of_init_error(payload, error_type),
-            Ok(Ok(Initialised::Ended(end))) => Verdict::of_init_end(call.id, &end),
-            Ok(Err(_)) => Verdict::of_init_end(call.id, &SandboxEnd::Destroyed),
-            Err(_) => Verdict::timed_out(call.id, limit),
-        };
-        if call.ahead {
-            // Whoever is invoked next finds out, and gets the record.
-            lease.end().await;
-            return Err(InvokeError::Internal(format!("no sandbox of {} could be made", call.function.name)));
+            live.memory.was_made(took);
+            return Ok(took);
         }
+        live.runtime.end(SandboxEnd::Destroyed);
+        live.sandbox.flush_log().await;
+        let peak = live.sandbox.memory().peak().ok();
+        Err(FailedStart::Init(Box::new(FailedInit { live, init, token, end, limit, peak })))
+    }
+
+    /// How an invocation ends whose sandbox could not be initialised.
+    pub(crate) fn conclude_failed(&self, call: &Call, failed: FailedInit) -> Invoked {
+        let verdict = failed.verdict(call.id);
+        let FailedInit { live, init, token, peak, .. } = failed;
         let measured = Measured {
             duration: Duration::ZERO,
             granted: live.memory.first().memory,
-            peak: live.sandbox.memory().peak().ok(),
+            peak,
             memory: MemoryUse { grown: live.memory.end_run().grown, ..MemoryUse::default() },
             calls: DataCalls::default(),
             token,
             notes: Vec::new(),
         };
-        live.runtime.end(SandboxEnd::Destroyed);
-        live.sandbox.flush_log().await;
         live.log.start(call.id);
-        lease.end().await;
-        Ok(Err(self.conclude(call, &live, Some(&init), measured, verdict, true)))
+        self.conclude(call, &live, Some(&init), measured, verdict, true)
     }
 
     async fn start_sandbox(
@@ -228,7 +276,7 @@ impl Executor {
         tokio::spawn(async move {
             let end = live.sandbox.ended().await;
             live.runtime.ended(end).await;
-            if let Some(lease) = sandboxes.take_idle(&live) {
+            if let Some(lease) = sandboxes.take_idle(&live, &Lost::Died) {
                 lease.end().await;
             }
         });
@@ -259,7 +307,7 @@ impl Executor {
         let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {
             Ok(entered) => entered,
             Err(refusal) => {
-                lease.give_back().await;
+                lease.give_back(false).await;
                 return Err(refusal.into());
             }
         };
@@ -278,7 +326,15 @@ impl Executor {
         let prepared = live.take_prepared().map(|what| format!("prepared: {what}"));
         let mut notes: Vec<String> = call.earlier.iter().cloned().chain(notes).chain(prepared).collect();
         let booked = call.function.memory;
+        // It stands still until it has its memory.
+        let waking = live.take_up().await;
         let begun = live.memory.begin_run(if call.earlier.is_empty() { run.grant } else { Grant::full(booked) }).await;
+        if let Err(error) = waking.thaw().await {
+            tracing::warn!(%error, sandbox = %live.id, "a warm sandbox does not wake; another is taken");
+            self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
+            lease.end().await;
+            return Ok(Attempt::NotTaken);
+        }
         self.keys.set_admission(live.key.id(), run.admission);
         // Where the kernel cannot begin a new measurement the peak is that of all runs so far: never too small.
         let _ = memory.reset_peak();
@@ -356,7 +412,7 @@ impl Executor {
             self.hooks.iter().rev().for_each(|hook| hook.not_run(call.id));
             self.memory.retried();
             if lives {
-                lease.give_back().await;
+                lease.give_back(true).await;
             } else {
                 lease.end().await;
             }
@@ -371,7 +427,7 @@ impl Executor {
         if lives {
             let (calls, verdict) = (self.accountant.finish(call.id), verdict.unwrap_or_else(|| lost(call.id)));
             let invoked = self.conclude(call, &live, init, measured(calls), verdict, true);
-            lease.give_back().await;
+            lease.give_back(true).await;
             return Ok(Attempt::Done(Box::new(invoked)));
         }
         lease.end().await;
@@ -450,6 +506,23 @@ impl Executor {
 }
 
 /// Whether what `function` reads is cached, by its own word.
+/// How an initialisation ends, whose time is what it has a processor; none if that is over.
+async fn initialised_within(
+    limit: Duration,
+    mut initialised: tokio::sync::oneshot::Receiver<Initialised>,
+    tasks: Option<Members>,
+) -> Option<Initialised> {
+    let began = Instant::now();
+    let mut until = limit;
+    loop {
+        match tokio::time::timeout_at(began + until, &mut initialised).await {
+            Ok(end) => return Some(end.unwrap_or(Initialised::Ended(SandboxEnd::Destroyed))),
+            Err(_) if init_limit(limit, tasks.as_ref()) > until => until = init_limit(limit, tasks.as_ref()),
+            Err(_) => return None,
+        }
+    }
+}
+
 fn admission_of(function: &Function) -> Admission {
     // A word that the door would refuse now is of an earlier Nigh's function: it says nothing.
     function_caching::admission(&function.environment).unwrap_or_default()

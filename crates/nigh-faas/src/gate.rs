@@ -86,6 +86,13 @@ pub(crate) enum Entrance {
     Dispatched(Dispatch),
 }
 
+impl Entrance {
+    /// Nobody has called yet.
+    pub(crate) fn of_nobody() -> Self {
+        Self::Called(Token::empty())
+    }
+}
+
 /// An invocation that has passed the gate; one that is dropped is abandoned.
 pub(crate) struct Entered {
     gate: Arc<dyn InvocationGate>,

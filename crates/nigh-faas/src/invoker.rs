@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::future::{join, join_all};
+use futures::future::join_all;
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
 use nigh_objects::protocol::{Dispatch, Member};
@@ -17,11 +17,12 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 
 use crate::activation_log::ActivationLog;
-use crate::admission::{Admitted, Lease, Place, Sandboxes, SpareStem};
+use crate::admission::{Admitted, Lease, Sandboxes};
+use crate::cold_start::Init;
 use crate::data_door::DataDoor;
 use crate::dispatch::RunDispatched;
 use crate::dispatch::Vacancy;
-use crate::execution::{Attempt, Call, Executor};
+use crate::execution::{Attempt, Call, Executor, FailedStart};
 use crate::function::{Function, FunctionSource};
 use crate::gate::{Entrance, InvocationGate};
 use crate::hooks::InvocationHook;
@@ -34,7 +35,7 @@ use crate::prewarm::PrewarmSettings;
 pub use crate::prewarmer::RuntimeStems;
 use crate::prewarmer::{Prewarmer, PrewarmerParts};
 use crate::sandbox::{SandboxEnd, SandboxEngine};
-use crate::sandbox_pool::{PoolUse, SandboxPool};
+use crate::sandbox_pool::{PoolUse, SandboxPool, WaitsFor};
 
 /// The largest input (Lambda quotas: 6 MB).
 pub const REQUEST_BYTES_MAX: usize = 6 * 1024 * 1024;
@@ -95,12 +96,12 @@ impl Invoker {
     /// An invoker that is ready. Needs a tokio runtime, in which it looks after its idle sandboxes.
     #[must_use]
     pub fn new(parts: InvokerParts, settings: InvokerSettings) -> Self {
-        let pool = SandboxPool::new(&parts.node, parts.incarnation, settings.limits, settings.keep_alive);
+        let pool = SandboxPool::new(settings.limits, settings.keep_alive);
         let clock = Arc::clone(&parts.clock);
         let prewarm = settings.prewarm.clone().filter(|_| parts.engine.makes_stems().is_ok());
         let stems_max = prewarm.as_ref().map_or(0, PrewarmSettings::most);
         let memory = parts.memory.clone();
-        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, settings.queue_wait, stems_max, memory);
+        let sandboxes = Sandboxes::new(pool, clock, settings.freeze_grace, stems_max, memory);
         let sandboxes = Arc::new(sandboxes);
         let prewarmer = prewarm.map(|prewarm| {
             Prewarmer::new(PrewarmerParts {
@@ -130,6 +131,8 @@ impl Invoker {
         let inner = Arc::new(Inner { executor, tasks: TaskTracker::new(), prewarmer, latest: Mutex::default() });
         reap(&inner);
         end_for_growth(&inner);
+        make_ordered(&inner);
+        look_while_somebody_waits(&inner);
         if let Some(prewarmer) = &inner.prewarmer {
             prewarmer.keep_going(&inner.tasks);
         }
@@ -152,8 +155,7 @@ impl Invoker {
     /// no sandbox is left.
     pub async fn drain(&self, patience: Duration) {
         let inner = &self.inner;
-        let (idle, stems) = inner.executor.sandboxes.close();
-        join(join_all(idle.into_iter().map(Lease::end)), join_all(stems.into_iter().map(SpareStem::end))).await;
+        inner.executor.sandboxes.close().end().await;
         inner.tasks.close();
         if tokio::time::timeout(patience, inner.tasks.wait()).await.is_err() {
             let running = inner.executor.sandboxes.in_use().running;
@@ -213,6 +215,29 @@ fn end_for_growth(inner: &Arc<Inner>) {
     });
 }
 
+/// Makes the sandboxes that are ordered, until the invoker is gone.
+fn make_ordered(inner: &Arc<Inner>) {
+    let Some(mut orders) = inner.executor.sandboxes.take_orders() else { return };
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        while let Some(order) = orders.recv().await {
+            let Some(inner) = inner.upgrade() else { return };
+            let makes = Arc::clone(&inner);
+            inner.tasks.spawn(async move { makes.executor.make(order).await });
+        }
+    });
+}
+
+/// Has the sandboxes looked at while somebody waits, until the invoker is gone.
+fn look_while_somebody_waits(inner: &Arc<Inner>) {
+    let (weak, sandboxes) = (Arc::downgrade(inner), Arc::clone(&inner.executor.sandboxes));
+    tokio::spawn(async move {
+        while weak.strong_count() > 0 {
+            sandboxes.look_later(REAP_EVERY).await;
+        }
+    });
+}
+
 impl Inner {
     async fn reap(&self) {
         let mut stale: Vec<Arc<Function>> = Vec::new();
@@ -241,33 +266,12 @@ impl Inner {
         self.executor.prepare(&live, &input.unwrap_or_default(), next.after).await;
     }
 
-    /// Makes an idle sandbox of a function that is expected to be invoked and has none, if there is free room. Who is invoked meanwhile waits for it.
+    /// Makes an idle sandbox of a function that is expected to be invoked and has none, if there is free room. Who is invoked
+    /// meanwhile waits for it.
     async fn make_ahead(&self, function: &Arc<Function>) {
-        let Some((ahead, room, in_the_way)) = self.executor.sandboxes.room_ahead(function) else { return };
-        join_all(in_the_way.into_iter().map(SpareStem::end)).await;
-        let call = Call {
-            id: InvocationId::now(),
-            attempt: 1,
-            function: Arc::clone(function),
-            payload: bytes::Bytes::new(),
-            client_context: None,
-            entrance: Entrance::Called(Token::empty()),
-            start: self.executor.clock.wall(),
-            wait: Duration::ZERO,
-            placement: String::new(),
-            ahead: true,
-            earlier: Vec::new(),
-        };
-        match self.executor.make(room, &call).await {
-            Ok(Ok((lease, _))) => {
-                metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
-                lease.give_back().await;
-            }
-            Ok(Err(_)) => {}
-            Err(error) => tracing::debug!(%error, function = %call.function.name, "no sandbox is made ahead"),
+        if let Some(order) = self.executor.sandboxes.start_ahead(function) {
+            self.executor.make(order).await;
         }
-        // After it was given back: now it is there, or never will be.
-        drop(ahead);
     }
 
     async fn run(
@@ -289,34 +293,27 @@ impl Inner {
             start: self.executor.clock.wall(),
             wait: Duration::ZERO,
             placement: String::new(),
-            ahead: false,
             earlier: Vec::new(),
         };
         for _ in 0..ATTEMPTS_MAX {
-            let Admitted { place, evicted, in_the_way, run: _run, waited_for } =
-                self.executor.sandboxes.admit(&call.function).await?;
-            let here = placement(&place, evicted.len(), waited_for);
+            let admitted = match self.executor.sandboxes.admit(&call.function, &call.entrance).await? {
+                Ok(admitted) => admitted,
+                Err(failed) => match *failed {
+                    FailedStart::Refused(error) => return Err(error),
+                    FailedStart::Init(failed) => return Ok(self.executor.conclude_failed(&call, *failed)),
+                },
+            };
+            let Admitted { lease, in_the_way, run: _run, waited_for } = admitted;
+            let init = lease.live().and_then(|live| live.made.lock().take());
+            let here = placement(init.as_ref(), in_the_way.sandboxes.len(), waited_for);
             call.placement = match &chosen {
                 Some(chosen) => format!("{chosen}; there {here}"),
                 None => here,
             };
-            let stems = join_all(in_the_way.into_iter().map(SpareStem::end));
-            join(join_all(evicted.into_iter().map(Lease::end)), stems).await;
-            call.wait = self.executor.clock.monotonic().since(asked);
-            let (lease, init) = match place {
-                Place::Warm(lease) => (lease, None),
-                Place::Cold(room) => match Box::pin(self.executor.make(room, &call)).await? {
-                    Ok((lease, init)) => (lease, Some(init)),
-                    Err(failed) => return Ok(failed),
-                },
-            };
-            if let Some(live) = lease.live()
-                && let Err(error) = live.wake().await
-            {
-                tracing::warn!(%error, sandbox = %live.id, "a warm sandbox does not wake; another is taken");
-                lease.end().await;
-                continue;
-            }
+            in_the_way.end().await;
+            // What its sandbox took to be made is told apart.
+            let until = init.as_ref().map_or_else(|| self.executor.clock.monotonic(), |init| init.began);
+            call.wait = until.since(asked);
             match self.executor.execute(&call, lease, init.as_ref()).await? {
                 Attempt::Done(invoked) => return Ok(*invoked),
                 Attempt::NotTaken => {}
@@ -327,15 +324,17 @@ impl Inner {
     }
 }
 
-fn placement(place: &Place, evicted: usize, waited_for: Option<&str>) -> String {
-    let mut text = match place {
-        Place::Warm(_) => "an idle sandbox of the function".to_owned(),
-        Place::Cold(_) if evicted == 0 => "a new sandbox: none of the function was idle".to_owned(),
-        Place::Cold(_) => format!("a new sandbox in the room of {evicted} that were idle"),
+/// How an invocation came to its sandbox, in words.
+fn placement(init: Option<&Init>, ended: usize, waited_for: Option<WaitsFor>) -> String {
+    let mut text = match init {
+        None => "an idle sandbox of the function".to_owned(),
+        Some(init) => format!("a new sandbox: {}", init.reason),
     };
-    if let Some(why) = waited_for {
-        text.push_str("; it waited because the node ");
-        text.push_str(why);
+    if ended > 0 {
+        text.push_str(&format!("; {ended} idle sandboxes of other functions ended for its memory"));
+    }
+    if let Some(waits_for) = waited_for.filter(|_| init.is_none()) {
+        text.push_str(&format!("; it waited because the node {}", waits_for.words()));
     }
     text
 }

@@ -17,8 +17,6 @@ pub struct InvokerSettings {
     pub runtime: RuntimeSettings,
     /// What the sandboxes may take.
     pub limits: PoolLimits,
-    /// How long an invocation may wait for a sandbox.
-    pub queue_wait: Duration,
     /// How long idle sandboxes live.
     pub keep_alive: KeepAlive,
     /// How long after its answer a sandbox is frozen.
@@ -41,8 +39,11 @@ impl InvokerSettings {
     pub fn new(runtime: RuntimeSettings, memory_max: ByteSize) -> Self {
         Self {
             runtime,
-            limits: PoolLimits { sandboxes_max: 256, memory_max, invocations_max: 256, waiting_max: 1024 },
-            queue_wait: Duration::from_secs(10),
+            limits: PoolLimits {
+                memory_max,
+                processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                ..PoolLimits::LAMBDA
+            },
             keep_alive: KeepAlive::default(),
             freeze_grace: Duration::from_millis(50),
             init_timeout: Duration::from_secs(10),

@@ -2,16 +2,18 @@
 //!
 //! It knows nothing of other sandboxes; who may have it is the pool's matter.
 
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::HeaderValue;
 use nigh_engine::AccessKeys;
-use nigh_terms::{AccessKeyId, InvocationId, SandboxId, Token};
+use nigh_terms::{AccessKeyId, ByteSize, InvocationId, SandboxId, Token};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cold_start::Init;
 use crate::function::Function;
 use crate::gate::Entered;
 use crate::log_capture::LogCapture;
@@ -72,6 +74,26 @@ struct Prepared {
     at: Instant,
 }
 
+/// A sandbox that has an invocation and may stand still yet.
+pub(crate) struct Waking<'a> {
+    sandbox: &'a dyn Sandbox,
+    frozen: tokio::sync::MutexGuard<'a, bool>,
+}
+
+impl Waking<'_> {
+    /// It runs when this returns. If it does not wake it is to be ended.
+    pub(crate) async fn thaw(mut self) -> Result<(), SandboxError> {
+        if *self.frozen {
+            self.sandbox.thaw().await?;
+            *self.frozen = false;
+        }
+        Ok(())
+    }
+}
+
+/// Called with what a sandbox takes of memory when it has come to stand still.
+pub(crate) type OnRest = Box<dyn Fn(ByteSize) + Send + Sync>;
+
 /// A running sandbox.
 pub(crate) struct LiveSandbox {
     pub(crate) id: SandboxId,
@@ -88,6 +110,11 @@ pub(crate) struct LiveSandbox {
     frozen: tokio::sync::Mutex<bool>,
     /// Its share of the node's memory.
     pub(crate) memory: Arc<MemoryShare>,
+    /// How it was made, until its first invocation takes that; nothing if none waited for it.
+    pub(crate) made: Mutex<Option<Init>>,
+    /// What it takes of memory while it stands still, and who is told.
+    held: Mutex<Option<ByteSize>>,
+    on_rest: OnceLock<OnRest>,
     /// What was made ready for its next invocation.
     prepared: Mutex<Option<Prepared>>,
     /// Processes that the kernel had ended for want of memory when this was asked last.
@@ -97,6 +124,14 @@ pub(crate) struct LiveSandbox {
 impl PartialEq for LiveSandbox {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
+    }
+}
+
+impl Eq for LiveSandbox {}
+
+impl Hash for LiveSandbox {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
     }
 }
 
@@ -127,20 +162,26 @@ impl LiveSandbox {
             rest: Mutex::new(rest),
             frozen: tokio::sync::Mutex::new(false),
             memory: Arc::new(parts.memory),
+            made: Mutex::default(),
+            held: Mutex::default(),
+            on_rest: OnceLock::new(),
             prepared: Mutex::default(),
             oom_kills: Mutex::new(0),
         }
     }
 
-    /// It is to have an invocation: it runs again when this returns. If it does not wake it is to be ended.
-    pub(crate) async fn wake(&self) -> Result<(), SandboxError> {
+    /// It is to have an invocation: it is frozen no more from now on, and if it is, stands still until it has its memory and
+    /// is thawed.
+    pub(crate) async fn take_up(&self) -> Waking<'_> {
         self.rest.lock().is_resting = false;
-        let mut frozen = self.frozen.lock().await;
-        if *frozen {
-            self.sandbox.thaw().await?;
-            *frozen = false;
-        }
-        Ok(())
+        let frozen = self.frozen.lock().await;
+        *self.held.lock() = None;
+        Waking { sandbox: &*self.sandbox, frozen }
+    }
+
+    /// What it takes of memory, if it stands still.
+    pub(crate) fn held(&self) -> Option<ByteSize> {
+        *self.held.lock()
     }
 
     /// Has `decide` make ready what its next invocation will need; not if it has one. An invocation that comes meanwhile waits
@@ -196,10 +237,16 @@ impl LiveSandbox {
         });
     }
 
-    async fn freeze(&self) {
+    /// `tell` is called each time that it has come to stand still. It is set once.
+    pub(crate) fn on_rest(&self, tell: OnRest) {
+        let _once = self.on_rest.set(tell);
+    }
+
+    /// Freezes it, if it has no invocation.
+    pub(crate) async fn freeze(&self) {
         let mut frozen = self.frozen.lock().await;
         // An invocation that came meanwhile waits for the lock and must not find it frozen under its hands.
-        if *frozen || !self.rest.lock().is_resting {
+        if *frozen || !self.rest.lock().is_resting || !self.rest.lock().can_freeze {
             return;
         }
         match self.sandbox.freeze().await {
@@ -219,12 +266,20 @@ impl LiveSandbox {
 
     /// It stands still, and keeps the memory that it uses.
     async fn give_memory_back(&self) {
-        if !self.memory.reclaims() {
-            return self.memory.rest();
-        }
-        let memory = Arc::clone(&self.memory);
-        if let Err(error) = tokio::task::spawn_blocking(move || memory.rest()).await {
-            tracing::error!(%error, "the memory of an idle sandbox was not taken back");
+        let held = if self.memory.reclaims() {
+            let memory = Arc::clone(&self.memory);
+            tokio::task::spawn_blocking(move || memory.rest()).await
+        } else {
+            Ok(self.memory.rest())
+        };
+        match held {
+            Ok(held) => {
+                *self.held.lock() = Some(held);
+                if let Some(tell) = self.on_rest.get() {
+                    tell(held);
+                }
+            }
+            Err(error) => tracing::error!(%error, "the memory of an idle sandbox was not taken back"),
         }
     }
 
@@ -263,7 +318,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use async_trait::async_trait;
-    use nigh_terms::{ByteSize, FunctionName, Namespace, SystemClock, Timestamp};
+    use nigh_terms::{FunctionName, Namespace, SystemClock, Timestamp};
 
     use super::*;
     use crate::function::Runtime;
@@ -361,9 +416,9 @@ mod tests {
         });
         live.rest.lock().is_resting = true;
         live.freeze().await;
-        live.wake().await.unwrap();
+        live.take_up().await.thaw().await.unwrap();
         assert_eq!(thawed.load(Ordering::SeqCst), 1);
-        live.wake().await.unwrap();
+        live.take_up().await.thaw().await.unwrap();
         assert_eq!(thawed.load(Ordering::SeqCst), 1);
     }
 }

@@ -474,11 +474,15 @@ impl MemoryShare {
         EndedRun { grown: held.grown, came_short: held.hits_below > 0 }
     }
 
-    /// The sandbox stands still: it keeps what it uses. Blocks where idle memory is to be reclaimed.
-    pub(crate) fn rest(&self) {
-        let Some(inner) = &self.inner else { return };
-        let Some(sandbox) = self.one.sandbox() else { return };
+    /// The sandbox stands still: it keeps what it uses, which is what this returns; all that it booked where that cannot be
+    /// told. Blocks where idle memory is to be reclaimed.
+    pub(crate) fn rest(&self) -> ByteSize {
+        let booked = self.one.booked;
+        let Some(sandbox) = self.one.sandbox() else { return booked };
         let memory = sandbox.memory();
+        let Some(inner) = &self.inner else {
+            return memory.used().map_or(booked, |used| (used + IDLE_MARGIN).min(booked));
+        };
         if inner.settings.idle == IdleMemory::Reclaim
             && let Err(error) = memory.reclaim()
         {
@@ -486,16 +490,19 @@ impl MemoryShare {
         }
         // From here on nobody looks at it: lowering a limit may take its time.
         self.one.is_busy.store(false, Ordering::Release);
+        let mut keeps = booked;
         // Who cannot be counted cannot be held to less than it booked.
         if let Ok(used) = memory.used() {
             let mut held = self.one.held.lock();
             let ahead = inner.budget.lock().prepared(self.one.id);
-            let keeps = (used + IDLE_MARGIN).max(ahead).min(held.limit);
-            inner.set(&self.one, &mut held, keeps);
+            let limit = (used + IDLE_MARGIN).max(ahead).min(held.limit);
+            inner.set(&self.one, &mut held, limit);
             held.coming = None;
+            keeps = held.limit.min(booked);
         }
         inner.budget.lock().idle(self.one.id, inner.clock.monotonic());
         inner.keeper.ring();
+        keeps
     }
 
     /// True if resting blocks.

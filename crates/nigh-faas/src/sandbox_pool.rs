@@ -1,319 +1,397 @@
-//! The sandboxes of a node: which are idle, what all of them book, who waits for one. Pure.
+//! Which sandbox an invocation gets, and when one is made or ended for it: pure (`docs/scheduling.md`, "One node").
 //!
-//! Every question is put to the scheduler with this node's view; what it decides is booked here at once, so that two
-//! askers cannot be promised the same room. The books hold every sandbox from its promise to its last trace being
-//! gone, and never exceed the limits, except that a promise on the room of sandboxes which are being ended stands
-//! beside them until they are gone. Stems are booked too, and yield: to who asks for room they are free room, and those
-//! that stand in the way end first. Those who wait are served in order: for a warm sandbox anyone may go first, for
-//! room nobody passes one who came before.
+//! Every invocation waits in the queue of its function until the pool gives it a sandbox, perhaps at once. Namespaces and
+//! their functions have turns (`dispatch_queue`). A sandbox whose invocation has ended goes to who waits for one of its
+//! function; a further one is made where waiting costs more (`start_rule`), no more at once than there are processors, and
+//! in memory that is free, the cache lends, or idle sandboxes have that are worth least for each MiB. A busy sandbox takes
+//! what it books, one that stands still what it uses (`room`). Sandboxes that are needed again are ended within a budget
+//! of processor time (`restart_budget`), so that a node which is asked for more than it can do slows down and never
+//! thrashes. Nobody waits for longer than `wait_max`.
 
-mod ahead;
+mod books;
+mod command;
 mod concurrency;
-mod idle;
+mod demand;
 #[cfg(test)]
 mod random_run;
-mod waiting;
+mod restart_budget;
+mod room;
+mod start_rule;
+#[cfg(test)]
+mod tests;
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace, NodeId};
+use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
-use self::ahead::MadeAhead;
-use self::concurrency::Concurrency;
-use self::idle::IdleSandboxes;
-pub use self::waiting::Ticket;
-use self::waiting::{Awaits, NotNow, Waiting, WaitingLine};
-use crate::dispatch::Vacancy;
+use self::books::{Books, Record, Starting, State, Victims};
+pub use self::command::{
+    Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor,
+};
+use self::concurrency::which;
+use self::room::Lack;
+use crate::dispatch::{Vacancy, WarmFunction};
 use crate::function::Function;
-use crate::keep_alive::{KeepAlive, victims};
-use crate::scheduler::{
-    Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+use crate::keep_alive::{Idle, KeepAlive};
+use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
+
+pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
+
+/// A run of a function of which none has ended counts as so long when turns are given.
+const RUN_UNKNOWN: Duration = Duration::from_millis(100);
+/// A function without sandboxes that has waited for so long may end those that others wait for, within the budget.
+const STARVES_AFTER: Duration = Duration::from_secs(1);
+/// For who does not fit beside busy ones and has waited for so long, memory gathers: others do not take it.
+const GATHERS_AFTER: Duration = Duration::from_secs(1);
+/// The pool has limits of its own, and holds nobody up for who fits nowhere but by what it gathers.
+const QUEUE: DispatchLimits = DispatchLimits {
+    entries_max: usize::MAX,
+    tenant_entries_max: usize::MAX,
+    passes_max: u32::MAX,
+    hold_max: Duration::ZERO,
 };
 
-/// What a node's sandboxes may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolLimits {
-    /// Sandboxes, idle ones included.
-    pub sandboxes_max: usize,
-    /// What they may book together.
-    pub memory_max: ByteSize,
-    /// Invocations that run at once.
-    pub invocations_max: usize,
-    /// Invocations that may wait for a sandbox.
-    pub waiting_max: usize,
+/// An invocation that waits.
+struct Waiter {
+    function: Arc<Function>,
+    since: Monotonic,
 }
 
-/// What an asker gets: with each of them but `Wait` one more invocation counts as running.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admission<S> {
-    /// This sandbox, which is its alone now.
-    Warm(S),
-    /// Room for a new sandbox.
-    Cold,
-    /// Room for a new sandbox once these are ended, which is the asker's to do.
-    Evict(Vec<S>),
-}
-
-/// What an asker hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer<S> {
-    /// It may run.
-    Admitted(Admission<S>),
-    /// It is in the queue under this ticket; the reason is the scheduler's.
-    Waiting(Ticket, &'static str),
-    /// It cannot even wait, for this reason.
-    Refused(&'static str),
-    /// It cannot even wait: as many run as are reserved for its function.
-    OverReserved(usize),
-    /// Nobody is admitted any more.
-    Closed,
-}
-
-/// The books of a node's sandboxes; `S` is a handle of one.
+/// The sandboxes of a node and who waits for them; `S` is a handle of one.
 pub struct SandboxPool<S> {
-    node: Fingerprint,
-    incarnation: Incarnation,
-    limits: PoolLimits,
+    books: Books<S>,
+    queue: DispatchQueue<Waiter>,
     keep_alive: KeepAlive,
-    idle: IdleSandboxes<S>,
-    waiting: WaitingLine,
-    ahead: MadeAhead,
-    sandboxes: usize,
-    booked: ByteSize,
     stems: usize,
     prewarmed: ByteSize,
-    running: Concurrency,
+    starts: u64,
     closed: bool,
 }
 
-/// What the pool holds now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolUse {
-    /// Sandboxes, from their promise until they are gone.
-    pub sandboxes: usize,
-    /// Those of them that are idle.
-    pub idle: usize,
-    /// What all of them book.
-    pub booked: ByteSize,
-    /// What those book that are idle.
-    pub idle_booked: ByteSize,
-    /// Stems, from the promise of their room until they are gone or a function's.
-    pub stems: usize,
-    /// What these book beside the sandboxes.
-    pub prewarmed: ByteSize,
-    /// Invocations that run, or whose sandbox is being made.
-    pub running: usize,
-    /// Invocations that wait for their turn to run, or for room.
-    pub waiting: usize,
-}
-
-impl<S: PartialEq> SandboxPool<S> {
-    /// An empty pool of `node`.
+impl<S: Clone + Eq + Hash> SandboxPool<S> {
+    /// An empty pool.
     #[must_use]
-    pub fn new(node: &NodeId, incarnation: Incarnation, limits: PoolLimits, keep_alive: KeepAlive) -> Self {
+    pub fn new(limits: PoolLimits, keep_alive: KeepAlive) -> Self {
         Self {
-            node: Fingerprint::of(&[&node.0]),
-            incarnation,
-            limits,
+            books: Books::new(limits),
+            queue: DispatchQueue::new(QUEUE),
             keep_alive,
-            idle: IdleSandboxes::new(),
-            waiting: WaitingLine::new(),
-            ahead: MadeAhead::default(),
-            sandboxes: 0,
-            booked: ByteSize::ZERO,
             stems: 0,
             prewarmed: ByteSize::ZERO,
-            running: Concurrency::default(),
+            starts: 0,
             closed: false,
-        }
-    }
-
-    /// What the pool holds now.
-    #[must_use]
-    pub fn in_use(&self) -> PoolUse {
-        PoolUse {
-            sandboxes: self.sandboxes,
-            idle: self.idle.len(),
-            booked: self.booked,
-            idle_booked: self.idle.booked(),
-            stems: self.stems,
-            prewarmed: self.prewarmed,
-            running: self.running.all(),
-            waiting: self.waiting.len(),
-        }
-    }
-
-    /// What is free, and which functions have idle sandboxes, as those hear who dispatch to this node.
-    #[must_use]
-    pub fn vacancy(&self, now: Monotonic) -> Vacancy {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let limits = &self.limits;
-        Vacancy {
-            idle: count(self.idle.len()),
-            memory: limits.memory_max,
-            memory_free: limits.memory_max.saturating_sub(self.booked),
-            memory_idle: self.idle.booked(),
-            sandboxes_free: count(limits.sandboxes_max.saturating_sub(self.sandboxes)),
-            running: count(self.running.all()),
-            invocations_free: if self.closed {
-                0
-            } else {
-                count(limits.invocations_max.saturating_sub(self.running.all()))
-            },
-            processors: 1,
-            ways_free: 0,
-            warm: self.idle.warm(now),
         }
     }
 
     /// The limits.
     #[must_use]
     pub const fn limits(&self) -> &PoolLimits {
-        &self.limits
+        &self.books.limits
     }
 
-    /// Asks for a sandbox of `function`.
-    pub fn ask(&mut self, function: &Arc<Function>) -> Answer<S> {
-        if self.closed {
-            return Answer::Closed;
-        }
-        if function.memory > self.limits.memory_max {
-            return Answer::Refused("has less memory for all sandboxes than the function books");
-        }
-        if let Some(limit) = self.running.reserve_in_use(function) {
-            return Answer::OverReserved(limit);
-        }
-        let room_is_free = !self.waiting.iter().any(|one| self.waits_for_room(one));
-        let not_now = match self.admit(function, room_is_free, false) {
-            Ok(admission) => return Answer::Admitted(admission),
-            Err(not_now) => not_now,
-        };
-        match not_now.awaits {
-            Awaits::Made => self.begin(function),
-            Awaits::Place if self.waiting.len() >= self.limits.waiting_max => return Answer::Refused(not_now.why),
-            Awaits::Place => {}
-        }
-        Answer::Waiting(self.waiting.join(Arc::clone(function), not_now), not_now.why)
-    }
-
-    /// Serves those who wait, as far as it goes. To be called after every change that may have made room.
-    pub fn serve_waiting(&mut self) -> Vec<(Ticket, Admission<S>)> {
-        let mut served = Vec::new();
-        let mut room_is_taken = false;
-        for one in self.waiting.take_all() {
-            self.give_turn_back(&one);
-            match self.admit(&one.function, !room_is_taken, one.insists) {
-                Ok(admission) => served.push((one.ticket, admission)),
-                Err(not_now) => {
-                    let one = Waiting { not_now, ..one };
-                    match not_now.awaits {
-                        Awaits::Made => self.begin(&one.function),
-                        Awaits::Place => room_is_taken |= self.waits_for_room(&one),
-                    }
-                    self.waiting.keep(one);
-                }
-            }
-        }
-        served
-    }
-
-    /// `ticket` has waited long enough for a sandbox that is being made: it is served as if there were none. False if that
-    /// was not what it waited for.
-    pub fn insist(&mut self, ticket: Ticket) -> bool {
-        let found = self.waiting.find(ticket).filter(|one| !one.insists && one.not_now.awaits == Awaits::Made);
-        found.map(|one| one.insists = true).is_some()
-    }
-
-    /// `ticket` waits no longer; what for, in words. Nothing if it was served already.
-    pub fn leave(&mut self, ticket: Ticket) -> Option<&'static str> {
-        let one = self.waiting.leave(ticket)?;
-        self.give_turn_back(&one);
-        Some(one.not_now.why)
-    }
-
-    fn begin(&mut self, function: &Function) {
-        self.ahead.came(function);
-        self.running.began(function);
-    }
-
-    fn give_turn_back(&mut self, one: &Waiting) {
-        if one.not_now.awaits == Awaits::Made {
-            self.running.ended(&one.function);
+    /// What the pool holds now.
+    #[must_use]
+    pub fn in_use(&self) -> PoolUse {
+        let (books, idle) = (&self.books, self.idle());
+        let resting = books.records.values().filter(|record| matches!(record.state, State::Resting(_)));
+        PoolUse {
+            sandboxes: books.room.sandboxes,
+            idle: idle.len(),
+            starting: books.starts.len(),
+            idle_held: books.room.resting,
+            idle_booked: resting.map(|record| record.function.memory).sum(),
+            booked: books.room.busy,
+            stems: self.stems,
+            prewarmed: self.prewarmed,
+            running: books.running.all(),
+            waiting: self.queue.len(),
         }
     }
 
-    /// An invocation of `function` has ended. Its sandbox is given back or released beside this.
-    pub fn finished(&mut self, function: &Function) {
-        self.running.ended(function);
+    /// `namespace` has so many shares of the node while others wait too; one, if nothing was said.
+    pub fn set_share(&mut self, namespace: Namespace, share: u32) {
+        self.queue.set_weight(namespace, share);
+    }
+
+    /// So many processors have nothing to do now, as was measured.
+    pub const fn set_idle_processors(&mut self, idle: f64) {
+        self.books.idle_processors = Some(idle);
     }
 
     /// `concurrency` invocations are this function's from now on, or as many as others leave it.
     pub fn set_reserved(&mut self, namespace: &Namespace, function: &FunctionName, concurrency: Option<usize>) {
-        self.running.set_reserved(namespace, function, concurrency);
+        self.books.running.set_reserved(namespace, function, concurrency);
     }
 
-    /// True if it is memory or a sandbox that `one` waits for, and not its turn to run, nor what is being made for it.
-    fn waits_for_room(&self, one: &Waiting) -> bool {
-        one.not_now.awaits == Awaits::Place && self.running.free(&one.function, self.limits.invocations_max) > 0
-    }
-
-    /// `sandbox` is idle from `now` on. It comes back if the pool does not keep it: then it is to be ended.
-    #[must_use]
-    pub fn give_back(&mut self, sandbox: S, function: Arc<Function>, now: Monotonic) -> Option<S> {
+    /// An invocation of `function` comes. `serve` says when it has a sandbox, perhaps at once.
+    pub fn ask(&mut self, function: &Arc<Function>, now: Monotonic) -> Answer {
         if self.closed {
-            return Some(sandbox);
+            return Answer::Closed;
         }
-        self.idle.keep(sandbox, function, now);
+        let limits = self.books.limits;
+        if function.memory > limits.memory_max {
+            let why = format!("has {} of memory for sandboxes, and the function books {}", limits.memory_max, function.memory);
+            return Answer::Refused(why);
+        }
+        let known = self.books.of(function);
+        let waiting = known.waiting;
+        if let Some(limit) = self.books.running.reserve_in_use(function, waiting) {
+            return Answer::OverReserved(limit);
+        }
+        let is_next = waiting == 0 && self.books.warmest(function).is_some();
+        if self.queue.len() >= limits.waiting_max && !is_next {
+            return Answer::Refused(format!("has {} invocations waiting, as many as may", limits.waiting_max));
+        }
+        let known = self.books.of(function);
+        known.demand.arrived(now);
+        known.is_expected = false;
+        let run = known.demand.run().unwrap_or(RUN_UNKNOWN);
+        let (namespace, name) = which(function);
+        let entry = NewEntry {
+            namespace,
+            function: name,
+            run: run.mul_f64(processors_taken(function.memory, &limits)),
+            deadline: now.after(limits.wait_max.max(Duration::from_nanos(1))),
+            item: Waiter { function: Arc::clone(function), since: now },
+        };
+        match self.queue.push(entry, now) {
+            Ok(ticket) => {
+                self.books.of(function).waits(now);
+                Answer::Waiting(ticket)
+            }
+            Err(refusal) => Answer::Refused(refusal.to_string()),
+        }
+    }
+
+    /// What is to be done now. To be asked after every change, and now and then while somebody waits.
+    pub fn serve(&mut self, now: Monotonic) -> Vec<Command<S>> {
+        let mut commands = Vec::new();
+        if self.queue.is_empty() {
+            self.books.gathers = None;
+            return commands;
+        }
+        let idle = self.books.processors().idle;
+        self.books.budget.pass(idle, now);
+        self.gather(now, &mut commands);
+        self.start_for_those(true, now, &mut commands);
+        self.run_those_that_wait(now, &mut commands);
+        self.start_for_those(false, now, &mut commands);
+        commands
+    }
+
+    /// Gives idle sandboxes to those who wait for one of their function, in turn.
+    fn run_those_that_wait(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
+        let Self { books, queue, .. } = self;
+        while let Some(turn) = queue.next(now, |waiter| run_in(books, waiter, now)) {
+            match turn {
+                Turn::Placed(ticket, waiter, (sandbox, victims, lack)) => {
+                    let function = &waiter.function;
+                    books.of(function).waits_no_more(waiter.since, now);
+                    books.budget.pay(victims.loss_s);
+                    books.end(&victims.sandboxes, lack, &Lost::To(function.name.clone()));
+                    books.begin_run(&sandbox);
+                    books.running.began(function);
+                    gathered(books, function);
+                    commands.push(Command::Run { ticket, sandbox, after: victims.sandboxes });
+                }
+                Turn::Expired(ticket, waiter) => {
+                    let waits_for = waits_for(books, &waiter.function, now);
+                    books.of(&waiter.function).waits_no_more(waiter.since, now);
+                    commands.push(Command::Refuse { ticket, waits_for });
+                }
+            }
+        }
+    }
+
+    /// Has sandboxes made for those who wait and want one; `starving`: only for those who have none and have waited long,
+    /// at the cost of others who wait, too.
+    fn start_for_those(&mut self, starving: bool, now: Monotonic, commands: &mut Vec<Command<S>>) {
+        let Self { books, queue, .. } = self;
+        if self.closed {
+            return;
+        }
+        let mut wanted = Vec::new();
+        for head in queue.heads() {
+            let Waiter { function, since } = head.item;
+            let starves = now.since(*since) >= STARVES_AFTER && books.sandboxes_of(function, now) == 0;
+            if !starving || starves {
+                wanted.push((head.ticket, Arc::clone(function)));
+            }
+        }
+        if starving {
+            // Who has waited longest: they have no sandbox by which their turns could be told.
+            wanted.sort_unstable_by_key(|(ticket, _)| *ticket);
+        }
+        for (ticket, function) in wanted {
+            // One function may want several.
+            while let Some((victims, lack)) = started_for(books, &function, starving, now) {
+                let reason = cold_reason(books, &function, now);
+                books.end(&victims.sandboxes, lack, &Lost::To(function.name.clone()));
+                self.starts += 1;
+                let id = StartId(self.starts);
+                begin_start(books, id, Starting { function: Arc::clone(&function), since: now, is_ahead: false });
+                books.of(&function).demand.start_begins(now);
+                let after = victims.sandboxes;
+                commands.push(Command::Start(Start { id, function: Arc::clone(&function), ticket: Some(ticket), after, reason }));
+            }
+        }
+    }
+
+    /// Sees who does not fit beside busy ones: those that are idle are frozen at once, and for the first in turn that has
+    /// waited for long memory gathers.
+    fn gather(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
+        let Self { books, queue, .. } = self;
+        if let Some((who, _)) = &books.gathers
+            && books.functions.get(who).is_none_or(|known| known.waiting == 0)
+        {
+            books.gathers = None;
+        }
+        let mut lacks = false;
+        for head in queue.heads() {
+            let Waiter { function, since } = head.item;
+            let held = books.warmest(function).and_then(|one| books.records.get(one)).map(|record| match record.state {
+                State::Idle(_) => record.function.memory,
+                State::Busy | State::Resting(_) | State::Ending => record.takes,
+            });
+            if held.is_none() && (books.sandboxes_of(function, now) > 0 || books.starts.len() >= books.limits.processors) {
+                continue;
+            }
+            let is_idle_unfrozen = held == Some(function.memory);
+            let lack = books.lack(function, held).filter(|lack| lack.is_none());
+            if lack.is_some() || is_idle_unfrozen {
+                continue;
+            }
+            lacks = true;
+            let fits = books.room.busy + function.memory <= books.limits.memory_max;
+            if books.gathers.is_none() && !fits && now.since(*since) >= GATHERS_AFTER {
+                books.gathers = Some((which(function), function.memory));
+            }
+        }
+        if lacks {
+            commands.extend(books.hurry().into_iter().map(Command::Freeze));
+        }
+    }
+
+    /// For what an invocation of `function` waits, or would.
+    #[must_use]
+    pub fn waits_for(&self, function: &Function, now: Monotonic) -> WaitsFor {
+        waits_for(&self.books, function, now)
+    }
+
+    /// `ticket` waits no longer; for what, if it did.
+    pub fn leave(&mut self, ticket: Ticket, now: Monotonic) -> Option<WaitsFor> {
+        let waiter = self.queue.leave(ticket)?;
+        let waits_for = waits_for(&self.books, &waiter.function, now);
+        self.books.of(&waiter.function).waits_no_more(waiter.since, now);
+        Some(waits_for)
+    }
+
+    /// The sandbox of this start is made, and idle. It comes back if the pool does not keep it: then it is to be ended.
+    #[must_use]
+    pub fn started(&mut self, start: StartId, sandbox: S, took: Duration, now: Monotonic) -> Option<S> {
+        let Some(Starting { function, .. }) = self.books.starts.remove(&start) else { return Some(sandbox) };
+        let books = &mut self.books;
+        books.start_took(&function, took);
+        let known = books.of(&function);
+        known.making = known.making.saturating_sub(1);
+        known.members.push(sandbox.clone());
+        let takes = function.memory;
+        books.records.insert(sandbox.clone(), Record { function, state: State::Idle(now), takes, made: now, is_hurried: false });
+        self.closed.then_some(sandbox)
+    }
+
+    /// The sandbox of this start will never be.
+    pub fn start_failed(&mut self, start: StartId) {
+        let Some(Starting { function, .. }) = self.books.starts.remove(&start) else { return };
+        let books = &mut self.books;
+        let known = books.of(&function);
+        known.making = known.making.saturating_sub(1);
+        books.room.sandboxes = books.room.sandboxes.saturating_sub(1);
+        books.room.busy = books.room.busy.saturating_sub(function.memory);
+    }
+
+    /// An invocation of `function` has ended. Its sandbox is given back or ended beside this.
+    pub fn finished(&mut self, function: &Function) {
+        self.books.running.ended(function);
+    }
+
+    /// `sandbox` is idle from `now` on, after it was had for `took`. It comes back if the pool does not keep it: then it is
+    /// to be ended.
+    #[must_use]
+    pub fn give_back(&mut self, sandbox: S, took: Option<Duration>, now: Monotonic) -> Option<S> {
+        let Some(record) = self.books.records.get_mut(&sandbox).filter(|_| !self.closed) else { return Some(sandbox) };
+        record.state = State::Idle(now);
+        let function = Arc::clone(&record.function);
+        if let Some(took) = took {
+            self.books.of(&function).demand.ran(took);
+        }
         None
     }
 
-    /// A sandbox that booked `booked` is gone, or will never be.
-    pub fn release(&mut self, booked: ByteSize) {
-        debug_assert!(self.sandboxes > 0 && self.booked >= booked, "more is released than was promised");
-        self.sandboxes = self.sandboxes.saturating_sub(1);
-        self.booked = self.booked.saturating_sub(booked);
+    /// `sandbox`, which is idle, stands still and takes `held` of memory.
+    pub fn rests(&mut self, sandbox: &S, held: ByteSize) {
+        self.books.rest(sandbox, held);
+    }
+
+    /// Takes an idle sandbox out, to be ended. False if it is not idle.
+    pub fn take(&mut self, sandbox: &S, why: &Lost) -> bool {
+        let is_idle = self.books.records.get(sandbox).is_some_and(|record| record.idle_since().is_some());
+        if is_idle {
+            self.books.begin_end(sandbox, why);
+        }
+        is_idle
+    }
+
+    /// Nothing is left of `sandbox`.
+    pub fn gone(&mut self, sandbox: &S) {
+        self.books.gone(sandbox);
+    }
+
+    /// The idle sandbox that the next invocation of `function` would get.
+    #[must_use]
+    pub fn warmest(&self, function: &Function) -> Option<&S> {
+        self.books.warmest(function)
     }
 
     /// An invocation of `function` may come. False if that is known.
     pub fn expect(&mut self, namespace: &Namespace, function: &FunctionName) -> bool {
-        self.ahead.expect(&(namespace.clone(), function.clone()))
+        let known = self.books.functions.entry((namespace.clone(), function.clone())).or_default();
+        !std::mem::replace(&mut known.is_expected, true)
     }
 
     /// Nothing is made for it any more.
     pub fn expect_no_more(&mut self, namespace: &Namespace, function: &FunctionName) {
-        self.ahead.expect_no_more(&(namespace.clone(), function.clone()));
-    }
-
-    /// Books a sandbox of `function` for an invocation that is expected and has not come, if none is idle or being made so
-    /// and there is free room. Whoever is invoked from now on may wait for it, until `ahead_over`.
-    pub fn book_ahead(&mut self, function: &Arc<Function>) -> bool {
-        let fits = !self.closed
-            && self.ahead.expects(function)
-            && self.waiting.len() == 0
-            && self.idle.of(function) == 0
-            && self.ahead.of(function) == 0
-            && self.sandboxes < self.limits.sandboxes_max
-            && self.booked + function.memory <= self.limits.memory_max;
-        if fits {
-            self.sandboxes += 1;
-            self.booked += function.memory;
-            self.ahead.begins(function);
+        if let Some(known) = self.books.functions.get_mut(&(namespace.clone(), function.clone())) {
+            known.is_expected = false;
         }
-        fits
     }
 
-    /// The sandbox of `function` that was booked ahead has been given back, or is never made. It is released beside this.
-    pub fn ahead_over(&mut self, function: &Function) {
-        self.ahead.ends(function);
+    /// Has a sandbox of `function` made for an invocation that is expected and has not come, if none is idle or being made,
+    /// nobody waits, and there is free room.
+    pub fn start_ahead(&mut self, function: &Arc<Function>, now: Monotonic) -> Option<Start<S>> {
+        let books = &mut self.books;
+        let is_free = books.lack(function, None).is_some_and(Lack::is_none);
+        let wants = books.of(function).is_expected && books.warmest(function).is_none() && books.making_of(function, now) == 0;
+        let may = !self.closed && self.queue.is_empty() && books.starts.len() < books.limits.processors;
+        if !(is_free && wants && may) {
+            return None;
+        }
+        self.starts += 1;
+        let id = StartId(self.starts);
+        begin_start(books, id, Starting { function: Arc::clone(function), since: now, is_ahead: true });
+        let (function, after) = (Arc::clone(function), Vec::new());
+        Some(Start { id, function, ticket: None, after, reason: ColdReason::Ahead })
     }
 
-    /// Books a stem of `memory`, if there is room that nobody waits for.
+    /// Books a stem of `memory`, if there is free room, which nobody waits for.
     pub fn book_stem(&mut self, memory: ByteSize) -> bool {
+        let room = &self.books.room;
         let fits = !self.closed
-            && self.waiting.len() == 0
-            && self.sandboxes + self.stems < self.limits.sandboxes_max
-            && self.booked + self.prewarmed + memory <= self.limits.memory_max;
+            && self.queue.is_empty()
+            && room.sandboxes + self.stems < self.books.limits.sandboxes_max
+            && room.free(&self.books.limits) >= self.prewarmed + memory;
         if fits {
             self.stems += 1;
             self.prewarmed += memory;
@@ -331,340 +409,223 @@ impl<S: PartialEq> SandboxPool<S> {
     /// How many stems of `memory` each stand in the way of the sandboxes and are to be ended.
     #[must_use]
     pub fn stems_in_the_way(&self, memory: ByteSize) -> usize {
-        let beyond = (self.booked + self.prewarmed).saturating_sub(self.limits.memory_max);
-        let for_memory = beyond.bytes().div_ceil(memory.bytes().max(1));
-        let for_number = (self.sandboxes + self.stems).saturating_sub(self.limits.sandboxes_max);
+        let (room, limits) = (&self.books.room, &self.books.limits);
+        let beyond = (room.taken() + self.prewarmed).saturating_sub(limits.memory_max + limits.idle_max);
+        let busy = (room.busy + self.prewarmed).saturating_sub(limits.memory_max);
+        let for_memory = beyond.max(busy).bytes().div_ceil(memory.bytes().max(1));
+        let for_number = (room.sandboxes + self.stems).saturating_sub(limits.sandboxes_max);
         usize::try_from(for_memory).unwrap_or(usize::MAX).max(for_number).min(self.stems)
     }
 
-    /// The idle sandbox that the next invocation of `function` would get.
-    #[must_use]
-    pub fn warmest(&self, function: &Function) -> Option<&S> {
-        self.idle.warmest(function)
+    /// The idle ones, the one idle longest first.
+    fn idle(&self) -> Vec<(Monotonic, &S)> {
+        let idle = self.books.records.iter().filter_map(|(one, record)| Some((record.idle_since()?, one)));
+        let mut idle: Vec<(Monotonic, &S)> = idle.collect();
+        idle.sort_unstable_by_key(|(since, _)| *since);
+        idle
     }
 
-    /// Takes an idle sandbox out, to be ended. False if it is not idle.
-    pub fn take(&mut self, sandbox: &S) -> bool {
-        self.idle.take(sandbox)
-    }
-
-    /// Takes out those that are idle for too long or too many at `now`, and those of which `is_stale` says that their
-    /// function has changed. They are to be ended.
+    /// Takes out those that have been idle for long enough, or of whose function `is_stale` says that it has changed.
     #[must_use]
     pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<S> {
-        let expired = self.keep_alive.expired(&self.idle.views(), now);
-        let mut taken = self.idle.take_oldest(expired);
-        taken.extend(self.idle.take_those(is_stale));
-        taken
+        let idle = self.idle();
+        let views: Vec<Idle> = idle.iter().map(|(since, _)| Idle { since: *since }).collect();
+        let expired = self.keep_alive.expired(&views, now);
+        let mut taken: Vec<(S, Lost)> = Vec::new();
+        for (at, (_, one)) in idle.into_iter().enumerate() {
+            let is_stale = self.books.records.get(one).is_some_and(|record| is_stale(&record.function));
+            if at < expired || is_stale {
+                taken.push((one.clone(), if is_stale { Lost::Changed } else { Lost::KeepAlive }));
+            }
+        }
+        taken.iter().for_each(|(one, why)| self.books.begin_end(one, why));
+        taken.into_iter().map(|(one, _)| one).collect()
     }
 
     /// The functions that have idle sandboxes, each version once.
     #[must_use]
     pub fn idle_functions(&self) -> Vec<Arc<Function>> {
-        self.idle.functions()
+        let mut functions: Vec<Arc<Function>> = Vec::new();
+        for record in self.books.records.values().filter(|record| record.idle_since().is_some()) {
+            if !functions.iter().any(|known| known.same_version(&record.function)) {
+                functions.push(Arc::clone(&record.function));
+            }
+        }
+        functions
     }
 
     /// From here on nothing is admitted or kept. Those who wait are forgotten, the idle come out to be ended.
     #[must_use]
     pub fn close(&mut self) -> Vec<S> {
         self.closed = true;
-        for one in self.waiting.take_all() {
-            self.give_turn_back(&one);
-        }
-        self.idle.take_oldest(self.idle.len())
+        self.queue = DispatchQueue::new(QUEUE);
+        self.books.functions.values_mut().for_each(|known| known.waiting = 0);
+        let idle: Vec<S> = self.idle().into_iter().map(|(_, one)| one.clone()).collect();
+        idle.iter().for_each(|one| self.books.begin_end(one, &Lost::Died));
+        idle
     }
 
-    fn view(&self, function: &Function) -> NodeView {
+    /// What is free, and how functions with sandboxes stand, as those hear who dispatch to this node.
+    #[must_use]
+    pub fn vacancy(&self, now: Monotonic) -> Vacancy {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        NodeView {
-            incarnation: self.incarnation,
-            name: self.node,
-            role: NodeRole::Worker,
-            // Its own gate asks of each invocation, when it begins.
-            shards_behind: 0,
-            idle: count(self.idle.len()),
-            memory: self.limits.memory_max,
-            memory_free: self.limits.memory_max.saturating_sub(self.booked),
-            memory_idle: self.idle.booked(),
-            sandboxes_free: count(self.limits.sandboxes_max.saturating_sub(self.sandboxes)),
-            running: count(self.running.all()),
-            invocations_free: count(self.running.free(function, self.limits.invocations_max)),
-            // Terms of the cost, and there is no other node to compare with.
+        let (books, limits) = (&self.books, self.limits());
+        let free = books.room.free(limits);
+        Vacancy {
+            idle: count(self.idle().len()),
+            memory: limits.memory_max,
+            memory_free: free,
+            memory_idle: limits.memory_max.saturating_sub(books.room.busy).saturating_sub(free),
+            sandboxes_free: count(limits.sandboxes_max.saturating_sub(books.room.sandboxes)),
+            running: count(books.running.all()),
+            waiting: count(self.queue.len() + books.starts.len()),
+            invocations_free: if self.closed {
+                0
+            } else {
+                count(limits.invocations_max.saturating_sub(books.running.all()))
+            },
             processors: 1,
             ways_free: 0,
+            evict_us: self.loss_of_the_next(now),
+            warm: self.warm(now),
         }
     }
 
-    /// Those in the line are before it.
-    fn admit(&mut self, function: &Arc<Function>, room_is_free: bool, insists: bool) -> Result<Admission<S>, NotNow> {
-        let no_place = |why| NotNow { awaits: Awaits::Place, why };
-        let mut warm = PerNode::default();
-        let sandboxes = u32::try_from(self.idle.of(function)).unwrap_or(u32::MAX);
-        *warm.entry(NodeIndex(0)) = Warm { sandboxes, granted: function.memory, idle_for: Duration::ZERO };
-        let placement = Placement {
-            function: Fingerprint::of(&[function.namespace.as_str(), function.name.as_str()]),
-            booked: function.memory,
-            expected: function.memory,
-            run: Duration::ZERO,
-            cold_start: Duration::ZERO,
-            ways: 0,
-            warm: &warm,
-            inputs: &Inputs::default(),
-        };
-        let decision = schedule(&Weights::SETTLED, &placement, &[self.view(function)]);
-        let Some(choice) = decision.choice else {
-            let why = decision.refusals.commonest().map_or("has no room", Refusal::reason);
-            return Err(no_place(why));
-        };
-        let admission = match choice.offer {
-            Offer::Warm => {
-                let warmest = self.idle.take_warmest(function);
-                Admission::Warm(warmest.ok_or_else(|| no_place("has no warm sandbox after all"))?)
+    /// What the idle sandbox costs that would end next, in microseconds.
+    fn loss_of_the_next(&self, now: Monotonic) -> u64 {
+        let lack = Lack { memory: ByteSize(1), sandboxes: 0 };
+        let victims = self.books.victims(lack, None, false, now);
+        victims.map_or(0, |victims| (victims.loss_s * 1e6) as u64)
+    }
+
+    /// How many sandboxes there are of each version of a function, and for how long the last one has been idle.
+    fn warm(&self, now: Monotonic) -> Vec<WarmFunction> {
+        let mut all: Vec<WarmFunction> = Vec::new();
+        let mut records: Vec<&Record> = self.books.records.values().filter(|one| one.state != State::Ending).collect();
+        // The one used last speaks for its function.
+        records.sort_unstable_by_key(|record| std::cmp::Reverse(record.idle_since()));
+        for record in records {
+            let Function { namespace, name, revision_id, memory, .. } = &*record.function;
+            let is_known = |known: &&mut WarmFunction| {
+                (&known.namespace, &known.function, &known.revision) == (namespace, name, revision_id)
+            };
+            let idle = record.idle_since();
+            match all.iter_mut().find(is_known) {
+                Some(known) => {
+                    known.sandboxes += u32::from(idle.is_some());
+                    known.busy += u32::from(idle.is_none());
+                }
+                None => all.push(WarmFunction {
+                    namespace: namespace.clone(),
+                    function: name.clone(),
+                    revision: revision_id.clone(),
+                    sandboxes: u32::from(idle.is_some()),
+                    busy: u32::from(idle.is_none()),
+                    granted: *memory,
+                    idle_for: idle.map_or(Duration::ZERO, |since| now.since(since)),
+                    ways: 0,
+                }),
             }
-            Offer::Cold | Offer::Evict if !insists && self.ahead.of(function) > self.waiting.for_made(function) => {
-                let why = "makes a sandbox of the function already";
-                return Err(NotNow { awaits: Awaits::Made, why });
-            }
-            Offer::Cold | Offer::Evict if !room_is_free => {
-                return Err(no_place("has others waiting for room before this one"));
-            }
-            Offer::Cold => Admission::Cold,
-            Offer::Evict => {
-                let free = self.limits.memory_max.saturating_sub(self.booked);
-                let missing = usize::from(self.sandboxes >= self.limits.sandboxes_max);
-                let count = victims(&self.idle.views(), missing, function.memory.saturating_sub(free))
-                    .ok_or_else(|| no_place("has not enough idle sandboxes to make room"))?;
-                Admission::Evict(self.idle.take_oldest(count))
-            }
-        };
-        if !matches!(admission, Admission::Warm(_)) {
-            self.sandboxes += 1;
-            self.booked += function.memory;
         }
-        self.begin(function);
-        Ok(admission)
+        all
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::function::tests::function;
+/// How many processors' part of the memory one takes that books so much; one at least.
+fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
+    let part = limits.memory_max.bytes() as f64 / limits.processors.max(1) as f64;
+    (booked.bytes() as f64 / part.max(1.0)).max(1.0)
+}
 
-    pub(super) const LIMITS: PoolLimits =
-        PoolLimits { sandboxes_max: 4, memory_max: ByteSize::mib(512), invocations_max: 4, waiting_max: 2 };
+type RunPlace<S> = (S, Victims<S>, Lack);
 
-    pub(super) fn pool(limits: PoolLimits) -> SandboxPool<u32> {
-        SandboxPool::new(&NodeId("node".to_owned()), Incarnation(1), limits, KeepAlive::default())
+/// Where `waiter` runs now, if it can.
+fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotonic) -> Option<RunPlace<S>> {
+    let function = &*waiter.function;
+    if books.running.free(function, books.limits.invocations_max) == 0 {
+        return None;
     }
-
-    pub(super) fn sized(name: &str, mib: u64) -> Arc<Function> {
-        Arc::new(Function { memory: ByteSize::mib(mib), ..function(name) })
+    let sandbox = books.warmest(function)?.clone();
+    let record = books.records.get(&sandbox)?;
+    if matches!(record.state, State::Idle(_)) {
+        // It has what it booked yet, but for whom that gathers.
+        books.fits(function, ByteSize::ZERO).then_some(())?;
+        return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, Lack::default()));
     }
+    let lack = books.lack(function, Some(record.takes))?;
+    let victims = books.victims(lack, Some(&sandbox), false, now)?;
+    let waited_s = books.want(function, now).waited_s;
+    let pays = victims.loss_s <= waited_s && books.budget.can_pay(victims.loss_s);
+    (lack.is_none() || pays).then_some((sandbox, victims, lack))
+}
 
-    pub(super) fn ask(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> Answer<u32> {
-        pool.ask(function)
+/// Whose room a further sandbox of `function` is made in, if it is to be made now. It is paid for.
+fn started_for<S: Clone + Eq + Hash>(
+    books: &mut Books<S>,
+    function: &Function,
+    starving: bool,
+    now: Monotonic,
+) -> Option<(Victims<S>, Lack)> {
+    let making = books.making_of(function, now);
+    let turns = books.running.free(function, books.limits.invocations_max);
+    if books.starts.len() >= books.limits.processors || turns <= making || books.warmest(function).is_some() {
+        return None;
     }
-
-    pub(super) fn book_ahead(pool: &mut SandboxPool<u32>, function: &Arc<Function>) -> bool {
-        let _known = pool.expect(&function.namespace, &function.name);
-        pool.book_ahead(function)
+    let want = books.want(function, now);
+    if starving && want.sandboxes > 0 {
+        return None;
     }
-
-    /// Runs one invocation in a new sandbox that is idle afterwards, since `since_s`.
-    fn warm_up(pool: &mut SandboxPool<u32>, function: &Arc<Function>, sandbox: u32, since_s: u64) {
-        assert_eq!(ask(pool, function), Answer::Admitted(Admission::Cold));
-        pool.finished(function);
-        let since = Monotonic::default().after(Duration::from_secs(since_s));
-        assert_eq!(pool.give_back(sandbox, Arc::clone(function), since), None);
+    let lack = books.lack(function, None)?;
+    let victims = books.victims(lack, None, starving, now)?;
+    let pay = want.pays(victims.loss_s, books.processors())?;
+    if pay > 0.0 && !books.budget.can_pay(pay) {
+        return None;
     }
+    books.budget.pay(pay);
+    Some((victims, lack))
+}
 
-    #[test]
-    fn the_sandbox_used_last_is_used_again_by_its_own_version_only() {
-        let mut pool = pool(LIMITS);
-        let f = sized("f", 128);
-        warm_up(&mut pool, &f, 1, 0);
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(1)));
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
-        for sandbox in [1, 2] {
-            pool.finished(&f);
-            assert_eq!(pool.give_back(sandbox, Arc::clone(&f), Monotonic(0)), None);
-        }
-        let updated = Arc::new(Function { revision_id: "revision-2".to_owned(), ..(*f).clone() });
-        assert_eq!(ask(&mut pool, &updated), Answer::Admitted(Admission::Cold));
-        assert_eq!(ask(&mut pool, &sized("g", 128)), Answer::Admitted(Admission::Cold));
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(2)));
-        assert_eq!(pool.take_expired(Monotonic(0), |idle| idle.revision_id == "revision-1"), [1]);
+fn begin_start<S: Clone + Eq + Hash>(books: &mut Books<S>, id: StartId, starting: Starting) {
+    let function = Arc::clone(&starting.function);
+    books.room.sandboxes += 1;
+    books.room.busy += function.memory;
+    books.starts.insert(id, starting);
+    books.of(&function).making += 1;
+    gathered(books, &function);
+}
+
+/// What gathered for `function` is its now.
+fn gathered<S>(books: &mut Books<S>, function: &Function) {
+    if books.gathers.as_ref().is_some_and(|(who, _)| *who == which(function)) {
+        books.gathers = None;
     }
+}
 
-    #[test]
-    fn the_books_never_exceed_the_limits_beyond_what_is_being_ended() {
-        let mut pool = pool(LIMITS);
-        warm_up(&mut pool, &sized("a", 256), 1, 0);
-        warm_up(&mut pool, &sized("b", 128), 2, 1);
-        // 128 MiB are free; 64 more are needed beside them: the one idle longest goes.
-        let big = sized("big", 192);
-        assert_eq!(ask(&mut pool, &big), Answer::Admitted(Admission::Evict(vec![1])));
-        assert_eq!(pool.in_use().booked, ByteSize::mib(576));
-        // What is free now was promised to the evictor: the next one has to end the other idle sandbox.
-        assert_eq!(ask(&mut pool, &sized("c", 128)), Answer::Admitted(Admission::Evict(vec![2])));
-        assert!(matches!(ask(&mut pool, &sized("d", 128)), Answer::Waiting(..)));
-        pool.release(ByteSize::mib(256));
-        pool.release(ByteSize::mib(128));
-        assert_eq!(pool.in_use().booked, ByteSize::mib(320));
-        assert_eq!(pool.serve_waiting().len(), 1);
-        assert!(pool.in_use().booked <= LIMITS.memory_max);
+fn cold_reason<S: Clone + Eq + Hash>(books: &mut Books<S>, function: &Function, now: Monotonic) -> ColdReason {
+    let sandboxes = books.sandboxes_of(function, now);
+    if sandboxes > 0 {
+        return ColdReason::Busy(sandboxes);
     }
+    books.of(function).lost.take().map_or(ColdReason::First, ColdReason::Ended)
+}
 
-    #[test]
-    fn sandboxes_and_invocations_have_their_own_limits() {
-        let mut crowded = pool(PoolLimits { sandboxes_max: 1, ..LIMITS });
-        warm_up(&mut crowded, &sized("a", 128), 1, 0);
-        assert_eq!(ask(&mut crowded, &sized("b", 128)), Answer::Admitted(Admission::Evict(vec![1])));
-        crowded.release(ByteSize::mib(128));
-        assert!(matches!(ask(&mut crowded, &sized("c", 128)), Answer::Waiting(..)));
-
-        let mut busy = pool(PoolLimits { invocations_max: 1, ..LIMITS });
-        assert_eq!(ask(&mut busy, &sized("a", 128)), Answer::Admitted(Admission::Cold));
-        assert!(matches!(ask(&mut busy, &sized("a", 128)), Answer::Waiting(_, why) if why.contains("invocations")));
-        busy.finished(&sized("a", 128));
-        assert_eq!(busy.serve_waiting().len(), 1);
+fn waits_for<S: Clone + Eq + Hash>(books: &Books<S>, function: &Function, now: Monotonic) -> WaitsFor {
+    if books.running.free(function, books.limits.invocations_max) == 0 {
+        return WaitsFor::Turn;
     }
-
-    #[test]
-    fn who_waits_longer_gets_room_first_and_a_warm_sandbox_goes_to_whom_it_fits() {
-        let mut pool = pool(LIMITS);
-        let (f, big) = (sized("f", 256), sized("big", 512));
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
-        let Answer::Waiting(first, _) = ask(&mut pool, &big) else { panic!("admitted") };
-        // There is room for it, but not before the one who came first.
-        let Answer::Waiting(second, _) = ask(&mut pool, &f) else { panic!("admitted") };
-        assert!(matches!(ask(&mut pool, &f), Answer::Refused(_)));
-
-        pool.finished(&f);
-        assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
-        // The first may now end the idle one and have all the room.
-        assert_eq!(pool.serve_waiting(), [(first, Admission::Evict(vec![1]))]);
-        assert!(pool.leave(second).is_some() && pool.leave(second).is_none() && pool.leave(first).is_none());
+    let fits = books.room.busy + function.memory <= books.limits.memory_max;
+    if books.warmest(function).is_some() {
+        return if fits { WaitsFor::Room } else { WaitsFor::Memory };
     }
-
-    #[test]
-    fn a_warm_sandbox_passes_those_who_wait_for_room() {
-        let mut pool = pool(PoolLimits { memory_max: ByteSize::mib(512), ..LIMITS });
-        let (f, big) = (sized("f", 128), sized("big", 512));
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Cold));
-        let Answer::Waiting(first, _) = ask(&mut pool, &big) else { panic!("admitted") };
-        pool.finished(&f);
-        assert_eq!(pool.give_back(1, Arc::clone(&f), Monotonic(0)), None);
-        assert_eq!(pool.serve_waiting(), []);
-        assert_eq!(ask(&mut pool, &f), Answer::Admitted(Admission::Warm(1)));
-        assert!(pool.leave(first).is_some());
+    if books.making_of(function, now) > 0 {
+        return WaitsFor::Making;
     }
-
-    fn reserve(pool: &mut SandboxPool<u32>, function: &Function, concurrency: Option<usize>) {
-        pool.set_reserved(&function.namespace, &function.name, concurrency);
+    if books.sandboxes_of(function, now) > 0 {
+        return WaitsFor::Sandbox;
     }
-
-    #[test]
-    fn what_is_reserved_is_one_functions_alone_and_all_that_it_has() {
-        let mut pool = pool(LIMITS);
-        let (own, other) = (sized("own", 64), sized("other", 64));
-        reserve(&mut pool, &own, Some(1));
-        for _ in 0..3 {
-            assert_eq!(ask(&mut pool, &other), Answer::Admitted(Admission::Cold));
-        }
-        let Answer::Waiting(waits, why) = ask(&mut pool, &other) else { panic!("admitted") };
-        assert!(why.contains("invocations"), "{why}");
-        // Who waits for its turn to run does not stand before it.
-        assert_eq!(ask(&mut pool, &own), Answer::Admitted(Admission::Cold));
-        assert_eq!(ask(&mut pool, &own), Answer::OverReserved(1));
-        pool.finished(&other);
-        pool.release(ByteSize::mib(64));
-        assert_eq!(pool.serve_waiting(), [(waits, Admission::Cold)]);
-        pool.finished(&own);
-        pool.release(ByteSize::mib(64));
-        assert!(matches!(ask(&mut pool, &other), Answer::Waiting(..)), "another ran on the reserve");
-        reserve(&mut pool, &own, Some(0));
-        assert_eq!(ask(&mut pool, &own), Answer::OverReserved(0));
-        assert_eq!(pool.serve_waiting().len(), 1);
-        reserve(&mut pool, &own, None);
-        assert!(matches!(ask(&mut pool, &own), Answer::Waiting(..)));
-    }
-
-    #[test]
-    fn stems_take_free_room_only_and_give_it_back_first() {
-        let mut pool = pool(LIMITS);
-        let stem = ByteSize::mib(128);
-        assert!((0..4).all(|_| pool.book_stem(stem)) && !pool.book_stem(stem));
-        // 192 MiB of 512 for a sandbox: two stems must go, and no idle sandbox.
-        assert_eq!(ask(&mut pool, &sized("f", 192)), Answer::Admitted(Admission::Cold));
-        assert_eq!(pool.stems_in_the_way(stem), 2);
-        (0..2).for_each(|_| pool.release_stem(stem));
-        assert_eq!((pool.stems_in_the_way(stem), pool.in_use().prewarmed), (0, ByteSize::mib(256)));
-        // One becomes a sandbox, which is booked by its function.
-        assert_eq!(ask(&mut pool, &sized("g", 128)), Answer::Admitted(Admission::Cold));
-        pool.release_stem(stem);
-        assert_eq!(pool.stems_in_the_way(stem), 0);
-        assert!(matches!(ask(&mut pool, &sized("huge", 512)), Answer::Waiting(..)));
-        pool.release_stem(stem);
-        assert!(!pool.book_stem(stem), "somebody waits for room");
-    }
-
-    #[test]
-    fn stems_yield_to_the_number_of_sandboxes_too() {
-        let mut pool = pool(PoolLimits { sandboxes_max: 2, ..LIMITS });
-        assert!(pool.book_stem(ByteSize::mib(1)) && pool.book_stem(ByteSize::mib(1)));
-        assert_eq!(ask(&mut pool, &sized("f", 128)), Answer::Admitted(Admission::Cold));
-        assert_eq!(pool.stems_in_the_way(ByteSize::mib(1)), 1);
-    }
-
-    #[test]
-    fn a_function_that_can_never_fit_is_refused_at_once() {
-        assert!(matches!(ask(&mut pool(LIMITS), &sized("huge", 513)), Answer::Refused(why) if why.contains("memory")));
-    }
-
-    #[test]
-    fn a_sandbox_is_made_ahead_in_free_room_only_and_not_beside_an_idle_one() {
-        let limits = PoolLimits { sandboxes_max: 2, memory_max: ByteSize::mib(1024), ..LIMITS };
-        let mut pool = pool(limits);
-        let (one, other) = (sized("one", 128), sized("other", 128));
-        assert!(book_ahead(&mut pool, &one));
-        assert!(pool.give_back(7, Arc::clone(&one), Monotonic(0)).is_none());
-        pool.ahead_over(&one);
-        assert!(!book_ahead(&mut pool, &one), "one is idle");
-        assert!(!book_ahead(&mut pool, &sized("large", 1024)), "there is no memory for it");
-        assert!(book_ahead(&mut pool, &other));
-        assert!(!book_ahead(&mut pool, &sized("third", 128)), "there is no place for it");
-    }
-
-    #[test]
-    fn a_closed_pool_admits_and_keeps_nothing() {
-        let mut pool = pool(LIMITS);
-        let f = sized("f", 128);
-        warm_up(&mut pool, &f, 1, 0);
-        assert_eq!(ask(&mut pool, &sized("g", 128)), Answer::Admitted(Admission::Cold));
-        assert_eq!(pool.close(), [1]);
-        assert_eq!(ask(&mut pool, &f), Answer::Closed);
-        pool.finished(&sized("g", 128));
-        assert_eq!(pool.give_back(2, f, Monotonic(0)), Some(2));
-        assert!(!pool.book_stem(ByteSize(1)));
-    }
-
-    #[test]
-    fn an_idle_sandbox_ends_after_the_keep_alive_and_can_be_taken_by_name() {
-        let mut pool = pool(LIMITS);
-        let f = sized("f", 128);
-        for (sandbox, since_s) in [(1, 0), (2, 500)] {
-            let one = sized(&format!("f{sandbox}"), 128);
-            assert_eq!(ask(&mut pool, &one), Answer::Admitted(Admission::Cold));
-            pool.finished(&one);
-            let since = Monotonic::default().after(Duration::from_secs(since_s));
-            assert_eq!(pool.give_back(sandbox, Arc::clone(&f), since), None);
-        }
-        assert_eq!(pool.idle_functions().len(), 1);
-        assert_eq!(pool.take_expired(Monotonic::default().after(Duration::from_secs(601)), |_| false), [1]);
-        assert!(pool.take(&2) && !pool.take(&2));
-        assert_eq!(pool.in_use().idle, 0);
+    match () {
+        () if books.starts.len() >= books.limits.processors => WaitsFor::Starts,
+        () if !fits => WaitsFor::Memory,
+        () => WaitsFor::Room,
     }
 }

@@ -9,6 +9,7 @@
 
 mod levels;
 mod listeners;
+mod memory_shares;
 mod parts;
 mod running;
 

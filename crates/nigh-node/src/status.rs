@@ -52,12 +52,15 @@ pub struct SandboxStatus {
     pub idle: usize,
     /// How many there may be.
     pub max: usize,
-    /// What they book together.
+    /// What those have booked that are being made, run, or are not frozen yet.
     pub booked: ByteSize,
-    /// What those book that are idle.
+    /// What those take that stand still,
+    #[serde(default)]
+    pub idle_held: ByteSize,
+    /// and what they have booked, which they take when they run.
     #[serde(default)]
     pub idle_booked: ByteSize,
-    /// What they may book together.
+    /// What may be booked at once.
     pub memory: ByteSize,
     /// Beside them, those in which a runtime waits for a function.
     #[serde(default)]

@@ -131,7 +131,10 @@ pub(crate) async fn run(globals: &Globals) -> Result<(), CliError> {
     let pool = &status.sandboxes;
     row(
         "sandboxes",
-        format!("{} of {}, {} idle, {} of {} booked", pool.alive, pool.max, pool.idle, pool.booked, pool.memory),
+        format!(
+            "{} of {}, {} idle with {}, {} of {} booked by those that run",
+            pool.alive, pool.max, pool.idle, pool.idle_held, pool.booked, pool.memory
+        ),
     );
     if let Some(memory) = &status.memory {
         row("memory", shared(memory));

@@ -163,6 +163,7 @@ async fn those_who_dispatch_hear_which_ways_are_free_and_what_a_function_needs()
             function: deployed.name.clone(),
             revision: deployed.revision_id.clone(),
             sandboxes: 1,
+            busy: 0,
             granted: deployed.memory,
             idle_for: std::time::Duration::ZERO,
             ways: 0,

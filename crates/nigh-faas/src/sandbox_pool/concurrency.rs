@@ -55,14 +55,14 @@ impl Concurrency {
         }
     }
 
-    /// The reserve of `function`, if all of it runs.
-    pub(super) fn reserve_in_use(&self, function: &Function) -> Option<usize> {
+    /// The reserve of `function`, if all of it runs or is waited for by the `waiting` that wait.
+    pub(super) fn reserve_in_use(&self, function: &Function, waiting: usize) -> Option<usize> {
         if self.reserved.is_empty() {
             return None;
         }
         let which = which(function);
         let reserved = *self.reserved.get(&which)?;
-        (self.running_of(&which) >= reserved).then_some(reserved)
+        (self.running_of(&which) + waiting >= reserved).then_some(reserved)
     }
 
     /// How many invocations of `function` may be added where `limit` may run.

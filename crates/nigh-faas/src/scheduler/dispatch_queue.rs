@@ -1,11 +1,12 @@
 //! Invocations that no node can run now, and whose turn it is when one can. Pure: time is an argument, and whether an
 //! invocation can be placed is asked of the caller.
 //!
-//! Tenants share by weight: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) by the time that invocations are
-//! expected to run, so that a tenant with a full line holds nobody else up. Within a function the order is that of arrival;
-//! a function whose next one fits nowhere is passed by others, its own tenant's too, but not for ever: who was passed
-//! `passes_max` times is waited for, so that room for it can gather. That is the one case in which a node that has room may
-//! stand idle, and it lasts `hold_max`. What is not placed by its deadline comes out as expired.
+//! Tenants share by weight, and a tenant's functions evenly: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) on
+//! both levels, by the time that invocations are expected to run. A tenant with a full line holds no other tenant up, and a
+//! function with a full line no other function. Within a function the order is that of arrival; a function whose next one
+//! fits nowhere is passed by others, its own tenant's too, but not for ever: who was passed `passes_max` times is waited
+//! for, so that room for it can gather. That is the one case in which a node that has room may stand idle, and it lasts
+//! `hold_max`. What is not placed by its deadline comes out as expired.
 
 #[cfg(test)]
 mod tests;
@@ -105,15 +106,46 @@ impl<T> Entry<T> {
 /// A point in the queue's own time, in which every tenant's share runs as fast.
 type VirtualTime = u128;
 
+impl<T> Tenant<T> {
+    /// The first of each function with how many there are, in the order of their turns.
+    fn heads(&self) -> impl Iterator<Item = (&Entry<T>, usize)> {
+        let mut lines: Vec<&Line<T>> = self.lines.values().filter(|line| !line.entries.is_empty()).collect();
+        lines.sort_unstable_by_key(|line| (line.start, line.entries.front().map(|entry| entry.ticket)));
+        lines.into_iter().filter_map(|line| Some((line.entries.front()?, line.entries.len())))
+    }
+}
+
 /// One unit of weight and a microsecond: fine enough for weights into the thousands.
 const SCALE: u128 = 1 << 16;
 
+/// The entries of one function.
+#[derive(Debug)]
+struct Line<T> {
+    entries: VecDeque<Entry<T>>,
+    /// When its next one may start, in its tenant's time.
+    start: VirtualTime,
+}
+
 #[derive(Debug)]
 struct Tenant<T> {
-    lines: BTreeMap<FunctionName, VecDeque<Entry<T>>>,
+    /// Functions with entries, and those that have had more than their share of this busy time.
+    lines: BTreeMap<FunctionName, Line<T>>,
     waiting: usize,
     /// When its next one may start.
     start: VirtualTime,
+    /// The time that its functions share.
+    now: VirtualTime,
+}
+
+/// The first entry of a function, and how many stand behind it.
+#[derive(Debug)]
+pub struct Head<'a, T> {
+    /// It.
+    pub ticket: DispatchTicket,
+    /// What the caller keeps of it.
+    pub item: &'a T,
+    /// Entries of its function, itself included.
+    pub waiting: usize,
 }
 
 /// The queue; `T` is what the caller keeps of an entry.
@@ -192,7 +224,7 @@ impl<T> DispatchQueue<T> {
         self.tickets += 1;
         let ticket = DispatchTicket(self.tickets);
         let start = self.now;
-        let new = || Tenant { lines: BTreeMap::new(), waiting: 0, start };
+        let new = || Tenant { lines: BTreeMap::new(), waiting: 0, start, now: 0 };
         let tenant = self.tenants.entry(namespace.clone()).or_insert_with(new);
         if tenant.waiting == 0 {
             self.resting.remove(&(tenant.start, namespace.clone()));
@@ -202,8 +234,13 @@ impl<T> DispatchQueue<T> {
         }
         tenant.waiting += 1;
         let cost = u64::try_from(run.as_micros()).unwrap_or(u64::MAX).max(1);
-        let line = tenant.lines.entry(function.clone()).or_default();
-        line.push_back(Entry { ticket, cost, deadline, passes: 0, waited_for: now, item });
+        let now_here = tenant.now;
+        let line = tenant.lines.entry(function.clone());
+        let line = line.or_insert_with(|| Line { entries: VecDeque::new(), start: now_here });
+        if line.entries.is_empty() {
+            line.start = line.start.max(now_here);
+        }
+        line.entries.push_back(Entry { ticket, cost, deadline, passes: 0, waited_for: now, item });
         self.places.insert(ticket, (namespace, function));
         self.deadlines.insert((deadline, ticket));
         Ok(ticket)
@@ -240,10 +277,7 @@ impl<T> DispatchQueue<T> {
     ) -> Option<(DispatchTicket, P, Vec<DispatchTicket>)> {
         let mut passed = Vec::new();
         for (_, namespace) in &self.turns {
-            let lines = self.tenants.get(namespace)?.lines.values();
-            let mut heads: Vec<&Entry<T>> = lines.filter_map(VecDeque::front).collect();
-            heads.sort_unstable_by_key(|entry| entry.ticket);
-            for entry in heads {
+            for (entry, _) in self.tenants.get(namespace)?.heads() {
                 if let Some(placed) = place(&entry.item) {
                     return Some((entry.ticket, placed, passed));
                 }
@@ -256,20 +290,39 @@ impl<T> DispatchQueue<T> {
         None
     }
 
+    /// The first of each function, in the order of their turns.
+    pub fn heads(&self) -> impl Iterator<Item = Head<'_, T>> {
+        let tenants = self.turns.iter().filter_map(|(_, namespace)| self.tenants.get(namespace));
+        let heads = tenants.flat_map(Tenant::heads);
+        heads.map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
+    }
+
+    /// All that wait, in no order.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        let lines = self.tenants.values().flat_map(|tenant| tenant.lines.values());
+        lines.flat_map(|line| &line.entries).map(|entry| &entry.item)
+    }
+
+    /// Those of a function that wait, in the order of arrival.
+    pub fn of(&self, namespace: &Namespace, function: &FunctionName) -> impl Iterator<Item = &T> {
+        let line = self.tenants.get(namespace).and_then(|tenant| tenant.lines.get(function));
+        line.into_iter().flat_map(|line| &line.entries).map(|entry| &entry.item)
+    }
+
     fn entry_mut(&mut self, ticket: DispatchTicket) -> Option<&mut Entry<T>> {
         let (namespace, function) = self.places.get(&ticket)?;
         let line = self.tenants.get_mut(namespace)?.lines.get_mut(function)?;
-        let at = line.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
-        line.get_mut(at)
+        let at = line.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
+        line.entries.get_mut(at)
     }
 
     fn take(&mut self, ticket: DispatchTicket) -> Option<Entry<T>> {
         let (namespace, function) = self.places.remove(&ticket)?;
         let tenant = self.tenants.get_mut(&namespace)?;
         let line = tenant.lines.get_mut(&function)?;
-        let at = line.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
-        let entry = line.remove(at)?;
-        if line.is_empty() {
+        let at = line.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
+        let entry = line.entries.remove(at)?;
+        if line.entries.is_empty() && line.start <= tenant.now {
             tenant.lines.remove(&function);
         }
         tenant.waiting -= 1;
@@ -286,13 +339,19 @@ impl<T> DispatchQueue<T> {
     /// An entry's tenant has its share of what it is about to use.
     fn charge(&mut self, ticket: DispatchTicket) {
         let Some(cost) = self.entry_mut(ticket).map(|entry| entry.cost) else { return };
-        let Some((namespace, _)) = self.places.get(&ticket) else { return };
+        let Some((namespace, function)) = self.places.get(&ticket) else { return };
         let weight = self.weights.get(namespace).copied().unwrap_or(1);
         let Some(tenant) = self.tenants.get_mut(namespace) else { return };
         self.turns.remove(&(tenant.start, namespace.clone()));
         self.now = self.now.max(tenant.start);
         tenant.start += u128::from(cost) * SCALE / u128::from(weight);
         self.turns.insert((tenant.start, namespace.clone()));
+        if let Some(line) = tenant.lines.get_mut(function) {
+            tenant.now = tenant.now.max(line.start);
+            line.start += u128::from(cost) * SCALE;
+        }
+        let now = tenant.now;
+        tenant.lines.retain(|_, line| !line.entries.is_empty() || line.start > now);
     }
 
     /// Who has nothing here and owes nothing is nobody's concern; when nobody waits, nobody owes.

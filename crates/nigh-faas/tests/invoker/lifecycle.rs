@@ -61,7 +61,7 @@ async fn who_waits_too_long_or_behind_too_many_is_told_to_come_later() {
     let mut settings = settings();
     settings.limits.invocations_max = 1;
     settings.limits.waiting_max = 1;
-    settings.queue_wait = Duration::from_millis(300);
+    settings.limits.wait_max = Duration::from_millis(300);
     let node = Arc::new(Node::start(settings).await);
     node.deploy("f", |_| {});
     node.invoke("f", json!({})).await;
@@ -80,18 +80,21 @@ async fn who_waits_too_long_or_behind_too_many_is_told_to_come_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sandbox_idle_longest_makes_room_for_another_function() {
+async fn the_sandbox_that_is_worth_least_makes_room_for_another_function() {
     let mut settings = settings();
-    settings.limits.memory_max = ByteSize::mib(256);
+    settings.limits.sandboxes_max = 2;
     let node = Node::start(settings).await;
     for name in ["a", "b", "c"] {
         node.deploy(name, |_| {});
-        assert!(!node.invoke(name, json!({})).await.is_error);
-        assert!(node.invoker.in_use().booked <= ByteSize::mib(256));
+        // One that is called more often is worth more.
+        for _ in 0..if name == "b" { 3 } else { 1 } {
+            assert!(!node.invoke(name, json!({})).await.is_error);
+        }
+        assert!(node.invoker.in_use().sandboxes <= 2);
     }
     assert!(!node.record(node.invoke("b", json!({})).await.id).await.cold);
     let back = node.record(node.invoke("a", json!({})).await.id).await;
-    assert!(back.cold && back.placement.contains("in the room of 1"), "{}", back.placement);
+    assert!(back.cold && back.placement.contains("had been ended to make room for c"), "{}", back.placement);
     node.stop().await;
 }
 
@@ -324,7 +327,7 @@ async fn invoked_meanwhile(node: &Arc<Node>) -> tokio::task::JoinHandle<Outcome>
         let node = Arc::clone(node);
         async move { node.invoke("f", json!({"do": "echo"})).await }
     });
-    node.until("the invocation has come", |node| node.invoker.in_use().running == 1).await;
+    node.until("the invocation has come", |node| node.invoker.in_use().waiting == 1).await;
     invoked
 }
 
@@ -333,10 +336,10 @@ async fn an_invocation_that_comes_while_its_sandbox_is_made_ahead_takes_that_one
     let node = node_that_holds_back(settings()).await;
     let invoked = invoked_meanwhile(&node).await;
     let in_use = node.invoker.in_use();
-    assert_eq!((in_use.sandboxes, in_use.idle, in_use.waiting), (1, 0, 0));
+    assert_eq!((in_use.sandboxes, in_use.idle, in_use.waiting), (1, 0, 1));
     node.tell("f", "word", "go\n");
     let record = node.record(invoked.await.unwrap().id).await;
-    assert!(!record.cold && record.placement.contains("makes a sandbox of the function already"), "{record:?}");
+    assert!(!record.cold && record.placement.contains("was making a sandbox of the function"), "{record:?}");
     assert_eq!(node.invoker.in_use().sandboxes, 1);
     node.invoker.drain(PATIENCE).await;
     assert_eq!(node.invoker.in_use(), PoolUse::default());
@@ -344,9 +347,7 @@ async fn an_invocation_that_comes_while_its_sandbox_is_made_ahead_takes_that_one
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invocation_makes_its_own_sandbox_when_the_one_made_ahead_takes_too_long_or_fails() {
-    let mut settings = settings();
-    settings.queue_wait = Duration::from_millis(200);
-    let node = node_that_holds_back(settings).await;
+    let node = node_that_holds_back(settings()).await;
     let invoked = invoked_meanwhile(&node).await;
     node.until("it makes its own", |node| node.invoker.in_use().sandboxes == 2).await;
     node.tell("f", "word", "go\n");
@@ -354,7 +355,7 @@ async fn an_invocation_makes_its_own_sandbox_when_the_one_made_ahead_takes_too_l
     node.invoker.drain(PATIENCE).await;
     assert_eq!(node.invoker.in_use(), PoolUse::default());
 
-    let node = node_that_holds_back(self::settings()).await;
+    let node = node_that_holds_back(settings()).await;
     let invoked = invoked_meanwhile(&node).await;
     node.tell("f", "word", "exit\n");
     // It finds out by itself, long before the longest wait.

@@ -186,7 +186,7 @@ pub(crate) fn settings() -> InvokerSettings {
         launchers: None,
     };
     let mut settings = InvokerSettings::new(runtime, ByteSize::mib(512));
-    settings.queue_wait = PATIENCE;
+    settings.limits.wait_max = PATIENCE;
     settings.freeze_grace = Duration::from_millis(10);
     settings
 }

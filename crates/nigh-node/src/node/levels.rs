@@ -1,10 +1,12 @@
 //! What works on a node and what does not, in words.
 
 use nigh_faas::node_memory::NodeMemory;
+use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::sandbox::SandboxEngine;
 use nigh_objects::large_folios_are_offered;
 use nigh_terms::ByteSize;
 
+use super::memory_shares::MemoryShares;
 use crate::config::{Network, Prewarm, Settings, Switch};
 use crate::outside_door::OutsideSecrets;
 use crate::status::Level;
@@ -44,7 +46,8 @@ pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Lev
         Err(why) => (false, why),
         Ok(()) => {
             let imports = functions.prewarm_imports.0.join(", ");
-            let (most, memory) = (functions.prewarm_max, functions.prewarm_memory);
+            let memory = MemoryShares::of(settings).prewarm_memory;
+            let most = PrewarmSettings { memory_max: memory, stems_max: functions.prewarm_max, imports: Vec::new() }.most();
             (true, format!("up to {most} sandboxes in {memory}, with {imports} imported"))
         }
     };
@@ -83,7 +86,12 @@ pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
             } else {
                 "held to what they booked on cgroup v1: no thread may run before others (CAP_SYS_NICE)"
             };
-            format!("{booked} that sandboxes may book and {own} are shared with the cache; sandboxes are {held}")
+            let MemoryShares { slack, idle_max, .. } = MemoryShares::of(settings);
+            format!(
+                "{booked} that running sandboxes may book and {own} are shared with the cache, which lends idle ones up to \
+                 {idle_max}; {} to {} are kept free; sandboxes are {held}",
+                slack.min, slack.max
+            )
         }
     };
     Level { name: "memory".to_owned(), on: settings.memory.grants == Switch::On, detail }

@@ -10,7 +10,6 @@ use nigh_faas::invocation_meter::InvocationMeter;
 use nigh_faas::invoker::InvokerSettings;
 use nigh_faas::keep_alive::KeepAlive;
 use nigh_faas::memory_budget::BudgetLimits;
-use nigh_faas::memory_slack::SlackBounds;
 use nigh_faas::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
 use nigh_faas::prewarm::PrewarmSettings;
 use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
@@ -23,6 +22,7 @@ use nigh_s3::FastPathLimits;
 use nigh_terms::Clock;
 use tokio::sync::Semaphore;
 
+use super::memory_shares::MemoryShares;
 use crate::config::{LlcBind, Network, Prewarm, Settings, Switch};
 use crate::learning::Learning;
 use crate::llc::Llc;
@@ -87,20 +87,22 @@ pub(super) fn fast_path_limits(settings: &Settings) -> Option<FastPathLimits> {
 }
 
 pub(super) fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) -> InvokerSettings {
-    let functions = &settings.functions;
+    let (functions, shares) = (&settings.functions, MemoryShares::of(settings));
     InvokerSettings {
         limits: PoolLimits {
             sandboxes_max: functions.sandboxes_max,
             memory_max: functions.memory,
+            idle_max: shares.idle_max,
             // Each takes a sandbox of its own.
             invocations_max: functions.sandboxes_max,
             waiting_max: functions.queue_max,
+            wait_max: functions.queue.duration(),
+            processors: shares.processors,
         },
-        queue_wait: functions.queue.duration(),
         keep_alive: KeepAlive { idle_for: functions.keep_alive.duration(), idle_max: functions.sandboxes_max },
         freeze_grace: functions.freeze_grace.duration(),
         prewarm: (functions.prewarm == Prewarm::On).then(|| PrewarmSettings {
-            memory_max: functions.prewarm_memory,
+            memory_max: shares.prewarm_memory,
             stems_max: functions.prewarm_max,
             imports: functions.prewarm_imports.0.clone(),
         }),
@@ -118,7 +120,7 @@ pub(super) fn node_memory(
     if memory.grants == Switch::Off {
         return Ok(NodeMemory::off());
     }
-    let slack = SlackBounds { first: memory.slack, min: memory.slack_min, max: memory.slack_max };
+    let slack = MemoryShares::of(settings).slack;
     let limits = BudgetLimits { bookable: settings.functions.memory, cache_own: settings.cache.bytes, slack };
     let shared = NodeMemorySettings { limits, park: memory.park == Switch::On, idle: memory.idle };
     NodeMemory::open(shared, Arc::new(cache.clone()) as Arc<dyn CacheMemory>, clock)

@@ -160,6 +160,7 @@ impl admin::Shows for Running {
                 idle: pool.idle,
                 max: self.settings.functions.sandboxes_max,
                 booked: pool.booked,
+                idle_held: pool.idle_held,
                 idle_booked: pool.idle_booked,
                 prewarmed: pool.stems,
                 prewarmed_booked: pool.prewarmed,
@@ -178,6 +179,7 @@ impl admin::Shows for Running {
         let pool = self.invoker.in_use();
         let own = [
             ("nigh_sandboxes_booked_bytes", pool.booked.bytes() as f64),
+            ("nigh_sandboxes_idle_bytes", pool.idle_held.bytes() as f64),
             ("nigh_invocations_running", pool.running as f64),
             ("nigh_invocations_waiting", pool.waiting as f64),
             ("nigh_activation_records_dropped_total", self.records.dropped() as f64),

@@ -45,6 +45,21 @@ fn a_tenant_with_a_full_line_holds_nobody_else_up() {
 }
 
 #[test]
+fn a_function_with_a_full_line_holds_no_other_function_of_its_tenant_up() {
+    let mut queue = queue();
+    for number in 0..10 {
+        queue.push(entry(0, 0, 9, (0, number)), at(0)).unwrap();
+    }
+    assert_eq!(std::iter::from_fn(|| placed(&mut queue, |_| true)).take(4).last(), Some((0, 3)));
+    queue.push(entry(0, 1, 9, (1, 0)), at(0)).unwrap();
+    queue.push(entry(0, 1, 9, (1, 1)), at(0)).unwrap();
+    let heads: Vec<_> = queue.heads().map(|head| (*head.item, head.waiting)).collect();
+    assert_eq!(heads, [((1, 0), 2), ((0, 4), 6)]);
+    let order: Vec<(usize, usize)> = std::iter::from_fn(|| placed(&mut queue, |_| true)).collect();
+    assert_eq!(order[..5], [(1, 0), (0, 4), (1, 1), (0, 5), (0, 6)]);
+}
+
+#[test]
 fn weights_are_shares_and_who_was_away_has_saved_nothing() {
     let mut queue = queue();
     queue.set_weight("tenant-1".parse().unwrap(), 3);
@@ -185,7 +200,7 @@ proptest! {
                         None => {
                             prop_assert!(known.iter().all(|one| one.deadline > second), "an expired one stays");
                             let held = queue.tenants.values().flat_map(|tenant| tenant.lines.values()).any(|line| {
-                                line.front().is_some_and(|head| head.is_waited_for(at(second), &LIMITS))
+                                line.entries.front().is_some_and(|head| head.is_waited_for(at(second), &LIMITS))
                             });
                             prop_assert!(held || known.iter().all(|one| !fits[one.function]), "room stands idle");
                         }

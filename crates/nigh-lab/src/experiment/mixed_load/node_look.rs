@@ -49,7 +49,7 @@ impl NodeLook {
             cache_bytes: of("memory", "cache").or(of("cache", "budget")).unwrap_or(0),
             kept_bytes: of("cache", "kept").unwrap_or(0),
             idle_booked_bytes: of("sandboxes", "idle_booked").unwrap_or(0),
-            booked_bytes: of("sandboxes", "booked").unwrap_or(0),
+            booked_bytes: of("sandboxes", "booked").unwrap_or(0) + of("sandboxes", "idle_booked").unwrap_or(0),
             granted_bytes: of("memory", "granted"),
             lent_bytes: of("memory", "cache_takes"),
         }

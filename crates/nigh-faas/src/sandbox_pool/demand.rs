@@ -1,0 +1,147 @@
+//! What is known of how a function is used, and what that makes of its sandboxes: pure.
+//!
+//! Kept are the mean gap between its invocations, the mean of its runs and of its starts, and the time that its
+//! invocations have spent waiting for a sandbox. It decides nothing (`start_rule`).
+
+use std::time::Duration;
+
+use nigh_terms::{ByteSize, Monotonic};
+
+/// Within this time an invocation that waits may still be served (`functions.queue` is about as long by default). A
+/// function that comes back sooner pays for the loss of its sandbox for sure.
+pub(super) const HORIZON: Duration = Duration::from_secs(10);
+/// The gap of a function that has been invoked once.
+const GAP_UNKNOWN: Duration = Duration::from_secs(60);
+/// The time that a start takes, before any was measured.
+pub(super) const START_UNKNOWN: Duration = Duration::from_millis(250);
+/// After this time what was waited counts half.
+const WAITED_HALF_LIFE: Duration = Duration::from_secs(10);
+/// A new measurement counts one part in so many.
+const MEMORY: u32 = 8;
+
+/// How a function is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Demand {
+    last: Option<Monotonic>,
+    gap: Option<Duration>,
+    run: Option<Duration>,
+    start: Option<Duration>,
+    /// Seconds waited since the last start began, as of `waited_at`.
+    waited_s: f64,
+    waited_at: Monotonic,
+}
+
+fn mean(known: Option<Duration>, new: Duration) -> Duration {
+    known.map_or(new, |known| (known * (MEMORY - 1) + new) / MEMORY)
+}
+
+impl Demand {
+    /// It is invoked.
+    pub(super) fn arrived(&mut self, now: Monotonic) {
+        if let Some(last) = self.last {
+            self.gap = Some(mean(self.gap, now.since(last)));
+        }
+        self.last = Some(now);
+    }
+
+    /// A run took so long, from when it had its sandbox until it gave it back.
+    pub(super) fn ran(&mut self, took: Duration) {
+        self.run = Some(mean(self.run, took));
+    }
+
+    /// How long a run takes, if one has ended.
+    pub(super) const fn run(&self) -> Option<Duration> {
+        self.run
+    }
+
+    /// A start took so long.
+    pub(super) fn started(&mut self, took: Duration) {
+        self.start = Some(mean(self.start, took));
+    }
+
+    /// How long a start takes; `usual` is how long those of others do.
+    pub(super) fn start(&self, usual: Duration) -> Duration {
+        self.start.unwrap_or(usual)
+    }
+
+    /// One of its invocations had to wait so long.
+    pub(super) fn waited(&mut self, wait: Duration, now: Monotonic) {
+        self.waited_s = self.waited_s(now) + wait.as_secs_f64();
+        self.waited_at = now;
+    }
+
+    /// What its invocations have waited since the last start began; older waits count less.
+    pub(super) fn waited_s(&self, now: Monotonic) -> f64 {
+        let halves = now.since(self.waited_at).as_secs_f64() / WAITED_HALF_LIFE.as_secs_f64();
+        self.waited_s * 0.5f64.powf(halves)
+    }
+
+    /// A start begins: what was waited has led to something.
+    pub(super) fn start_begins(&mut self, now: Monotonic) {
+        (self.waited_s, self.waited_at) = (0.0, now);
+    }
+
+    /// How likely one of its idle sandboxes is wanted again within the horizon, of which `warmer` are used before it and
+    /// which is idle since `since`.
+    pub(super) fn returns(&self, warmer: usize, since: Monotonic, now: Monotonic) -> f64 {
+        let gap = self.gap.unwrap_or(GAP_UNKNOWN).as_secs_f64() * (warmer + 1) as f64;
+        let due = gap.max(now.since(since).as_secs_f64());
+        (HORIZON.as_secs_f64() / due).min(1.0)
+    }
+}
+
+/// What is lost with an idle sandbox.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loss {
+    /// Seconds of a start, as likely as it is.
+    pub(super) seconds: f64,
+    /// What ending it frees.
+    pub(super) frees: ByteSize,
+}
+
+impl Loss {
+    /// What each MiB of it is worth.
+    pub(super) fn a_mib(&self) -> f64 {
+        self.seconds / (self.frees.bytes().max(1) as f64 / f64::from(1 << 20))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Monotonic {
+        Monotonic::default().after(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn a_function_that_is_called_often_comes_back_for_sure_and_a_forgotten_one_hardly() {
+        let mut often = Demand::default();
+        (0..10).for_each(|second| often.arrived(at(second * 1000)));
+        assert!((often.returns(0, at(9_000), at(9_500)) - 1.0).abs() < 1e-9);
+        assert!(often.returns(0, at(9_000), at(9_000 + 100_000)) < 0.11, "it has not come back for long");
+        assert!(often.returns(29, at(9_000), at(9_500)) < 0.4, "the thirtieth sandbox is hardly used");
+        let mut once = Demand::default();
+        once.arrived(at(0));
+        assert!(once.returns(0, at(0), at(100)) < 0.2);
+    }
+
+    #[test]
+    fn waits_add_up_until_a_start_begins_and_are_forgotten_by_halves() {
+        let mut demand = Demand::default();
+        demand.waited(Duration::from_secs(2), at(0));
+        demand.waited(Duration::from_secs(2), at(0));
+        assert!((demand.waited_s(at(10_000)) - 2.0).abs() < 1e-9);
+        demand.start_begins(at(10_000));
+        assert!(demand.waited_s(at(10_000)) < 1e-9);
+    }
+
+    #[test]
+    fn measurements_follow_slowly() {
+        let mut demand = Demand::default();
+        assert_eq!((demand.run(), demand.start(START_UNKNOWN)), (None, START_UNKNOWN));
+        demand.ran(Duration::from_millis(80));
+        demand.ran(Duration::from_millis(160));
+        assert_eq!(demand.run(), Some(Duration::from_millis(90)));
+    }
+}

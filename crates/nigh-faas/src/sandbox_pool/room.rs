@@ -1,0 +1,120 @@
+//! What a node's sandboxes take of its memory and of their number: pure.
+//!
+//! One that is being made or runs takes what it booked: it may grow to that. One that stands still (frozen) takes what it
+//! uses, for it cannot grow. What busy ones take is within `memory_max` at every moment, so that growth is always met; what
+//! all take is within that and `idle_max`, which the cache lends to those that stand still. A promise may be made on what
+//! others still take that are being ended: it is counted once, and nothing begins on it before they are gone.
+
+use nigh_terms::ByteSize;
+
+use super::PoolLimits;
+
+/// The sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Sandboxes, from their promise until they are gone.
+    pub(super) sandboxes: usize,
+    /// What those take that are being made, run, or are not frozen yet.
+    pub(super) busy: ByteSize,
+    /// What those take that stand still.
+    pub(super) resting: ByteSize,
+    /// What those take that are being ended.
+    pub(super) ending: ByteSize,
+    /// The part of that, and of their number, that is promised already.
+    pub(super) promised: Lack,
+}
+
+/// What is missing for a sandbox to be made, or to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) memory: ByteSize,
+    pub(super) sandboxes: usize,
+}
+
+impl Lack {
+    pub(super) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// What of it one that is gone makes up for, which took `memory`; it is taken off.
+    pub(super) fn made_up(&mut self, memory: ByteSize) -> Self {
+        let part = Self { memory: self.memory.min(memory), sandboxes: self.sandboxes.min(1) };
+        *self = self.less(part);
+        part
+    }
+
+    pub(super) fn less(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.saturating_sub(other.memory),
+            sandboxes: self.sandboxes.saturating_sub(other.sandboxes),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { memory: self.memory + other.memory, sandboxes: self.sandboxes + other.sandboxes }
+    }
+}
+
+impl Room {
+    /// What all sandboxes take, as far as it is not promised to be free.
+    pub(super) fn taken(&self) -> ByteSize {
+        (self.busy + self.resting + self.ending).saturating_sub(self.promised.memory)
+    }
+
+    /// What is missing for one more that books `booked`; none if busy ones have booked too much for it.
+    pub(super) fn for_start(&self, booked: ByteSize, limits: &PoolLimits) -> Option<Lack> {
+        let number = (self.sandboxes + 1).saturating_sub(self.promised.sandboxes);
+        let sandboxes = number.saturating_sub(limits.sandboxes_max);
+        Some(Lack { sandboxes, ..self.for_run(booked, ByteSize::ZERO, limits)? })
+    }
+
+    /// What is missing for one that books `booked` to run, which stands still and takes `held`.
+    pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<Lack> {
+        if self.busy + booked > limits.memory_max {
+            return None;
+        }
+        let taken = self.taken().saturating_sub(held) + booked;
+        let memory = taken.saturating_sub(limits.memory_max + limits.idle_max);
+        Some(Lack { memory, sandboxes: 0 })
+    }
+
+    /// What a sandbox may book without that any other ends.
+    pub(super) fn free(&self, limits: &PoolLimits) -> ByteSize {
+        let bookable = limits.memory_max.saturating_sub(self.busy);
+        (limits.memory_max + limits.idle_max).saturating_sub(self.taken()).min(bookable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PoolLimits = PoolLimits {
+        sandboxes_max: 2,
+        memory_max: ByteSize::mib(512),
+        idle_max: ByteSize::mib(64),
+        ..PoolLimits::LAMBDA
+    };
+
+    #[test]
+    fn busy_ones_stay_within_what_may_be_booked_and_all_within_what_the_cache_lends_too() {
+        let mib = ByteSize::mib;
+        let room = Room { sandboxes: 1, busy: mib(256), resting: mib(100), ..Room::default() };
+        assert_eq!(room.for_start(mib(256), &LIMITS), Some(Lack { memory: mib(36), sandboxes: 0 }));
+        assert_eq!(room.for_start(mib(257), &LIMITS), None);
+        assert_eq!(room.for_run(mib(256), mib(50), &LIMITS), Some(Lack::default()));
+        assert_eq!(room.free(&LIMITS), mib(220));
+        let full = Room { sandboxes: 2, ..room };
+        assert_eq!(full.for_start(mib(1), &LIMITS), Some(Lack { memory: mib(0), sandboxes: 1 }));
+    }
+
+    #[test]
+    fn what_is_being_ended_is_free_for_whom_it_was_promised_to_only() {
+        let mib = ByteSize::mib;
+        let mut lack = Lack { memory: mib(60), sandboxes: 1 };
+        let room = Room { sandboxes: 2, busy: mib(512), ending: mib(80), promised: lack, ..Room::default() };
+        assert_eq!(room.taken(), mib(532));
+        assert_eq!(lack.made_up(mib(80)), Lack { memory: mib(60), sandboxes: 1 });
+        assert!(lack.is_none());
+    }
+}

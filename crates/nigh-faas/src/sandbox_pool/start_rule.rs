@@ -1,0 +1,111 @@
+//! When a function gets a further sandbox: pure.
+//!
+//! A function without a sandbox gets one. One that has some gets another where waiting for them costs more than starting
+//! it: what its queue is expected to take through the sandboxes that it has, or what its invocations have waited already
+//! since its last start. The second is the rule of who rents until the rents come to the price: it is never more than
+//! twice as dear as what somebody who knows the future does, and no estimate can be so wrong that nobody is ever served.
+//! What a start ends is part of its price: the next start of the function that loses its sandbox, as likely as that is.
+
+use std::time::Duration;
+
+/// How a function stands that has somebody waiting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Want {
+    /// Invocations that wait.
+    pub(super) waiting: usize,
+    /// Its sandboxes: those that run, and those that are being made.
+    pub(super) sandboxes: usize,
+    /// Those of them that are being made.
+    pub(super) making: usize,
+    /// How long a run takes; none, if none has ended yet.
+    pub(super) run: Option<Duration>,
+    /// How long a start takes.
+    pub(super) start: Duration,
+    /// What its invocations have waited together since its last start, those that wait now included.
+    pub(super) waited_s: f64,
+}
+
+/// What is known of the processors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Processors {
+    /// Those that have nothing to do.
+    pub(super) idle: f64,
+}
+
+/// Less than this of one processor is idle: then all are busy.
+const BUSY_BELOW: f64 = 0.4;
+
+impl Want {
+    /// What waiting costs, in seconds.
+    fn cost_of_waiting_s(&self) -> f64 {
+        if self.sandboxes == 0 {
+            return f64::INFINITY;
+        }
+        // Of a run that has not ended yet it is not known when it will.
+        let Some(run) = self.run else { return f64::INFINITY };
+        let queue = run.as_secs_f64() * self.waiting as f64 / self.sandboxes as f64;
+        queue.max(self.waited_s)
+    }
+
+    /// What the budget is to pay for a start that ends what is worth `loss_s`; none if waiting is cheaper.
+    pub(super) fn pays(&self, loss_s: f64, processors: Processors) -> Option<f64> {
+        if self.waiting <= self.making {
+            return None;
+        }
+        if self.sandboxes == 0 {
+            // Others are not ended for it before it has waited for as long as that will cost them.
+            return (self.waited_s >= loss_s).then_some(loss_s);
+        }
+        let start = self.start.as_secs_f64();
+        if self.cost_of_waiting_s() <= start + loss_s {
+            return None;
+        }
+        let is_busy = processors.idle < BUSY_BELOW;
+        Some(if is_busy { start + loss_s } else { loss_s })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Processors = Processors { idle: 1.0 };
+    const BUSY: Processors = Processors { idle: 0.0 };
+
+    fn want(waiting: usize, sandboxes: usize) -> Want {
+        let (run, start) = (Some(Duration::from_millis(20)), Duration::from_millis(300));
+        Want { waiting, sandboxes, making: 0, run, start, waited_s: 0.0 }
+    }
+
+    #[test]
+    fn the_first_sandbox_is_made_at_once_and_ends_others_once_it_has_waited_as_long_as_that_costs() {
+        assert_eq!(want(1, 0).pays(0.0, BUSY), Some(0.0));
+        assert_eq!(want(1, 0).pays(0.3, IDLE), None);
+        assert_eq!(Want { waited_s: 0.3, ..want(1, 0) }.pays(0.3, IDLE), Some(0.3));
+    }
+
+    #[test]
+    fn a_further_one_is_made_where_the_queue_takes_longer_than_a_start() {
+        assert_eq!(want(15, 1).pays(0.0, IDLE), None, "300 ms, as a start takes");
+        assert_eq!(want(16, 1).pays(0.0, IDLE), Some(0.0));
+        assert_eq!(want(16, 2).pays(0.0, IDLE), None, "two sandboxes get through in 160 ms");
+        assert_eq!(want(16, 1).pays(0.1, IDLE), None, "what it ends is dearer");
+        assert_eq!(Want { run: None, ..want(1, 1) }.pays(0.0, IDLE), Some(0.0), "it may run for long");
+    }
+
+    #[test]
+    fn who_has_waited_for_the_price_of_a_start_gets_it() {
+        let waited = |waited_s| Want { waited_s, ..want(1, 1) }.pays(0.2, IDLE);
+        assert_eq!((waited(0.5), waited(0.6)), (None, Some(0.2)));
+    }
+
+    #[test]
+    fn on_busy_processors_the_budget_pays_for_what_brings_nothing() {
+        assert_eq!(want(16, 1).pays(0.0, BUSY), Some(0.3));
+    }
+
+    #[test]
+    fn nobody_gets_more_sandboxes_than_wait() {
+        assert_eq!(Want { making: 2, ..want(2, 2) }.pays(0.0, IDLE), None);
+    }
+}
