@@ -45,20 +45,23 @@ const QUICK_SECONDS: f64 = 6.0;
 /// What the figures are.
 pub(super) const HELP: &str = "\
 Examples:
-  nigh bench contention --quick                     one node with room for 8 sandboxes, 3 functions, 3 to 64 callers
+  nigh bench contention --quick                     one node with room for 8 sandboxes
   nigh bench contention --cell 1,4GiB,8,64,mixed    only this cell
-  nigh bench contention --nodes 3                   only clusters; needs nats-server, as `make peers` installs it
+  nigh bench contention --nodes 3                   only clusters; needs nats-server (`make peers`)
 
-Every function books 256 MiB and runs for 20 ms, 10 of them on a processor. Caller i invokes function i % functions;
-in a cell that is mixed, a function that is drawn anew for each call.
-Calls are due by a schedule that waits for no answer; latency is told from when a call was sent and from when it was due.
-429 is told as refused and counts as no answer.
+Every function books 256 MiB and runs for 20 ms, 10 of them on a processor. Caller i invokes
+function i % functions; in a cell that is mixed, a function that is drawn anew for each call.
+Calls are due by a schedule that waits for no answer; latency is told from when a call was sent,
+and from when it was due. A call that is refused (429) is no answer and no failure.
 
-worst_share_of_best               the least throughput over the best of the cells that differ in callers only, two or
-                                  more; or over what the cell's callers offer, if that is less. Asked: at least 0.9
-cold_per_invocation_below_room    starts of sandboxes in the measured phase over answers in it, the most of all cells in
-                                  which each caller can have a sandbox of its own. Asked: at most 0.01
-cold_per_invocation               the same, the most of all cells";
+worst_share_of_best
+  The least throughput of a cell over the best of those that differ from it in callers only, two
+  or more; or over what its callers offer, if that is less. Asked: at least 0.9.
+cold_per_invocation_below_room
+  Starts of sandboxes in the measured phase over answers in it: the most of all cells in which
+  each caller can have a sandbox of its own. Asked: at most 0.01.
+cold_per_invocation
+  The same, the most of all cells.";
 
 /// What `nigh bench contention` takes.
 #[derive(Clone, Debug, Args)]
