@@ -352,3 +352,37 @@ pub(super) fn text(report: &ContentionReport) -> String {
         machine.cores, machine.cpu, machine.load, machine.kernel, machine.date
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_kept_is_read_again_with_answers_and_without() {
+        let cell: Cell = "3,2GiB,8,64,mixed".parse().unwrap();
+        for p50_ms in [None, Some(1.5)] {
+            let row = Row { p50_ms, engine: "runc".to_owned(), starts: 7, ..Row::unmeasured(cell) };
+            let kept: Row = serde_json::from_str(&serde_json::to_string(&row).unwrap()).unwrap();
+            assert_eq!((kept.cell, kept.p50_ms, kept.starts, kept.first_failure), (cell, p50_ms, 7, None));
+        }
+    }
+
+    #[test]
+    fn cells_are_measured_once_each_and_only_those_of_so_many_nodes() {
+        let [one, three] = ["1,2GiB,3,8", "3,2GiB,3,8"].map(|text| text.parse::<Cell>().unwrap());
+        let args = ContentionArgs {
+            seconds: None,
+            warmup: 3.0,
+            period: 25,
+            cell: vec![one, three, one],
+            quick: false,
+            nodes: None,
+            progress: None,
+        };
+        assert_eq!(args.cells(), [one, three]);
+        assert_eq!(ContentionArgs { nodes: Some(3), ..args.clone() }.cells(), [three]);
+        let quick = ContentionArgs { cell: Vec::new(), quick: true, ..args.clone() };
+        assert_eq!((quick.cells(), quick.settings().seconds), (cell::quick(), QUICK_SECONDS));
+        assert_eq!((args.settings().seconds, args.kept(&args.settings()).unwrap().is_none()), (SECONDS, true));
+    }
+}
