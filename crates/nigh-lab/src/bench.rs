@@ -2,6 +2,7 @@
 
 mod coherence;
 mod coldstart;
+mod contention;
 mod functions;
 mod grant;
 mod invoke;
@@ -47,6 +48,9 @@ enum What {
     Workflow(Length),
     /// Cold starts, prewarmed and not, of handlers that import nothing, boto3, and make a client
     Coldstart(coldstart::ColdLength),
+    /// Callers of several functions that share the memory of a node's sandboxes: throughput, latency, starts
+    #[command(after_help = contention::HELP)]
+    Contention(contention::ContentionArgs),
     /// Many functions on one node: creating, listing, a restart, memory, invoking the last one
     Functions(functions::Many),
     /// The journal's commits against bare writes and syncs of the same disk
@@ -160,6 +164,10 @@ impl BenchArgs {
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
                 return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
+            }
+            What::Contention(args) => {
+                let report = contention::run(&args, machine).await?;
+                return crate::experiment::llc::print_report(&report, || contention::text(&report), json);
             }
             What::Functions(many) => {
                 let report = functions::run(&many, machine).await?;

@@ -63,7 +63,13 @@ impl Connection {
     /// # Errors
     /// If the connection breaks or the reply is no success.
     pub fn exchange(&mut self, request: &[u8]) -> io::Result<u64> {
-        self.reply(request, |_| ()).map(|(_, length)| length)
+        let mut refusal = Vec::new();
+        let (head, length) = self.receive(request, |status, piece| {
+            if !is_success(status) {
+                refusal.extend_from_slice(piece);
+            }
+        })?;
+        Reply { head, body: refusal }.success().map(|_| length)
     }
 
     /// As `exchange`, and gives the reply's head and body.
@@ -71,12 +77,23 @@ impl Connection {
     /// # Errors
     /// If the connection breaks or the reply is no success.
     pub fn fetch(&mut self, request: &[u8]) -> io::Result<(String, Vec<u8>)> {
-        let mut body = Vec::new();
-        let (head, _) = self.reply(request, |piece| body.extend_from_slice(piece))?;
-        Ok((head, body))
+        self.ask(request)?.success().map(|reply| (reply.head, reply.body))
     }
 
-    fn reply(&mut self, request: &[u8], mut take: impl FnMut(&[u8])) -> io::Result<(String, u64)> {
+    /// As `fetch`, and gives a reply that is no success too. It is read to its end, so that the connection can be used
+    /// again.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn ask(&mut self, request: &[u8]) -> io::Result<Reply> {
+        let mut body = Vec::new();
+        let (head, _) = self.receive(request, |_, piece| body.extend_from_slice(piece))?;
+        Ok(Reply { head, body })
+    }
+
+    /// Sends `request` and gives `take` the pieces of the reply's body, each with the reply's status. Returns the reply's
+    /// head and its body's length.
+    fn receive(&mut self, request: &[u8], mut take: impl FnMut(u16, &[u8])) -> io::Result<(String, u64)> {
         self.stream.write_all(request)?;
         let mut filled = 0;
         let head = loop {
@@ -92,26 +109,61 @@ impl Connection {
                 return Err(io::Error::other("the reply's head does not end"));
             }
         };
-        let text = String::from_utf8_lossy(&self.buffer[..head]);
-        if !text.starts_with("HTTP/1.1 2") {
-            let body = String::from_utf8_lossy(&self.buffer[head..filled]);
-            return Err(io::Error::other(format!("{} {body}", text.lines().next().unwrap_or_default())));
-        }
+        let text = String::from_utf8_lossy(&self.buffer[..head]).into_owned();
+        let status = status(&text);
         // A reply that may have no body (204) says no length.
         let length = content_length(&text).unwrap_or_default();
-        let text = text.into_owned();
-        take(&self.buffer[head..filled]);
+        take(status, &self.buffer[head..filled]);
         let mut missing = length.saturating_sub((filled - head) as u64);
         while missing > 0 {
             let read = self.stream.read(&mut self.buffer)?;
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            take(&self.buffer[..read]);
+            take(status, &self.buffer[..read]);
             missing = missing.saturating_sub(read as u64);
         }
         Ok((text, length))
     }
+}
+
+/// What a server replied, success or not.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status line and the headers.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The status code, 200 or another; 0 where the head has none.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        status(&self.head)
+    }
+
+    /// The reply if it is a success, 200 to 299.
+    ///
+    /// # Errors
+    /// The status line and the body of any other.
+    pub fn success(self) -> io::Result<Self> {
+        if is_success(self.status()) {
+            return Ok(self);
+        }
+        let body = String::from_utf8_lossy(&self.body);
+        Err(io::Error::other(format!("{} {body}", self.head.lines().next().unwrap_or_default())))
+    }
+}
+
+const fn is_success(status: u16) -> bool {
+    matches!(status, 200..=299)
+}
+
+/// The status code in a reply's head.
+fn status(head: &str) -> u16 {
+    let code = head.strip_prefix("HTTP/1.1 ").and_then(|line| line.get(..3));
+    code.and_then(|code| code.parse().ok()).unwrap_or_default()
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
@@ -156,4 +208,48 @@ pub fn closed_loop(server: SocketAddr, request: &[u8], clients: usize, length: D
     let took = begin.elapsed();
     let latencies_us = results.into_iter().collect::<io::Result<Vec<_>>>()?.concat();
     Ok(Round { latencies_us, took })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_goes_on_behind_a_refusal_whose_body_comes_in_pieces() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap();
+        let serve = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let pieces: [&[&str]; 3] = [
+                &["HTTP/1.1 429 Too Many Requests\r\ncontent-length: 9\r\n\r\nno ", "room", "!!"],
+                &["HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"],
+                &["HTTP/1.1 503 Slow Down\r\ncontent-length: 4\r\n\r\nslow"],
+            ];
+            for reply in pieces {
+                let mut request = [0; 4];
+                stream.read_exact(&mut request).unwrap();
+                for piece in reply {
+                    stream.write_all(piece.as_bytes()).unwrap();
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        });
+        let mut connection = Connection::open(server).unwrap();
+        let refused = connection.ask(b"ask!").unwrap();
+        assert_eq!((refused.status(), refused.body.as_slice()), (429, b"no room!!".as_slice()));
+        assert_eq!(connection.fetch(b"ask!").unwrap().1, b"ok");
+        assert_eq!(connection.exchange(b"ask!").unwrap_err().to_string(), "HTTP/1.1 503 Slow Down slow");
+        serve.join().unwrap();
+    }
+
+    #[test]
+    fn a_head_without_a_status_is_no_success() {
+        assert_eq!(status("HTTP/1.1 204 No Content\r\n\r\n"), 204);
+        for broken in ["", "HTTP/1.1", "HTTP/1.1 2", "HTTP/2 200 OK"] {
+            assert_eq!(status(broken), 0, "{broken}");
+        }
+        assert!(Reply { head: String::new(), body: Vec::new() }.success().is_err());
+    }
 }

@@ -19,6 +19,7 @@ pub mod platform;
 mod profile;
 mod recorded_invocations;
 pub mod s3_door;
+mod settled_cluster;
 pub mod sign;
 mod states_door;
 pub mod stats;

@@ -186,7 +186,7 @@ impl LambdaClient {
     /// # Errors
     /// If the name is no name.
     pub async fn invocation(&self, function: &str, payload: &[u8]) -> Result<Vec<u8>, LabError> {
-        let path = format!("{FUNCTIONS}/{function}/invocations");
+        let path = invocations_path(function);
         let headers = [("content-type", "application/json"), ("x-amz-log-type", "Tail")];
         self.signer.signed(Method::POST, self.address, &path, &headers, payload).await
     }
@@ -206,6 +206,11 @@ impl LambdaClient {
             log: String::from_utf8_lossy(&tail).into_owned(),
         })
     }
+}
+
+/// The path of the door at which `function` is invoked.
+pub(crate) fn invocations_path(function: &str) -> String {
+    format!("{FUNCTIONS}/{function}/invocations")
 }
 
 /// `python3.x` of the Python that `make deps` has set up.
@@ -332,6 +337,18 @@ impl Reads {
     }
 }
 
+/// A counter of the node whose admin socket is `admin`, without labels; 0 as long as it has counted nothing.
+///
+/// # Errors
+/// If the node does not answer.
+pub(crate) fn counter(admin: &Path, name: &str) -> Result<u64, LabError> {
+    Ok(counter_in_metrics(&String::from_utf8_lossy(&ask_admin(admin, "/metrics")?), name))
+}
+
+fn counter_in_metrics(text: &str, name: &str) -> u64 {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
+}
+
 /// The body of what a node's admin API answers to `GET target`.
 fn ask_admin(admin: &Path, target: &str) -> Result<Vec<u8>, LabError> {
     use std::io::{Read, Write};
@@ -355,5 +372,11 @@ mod tests {
         let reads = Reads::in_metrics(text);
         assert_eq!(reads, Reads { hits: 7, misses: 4 });
         assert_eq!(reads.since(Reads { hits: 6, misses: 4 }), Reads { hits: 1, misses: 0 });
+    }
+    #[test]
+    fn a_counter_is_found_by_its_whole_name() {
+        let text = "# TYPE nigh_cold_starts counter\nnigh_cold_starts_total_before 3\nnigh_cold_starts_total 12\n";
+        assert_eq!(counter_in_metrics(text, "nigh_cold_starts_total"), 12);
+        assert_eq!(counter_in_metrics(text, "nigh_cold_starts"), 0);
     }
 }

@@ -118,6 +118,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         page: None,
     },
     Experiment {
+        name: "bench-contention",
+        about: "Callers of several functions that share the memory of a node's sandboxes",
+        command: &["bench", "contention"],
+        quick: &["--quick", "--seconds", "2"],
+        page: None,
+    },
+    Experiment {
         name: "bench-functions",
         about: "What 10,000 functions cost to create, to keep and to start with",
         command: &["bench", "functions"],

@@ -22,6 +22,7 @@ use crate::LabError;
 use crate::node_under_test::socket_address;
 use crate::platform::{Deployment, LambdaClient};
 use crate::s3_door::S3Door;
+use crate::settled_cluster::settled;
 use crate::sign::Signer;
 
 pub(super) const NODES: u8 = 3;
@@ -30,8 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const DRAIN: Duration = Duration::from_secs(15);
 /// How long the other nodes may take to know of a policy.
 const SEEN_WITHIN: Duration = Duration::from_secs(2);
-/// How long homes may take to be where they stay.
-const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
 /// One node as the experiment knows it.
 pub(super) struct NodePlace {
@@ -67,7 +66,7 @@ impl ClusterSide {
         let settings =
             LocalClusterSettings { folder, nodes: NODES, program, nats_server, networks: false, relays, set };
         let mut cluster = LocalCluster::start(&settings, PATIENCE).await.map_err(|error| failed(&error))?;
-        let statuses = settled(&mut cluster).await?;
+        let statuses = settled(&mut cluster, usize::from(NODES)).await?;
         let [first, ..] = statuses.as_slice() else { return Err(failed(&"it has no node")) };
         let namespace = first.1.endpoints.namespace.clone();
         let key = credentials::read(&StatePaths::new(&first.0).credentials(), namespace.as_str());
@@ -173,30 +172,6 @@ impl ClusterSide {
     /// Ends its processes in order.
     pub(super) fn end(self) {
         self.cluster.end(DRAIN);
-    }
-}
-
-/// What the nodes say once every shard has a home and each node some.
-async fn settled(cluster: &mut LocalCluster) -> Result<Vec<(PathBuf, Status)>, LabError> {
-    let began = Instant::now();
-    loop {
-        let mut statuses = Vec::new();
-        for node in cluster.nodes() {
-            if let Some(status) = node.status().await {
-                statuses.push((node.state().to_owned(), status));
-            }
-        }
-        let homes = |status: &Status| status.cluster.as_ref().and_then(|own| own.homes.clone());
-        let known: Vec<_> = statuses.iter().filter_map(|(_, status)| homes(status)).collect();
-        let served: usize = known.iter().map(|homes| homes.own.len()).sum();
-        let is_shared = known.len() == usize::from(NODES) && known.iter().all(|homes| !homes.own.is_empty());
-        if is_shared && known.iter().all(|homes| usize::from(homes.shards) == served) {
-            return Ok(statuses);
-        }
-        if began.elapsed() > SETTLED_WITHIN {
-            return Err(LabError::Node(format!("{served} shards have homes after {} s", SETTLED_WITHIN.as_secs())));
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

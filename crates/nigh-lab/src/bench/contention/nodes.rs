@@ -1,0 +1,151 @@
+//! The nodes of one cell: one as `nigh up` starts it, or a cluster as `nigh cluster up` does; both with the settings that
+//! users have but for the memory of their sandboxes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nigh_node::credentials;
+use nigh_node::endpoints::Endpoints;
+use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings, find_nats_server};
+use nigh_node::state_folder::StatePaths;
+use nigh_node::status::Status;
+
+use super::cell::{BOOKED, Cell};
+use super::handler;
+use crate::LabError;
+use crate::cpu_time;
+use crate::node_under_test::{NodeUnderTest, python, socket_address};
+use crate::platform::{Deployment, LambdaClient, counter, status, zip_folder};
+use crate::settled_cluster::settled;
+use crate::sign::Signer;
+
+/// How long a node of a cluster may take to be well, and to drain.
+const PATIENCE: Duration = Duration::from_secs(90);
+const DRAIN: Duration = Duration::from_secs(15);
+/// How long the other nodes may take to know of a function.
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
+/// Counts each start of a sandbox for an invocation, prewarmed or not.
+const STARTS: &str = "nigh_cold_starts_total";
+
+enum Running {
+    One(NodeUnderTest),
+    Cluster(LocalCluster),
+}
+
+/// Nodes that run, with all functions of their cell.
+pub(super) struct Nodes {
+    running: Running,
+    endpoints: Vec<Endpoints>,
+    pub(super) doors: Vec<SocketAddr>,
+    pub(super) signer: Signer,
+    /// Who makes the sandboxes.
+    pub(super) engine: String,
+}
+
+impl Nodes {
+    /// Starts them with their files in `folder`.
+    pub(super) async fn start(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
+        let nodes = if cell.nodes == 1 { Self::one(cell, folder).await? } else { Self::cluster(cell, folder).await? };
+        nodes.deploy(cell, folder).await?;
+        Ok(nodes)
+    }
+
+    async fn one(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
+        let functions = toml::Table::from_iter([
+            ("python".to_owned(), python()?.to_string_lossy().into_owned().into()),
+            ("memory".to_owned(), cell.memory.to_string().into()),
+        ]);
+        let settings = toml::Table::from_iter([("functions".to_owned(), functions.into())]);
+        let node = NodeUnderTest::start(folder, &settings)?;
+        let (signer, status) = (node.signer("lambda"), status(&node).await?);
+        Self::of(Running::One(node), signer, vec![status])
+    }
+
+    async fn cluster(cell: &Cell, folder: &Path) -> Result<Self, LabError> {
+        let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("the cluster: {error}"));
+        let settings = LocalClusterSettings {
+            folder: folder.join("cluster"),
+            nodes: cell.nodes,
+            program: std::env::current_exe().map_err(|error| failed(&error))?,
+            nats_server: find_nats_server().ok_or_else(no_nats_server)?,
+            networks: false,
+            relays: Vec::new(),
+            set: vec![format!("functions.python={}", python()?.display()), format!("functions.memory={}", cell.memory)],
+        };
+        let mut cluster = LocalCluster::start(&settings, PATIENCE).await.map_err(|error| failed(&error))?;
+        let nodes = settled(&mut cluster, usize::from(cell.nodes)).await?;
+        let Some((state, first)) = nodes.first() else { return Err(failed(&"it has no node")) };
+        let (namespace, region) = (first.endpoints.namespace.as_str(), first.endpoints.region.as_str());
+        let key =
+            credentials::read(&StatePaths::new(state).credentials(), namespace).map_err(|error| failed(&error))?;
+        let signer = Signer::new("lambda", region, key.access_key.as_str(), key.secret_key.reveal());
+        Self::of(Running::Cluster(cluster), signer, nodes.into_iter().map(|(_, status)| status).collect())
+    }
+
+    fn of(running: Running, signer: Signer, statuses: Vec<Status>) -> Result<Self, LabError> {
+        let isolation = statuses.first().and_then(|first| first.levels.iter().find(|level| level.name == "isolation"));
+        // `runc: ` and what keeps sandboxes apart.
+        let engine = isolation.and_then(|level| level.detail.split(':').next()).unwrap_or("unknown").to_owned();
+        let endpoints: Vec<Endpoints> = statuses.into_iter().map(|status| status.endpoints).collect();
+        let doors = endpoints.iter().map(|at| socket_address(&at.lambda)).collect::<Result<_, _>>()?;
+        Ok(Self { running, endpoints, doors, signer, engine })
+    }
+
+    async fn deploy(&self, cell: &Cell, folder: &Path) -> Result<(), LabError> {
+        let code: PathBuf = folder.join("code");
+        std::fs::create_dir(&code)
+            .and_then(|()| std::fs::write(code.join("app.py"), handler()))
+            .map_err(|error| LabError::file(&code, &error))?;
+        let archive = zip_folder(&code)?;
+        let Some(&door) = self.doors.first() else { return Err(LabError::Node("there is no node".to_owned())) };
+        let mut lambda = LambdaClient::to(door, self.signer.clone())?;
+        for function in 0..cell.functions {
+            let name = function_name(function);
+            let deployment = Deployment {
+                name: &name,
+                code: &code,
+                handler: "app.handler",
+                memory_mb: BOOKED.bytes() >> 20,
+                timeout_s: 30,
+                environment: std::collections::BTreeMap::new(),
+            };
+            let request = lambda.creation(&deployment, &archive).await?;
+            lambda.send(&name, &request)?;
+        }
+        if self.doors.len() > 1 {
+            tokio::time::sleep(SEEN_WITHIN).await;
+        }
+        Ok(())
+    }
+
+    /// Sandboxes that all nodes have started for invocations.
+    pub(super) fn starts(&self) -> Result<u64, LabError> {
+        self.endpoints.iter().map(|at| counter(&at.admin_socket, STARTS)).sum()
+    }
+
+    /// The processor time that all nodes have used, without their sandboxes.
+    pub(super) fn cpu(&self) -> Result<Duration, LabError> {
+        let of = |at: &Endpoints| cpu_time::of_process_and_ended_threads(at.pid);
+        let all: std::io::Result<Duration> = self.endpoints.iter().map(of).sum();
+        all.map_err(|error| LabError::Node(format!("its processor time: {error}")))
+    }
+
+    /// Ends them in order.
+    pub(super) fn end(self) {
+        match self.running {
+            Running::One(node) => drop(node),
+            Running::Cluster(cluster) => cluster.end(DRAIN),
+        }
+    }
+}
+
+/// The name of a cell's function.
+pub(super) fn function_name(number: u32) -> String {
+    format!("contender-{number}")
+}
+
+/// Why there is no cluster.
+pub(super) fn no_nats_server() -> LabError {
+    LabError::Missing { missing: "nats-server".to_owned(), hint: "run `make peers`, or leave out cells of three nodes" }
+}
