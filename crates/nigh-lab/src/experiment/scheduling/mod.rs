@@ -4,10 +4,13 @@
 //! under a recorded workload and four made up (`workload`). A weighting is judged by the mean and the 99th percentile of
 //! the time from arrival to end, over the best of all on the same workload and cluster. The figures rank weightings under
 //! one load; they do not foretell times on real machines.
+//!
+//! The second part is one node under pressure: which policy of a node's sandboxes serves best (`pressure`)?
 
 mod cluster;
 mod contenders;
 mod outcome;
+mod pressure;
 mod processors;
 mod recorded_runs;
 mod report;
@@ -15,10 +18,11 @@ mod workload;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::cluster::{Cluster, PROCESSORS};
 use self::contenders::CONTENDERS;
+use self::recorded_runs::RecordedRun;
 use self::report::{Report, Row};
 use self::workload::Workload;
 use crate::LabError;
@@ -39,12 +43,24 @@ pub(super) struct SchedulingArgs {
     /// Times and memory of the same functions
     #[arg(long, value_name = "FILE", default_value = recorded_runs::STORED)]
     runs: PathBuf,
-    /// Seconds instead of minutes: small clusters, a short load
+    /// Seconds instead of minutes: small clusters, short loads
     #[arg(long)]
     quick: bool,
     /// Play only these weightings
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Play only this part
+    #[arg(long, value_name = "PART")]
+    part: Option<Part>,
+}
+
+/// A part of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The scheduler's weightings on clusters
+    Weightings,
+    /// Policies of one node under pressure
+    Pressure,
 }
 
 impl SchedulingArgs {
@@ -56,12 +72,19 @@ impl SchedulingArgs {
     fn report(&self, machine: Machine) -> Result<Report, LabError> {
         let minutes = recorded_invocations::read_trace(&self.trace)?;
         let runs = recorded_runs::read_runs(&self.runs)?;
+        let wanted = |part| self.part.is_none_or(|only| only == part);
+        let rows = if wanted(Part::Weightings) { self.weightings(&minutes, &runs)? } else { Vec::new() };
+        let pressure = if wanted(Part::Pressure) { pressure::play(&minutes, &runs, self.quick) } else { Vec::new() };
+        Ok(Report::make(machine, self.quick, cluster::about(), rows, pressure))
+    }
+
+    fn weightings(&self, minutes: &[Vec<u32>], runs: &[RecordedRun]) -> Result<Vec<Row>, LabError> {
         let (sizes, seconds): (&[u16], u64) =
             if self.quick { (&QUICK_SIZES, QUICK_SECONDS) } else { (&SIZES, SECONDS) };
         let mut rows = Vec::new();
         for &nodes in sizes {
             let processors = f64::from(nodes) * f64::from(PROCESSORS);
-            for workload in Workload::all(&minutes, &runs, processors, seconds) {
+            for workload in Workload::all(minutes, runs, processors, seconds) {
                 let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|only| only == name);
                 for contender in CONTENDERS.iter().filter(|contender| wanted(contender.name)) {
                     let figures = Cluster::new(&workload, nodes, contender.weights)?.play().figures();
@@ -69,7 +92,7 @@ impl SchedulingArgs {
                 }
             }
         }
-        Ok(Report::make(machine, self.quick, cluster::about(), rows))
+        Ok(rows)
     }
 }
 
@@ -87,6 +110,7 @@ mod tests {
             runs: root.join(recorded_runs::STORED),
             quick: true,
             only: ["least loaded", "hash only", "locality only", contenders::SETTLED].map(str::to_owned).into(),
+            part: Some(Part::Weightings),
         };
         let report = arguments.report(Machine::read("nigh experiment scheduling --quick".to_owned())).unwrap();
         assert_eq!(report.rows.len(), 2 * 5 * 4);

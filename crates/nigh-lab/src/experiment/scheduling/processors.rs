@@ -53,6 +53,13 @@ impl Processors {
         })
     }
 
+    /// The jobs and the microseconds of work that each has before it now.
+    pub(super) fn left(&self, now_us: u64) -> impl Iterator<Item = (usize, f64)> {
+        let passed_us = now_us as f64 - self.at_us;
+        let done_us = self.done_ns as f64 / 1000.0 + passed_us * self.pace();
+        self.running.iter().map(move |Reverse((end, job))| (*job, (*end as f64 / 1000.0 - done_us).max(0.0)))
+    }
+
     /// When the next one ends, if no other begins.
     pub(super) fn next_end(&self) -> Option<u64> {
         let Reverse((end, _)) = self.running.peek()?;
@@ -75,6 +82,9 @@ mod tests {
         processors.begin(50, 3, 100);
         processors.begin(50, 4, 200);
         assert_eq!(processors.next_end(), Some(150));
+        let mut left: Vec<(usize, f64)> = processors.left(100).collect();
+        left.sort_by_key(|(job, _)| *job);
+        assert_eq!(left, [(1, 25.0), (2, 25.0), (3, 75.0), (4, 175.0)]);
         let mut ends: Vec<(u64, usize)> = Vec::new();
         while let Some(at) = processors.next_end() {
             while let Some(job) = processors.take_ended(at) {

@@ -1,4 +1,4 @@
-//! The report: every figure, and the ranking that the weights were settled by.
+//! The report: every figure, the ranking that the weights were settled by, and a node under pressure.
 
 use comfy_table::{Table, presets};
 use nigh_faas::scheduler::Weights;
@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::contenders::{CONTENDERS, SETTLED};
 use super::outcome::Figures;
+use super::pressure::{self, PressureRow, PressureSummary};
 use crate::machine::Machine;
 
 /// One weighting under one workload on one cluster.
@@ -45,16 +46,34 @@ pub(super) struct Report {
     weights: Vec<(&'static str, Weights)>,
     pub(super) ranking: Vec<Ranked>,
     pub(super) rows: Vec<Row>,
+    summary: PressureSummary,
+    pressure: Vec<PressureRow>,
 }
 
 impl Report {
-    pub(super) fn make(machine: Machine, quick: bool, simulated: String, rows: Vec<Row>) -> Self {
+    pub(super) fn make(
+        machine: Machine,
+        quick: bool,
+        simulated: String,
+        rows: Vec<Row>,
+        pressure: Vec<PressureRow>,
+    ) -> Self {
         let played = |name: &str| rows.iter().any(|row| row.weighting == name);
         let weights: Vec<_> =
             CONTENDERS.iter().filter(|one| played(one.name)).map(|one| (one.name, one.weights)).collect();
         let mut ranking: Vec<Ranked> = weights.iter().map(|(name, _)| rank(name, &rows)).collect();
         ranking.sort_by(|one, other| one.both.total_cmp(&other.both));
-        Self { machine, quick, simulated, settled: SETTLED, weights, ranking, rows }
+        Self {
+            machine,
+            quick,
+            simulated,
+            settled: SETTLED,
+            weights,
+            ranking,
+            rows,
+            summary: PressureSummary::of(&pressure),
+            pressure,
+        }
     }
 
     pub(super) fn text(&self) -> String {
@@ -112,7 +131,10 @@ impl Report {
                 format!("{:.2}", figures.imbalance),
             ]);
         }
-        format!("{rows}\n{}\nover the best of each workload and cluster:\n{ranking}", self.simulated)
+        let weightings = format!("{rows}\n{}\nover the best of each workload and cluster:\n{ranking}", self.simulated);
+        let pressure = pressure::text(&self.pressure, &self.summary);
+        let played = [(!self.rows.is_empty(), weightings), (!self.pressure.is_empty(), pressure)];
+        played.into_iter().filter(|(played, _)| *played).map(|(_, text)| text).collect::<Vec<_>>().join("\n\n")
     }
 }
 

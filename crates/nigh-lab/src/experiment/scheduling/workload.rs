@@ -14,13 +14,13 @@ use crate::experiment::measured_sizes::size;
 /// The part of a cluster's processors that runs take; starts, fetches and bursts come on top.
 const LOAD: f64 = 0.6;
 /// Runs are cut there, so that a minute of load has ends in it.
-const RUN_MAX_MS: f64 = 3000.0;
+pub(super) const RUN_MAX_MS: f64 = 3000.0;
 /// The popularity of a function's inputs.
 const ZIPF: f64 = 0.9;
 /// Tenants whose functions they are.
-const TENANTS: usize = 16;
+pub(super) const TENANTS: usize = 16;
 /// Minutes of the recorded day that are played, from the busiest on.
-const BUSIEST_MINUTE: usize = 830;
+pub(super) const BUSIEST_MINUTE: usize = 830;
 
 /// One function.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,116 @@
+//! What is reported of a node under pressure.
+
+use comfy_table::{Table, presets};
+use nigh_terms::ByteSize;
+use serde::Serialize;
+
+use super::node::{END_US, WAIT_MAX_US};
+use super::outcome::{PressureFigures, SHORTEST_RUN_US};
+use super::workload::{HELD_MIN, HELD_PERCENT, PROCESSORS, START_MS, Setting};
+use super::{CONTENDERS, ORACLE};
+
+/// One policy in one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in super::super) struct PressureRow {
+    pub(super) setting: String,
+    memory_percent: u32,
+    processors_percent: u32,
+    /// Of the node, in bytes.
+    memory: ByteSize,
+    pub(super) policy: &'static str,
+    #[serde(flatten)]
+    pub(super) figures: PressureFigures,
+}
+
+impl PressureRow {
+    pub(super) fn new(setting: Setting, memory: ByteSize, policy: &'static str, figures: PressureFigures) -> Self {
+        let Setting { memory_percent, processors_percent } = setting;
+        let setting = format!("memory {memory_percent} %, processors {processors_percent} %");
+        Self { setting, memory_percent, processors_percent, memory, policy, figures }
+    }
+}
+
+/// A policy's mean slowdowns over the oracle's.
+#[derive(Clone, Debug, Serialize)]
+struct OverOracle {
+    policy: &'static str,
+    /// The geometric mean of all settings.
+    all: f64,
+    by_setting: Vec<(String, f64)>,
+}
+
+/// What is to be read first.
+#[derive(Clone, Debug, Serialize)]
+pub(in super::super) struct PressureSummary {
+    simulated: String,
+    slowdown_over_oracle: Vec<OverOracle>,
+}
+
+impl PressureSummary {
+    pub(in super::super) fn of(rows: &[PressureRow]) -> Self {
+        let simulated = format!(
+            "{PROCESSORS} processors, shared evenly; a start {} to {} ms of work by function; an idle sandbox uses {HELD_PERCENT} % of its \
+             booking, at least {HELD_MIN}; an end {} ms; refused after {} s of waiting, and counted as that and the run \
+             alone; slowdowns of runs below {} ms as of that",
+            START_MS.0,
+            START_MS.1,
+            END_US / 1000,
+            WAIT_MAX_US / 1_000_000,
+            SHORTEST_RUN_US / 1000
+        );
+        let contenders = CONTENDERS.iter().filter(|(policy, _)| rows.iter().any(|row| row.policy == *policy));
+        let slowdown_over_oracle = contenders.map(|(policy, _)| over_oracle(policy, rows)).collect();
+        Self { simulated, slowdown_over_oracle }
+    }
+}
+
+fn over_oracle(policy: &'static str, rows: &[PressureRow]) -> OverOracle {
+    let mut by_setting = Vec::new();
+    for row in rows.iter().filter(|row| row.policy == policy) {
+        let oracle = rows.iter().find(|one| one.policy == ORACLE && one.setting == row.setting);
+        let oracle = oracle.map_or(f64::NAN, |one| one.figures.slowdown_mean);
+        by_setting.push((row.setting.clone(), row.figures.slowdown_mean / oracle));
+    }
+    let logarithms = by_setting.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>();
+    OverOracle { policy, all: (logarithms / by_setting.len().max(1) as f64).exp(), by_setting }
+}
+
+/// The figures as a table.
+pub(in super::super) fn text(rows: &[PressureRow], summary: &PressureSummary) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
+        "setting",
+        "policy",
+        "slowdown",
+        "over oracle",
+        "p50",
+        "p99",
+        "worst tenant",
+        "cold starts",
+        "refused",
+        "work of starts",
+    ]);
+    for row in rows {
+        let of_policy = summary.slowdown_over_oracle.iter().find(|one| one.policy == row.policy);
+        let ratio = of_policy.and_then(|one| one.by_setting.iter().find(|(setting, _)| *setting == row.setting));
+        let PressureFigures { slowdown_mean, slowdown_p50, slowdown_p99, slowdown_worst_tenant, .. } = row.figures;
+        table.add_row([
+            row.setting.clone(),
+            row.policy.to_owned(),
+            format!("{slowdown_mean:.2}"),
+            ratio.map_or_else(String::new, |(_, ratio)| format!("{ratio:.2}")),
+            format!("{slowdown_p50:.2}"),
+            format!("{slowdown_p99:.1}"),
+            format!("{slowdown_worst_tenant:.2}"),
+            format!("{:.3}", row.figures.cold_starts),
+            format!("{:.3}", row.figures.refused_share),
+            format!("{:.3}", row.figures.starts_share),
+        ]);
+    }
+    let mut ranking = Table::new();
+    ranking.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["policy", "slowdown over the oracle's"]);
+    for one in &summary.slowdown_over_oracle {
+        ranking.add_row([one.policy.to_owned(), format!("{:.2}", one.all)]);
+    }
+    format!("{table}\n{}\nover the oracle, all settings:\n{ranking}", summary.simulated)
+}
