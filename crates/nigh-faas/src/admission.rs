@@ -150,7 +150,16 @@ impl Sandboxes {
         });
         let (orders, to_make) = mpsc::unbounded_channel();
         let to_make = Mutex::new(Some(to_make));
-        Self { books, clock, freeze_grace, stems_changed: Arc::default(), waits: Notify::new(), memory, orders, to_make }
+        Self {
+            books,
+            clock,
+            freeze_grace,
+            stems_changed: Arc::default(),
+            waits: Notify::new(),
+            memory,
+            orders,
+            to_make,
+        }
     }
 
     /// The sandboxes that are to be made, for who asks first.

@@ -32,8 +32,8 @@ use crate::node_memory::NodeMemory;
 use crate::phase_accountant::{DataCalls, PhaseAccountant};
 use crate::runtime_api::{Dispatch, Initialised, Reply, RuntimeApi};
 use crate::runtime_command::{SandboxIdentity, runtime_command};
-use crate::sandbox_pool::{ColdReason, Lost};
 use crate::sandbox::{LogSink, SandboxEnd, SandboxEngine, SandboxSpec, SandboxStart, Started, Steps};
+use crate::sandbox_pool::{ColdReason, Lost};
 use crate::touched::Touched;
 use crate::verdict::{Verdict, timeout_message};
 

@@ -122,6 +122,30 @@ pub trait FunctionSource: Send + Sync {
 }
 
 impl Function {
+    /// A function of which nothing else matters: for what simulates a node.
+    #[must_use]
+    pub const fn made_up(namespace: Namespace, name: FunctionName, memory: ByteSize) -> Self {
+        Self {
+            namespace,
+            name,
+            runtime: Runtime::Provided,
+            runtime_name: String::new(),
+            handler: String::new(),
+            description: String::new(),
+            memory,
+            timeout: Duration::from_secs(3),
+            ephemeral_storage: ByteSize::mib(512),
+            environment: BTreeMap::new(),
+            layers: Vec::new(),
+            role: String::new(),
+            code_sha256: String::new(),
+            code_size: ByteSize(1),
+            modified: Timestamp(1),
+            revision_id: String::new(),
+            action: None,
+        }
+    }
+
     /// True if `other` is the same function with the same code and configuration: only then may they share a sandbox.
     #[must_use]
     pub fn same_version(&self, other: &Self) -> bool {
@@ -138,24 +162,13 @@ pub(crate) mod tests {
 
     /// A function that is none: for tests of what only reads its description.
     pub(crate) fn function(name: &str) -> Function {
+        let (namespace, name) = (Namespace::new("tenant").unwrap(), FunctionName::new(name).unwrap());
         Function {
-            namespace: Namespace::new("tenant").unwrap(),
-            name: FunctionName::new(name).unwrap(),
-            runtime: Runtime::Provided,
             runtime_name: "provided".to_owned(),
             handler: "app.handler".to_owned(),
-            description: String::new(),
-            memory: ByteSize::mib(128),
-            timeout: Duration::from_secs(3),
-            ephemeral_storage: ByteSize::mib(512),
-            environment: BTreeMap::new(),
-            layers: Vec::new(),
-            role: String::new(),
             code_sha256: "code-1".to_owned(),
-            code_size: ByteSize(1),
-            modified: Timestamp(1),
             revision_id: "revision-1".to_owned(),
-            action: None,
+            ..Function::made_up(namespace, name, ByteSize::mib(128))
         }
     }
 

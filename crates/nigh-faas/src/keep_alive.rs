@@ -1,7 +1,7 @@
 //! Which idle sandboxes end, and when: pure.
 //!
-//! An idle sandbox lives for `idle_for` after its last answer (Lambda and OpenWhisk keep theirs for about ten
-//! minutes), earlier when more than `idle_max` are idle. The one idle longest goes first. Which end because others need
+//! An idle sandbox lives for `idle_for` after its last answer, earlier when more than `idle_max` are idle. It stands still and
+//! takes what it uses only, so that it is kept for longer than others keep theirs (Lambda and OpenWhisk: about ten minutes). The one idle longest goes first. Which end because others need
 //! their room, `sandbox_pool` decides.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct KeepAlive {
 
 impl Default for KeepAlive {
     fn default() -> Self {
-        Self { idle_for: Duration::from_secs(600), idle_max: 256 }
+        Self { idle_for: Duration::from_secs(3600), idle_max: 256 }
     }
 }
 
@@ -49,8 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_ends_ten_minutes_after_its_last_answer() {
-        let keep = KeepAlive::default();
+    fn a_sandbox_ends_so_long_after_its_last_answer() {
+        let keep = KeepAlive { idle_for: Duration::from_secs(600), ..KeepAlive::default() };
         let both = [idle(0), idle(300)];
         assert_eq!(keep.expired(&both, idle(599).since), 0);
         assert_eq!(keep.expired(&both, idle(600).since), 1);

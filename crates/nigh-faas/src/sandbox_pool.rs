@@ -16,6 +16,7 @@ mod demand;
 mod random_run;
 mod restart_budget;
 mod room;
+mod run_rule;
 mod start_rule;
 #[cfg(test)]
 mod tests;
@@ -27,11 +28,10 @@ use std::time::Duration;
 use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
 use self::books::{Books, Record, Starting, State, Victims};
-pub use self::command::{
-    Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor,
-};
+pub use self::command::{Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor};
 use self::concurrency::which;
 use self::room::Lack;
+use self::run_rule::RUN_UNKNOWN;
 use crate::dispatch::{Vacancy, WarmFunction};
 use crate::function::Function;
 use crate::keep_alive::{Idle, KeepAlive};
@@ -39,8 +39,6 @@ use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, 
 
 pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
 
-/// A run of a function of which none has ended counts as so long when turns are given.
-const RUN_UNKNOWN: Duration = Duration::from_millis(100);
 /// A function without sandboxes that has waited for so long may end those that others wait for, within the budget.
 const STARVES_AFTER: Duration = Duration::from_secs(1);
 /// For who does not fit beside busy ones and has waited for so long, memory gathers: others do not take it.
@@ -132,7 +130,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         }
         let limits = self.books.limits;
         if function.memory > limits.memory_max {
-            let why = format!("has {} of memory for sandboxes, and the function books {}", limits.memory_max, function.memory);
+            let why = format!(
+                "has {} of memory for sandboxes, and the function books {}",
+                limits.memory_max, function.memory
+            );
             return Answer::Refused(why);
         }
         let known = self.books.of(function);
@@ -191,7 +192,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
                     books.of(function).waits_no_more(waiter.since, now);
                     books.budget.pay(victims.loss_s);
                     books.end(&victims.sandboxes, lack, &Lost::To(function.name.clone()));
-                    books.begin_run(&sandbox);
+                    books.begin_run(&sandbox, now);
                     books.running.began(function);
                     gathered(books, function);
                     commands.push(Command::Run { ticket, sandbox, after: victims.sandboxes });
@@ -234,7 +235,13 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
                 begin_start(books, id, Starting { function: Arc::clone(&function), since: now, is_ahead: false });
                 books.of(&function).demand.start_begins(now);
                 let after = victims.sandboxes;
-                commands.push(Command::Start(Start { id, function: Arc::clone(&function), ticket: Some(ticket), after, reason }));
+                commands.push(Command::Start(Start {
+                    id,
+                    function: Arc::clone(&function),
+                    ticket: Some(ticket),
+                    after,
+                    reason,
+                }));
             }
         }
     }
@@ -251,11 +258,14 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let mut lacks = false;
         for head in queue.heads() {
             let Waiter { function, since } = head.item;
-            let held = books.warmest(function).and_then(|one| books.records.get(one)).map(|record| match record.state {
-                State::Idle(_) => record.function.memory,
-                State::Busy | State::Resting(_) | State::Ending => record.takes,
-            });
-            if held.is_none() && (books.sandboxes_of(function, now) > 0 || books.starts.len() >= books.limits.processors) {
+            let held =
+                books.warmest(function).and_then(|one| books.records.get(one)).map(|record| match record.state {
+                    State::Idle(_) => record.function.memory,
+                    State::Busy | State::Resting(_) | State::Ending => record.takes,
+                });
+            if held.is_none()
+                && (books.sandboxes_of(function, now) > 0 || books.starts.len() >= books.limits.processors)
+            {
                 continue;
             }
             let is_idle_unfrozen = held == Some(function.memory);
@@ -298,7 +308,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         known.making = known.making.saturating_sub(1);
         known.members.push(sandbox.clone());
         let takes = function.memory;
-        books.records.insert(sandbox.clone(), Record { function, state: State::Idle(now), takes, made: now, is_hurried: false });
+        books.records.insert(
+            sandbox.clone(),
+            Record { function, state: State::Idle(now), takes, made: now, began: now, is_hurried: false },
+        );
         self.closed.then_some(sandbox)
     }
 
@@ -373,7 +386,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     pub fn start_ahead(&mut self, function: &Arc<Function>, now: Monotonic) -> Option<Start<S>> {
         let books = &mut self.books;
         let is_free = books.lack(function, None).is_some_and(Lack::is_none);
-        let wants = books.of(function).is_expected && books.warmest(function).is_none() && books.making_of(function, now) == 0;
+        let wants =
+            books.of(function).is_expected && books.warmest(function).is_none() && books.making_of(function, now) == 0;
         let may = !self.closed && self.queue.is_empty() && books.starts.len() < books.limits.processors;
         if !(is_free && wants && may) {
             return None;
@@ -547,6 +561,7 @@ fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotoni
     }
     let sandbox = books.warmest(function)?.clone();
     let record = books.records.get(&sandbox)?;
+    books.may_begin(function, now.since(waiter.since), now).then_some(())?;
     if matches!(record.state, State::Idle(_)) {
         // It has what it booked yet, but for whom that gathers.
         books.fits(function, ByteSize::ZERO).then_some(())?;

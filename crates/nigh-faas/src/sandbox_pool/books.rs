@@ -15,6 +15,7 @@ use super::concurrency::{Concurrency, Which, which};
 use super::demand::{Demand, Loss, START_UNKNOWN};
 use super::restart_budget::RestartBudget;
 use super::room::{Lack, Room};
+use super::run_rule::{RUN_UNKNOWN, may_begin};
 use super::start_rule::{Processors, Want};
 use crate::function::Function;
 
@@ -44,6 +45,8 @@ pub(super) struct Record {
     pub(super) state: State,
     pub(super) takes: ByteSize,
     pub(super) made: Monotonic,
+    /// When its last run began.
+    pub(super) began: Monotonic,
     /// It has been asked to freeze at once.
     pub(super) is_hurried: bool,
 }
@@ -204,7 +207,8 @@ impl<S: Clone + Eq + Hash> Books<S> {
     pub(super) fn sandboxes_of(&self, function: &Function, now: Monotonic) -> usize {
         let Some(known) = self.functions.get(&which(function)) else { return 0 };
         let is_one = |record: &Record| record.state != State::Ending && record.function.same_version(function);
-        known.members.iter().filter(|one| self.records.get(*one).is_some_and(is_one)).count() + self.making_of(function, now)
+        known.members.iter().filter(|one| self.records.get(*one).is_some_and(is_one)).count()
+            + self.making_of(function, now)
     }
 
     /// How many of them are being made. One made ahead that takes very long counts as none.
@@ -243,6 +247,21 @@ impl<S: Clone + Eq + Hash> Books<S> {
             _ => ByteSize::ZERO,
         };
         self.room.busy + more + gathered <= self.limits.memory_max
+    }
+
+    /// True if one more run of `function` had better begin now than wait until a processor has nothing to do.
+    pub(super) fn may_begin(&self, function: &Function, waited: Duration, now: Monotonic) -> bool {
+        let processors = self.limits.processors.max(1);
+        if self.running.all() < processors || self.processors().has_idle() {
+            return true;
+        }
+        let expected = |function: &Function| {
+            let known = self.functions.get(&which(function)).and_then(|known| known.demand.run());
+            known.unwrap_or(RUN_UNKNOWN).as_secs_f64()
+        };
+        let busy = self.records.values().filter(|record| record.state == State::Busy);
+        let busy = busy.map(|record| (expected(&record.function), now.since(record.began).as_secs_f64()));
+        may_begin(expected(function), waited.as_secs_f64(), busy, processors)
     }
 
     /// The idle sandboxes that end so that `lack` is made up for: those that are worth least for each MiB, but not `own`,
@@ -338,8 +357,9 @@ impl<S: Clone + Eq + Hash> Books<S> {
     }
 
     /// `sandbox` is to have an invocation: it takes what it books from now on.
-    pub(super) fn begin_run(&mut self, sandbox: &S) {
+    pub(super) fn begin_run(&mut self, sandbox: &S, now: Monotonic) {
         let Some(record) = self.records.get_mut(sandbox) else { return };
+        record.began = now;
         if let State::Resting(_) = record.state {
             self.room.resting = self.room.resting.saturating_sub(record.takes);
             self.room.busy += record.function.memory;

@@ -129,7 +129,9 @@ impl fmt::Display for ColdReason {
         match self {
             Self::First => write!(f, "the function had none"),
             Self::Busy(1) => write!(f, "its one sandbox was busy, and waiting for it would have taken longer"),
-            Self::Busy(busy) => write!(f, "its {busy} sandboxes were busy, and waiting for one would have taken longer"),
+            Self::Busy(busy) => {
+                write!(f, "its {busy} sandboxes were busy, and waiting for one would have taken longer")
+            }
             Self::Ended(Lost::To(other)) => write!(f, "its last one had been ended to make room for {other}"),
             Self::Ended(Lost::KeepAlive) => write!(f, "its last one had been idle for as long as sandboxes are kept"),
             Self::Ended(Lost::Changed) => write!(f, "the function had changed since its last one was made"),

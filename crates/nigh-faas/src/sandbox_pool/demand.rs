@@ -1,6 +1,6 @@
 //! What is known of how a function is used, and what that makes of its sandboxes: pure.
 //!
-//! Kept are the mean gap between its invocations, the mean of its runs and of its starts, and the time that its
+//! Kept are the mean gap between its invocations, the means of its runs and of its starts, and the time that its
 //! invocations have spent waiting for a sandbox. It decides nothing (`start_rule`).
 
 use std::time::Duration;
@@ -35,6 +35,13 @@ fn mean(known: Option<Duration>, new: Duration) -> Duration {
     known.map_or(new, |known| (known * (MEMORY - 1) + new) / MEMORY)
 }
 
+/// The same of logarithms: runs of one function differ by orders of magnitude, and few long ones say nothing of the most.
+fn logarithmic_mean(known: Duration, new: Duration) -> Duration {
+    let logarithm = |of: Duration| of.as_secs_f64().max(1e-6).ln();
+    let memory = f64::from(MEMORY);
+    Duration::from_secs_f64(((logarithm(known) * (memory - 1.0) + logarithm(new)) / memory).exp())
+}
+
 impl Demand {
     /// It is invoked.
     pub(super) fn arrived(&mut self, now: Monotonic) {
@@ -46,7 +53,7 @@ impl Demand {
 
     /// A run took so long, from when it had its sandbox until it gave it back.
     pub(super) fn ran(&mut self, took: Duration) {
-        self.run = Some(mean(self.run, took));
+        self.run = Some(self.run.map_or(took, |known| logarithmic_mean(known, took)));
     }
 
     /// How long a run takes, if one has ended.
@@ -142,6 +149,7 @@ mod tests {
         assert_eq!((demand.run(), demand.start(START_UNKNOWN)), (None, START_UNKNOWN));
         demand.ran(Duration::from_millis(80));
         demand.ran(Duration::from_millis(160));
-        assert_eq!(demand.run(), Some(Duration::from_millis(90)));
+        let run = demand.run().unwrap().as_secs_f64();
+        assert!((run - 0.0872).abs() < 1e-3, "{run}");
     }
 }

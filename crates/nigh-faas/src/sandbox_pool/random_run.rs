@@ -80,9 +80,7 @@ impl Node {
 
     fn ask(&mut self, function: &Arc<Function>) -> bool {
         match self.pool.ask(function, self.at()) {
-            Answer::Waiting(ticket) => {
-                self.came.insert(ticket, (self.now, function.name.to_string())).is_none()
-            }
+            Answer::Waiting(ticket) => self.came.insert(ticket, (self.now, function.name.to_string())).is_none(),
             Answer::Refused(_) | Answer::OverReserved(_) | Answer::Closed => {
                 self.refused += 1;
                 false
@@ -362,7 +360,7 @@ fn below_the_room_nothing_starts_twice() {
             node.step();
             assert!(step < 1_000 || node.starts <= callers as u64, "{} starts", node.starts);
         }
-        assert_eq!(node.refused, 0);
+        assert_eq!(node.refused, 0, "{:?}", node.refused_of);
         assert!(node.served_in_all() > 6_000 / 2, "{} served", node.served_in_all());
     }
 }

@@ -32,6 +32,13 @@ pub(super) struct Processors {
     pub(super) idle: f64,
 }
 
+impl Processors {
+    /// True if one has nothing to do.
+    pub(super) fn has_idle(self) -> bool {
+        self.idle >= BUSY_BELOW
+    }
+}
+
 /// Less than this of one processor is idle: then all are busy.
 const BUSY_BELOW: f64 = 0.4;
 
@@ -60,8 +67,7 @@ impl Want {
         if self.cost_of_waiting_s() <= start + loss_s {
             return None;
         }
-        let is_busy = processors.idle < BUSY_BELOW;
-        Some(if is_busy { start + loss_s } else { loss_s })
+        Some(if processors.has_idle() { loss_s } else { start + loss_s })
     }
 }
 

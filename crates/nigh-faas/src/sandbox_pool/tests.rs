@@ -3,11 +3,17 @@
 use super::*;
 use crate::function::tests::function;
 
-pub(super) const LIMITS: PoolLimits =
-    PoolLimits { sandboxes_max: 4, memory_max: ByteSize::mib(512), invocations_max: 4, waiting_max: 2, ..PoolLimits::LAMBDA };
+pub(super) const LIMITS: PoolLimits = PoolLimits {
+    sandboxes_max: 4,
+    memory_max: ByteSize::mib(512),
+    invocations_max: 4,
+    waiting_max: 2,
+    ..PoolLimits::LAMBDA
+};
 
 pub(super) fn pool(limits: PoolLimits) -> SandboxPool<u32> {
-    SandboxPool::new(PoolLimits { processors: limits.processors.max(2), ..limits }, KeepAlive::default())
+    let keep_alive = KeepAlive { idle_for: Duration::from_secs(600), ..KeepAlive::default() };
+    SandboxPool::new(PoolLimits { processors: limits.processors.max(2), ..limits }, keep_alive)
 }
 
 pub(super) fn sized(name: &str, mib: u64) -> Arc<Function> {
@@ -98,7 +104,9 @@ fn an_idle_sandbox_takes_what_it_uses_and_its_booking_when_it_runs() {
     let second = waits(&mut pool, &functions[1], at(10));
     assert!(runs(pool.serve(at(11))).is_empty());
     let after = pool.serve(at(400));
-    assert!(matches!(&after[..], [Command::Run { ticket, sandbox: 1, after }] if *ticket == second && after.len() == 2));
+    assert!(
+        matches!(&after[..], [Command::Run { ticket, sandbox: 1, after }] if *ticket == second && after.len() == 2)
+    );
 }
 
 #[test]

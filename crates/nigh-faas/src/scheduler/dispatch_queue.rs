@@ -1,8 +1,9 @@
 //! Invocations that no node can run now, and whose turn it is when one can. Pure: time is an argument, and whether an
 //! invocation can be placed is asked of the caller.
 //!
-//! Tenants share by weight, and a tenant's functions evenly: start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996) on
-//! both levels, by the time that invocations are expected to run. A tenant with a full line holds no other tenant up, and a
+//! Tenants share by weight, and a tenant's functions evenly: self-clocked fair queueing (Golestani, INFOCOM 1994) on both
+//! levels, by the time that invocations are expected to run. Whose turn would end first goes first, so that short work
+//! waits less, and nobody has less than a share for it. A tenant with a full line holds no other tenant up, and a
 //! function with a full line no other function. Within a function the order is that of arrival; a function whose next one
 //! fits nowhere is passed by others, its own tenant's too, but not for ever: who was passed `passes_max` times is waited
 //! for, so that room for it can gather. That is the one case in which a node that has room may stand idle, and it lasts
@@ -90,6 +91,11 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
+    /// By how much it moves its function's time on.
+    const fn cost(&self) -> VirtualTime {
+        self.cost as VirtualTime * SCALE
+    }
+
     fn is_waited_for(&self, now: Monotonic, limits: &DispatchLimits) -> bool {
         self.passes >= limits.passes_max && now < self.waited_for
     }
@@ -109,9 +115,10 @@ type VirtualTime = u128;
 impl<T> Tenant<T> {
     /// The first of each function with how many there are, in the order of their turns.
     fn heads(&self) -> impl Iterator<Item = (&Entry<T>, usize)> {
-        let mut lines: Vec<&Line<T>> = self.lines.values().filter(|line| !line.entries.is_empty()).collect();
-        lines.sort_unstable_by_key(|line| (line.start, line.entries.front().map(|entry| entry.ticket)));
-        lines.into_iter().filter_map(|line| Some((line.entries.front()?, line.entries.len())))
+        let head = |line: &'_ Line<T>| line.entries.front().map(|entry| (line.start + entry.cost(), entry.ticket));
+        let mut lines: Vec<_> = self.lines.values().filter_map(|line| Some((head(line)?, line))).collect();
+        lines.sort_unstable_by_key(|(turn, _)| *turn);
+        lines.into_iter().filter_map(|(_, line)| Some((line.entries.front()?, line.entries.len())))
     }
 }
 
@@ -276,25 +283,33 @@ impl<T> DispatchQueue<T> {
         place: &mut impl FnMut(&T) -> Option<P>,
     ) -> Option<(DispatchTicket, P, Vec<DispatchTicket>)> {
         let mut passed = Vec::new();
-        for (_, namespace) in &self.turns {
-            for (entry, _) in self.tenants.get(namespace)?.heads() {
-                if let Some(placed) = place(&entry.item) {
-                    return Some((entry.ticket, placed, passed));
-                }
-                if entry.is_waited_for(now, &self.limits) {
-                    return None;
-                }
-                passed.push(entry.ticket);
+        for (entry, _) in self.in_turn() {
+            if let Some(placed) = place(&entry.item) {
+                return Some((entry.ticket, placed, passed));
             }
+            if entry.is_waited_for(now, &self.limits) {
+                return None;
+            }
+            passed.push(entry.ticket);
         }
         None
     }
 
     /// The first of each function, in the order of their turns.
     pub fn heads(&self) -> impl Iterator<Item = Head<'_, T>> {
-        let tenants = self.turns.iter().filter_map(|(_, namespace)| self.tenants.get(namespace));
-        let heads = tenants.flat_map(Tenant::heads);
-        heads.map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
+        self.in_turn().map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
+    }
+
+    /// The first of each function with how many there are, in the order of their turns.
+    fn in_turn(&self) -> impl Iterator<Item = (&Entry<T>, usize)> {
+        let turn = |namespace: &Namespace| {
+            let (tenant, weight) = (self.tenants.get(namespace)?, self.weights.get(namespace).copied().unwrap_or(1));
+            let (first, _) = tenant.heads().next()?;
+            Some((tenant.start + first.cost() / u128::from(weight), first.ticket, tenant))
+        };
+        let mut tenants: Vec<_> = self.turns.iter().filter_map(|(_, namespace)| turn(namespace)).collect();
+        tenants.sort_unstable_by_key(|(end, ticket, _)| (*end, *ticket));
+        tenants.into_iter().flat_map(|(_, _, tenant)| tenant.heads())
     }
 
     /// All that wait, in no order.

@@ -473,7 +473,7 @@ impl Settings {
             functions: FunctionSettings {
                 memory: ByteSize(machine.memory.bytes() / 2),
                 sandboxes_max: 256,
-                keep_alive: Span::seconds(600),
+                keep_alive: Span::seconds(3600),
                 freeze_grace: Span::millis(50),
                 queue: Span::seconds(10),
                 queue_max: 1000,

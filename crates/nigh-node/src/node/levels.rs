@@ -47,7 +47,8 @@ pub(super) fn prewarming(settings: &Settings, engine: &dyn SandboxEngine) -> Lev
         Ok(()) => {
             let imports = functions.prewarm_imports.0.join(", ");
             let memory = MemoryShares::of(settings).prewarm_memory;
-            let most = PrewarmSettings { memory_max: memory, stems_max: functions.prewarm_max, imports: Vec::new() }.most();
+            let most =
+                PrewarmSettings { memory_max: memory, stems_max: functions.prewarm_max, imports: Vec::new() }.most();
             (true, format!("up to {most} sandboxes in {memory}, with {imports} imported"))
         }
     };

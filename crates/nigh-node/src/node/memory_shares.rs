@@ -59,8 +59,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn settings(memory: ByteSize) -> Settings {
-        let machine =
-            Machine { hostname: "here".to_owned(), memory, cpus: 2, python: PathBuf::from("python3") };
+        let machine = Machine { hostname: "here".to_owned(), memory, cpus: 2, python: PathBuf::from("python3") };
         Settings::defaults(Path::new("/state"), &machine)
     }
 

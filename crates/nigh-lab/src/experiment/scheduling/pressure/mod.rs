@@ -6,6 +6,7 @@
 //! idle; each is also played with sandboxes that keep what they use only, so that the order in which invocations and
 //! sandboxes are chosen can be told from the rule for memory. The node is cold at first.
 
+mod at_once;
 mod foresight;
 mod greedy_dual;
 mod load;
@@ -15,14 +16,15 @@ mod openwhisk;
 mod oracle;
 mod outcome;
 mod policy;
+mod production;
 mod report;
 mod sandboxes;
-mod today;
 mod workload;
 
 use self::node::Node;
 use self::oracle::Oracle;
 use self::policy::{IdleTakes, Policy};
+use self::production::Production;
 pub(super) use self::report::{PressureRow, PressureSummary, text};
 use self::workload::{NodeWorkload, RecordedMinutes, Setting};
 use super::recorded_runs::RecordedRun;
@@ -56,9 +58,10 @@ const ORACLE: &str = "oracle";
 /// A policy's name, and how one is made for a workload.
 type Contender = (&'static str, for<'a> fn(&'a NodeWorkload) -> Box<dyn Policy + 'a>);
 
-const CONTENDERS: [Contender; 8] = [
-    ("today", |workload| today::today(&workload.functions, IdleTakes::Booked)),
-    ("today, holding what is used", |workload| today::today(&workload.functions, IdleTakes::Held)),
+const CONTENDERS: [Contender; 9] = [
+    ("nigh", |workload| Box::new(Production::new(workload))),
+    ("at once", |workload| at_once::at_once(&workload.functions, IdleTakes::Booked)),
+    ("at once, holding what is used", |workload| at_once::at_once(&workload.functions, IdleTakes::Held)),
     ("OpenWhisk", |workload| openwhisk::openwhisk(&workload.functions, IdleTakes::Booked)),
     ("OpenWhisk, holding what is used", |workload| openwhisk::openwhisk(&workload.functions, IdleTakes::Held)),
     ("greedy dual", |workload| greedy_dual::greedy_dual(&workload.functions, IdleTakes::Booked)),

@@ -316,8 +316,8 @@ impl<'a> Node<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::scheduling::pressure::at_once::at_once;
     use crate::experiment::scheduling::pressure::policy::IdleTakes;
-    use crate::experiment::scheduling::pressure::today::today;
     use crate::experiment::scheduling::pressure::workload::{NodeArrival, NodeFunction};
 
     /// The mean slowdown and the starts of invocations at these milliseconds of two functions that book 100 MiB, start in
@@ -332,7 +332,7 @@ mod tests {
             memory: ByteSize::mib(memory_mib),
             processors: 1,
         };
-        let figures = Node::new(&workload, today(&workload.functions, idle_takes)).play().figures();
+        let figures = Node::new(&workload, at_once(&workload.functions, idle_takes)).play().figures();
         (figures.slowdown_mean, figures.cold_starts * arrivals.len() as f64)
     }
 

@@ -1,16 +1,20 @@
 //! Pools that start a sandbox when an invocation finds none, for this invocation, and have others wait in order for room.
 //!
-//! Published ones and today's are of this kind. They differ in who may pass whom, in which idle sandbox ends first, and in
+//! Published ones are of this kind, and Nigh's was. They differ in who may pass whom, in which idle sandbox ends first, and in
 //! what an idle one takes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use nigh_faas::keep_alive::{Idle, KeepAlive, victims};
+use nigh_faas::keep_alive::{Idle, KeepAlive};
 use nigh_terms::{ByteSize, Monotonic};
 
 use super::policy::{Action, IdleTakes, NodeState, Policy, SandboxNo};
 use super::sandboxes::{IdleSandbox, Sandboxes};
 use super::workload::NodeFunction;
+
+/// OpenWhisk's, and what Nigh's was.
+const KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Whom those pass who came later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub(super) trait EndOrder {
 
     /// How long idle ones live; as long as nobody needs their room if nothing.
     fn keep_alive(&self) -> Option<KeepAlive> {
-        Some(KeepAlive::default())
+        Some(KeepAlive { idle_for: KEPT_FOR, idle_max: usize::MAX })
     }
 }
 
@@ -86,9 +90,13 @@ impl<'a, O: EndOrder> OnDemandPool<'a, O> {
             self.order.sort(&mut idle);
         }
         let takes = |one: &IdleSandbox| self.functions[one.function].idle_takes(self.idle_takes);
-        let views: Vec<Idle> = idle.iter().map(|one| Idle { since: one.since, booked: takes(one) }).collect();
-        idle.truncate(victims(&views, 0, missing)?);
-        let freed: ByteSize = idle.iter().map(takes).sum();
+        let mut freed = ByteSize::ZERO;
+        let mut count = 0;
+        while freed < missing {
+            freed += takes(idle.get(count)?);
+            count += 1;
+        }
+        idle.truncate(count);
         *free = (*free + freed).saturating_sub(needed);
         Some(idle.into_iter().map(|one| self.end(one)).collect())
     }
@@ -130,9 +138,9 @@ impl<'a, O: EndOrder> OnDemandPool<'a, O> {
         let Some(keep_alive) = self.order.keep_alive() else { return };
         let idle: Vec<IdleSandbox> = self.sandboxes.idle().collect();
         let takes = |one: &IdleSandbox| self.functions[one.function].idle_takes(self.idle_takes);
-        let views: Vec<Idle> = idle.iter().map(|one| Idle { since: one.since, booked: takes(one) }).collect();
+        let views: Vec<Idle> = idle.iter().map(|one| Idle { since: one.since }).collect();
         let expired = keep_alive.expired(&views, now);
-        *free += views[..expired].iter().map(|one| one.booked).sum();
+        *free += idle[..expired].iter().map(takes).sum();
         actions.extend(idle[..expired].iter().map(|one| Action::End(self.end(*one))));
     }
 }

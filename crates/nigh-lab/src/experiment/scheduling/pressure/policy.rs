@@ -9,7 +9,7 @@ use nigh_terms::{ByteSize, Monotonic};
 use crate::experiment::scheduling::processors::Processors;
 
 /// Names a sandbox; no number is used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct SandboxNo(pub(super) u32);
 
 /// What an idle sandbox takes of the node's memory. One that starts or runs takes what its function books.
@@ -56,6 +56,12 @@ impl<'a> NodeState<'a> {
         work: &'a Processors,
     ) -> Self {
         Self { memory, memory_free, processors, now_us, work }
+    }
+
+    /// Processors that neither start nor run anything.
+    pub(super) fn idle_processors(&self) -> f64 {
+        let work = self.work.left(self.now_us).count();
+        usize::from(self.processors).saturating_sub(work) as f64
     }
 
     /// Microseconds of work that each starting and running sandbox has before it. Only who knows the future may ask.

@@ -1,0 +1,67 @@
+//! When a run begins though every processor is busy: pure.
+//!
+//! Runs that share processors slow each other down, and hold their memory for longer. So one more begins only while a
+//! processor has nothing to do, or if it is so short that waiting would cost it more than it costs those that run. Cost is
+//! counted in slowdown: the time that is lost over the time that a run takes alone. Runs that sleep keep no processor busy,
+//! and hold nobody up.
+
+use std::time::Duration;
+
+/// A run of a function of which none has ended counts as so long.
+pub(super) const RUN_UNKNOWN: Duration = Duration::from_millis(100);
+/// Slowdowns of shorter runs count as of one of so many seconds.
+const SHORT_S: f64 = 0.01;
+/// How many times what it costs the others a run has to gain by beginning, beside one run a processor; beside twice as many
+/// twice as much. What runs take is known by function only, and who is thought to be long is often short: so less than
+/// once serves best (`nigh experiment scheduling`).
+const GAIN_MIN: f64 = 0.35;
+/// What of its wait so far counts as if it were to come: so nobody waits for ever.
+const AGING: f64 = 0.2;
+/// Of a run that has taken longer than is usual a part like this is thought to be left.
+const LEFT_MIN: f64 = 0.25;
+
+/// Whether a run expected to take `run_s` seconds, which has waited for `waited_s`, may begin beside `busy` ones: how long each is expected to take, and
+/// for how long it has run.
+pub(super) fn may_begin(run_s: f64, waited_s: f64, busy: impl Iterator<Item = (f64, f64)>, processors: usize) -> bool {
+    let (mut first_end_s, mut cost, mut count) = (f64::INFINITY, 0.0, 0.0);
+    for (expected_s, ran_s) in busy {
+        let left_s = (expected_s - ran_s).max(expected_s.max(ran_s) * LEFT_MIN);
+        first_end_s = left_s.min(first_end_s);
+        cost += run_s.min(left_s) / expected_s.max(SHORT_S);
+        count += 1.0;
+    }
+    let shared = (count / processors as f64).max(1.0);
+    let gain = (waited_s * AGING + first_end_s * shared) / run_s.max(SHORT_S);
+    gain >= GAIN_MIN * shared * cost / processors as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_begins_beside_long_ones_and_a_long_one_waits() {
+        let long = [(2.0, 0.0), (2.0, 1.0)];
+        assert!(
+            may_begin(0.02, 0.0, long.into_iter(), 2),
+            "it costs them a hundredth, and it would wait for fifty times its run"
+        );
+        assert!(
+            !may_begin(2.0, 0.0, [(0.02, 0.0); 2].into_iter(), 2),
+            "it would wait for nothing, and take all from them"
+        );
+    }
+
+    #[test]
+    fn who_waits_long_begins_at_last() {
+        let short = || [(0.02, 0.01); 4].into_iter();
+        assert!(!may_begin(2.0, 1.0, short(), 2) && may_begin(2.0, 2000.0, short(), 2));
+    }
+
+    #[test]
+    fn many_of_one_kind_run_a_few_at_a_time() {
+        let admitted = |busy: usize| may_begin(0.02, 0.0, vec![(0.02, 0.01); busy].into_iter(), 2);
+        let most = (2..100).take_while(|busy| admitted(*busy)).last().unwrap_or(2);
+        assert!(most <= 8, "{most}");
+    }
+}
