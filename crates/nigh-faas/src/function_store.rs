@@ -50,12 +50,23 @@ pub struct FunctionLimits {
     pub archive: ArchiveLimits,
     /// Of all code of a namespace, zipped and unpacked, replaced versions included until they are removed.
     pub code: ByteSize,
+    /// What sandboxes may book where all functions run: one that books more would never run. None where that is not known.
+    pub memory: Option<ByteSize>,
 }
 
 impl Default for FunctionLimits {
     /// Lambda's: 75 GB of code an account.
     fn default() -> Self {
-        Self { archive: ArchiveLimits::LAMBDA, code: ByteSize::gib(75) }
+        Self { archive: ArchiveLimits::LAMBDA, code: ByteSize::gib(75), memory: None }
+    }
+}
+
+impl FunctionLimits {
+    fn check_memory(&self, booked: Option<ByteSize>) -> Result<(), FunctionStoreError> {
+        match (booked, self.memory) {
+            (Some(booked), Some(memory)) if booked > memory => Err(FunctionStoreError::BooksTooMuch { booked, memory }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -96,6 +107,11 @@ pub enum FunctionStoreError {
         "Function code combined with layers exceeds the maximum allowed size of {limit}. The actual size is {size}."
     )]
     WithLayers { size: ByteSize, limit: ByteSize },
+    #[error(
+        "the function would book {booked} and the node has {memory} for all sandboxes (functions.memory): book less, or \
+         start the node with more"
+    )]
+    BooksTooMuch { booked: ByteSize, memory: ByteSize },
     #[error("the change was cut short: {0}")]
     Aborted(String),
 }
@@ -283,6 +299,7 @@ impl FunctionStore {
         new: NewFunction,
         archive: impl Into<Archive> + Send,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        self.0.limits.check_memory(new.settings.memory)?;
         let (store, namespace, archive) = (Arc::clone(&self.0), namespace.clone(), archive.into());
         to_the_end(async move { store.create(namespace, new, archive).await }).await
     }
@@ -331,6 +348,7 @@ impl FunctionStore {
         settings: FunctionSettings,
         revision: Option<String>,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        self.0.limits.check_memory(settings.memory)?;
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         to_the_end(async move { store.update_settings(&namespace, &name, settings, revision).await }).await
     }
@@ -347,6 +365,7 @@ impl FunctionStore {
         archive: Option<Archive>,
         revision: Option<String>,
     ) -> Result<Arc<Deployed>, FunctionStoreError> {
+        self.0.limits.check_memory(settings.memory)?;
         let (store, namespace, name) = (Arc::clone(&self.0), namespace.clone(), name.clone());
         to_the_end(async move { store.update_all(&namespace, &name, settings, archive, revision).await }).await
     }

@@ -75,6 +75,7 @@ pub mod sandbox_pool;
 pub mod scheduler;
 pub mod sigv4;
 mod stem_stock;
+mod throttle;
 pub mod touched;
 pub mod verdict;
 pub mod workflow;

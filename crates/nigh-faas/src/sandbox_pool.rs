@@ -35,7 +35,7 @@ use self::run_rule::RUN_UNKNOWN;
 use crate::dispatch::{Vacancy, WarmFunction};
 use crate::function::Function;
 use crate::keep_alive::{Idle, KeepAlive};
-use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
+use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
 
 pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
 
@@ -185,7 +185,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// Gives idle sandboxes to those who wait for one of their function, in turn.
     fn run_those_that_wait(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
         let Self { books, queue, .. } = self;
-        while let Some(turn) = queue.next(now, |waiter| run_in(books, waiter, now)) {
+        while let Some(turn) = queue.next(now, |waiter| run_in(books, waiter, now).map_or(Place::Later, Place::Here)) {
             match turn {
                 Turn::Placed(ticket, waiter, (sandbox, victims, lack)) => {
                     let function = &waiter.function;
@@ -274,7 +274,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
                 continue;
             }
             lacks = true;
-            let fits = books.room.busy + function.memory <= books.limits.memory_max;
+            let fits = books.room.busy + function.memory <= books.limits.memory();
             if books.gathers.is_none() && !fits && now.since(*since) >= GATHERS_AFTER {
                 books.gathers = Some((which(function), function.memory));
             }
@@ -424,9 +424,8 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     #[must_use]
     pub fn stems_in_the_way(&self, memory: ByteSize) -> usize {
         let (room, limits) = (&self.books.room, &self.books.limits);
-        let beyond = (room.taken() + self.prewarmed).saturating_sub(limits.memory_max + limits.idle_max);
-        let busy = (room.busy + self.prewarmed).saturating_sub(limits.memory_max);
-        let for_memory = beyond.max(busy).bytes().div_ceil(memory.bytes().max(1));
+        let beyond = (room.taken() + self.prewarmed).saturating_sub(limits.memory());
+        let for_memory = beyond.bytes().div_ceil(memory.bytes().max(1));
         let for_number = (room.sandboxes + self.stems).saturating_sub(limits.sandboxes_max);
         usize::try_from(for_memory).unwrap_or(usize::MAX).max(for_number).min(self.stems)
     }
@@ -487,9 +486,9 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let free = books.room.free(limits);
         Vacancy {
             idle: count(self.idle().len()),
-            memory: limits.memory_max,
+            memory: limits.memory(),
             memory_free: free,
-            memory_idle: limits.memory_max.saturating_sub(books.room.busy).saturating_sub(free),
+            memory_idle: limits.memory().saturating_sub(books.room.busy).saturating_sub(free),
             sandboxes_free: count(limits.sandboxes_max.saturating_sub(books.room.sandboxes)),
             running: count(books.running.all()),
             waiting: count(self.queue.len() + books.starts.len()),
@@ -501,6 +500,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             processors: 1,
             ways_free: 0,
             evict_us: self.loss_of_the_next(now),
+            start_us: self.books.usual_start().as_micros() as u64,
             warm: self.warm(now),
         }
     }
@@ -547,7 +547,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
 
 /// How many processors' part of the memory one takes that books so much; one at least.
 fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
-    let part = limits.memory_max.bytes() as f64 / limits.processors.max(1) as f64;
+    let part = limits.memory().bytes() as f64 / limits.processors.max(1) as f64;
     (booked.bytes() as f64 / part.max(1.0)).max(1.0)
 }
 
@@ -628,7 +628,7 @@ fn waits_for<S: Clone + Eq + Hash>(books: &Books<S>, function: &Function, now: M
     if books.running.free(function, books.limits.invocations_max) == 0 {
         return WaitsFor::Turn;
     }
-    let fits = books.room.busy + function.memory <= books.limits.memory_max;
+    let fits = books.room.busy + function.memory <= books.limits.memory();
     if books.warmest(function).is_some() {
         return if fits { WaitsFor::Room } else { WaitsFor::Memory };
     }

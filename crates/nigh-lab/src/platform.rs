@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use nigh_node::Activation;
 use nigh_node::status::Status;
+use nigh_terms::ByteSize;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -295,6 +296,11 @@ pub async fn status(node: &NodeUnderTest) -> Result<Status, LabError> {
     from_admin_api(node, "/status")
 }
 
+/// What the node whose admin socket is `admin` has for sandboxes.
+pub(crate) fn memory_of_sandboxes(admin: &Path) -> Result<ByteSize, LabError> {
+    from_admin_socket::<Status>(admin, "/status").map(|status| status.sandboxes.memory)
+}
+
 fn from_admin_api<T: DeserializeOwned>(node: &NodeUnderTest, target: &str) -> Result<T, LabError> {
     from_admin_socket(&node.endpoints.admin_socket, target)
 }
@@ -337,7 +343,7 @@ impl Reads {
     }
 }
 
-/// A counter of the node whose admin socket is `admin`, without labels; 0 as long as it has counted nothing.
+/// A counter of the node whose admin socket is `admin`, of all labels; 0 as long as it has counted nothing.
 ///
 /// # Errors
 /// If the node does not answer.
@@ -346,7 +352,13 @@ pub(crate) fn counter(admin: &Path, name: &str) -> Result<u64, LabError> {
 }
 
 fn counter_in_metrics(text: &str, name: &str) -> u64 {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or(0)
+    let of = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        let (labels, count) = rest.rsplit_once(' ')?;
+        (labels.is_empty() || labels.starts_with('{')).then_some(())?;
+        count.parse::<u64>().ok()
+    };
+    text.lines().filter_map(of).sum()
 }
 
 /// The body of what a node's admin API answers to `GET target`.
@@ -375,8 +387,9 @@ mod tests {
     }
     #[test]
     fn a_counter_is_found_by_its_whole_name() {
-        let text = "# TYPE nigh_cold_starts counter\nnigh_cold_starts_total_before 3\nnigh_cold_starts_total 12\n";
-        assert_eq!(counter_in_metrics(text, "nigh_cold_starts_total"), 12);
+        let text = "# TYPE nigh_cold_starts counter\nnigh_cold_starts_total_before 3\n\
+                    nigh_cold_starts_total{reason=\"first\"} 12\nnigh_cold_starts_total{reason=\"busy\"} 2\n";
+        assert_eq!(counter_in_metrics(text, "nigh_cold_starts_total"), 14);
         assert_eq!(counter_in_metrics(text, "nigh_cold_starts"), 0);
     }
 }

@@ -81,13 +81,14 @@ fn process_engine_tests() -> PathBuf {
 }
 
 /// What is run of them under Nigh's own engine.
-const UNDER_OWN_ENGINE: [&str; 15] = [
+const UNDER_OWN_ENGINE: [&str; 16] = [
     "elsewhere::with_read_only_cgroups_sandboxes_run_without_that_level_and_the_reason_is_said",
     "life::a_frozen_sandbox_can_be_destroyed",
     "life::a_frozen_sandbox_stands_still_and_a_thawed_one_runs_on",
     "life::a_sweep_ends_what_was_left_and_spares_what_lives",
     "life::nothing_outlives_a_killed_nigh",
     "limits::a_fork_bomb_ends_at_the_process_limit",
+    "limits::a_frozen_sandbox_does_not_grow_and_one_that_has_its_memory_before_it_is_thawed_grows_at_once",
     "limits::a_function_that_needs_more_than_its_grant_goes_on_when_it_is_given",
     "limits::a_function_that_nobody_grants_more_can_be_ended",
     "limits::a_limit_below_what_is_in_use_is_refused_and_the_old_one_stands",
@@ -99,11 +100,12 @@ const UNDER_OWN_ENGINE: [&str; 15] = [
     "limits::want_of_memory_is_told_from_another_kill",
 ];
 /// And under runc, where it is installed: a sandbox made, frozen, thawed, grown, killed and swept.
-const UNDER_RUNC: [&str; 6] = [
+const UNDER_RUNC: [&str; 7] = [
     "life::a_frozen_sandbox_stands_still_and_a_thawed_one_runs_on",
     "life::a_sweep_ends_what_was_left_and_spares_what_lives",
     "life::nothing_outlives_a_killed_nigh",
     "limits::a_fork_bomb_ends_at_the_process_limit",
+    "limits::a_frozen_sandbox_does_not_grow_and_one_that_has_its_memory_before_it_is_thawed_grows_at_once",
     "limits::a_function_that_needs_more_than_its_grant_goes_on_when_it_is_given",
     "limits::want_of_memory_is_told_from_another_kill",
 ];

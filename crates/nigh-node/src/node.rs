@@ -238,7 +238,11 @@ impl Node {
             Arc::clone(&registry),
             &paths.functions(),
             Arc::clone(&clock) as Arc<dyn Clock>,
-            FunctionLimits::default(),
+            // Of a cluster's nodes another may have more.
+            FunctionLimits {
+                memory: cluster.is_none().then_some(settings.functions.memory),
+                ..FunctionLimits::default()
+            },
         )
         .await?;
         let entities = EntityStore::open(Arc::clone(&registry)).await?;

@@ -13,9 +13,10 @@ use super::cluster_view::{ClusterView, Which, which};
 use crate::function::Function;
 use crate::invocation::InvokeError;
 use crate::scheduler::coverage_board::CoverageBoard;
-use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
+use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
 use crate::scheduler::{
-    Choice, Cost, Decision, Fingerprint, Held, Inputs, Offer, PerNode, Placement, Refusal, Warm, Weights, schedule,
+    Choice, Cost, Decision, Fingerprint, Held, Inputs, NodeView, Offer, PerNode, Placement, Refusal, Warm, Weights,
+    schedule,
 };
 
 /// For an invocation that waits at the gate of a node: a question to the homes, and that the node may be slow to ask.
@@ -69,6 +70,7 @@ impl Owned {
 /// One that waits for a node.
 pub(super) struct Waiting {
     pub(super) function: Arc<Function>,
+    pub(super) since: Monotonic,
     /// Nodes that have just refused it.
     pub(super) not_to: Vec<Member>,
     /// The objects that it will read, as far as is known.
@@ -89,6 +91,9 @@ pub(super) enum Placed {
     /// Its namespace is not owned here any more.
     NotOwned,
 }
+
+/// A sandbox of its function is expected sooner than a new one would be made.
+struct HadBetterWait;
 
 /// What decides where one goes.
 pub(super) struct Placing {
@@ -180,12 +185,33 @@ impl Placing {
         }
     }
 
-    /// Where `waiting` goes now; nothing if no node can take it.
-    fn place(&mut self, waiting: &Waiting) -> Option<Placed> {
+    /// True if an invocation had better wait for a sandbox of its function that runs: that is expected sooner than a new one,
+    /// with what that would end, and it has not waited for as long yet. The node's own rule is the same (`sandbox_pool`).
+    fn had_better_wait(&self, waiting: &Waiting, choice: &Choice, node: &NodeView, now: Monotonic) -> bool {
+        let flying = self.view.flying(&waiting.function);
+        let Some(run) = self.runs.get(&which(&waiting.function)).filter(|_| flying > 0) else { return false };
+        let loss_us = match choice.offer {
+            Offer::Warm => return false,
+            Offer::Cold => 0,
+            Offer::Evict => node.evict_us,
+        };
+        let price = self.cold_start.max(Duration::from_micros(node.start_us)) + Duration::from_micros(loss_us);
+        (*run / flying).max(now.since(waiting.since)) <= price
+    }
+
+    /// Where `waiting` goes now.
+    fn place(&mut self, waiting: &Waiting, now: Monotonic) -> Place<Placed> {
+        match self.found(waiting, now) {
+            Ok(placed) => placed.map_or(Place::Nowhere, Place::Here),
+            Err(HadBetterWait) => Place::Later,
+        }
+    }
+
+    fn found(&mut self, waiting: &Waiting, now: Monotonic) -> Result<Option<Placed>, HadBetterWait> {
         let function = &*waiting.function;
         let (warm, inputs) = (self.view.warm(function), self.view.inputs(&waiting.reads));
         let placement = self.placement(function, &warm, &inputs);
-        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Some(Placed::NotOwned) };
+        let Some(owned) = self.owned.get_mut(&function.namespace) else { return Ok(Some(Placed::NotOwned)) };
         owned.look(&self.view);
         let mut nodes = self.view.views(|index, _| owned.board.shards_behind(index));
         for (node, slot) in nodes.iter_mut().zip(self.view.slots()) {
@@ -203,14 +229,19 @@ impl Placing {
             decision = anywhere;
         }
         let at_gate = decision.choice.is_some_and(|choice| owned.board.shards_behind(choice.node) > 0);
-        let choice = decision.choice?;
-        let slot = self.view.slots().get(usize::from(choice.node.0))?;
-        let dispatch = owned.frontier.dispatch(slot.member)?;
+        let Some(choice) = decision.choice else { return Ok(None) };
+        let dispatch =
+            self.view.slots().get(usize::from(choice.node.0)).map(|slot| owned.frontier.dispatch(slot.member));
+        let (Some(Some(dispatch)), term) = (dispatch, owned.term) else { return Ok(None) };
+        if nodes.get(usize::from(choice.node.0)).is_some_and(|node| self.had_better_wait(waiting, &choice, node, now)) {
+            return Err(HadBetterWait);
+        }
+        let Some(slot) = self.view.slots().get(usize::from(choice.node.0)) else { return Ok(None) };
         let held = inputs.by_node().get(choice.node).copied().unwrap_or_default();
         let why = words(&decision, &slot.name, (held, inputs.all()), at_gate);
-        let placed = Placed::At { node: slot.name.clone(), dispatch, term: owned.term, why };
+        let placed = Placed::At { node: slot.name.clone(), dispatch, term, why };
         self.view.sent(choice.node, function, choice.offer);
-        Some(placed)
+        Ok(Some(placed))
     }
 }
 
@@ -304,7 +335,7 @@ impl Books {
     /// All whose turn it is are told so.
     pub(super) fn pump(&mut self, now: Monotonic) {
         let Self { placing, queue, .. } = self;
-        while let Some(turn) = queue.next(now, |waiting| placing.place(waiting)) {
+        while let Some(turn) = queue.next(now, |waiting| placing.place(waiting, now)) {
             match turn {
                 Turn::Placed(_, waiting, placed) => {
                     if let Err(Ok(Placed::At { dispatch, .. })) = waiting.turn.send(Ok(placed)) {

@@ -89,7 +89,8 @@ impl Slot {
     fn view(&self, shards_behind: u16) -> NodeView {
         let nothing = Vacancy::default();
         let vacancy = self.said.as_ref().map_or(&nothing, |said| &said.vacancy);
-        let running = vacancy.running.max(self.in_flight);
+        // What was sent and waits there is known to both.
+        let running = (vacancy.running + vacancy.waiting).max(self.in_flight);
         let takes = self.lives && self.said.is_some();
         NodeView {
             incarnation: self.member.incarnation,
@@ -102,9 +103,11 @@ impl Slot {
             memory_idle: vacancy.memory_idle,
             sandboxes_free: vacancy.sandboxes_free.saturating_sub(self.begun),
             running,
-            invocations_free: vacancy.invocations_free.saturating_sub(running - vacancy.running),
+            invocations_free: vacancy.invocations_free.saturating_sub(running.saturating_sub(vacancy.running)),
             processors: vacancy.processors,
             ways_free: vacancy.ways_free,
+            evict_us: vacancy.evict_us,
+            start_us: vacancy.start_us,
         }
     }
 }
@@ -114,6 +117,8 @@ impl Slot {
 pub(super) struct ClusterView {
     slots: Vec<Slot>,
     places: HashMap<NodeNumber, usize>,
+    /// What this controller has running, by function.
+    flying: HashMap<Which, u32>,
     /// Who holds what; made when first something is told.
     hints: Option<LocalityHints>,
 }
@@ -251,10 +256,16 @@ impl ClusterView {
         warm
     }
 
+    /// How many invocations of `function` this controller has running.
+    pub(super) fn flying(&self, function: &Function) -> u32 {
+        self.flying.get(&which(function)).copied().unwrap_or(0)
+    }
+
     /// An invocation is sent to `node`.
     pub(super) fn sent(&mut self, node: NodeIndex, function: &Function, offer: Offer) {
         let Some(slot) = self.slots.get_mut(usize::from(node.0)) else { return };
         slot.in_flight += 1;
+        *self.flying.entry(which(function)).or_default() += 1;
         match offer {
             Offer::Warm => *slot.warm.entry(which(function)).or_default() -= 1,
             Offer::Cold | Offer::Evict => {
@@ -266,6 +277,12 @@ impl ClusterView {
 
     /// One that was sent is over; `ran`: its sandbox is idle now.
     pub(super) fn over(&mut self, member: Member, function: &Function, ran: bool) {
+        if let Some(flying) = self.flying.get_mut(&which(function)) {
+            *flying -= 1;
+            if *flying == 0 {
+                self.flying.remove(&which(function));
+            }
+        }
         let Some(slot) = self.slot_mut(member) else { return };
         slot.in_flight = slot.in_flight.saturating_sub(1);
         if ran {

@@ -502,7 +502,7 @@ impl Inner {
         let (turn, placed) = oneshot::channel();
         {
             let (mut books, now) = (self.books.lock(), self.now());
-            books.waits(Waiting { function: Arc::clone(function), not_to, reads, turn }, deadline, now)?;
+            books.waits(Waiting { function: Arc::clone(function), since: now, not_to, reads, turn }, deadline, now)?;
             books.pump(now);
         }
         placed.await.unwrap_or(Err(InvokeError::ShuttingDown))

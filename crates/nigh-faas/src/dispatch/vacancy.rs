@@ -55,6 +55,9 @@ pub struct Vacancy {
     /// What it costs to end the idle sandbox that would end next: its function's next start, as likely as that is.
     #[serde(default)]
     pub evict_us: u64,
+    /// How long a start takes there.
+    #[serde(default)]
+    pub start_us: u64,
     /// The sandboxes by function.
     pub warm: Vec<WarmFunction>,
 }

@@ -86,6 +86,22 @@ async fn a_function_and_its_code_are_there_after_a_restart_as_they_were_acknowle
 }
 
 #[tokio::test]
+async fn a_function_that_books_more_than_the_node_has_is_refused_when_it_is_deployed() {
+    let place = Place::new();
+    let limits = FunctionLimits { memory: Some(ByteSize::mib(512)), ..FunctionLimits::default() };
+    let store = place.open(limits).await;
+    let books = |mib| FunctionSettings { memory: Some(ByteSize::mib(mib)), ..FunctionSettings::default() };
+    let large = NewFunction { settings: books(513), ..new("f") };
+    let refused = store.create(&place.tenant, large, archive("one")).await.unwrap_err();
+    assert!(refused.to_string().contains("would book 513 MiB and the node has 512 MiB"), "{refused}");
+    store.create(&place.tenant, NewFunction { settings: books(512), ..new("f") }, archive("one")).await.unwrap();
+    let f = FunctionName::new("f").unwrap();
+    let refused = store.update_settings(&place.tenant, &f, books(1024), None).await;
+    assert!(matches!(refused, Err(FunctionStoreError::BooksTooMuch { .. })));
+    assert_eq!(store.get(&place.tenant, &f).unwrap().function.memory, ByteSize::mib(512));
+}
+
+#[tokio::test]
 async fn a_change_for_another_revision_is_refused_and_changes_nothing() {
     let place = Place::new();
     let store = place.open(FunctionLimits::default()).await;

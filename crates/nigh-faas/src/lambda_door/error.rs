@@ -150,9 +150,9 @@ impl From<FunctionStoreError> for LambdaError {
             FunctionStoreError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
                 Self::invalid_parameter(message)
             }
-            FunctionStoreError::TooMuchReserved { .. } | FunctionStoreError::WithLayers { .. } => {
-                Self::invalid_parameter(message)
-            }
+            FunctionStoreError::TooMuchReserved { .. }
+            | FunctionStoreError::WithLayers { .. }
+            | FunctionStoreError::BooksTooMuch { .. } => Self::invalid_parameter(message),
             FunctionStoreError::Layers(error) => error.into(),
             FunctionStoreError::CodeGone(_)
             | FunctionStoreError::Code(_)

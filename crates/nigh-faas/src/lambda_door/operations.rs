@@ -25,6 +25,7 @@ use crate::function_store::{Deployed, FunctionStoreError};
 use crate::idempotence;
 use crate::invocation::InvokeRequest;
 use crate::memory_sizing::InputRules;
+use crate::throttle::say_when;
 
 /// What the door answers.
 pub(super) type Answer = Response<Full<Bytes>>;
@@ -411,6 +412,7 @@ pub(super) fn error_answer(error: &LambdaError) -> Answer {
     *answer.status_mut() = error.status;
     answer.headers_mut().insert(CONTENT_TYPE, JSON);
     answer.headers_mut().insert(header::ERROR_TYPE, HeaderValue::from_static(error.kind));
+    say_when(error.status, answer.headers_mut());
     if error.reason.is_some() {
         answer.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
     }

@@ -24,6 +24,7 @@ use crate::function_arn::{function_arn, parse_function_reference};
 use crate::function_store::{FunctionUrl, UrlAuth};
 use crate::function_url::{URL_ID_CHARS, UrlRequest, UrlTarget, event_of_request, response_of_answer};
 use crate::invocation::InvokeRequest;
+use crate::throttle::say_when;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -245,6 +246,7 @@ fn refusal(error: &LambdaError) -> Answer {
     let message = if error.status.is_server_error() { "Internal Server Error".into() } else { error.message.clone() };
     let mut answer = json_answer(error.status, &json!({ "Message": message }));
     answer.headers_mut().insert(header::ERROR_TYPE, HeaderValue::from_static(error.kind));
+    say_when(error.status, answer.headers_mut());
     answer
 }
 

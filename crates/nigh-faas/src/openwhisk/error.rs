@@ -122,6 +122,7 @@ impl From<FunctionStoreError> for WhiskError {
             FunctionStoreError::TooMany(_)
             | FunctionStoreError::CodeStorage { .. }
             | FunctionStoreError::TooMuchReserved { .. }
+            | FunctionStoreError::BooksTooMuch { .. }
             | FunctionStoreError::WithLayers { .. } => Self::bad_request(message),
             FunctionStoreError::CodeGone(_)
             | FunctionStoreError::Code(_)

@@ -179,6 +179,11 @@ impl<S: Clone + Eq + Hash> Books<S> {
         }
     }
 
+    /// How long a start takes, whosever it is.
+    pub(super) const fn usual_start(&self) -> Duration {
+        self.usual_start
+    }
+
     pub(super) fn of(&mut self, function: &Function) -> &mut FunctionUse<S> {
         let key = which(function);
         if self.functions.len() >= KNOWN_MAX && !self.functions.contains_key(&key) {
@@ -246,7 +251,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
             Some((who, booked)) if *who != which(function) => *booked,
             _ => ByteSize::ZERO,
         };
-        self.room.busy + more + gathered <= self.limits.memory_max
+        self.room.busy + more + gathered <= self.limits.memory()
     }
 
     /// True if one more run of `function` had better begin now than wait until a processor has nothing to do.

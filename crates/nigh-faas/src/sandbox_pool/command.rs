@@ -192,10 +192,10 @@ impl WaitsFor {
 pub struct PoolLimits {
     /// Sandboxes, idle ones included.
     pub sandboxes_max: usize,
-    /// What those may book together that are being made or run.
+    /// What is set aside for them: no function books more.
     pub memory_max: ByteSize,
-    /// What idle ones may take beyond that: lent by the cache.
-    pub idle_max: ByteSize,
+    /// What the cache lends them beside that, where more is booked by those that run, or held by those that are idle.
+    pub lent_max: ByteSize,
     /// Invocations that run at once.
     pub invocations_max: usize,
     /// Invocations that may wait for a sandbox.
@@ -207,11 +207,17 @@ pub struct PoolLimits {
 }
 
 impl PoolLimits {
+    /// What all sandboxes may take.
+    #[must_use]
+    pub fn memory(&self) -> ByteSize {
+        self.memory_max + self.lent_max
+    }
+
     /// Lambda's limits and this project's defaults, without memory.
     pub const LAMBDA: Self = Self {
         sandboxes_max: 256,
         memory_max: ByteSize::ZERO,
-        idle_max: ByteSize::ZERO,
+        lent_max: ByteSize::ZERO,
         invocations_max: 256,
         waiting_max: 1024,
         wait_max: Duration::from_secs(10),

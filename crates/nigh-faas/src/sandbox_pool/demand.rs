@@ -15,7 +15,7 @@ const GAP_UNKNOWN: Duration = Duration::from_secs(60);
 /// The time that a start takes, before any was measured.
 pub(super) const START_UNKNOWN: Duration = Duration::from_millis(250);
 /// After this time what was waited counts half.
-const WAITED_HALF_LIFE: Duration = Duration::from_secs(10);
+const WAITED_HALF_LIFE: Duration = Duration::from_secs(60);
 /// A new measurement counts one part in so many.
 const MEMORY: u32 = 8;
 
@@ -138,9 +138,9 @@ mod tests {
         let mut demand = Demand::default();
         demand.waited(Duration::from_secs(2), at(0));
         demand.waited(Duration::from_secs(2), at(0));
-        assert!((demand.waited_s(at(10_000)) - 2.0).abs() < 1e-9);
-        demand.start_begins(at(10_000));
-        assert!(demand.waited_s(at(10_000)) < 1e-9);
+        assert!((demand.waited_s(at(60_000)) - 2.0).abs() < 1e-9);
+        demand.start_begins(at(60_000));
+        assert!(demand.waited_s(at(60_000)) < 1e-9);
     }
 
     #[test]

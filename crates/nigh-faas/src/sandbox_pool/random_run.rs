@@ -190,8 +190,8 @@ impl Node {
         let busy = self.sandboxes.values().filter(|(_, real)| matches!(real, Real::Runs { .. } | Real::Idle { .. }));
         let busy: ByteSize = busy.map(|(function, _)| function.memory).sum();
         let all: ByteSize = self.sandboxes.values().map(|(function, real)| of(function, real)).sum();
-        assert!(busy + making <= self.limits.memory_max, "at {}: {busy} {making}", self.now);
-        assert!(all + making <= self.limits.memory_max + self.limits.idle_max, "at {}: {all} {making}", self.now);
+        assert!(busy + making <= self.limits.memory(), "at {}: {busy} {making}", self.now);
+        assert!(all + making <= self.limits.memory(), "at {}: {all} {making}", self.now);
         assert!(self.sandboxes.len() + self.making.len() <= self.limits.sandboxes_max);
         assert!(self.making.len() <= self.limits.processors);
         assert!(self.pool.in_use().running <= self.limits.invocations_max);
@@ -363,6 +363,30 @@ fn below_the_room_nothing_starts_twice() {
         assert_eq!(node.refused, 0, "{:?}", node.refused_of);
         assert!(node.served_in_all() > 6_000 / 2, "{} served", node.served_in_all());
     }
+}
+
+/// Callers who draw a function anew for each call meet others of it now and then: soon there are sandboxes for that.
+#[test]
+fn who_waits_a_little_again_and_again_gets_a_further_sandbox() {
+    let limits = PoolLimits {
+        sandboxes_max: 64,
+        memory_max: ByteSize::mib(8 * 256),
+        invocations_max: 64,
+        waiting_max: 1000,
+        ..LIMITS
+    };
+    let mut node = Node::new(limits, 2, 30);
+    let mut random = StdRng::seed_from_u64(7);
+    let functions = functions(&[256; 3]);
+    for _ in 0..3_000 {
+        node.pool.set_idle_processors(1.0);
+        while node.came.len() + node.pool.in_use().running < 3 {
+            node.ask(&functions[random.random_range(0..3)]);
+        }
+        node.step();
+    }
+    assert!(node.starts >= 6, "{} starts", node.starts);
+    assert!(node.served_in_all() > 3_000 * 3 / 3 * 9 / 10, "{} served", node.served_in_all());
 }
 
 /// Two functions share what both fill evenly, whoever calls more.

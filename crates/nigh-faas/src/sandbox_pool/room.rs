@@ -1,9 +1,9 @@
 //! What a node's sandboxes take of its memory and of their number: pure.
 //!
 //! One that is being made or runs takes what it booked: it may grow to that. One that stands still (frozen) takes what it
-//! uses, for it cannot grow. What busy ones take is within `memory_max` at every moment, so that growth is always met; what
-//! all take is within that and `idle_max`, which the cache lends to those that stand still. A promise may be made on what
-//! others still take that are being ended: it is counted once, and nothing begins on it before they are gone.
+//! uses, for it cannot grow. What all take is within the node's memory for sandboxes and what the cache lends, at every
+//! moment, so that growth is always met. A promise may be made on what others still take that are being ended: it is counted
+//! once, and nothing begins on it before they are gone.
 
 use nigh_terms::ByteSize;
 
@@ -70,18 +70,17 @@ impl Room {
 
     /// What is missing for one that books `booked` to run, which stands still and takes `held`.
     pub(super) fn for_run(&self, booked: ByteSize, held: ByteSize, limits: &PoolLimits) -> Option<Lack> {
-        if self.busy + booked > limits.memory_max {
+        if self.busy + booked > limits.memory() {
             return None;
         }
         let taken = self.taken().saturating_sub(held) + booked;
-        let memory = taken.saturating_sub(limits.memory_max + limits.idle_max);
+        let memory = taken.saturating_sub(limits.memory());
         Some(Lack { memory, sandboxes: 0 })
     }
 
     /// What a sandbox may book without that any other ends.
     pub(super) fn free(&self, limits: &PoolLimits) -> ByteSize {
-        let bookable = limits.memory_max.saturating_sub(self.busy);
-        (limits.memory_max + limits.idle_max).saturating_sub(self.taken()).min(bookable)
+        limits.memory().saturating_sub(self.taken())
     }
 }
 
@@ -92,16 +91,16 @@ mod tests {
     const LIMITS: PoolLimits = PoolLimits {
         sandboxes_max: 2,
         memory_max: ByteSize::mib(512),
-        idle_max: ByteSize::mib(64),
+        lent_max: ByteSize::mib(64),
         ..PoolLimits::LAMBDA
     };
 
     #[test]
-    fn busy_ones_stay_within_what_may_be_booked_and_all_within_what_the_cache_lends_too() {
+    fn busy_ones_and_those_that_rest_stay_within_the_nodes_memory_and_what_the_cache_lends() {
         let mib = ByteSize::mib;
         let room = Room { sandboxes: 1, busy: mib(256), resting: mib(100), ..Room::default() };
         assert_eq!(room.for_start(mib(256), &LIMITS), Some(Lack { memory: mib(36), sandboxes: 0 }));
-        assert_eq!(room.for_start(mib(257), &LIMITS), None);
+        assert_eq!(room.for_start(mib(321), &LIMITS), None);
         assert_eq!(room.for_run(mib(256), mib(50), &LIMITS), Some(Lack::default()));
         assert_eq!(room.free(&LIMITS), mib(220));
         let full = Room { sandboxes: 2, ..room };

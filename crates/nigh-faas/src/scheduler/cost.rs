@@ -157,7 +157,7 @@ impl Weights {
         };
         let missing = placement.ways.saturating_sub(node.ways_free);
         Terms {
-            start: self.start(placement, offer),
+            start: self.start(placement, offer) + Cost(if offer == Offer::Evict { node.evict_us } else { 0 }),
             fetch: Cost(self.fetch_object_us.saturating_mul(objects)) + mib,
             slowdown: if beyond == 0 { Cost(0) } else { self.slowdown(placement, beyond, processors) },
             spread: Cost(self.spread_us).share(u64::from(node.running), processors),

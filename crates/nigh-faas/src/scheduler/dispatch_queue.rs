@@ -70,6 +70,17 @@ pub struct NewEntry<T> {
     pub item: T,
 }
 
+/// What becomes of the next one of a function when its turn has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place<P> {
+    /// It is placed so.
+    Here(P),
+    /// It had better wait, though there may be room: others pass it, for as long as that is so.
+    Later,
+    /// It fits nowhere: others pass it, but not for ever.
+    Nowhere,
+}
+
 /// What comes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn<T, P> {
@@ -255,7 +266,7 @@ impl<T> DispatchQueue<T> {
 
     /// What comes out next at `now`: an expired one if there is one, else the first in turn that `place` finds a place
     /// for. Nothing, if there is none: ask again when a node has more room, or at `first_deadline`.
-    pub fn next<P>(&mut self, now: Monotonic, mut place: impl FnMut(&T) -> Option<P>) -> Option<Turn<T, P>> {
+    pub fn next<P>(&mut self, now: Monotonic, mut place: impl FnMut(&T) -> Place<P>) -> Option<Turn<T, P>> {
         if let Some((_, ticket)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {
             return self.take(ticket).map(|entry| Turn::Expired(ticket, entry.item));
         }
@@ -280,17 +291,16 @@ impl<T> DispatchQueue<T> {
     fn find<P>(
         &self,
         now: Monotonic,
-        place: &mut impl FnMut(&T) -> Option<P>,
+        place: &mut impl FnMut(&T) -> Place<P>,
     ) -> Option<(DispatchTicket, P, Vec<DispatchTicket>)> {
         let mut passed = Vec::new();
         for (entry, _) in self.in_turn() {
-            if let Some(placed) = place(&entry.item) {
-                return Some((entry.ticket, placed, passed));
+            match place(&entry.item) {
+                Place::Here(placed) => return Some((entry.ticket, placed, passed)),
+                Place::Later => {}
+                Place::Nowhere if entry.is_waited_for(now, &self.limits) => return None,
+                Place::Nowhere => passed.push(entry.ticket),
             }
-            if entry.is_waited_for(now, &self.limits) {
-                return None;
-            }
-            passed.push(entry.ticket);
         }
         None
     }

@@ -34,15 +34,15 @@ pub struct NodeView {
     pub shards_behind: u16,
     /// Idle sandboxes of all functions.
     pub idle: u32,
-    /// Memory that all sandboxes together may book.
+    /// Memory that sandboxes may book together while they run or are being made.
     pub memory: ByteSize,
-    /// The part of it that new sandboxes may book.
+    /// The part of it that one more may book without that an idle one ends.
     pub memory_free: ByteSize,
-    /// Memory of idle sandboxes that may be ended to make room.
+    /// What it may book beside that once idle ones have ended.
     pub memory_idle: ByteSize,
     /// Sandboxes that may be added before the node's limit.
     pub sandboxes_free: u32,
-    /// Invocations that run.
+    /// Invocations that run or wait there, and sandboxes that are being made.
     pub running: u32,
     /// Invocations that may be added before the node's limit.
     pub invocations_free: u32,
@@ -50,6 +50,10 @@ pub struct NodeView {
     pub processors: u16,
     /// Last-level cache ways that no isolated class has; all of them where there is no allocation.
     pub ways_free: u8,
+    /// What it costs to end the idle sandbox that would end next, in microseconds.
+    pub evict_us: u64,
+    /// How long a start takes there, in microseconds; 0 where that is not known.
+    pub start_us: u64,
 }
 
 /// Why a node does not run an invocation.

@@ -22,6 +22,8 @@ fn node(name: &str) -> NodeView {
         invocations_free: 4,
         processors: 4,
         ways_free: 11,
+        evict_us: 0,
+        start_us: 0,
     }
 }
 

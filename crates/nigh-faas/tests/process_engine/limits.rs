@@ -277,3 +277,36 @@ async fn a_function_that_needs_more_than_its_grant_goes_on_when_it_is_given() {
     assert_eq!(tokio::time::timeout(PATIENCE, sandbox.ended()).await, Ok(SandboxEnd::Exited(5)));
     destroy(&**sandbox).await;
 }
+
+/// What the node does between two runs: it freezes a sandbox, lowers its limit to what it uses, and before the next run
+/// gives it its memory first and thaws it then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_sandbox_does_not_grow_and_one_that_has_its_memory_before_it_is_thawed_grows_at_once() {
+    let test = "a_frozen_sandbox_does_not_grow_and_one_that_has_its_memory_before_it_is_thawed_grows_at_once";
+    let engine = engine().await;
+    if lacks_memory_control(&engine, test) {
+        return;
+    }
+    // It takes 4 MB more every 20 ms, whether it has an invocation or not.
+    let text =
+        "n=0; while [ $n -lt 40 ]; do printf -v x$n '%4000000s' ''; echo grown; n=$((n+1)); sleep 0.02; done; exit 7";
+    let mut function = command(&["/bin/bash", "-c", text]);
+    function.spec.grant = Grant::full(ByteSize::mib(256));
+    let (started, lines, _code) = start(&engine, function).await;
+    let (sandbox, memory) = (&started.sandbox, started.sandbox.memory());
+    lines.wait_for("grown").await;
+    sandbox.freeze().await.unwrap();
+    let held = memory.used().unwrap();
+    assert!(held < ByteSize::mib(150), "it was frozen too late: {held}");
+    memory.set_limit(held + ByteSize::mib(1)).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let used = memory.used().unwrap();
+    assert!(used <= held + ByteSize::mib(1), "a frozen sandbox has grown from {held} to {used}");
+    let hits = memory.limit_hits().unwrap();
+    memory.set_limit(ByteSize::mib(256)).unwrap();
+    sandbox.thaw().await.unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, sandbox.ended()).await, Ok(SandboxEnd::Exited(7)));
+    assert!(memory.peak().is_ok_and(|peak| peak > ByteSize::mib(150)) || memory.peak().is_err());
+    assert_eq!((memory.limit_hits().unwrap_or(hits), memory.oom_kills().unwrap_or(0)), (hits, 0));
+    destroy(&**sandbox).await;
+}

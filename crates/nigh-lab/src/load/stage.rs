@@ -15,7 +15,7 @@ use super::door_client::{Events, invoke};
 use super::tenants::{Offered, Tenant};
 use crate::LabError;
 use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
-use crate::platform::{Deployment, LambdaClient};
+use crate::platform::{Deployment, LambdaClient, memory_of_sandboxes};
 use crate::s3_door::S3Door;
 use crate::sign::Signer;
 
@@ -73,7 +73,13 @@ pub(super) struct LoadStage<'a> {
 }
 
 impl LoadStage<'_> {
-    /// Puts the inputs and deploys the functions, each with two gigabytes.
+    /// What a function books before it is known what it needs: two gigabytes, or all that the node has for sandboxes.
+    fn most_mb(&self) -> Result<u64, LabError> {
+        let Some(admin) = &self.doors.admin else { return Ok(NAIVE_MB) };
+        Ok(NAIVE_MB.min(memory_of_sandboxes(admin)?.bytes() >> 20))
+    }
+
+    /// Puts the inputs and deploys the functions, each with two gigabytes if the node has so much.
     pub(super) async fn set(&mut self, inputs: &Path) -> Result<(), LabError> {
         self.doors.s3.send(Method::PUT, &format!("/{}", self.bucket), b"").await?;
         for tenant in self.tenants {
@@ -83,18 +89,19 @@ impl LoadStage<'_> {
                 self.doors.s3.send(Method::PUT, &path, &body).await?;
             }
         }
+        let most_mb = self.most_mb()?;
         let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
         for tenant in self.tenants {
             let Some(function) = self.functions.iter().find(|one| one.name == tenant.function) else { continue };
             let code = work.path().join(&function.name);
             function.measured(&code, None)?;
             self.lambda.reconnect()?;
-            self.lambda.deploy(&deployment(&tenant.name, &code, function, NAIVE_MB)).await?;
+            self.lambda.deploy(&deployment(&tenant.name, &code, function, most_mb)).await?;
         }
         Ok(())
     }
 
-    /// Runs each tenant's function once on each of its inputs, with two gigabytes, and has it book by `booking` what that
+    /// Runs each tenant's function once on each of its inputs, with as much, and has it book by `booking` what that
     /// used at most. Returns what each books.
     pub(super) fn book(
         &mut self,
@@ -121,7 +128,7 @@ impl LoadStage<'_> {
                     hint: "this platform does not measure it; take --booking naive",
                 });
             }
-            let memory_mb = booking.booked_mb(most);
+            let memory_mb = booking.booked_mb(most).min(self.most_mb()?.max(most.mib_ceil()));
             self.lambda.reconnect()?;
             handle.block_on(self.lambda.set_memory(&tenant.name, memory_mb))?;
             booked.push(memory_mb);

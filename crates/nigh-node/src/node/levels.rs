@@ -87,10 +87,10 @@ pub(super) fn memory(settings: &Settings, memory: &NodeMemory) -> Level {
             } else {
                 "held to what they booked on cgroup v1: no thread may run before others (CAP_SYS_NICE)"
             };
-            let MemoryShares { slack, idle_max, .. } = MemoryShares::of(settings);
+            let MemoryShares { slack, lent_max, .. } = MemoryShares::of(settings);
             format!(
-                "{booked} that running sandboxes may book and {own} are shared with the cache, which lends idle ones up to \
-                 {idle_max}; {} to {} are kept free; sandboxes are {held}",
+                "{booked} for sandboxes and {own} for the cache, which has what these do not use and lends them up to {lent_max} \
+                 more; {} to {} are kept free; sandboxes are {held}",
                 slack.min, slack.max
             )
         }

@@ -13,8 +13,8 @@ const SHARE: u64 = 8;
 /// The slack begins with half of its share, and never falls below a quarter.
 const SLACK_FIRST: u64 = 2 * SHARE;
 const SLACK_LEAST: u64 = 4 * SHARE;
-/// Of the cache's own part, idle sandboxes may take one in so many.
-const LENT: u64 = 2;
+/// Of the cache's own part, so many fourths are lent to sandboxes when they need them.
+const LENT_FOURTHS: u64 = 3;
 
 /// The parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(super) struct MemoryShares {
     pub(super) slack: SlackBounds,
     /// What prewarmed sandboxes may book.
     pub(super) prewarm_memory: ByteSize,
-    /// What idle sandboxes may take of the cache's own part.
-    pub(super) idle_max: ByteSize,
+    /// What sandboxes may take of the cache's own part, when what is set aside for them is not enough.
+    pub(super) lent_max: ByteSize,
     /// Processors, and so sandboxes that are made at once.
     pub(super) processors: usize,
 }
@@ -38,14 +38,14 @@ impl MemoryShares {
             min: memory.slack_min.min(part(SLACK_LEAST)),
             max: memory.slack_max.min(part(SHARE)),
         };
-        let idle_max = match memory.grants {
-            Switch::On => ByteSize(settings.cache.bytes.bytes() / LENT),
+        let lent_max = match memory.grants {
+            Switch::On => ByteSize(settings.cache.bytes.bytes() / 4 * LENT_FOURTHS),
             Switch::Off => ByteSize::ZERO,
         };
         Self {
             slack,
             prewarm_memory: settings.functions.prewarm_memory.min(part(SHARE)),
-            idle_max,
+            lent_max,
             processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         }
     }
@@ -80,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_lends_nothing_lends_idle_sandboxes_nothing() {
+    fn a_cache_that_shares_nothing_lends_nothing() {
         let mut apart = settings(ByteSize::gib(8));
-        assert_eq!(MemoryShares::of(&apart).idle_max.bytes(), apart.cache.bytes.bytes() / 2);
+        assert_eq!(MemoryShares::of(&apart).lent_max.bytes(), apart.cache.bytes.bytes() / 4 * 3);
         apart.memory.grants = Switch::Off;
-        assert_eq!(MemoryShares::of(&apart).idle_max, ByteSize::ZERO);
+        assert_eq!(MemoryShares::of(&apart).lent_max, ByteSize::ZERO);
     }
 }

@@ -92,7 +92,7 @@ pub(super) fn invoker_settings(settings: &Settings, runtime: RuntimeSettings) ->
         limits: PoolLimits {
             sandboxes_max: functions.sandboxes_max,
             memory_max: functions.memory,
-            idle_max: shares.idle_max,
+            lent_max: shares.lent_max,
             // Each takes a sandbox of its own.
             invocations_max: functions.sandboxes_max,
             waiting_max: functions.queue_max,

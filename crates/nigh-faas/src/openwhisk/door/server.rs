@@ -17,6 +17,7 @@ use super::super::route::{Collection, Route};
 use super::super::web_action::cors;
 use super::{Answer, Answered, OpenWhiskDoor, Request, empty_answer, json_answer};
 use crate::request_body::{BodyError, BodyRoom, read_body};
+use crate::throttle::say_when;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest id of a request that is taken over.
@@ -132,6 +133,7 @@ impl OpenWhiskDoor {
 fn refusal(error: &WhiskError, code: Option<&HeaderValue>) -> Answer {
     let code = code.and_then(|code| code.to_str().ok()).unwrap_or_default();
     let mut answer = json_answer(error.status, &json!({ "error": error.message, "code": code }));
+    say_when(error.status, answer.headers_mut());
     if error.status == StatusCode::UNAUTHORIZED {
         answer.headers_mut().insert(WWW_AUTHENTICATE, REALM);
     }

@@ -25,8 +25,13 @@ fn queue<T>() -> DispatchQueue<T> {
     DispatchQueue::new(LIMITS)
 }
 
+/// A place, if it fits.
+fn place(fits: bool) -> Place<()> {
+    if fits { Place::Here(()) } else { Place::Nowhere }
+}
+
 fn placed<T>(queue: &mut DispatchQueue<T>, fits: impl Fn(&T) -> bool) -> Option<T> {
-    match queue.next(at(0), |item| fits(item).then_some(())) {
+    match queue.next(at(0), |item| place(fits(item))) {
         Some(Turn::Placed(_, item, ())) => Some(item),
         _ => None,
     }
@@ -103,10 +108,21 @@ fn who_fits_nowhere_holds_the_others_for_a_while_only() {
         queue.push(entry(1, 0, 100, "small"), at(0)).unwrap();
     }
     let mut at_second = |second| {
-        let fits = |item: &&str| (*item == "small").then_some(());
+        let fits = |item: &&str| place(*item == "small");
         std::iter::from_fn(|| queue.next(at(second), fits)).count()
     };
     assert_eq!([0, 1, 4, 5, 6, 10].map(&mut at_second), [4, 0, 0, 4, 0, 4]);
+}
+
+#[test]
+fn who_had_better_wait_is_passed_for_ever() {
+    let mut queue = queue();
+    queue.push(entry(0, 0, 100, "later"), at(0)).unwrap();
+    for _ in 0..20 {
+        queue.push(entry(1, 0, 100, "now"), at(0)).unwrap();
+        let turn = queue.next(at(0), |item| if *item == "now" { Place::Here(()) } else { Place::Later });
+        assert!(matches!(turn, Some(Turn::Placed(_, "now", ()))));
+    }
 }
 
 #[test]
@@ -186,7 +202,7 @@ proptest! {
                     }
                 }
                 Step::Next { fits } => {
-                    match queue.next(at(second), |(_, function)| fits[*function].then_some(*function)) {
+                    match queue.next(at(second), |(_, function)| place(fits[*function])) {
                         Some(Turn::Placed(ticket, (tenant, function), _)) => {
                             let first = known.iter().position(|one| (one.tenant, one.function) == (tenant, function));
                             let first = known.remove(first.unwrap());
@@ -256,7 +272,7 @@ proptest! {
             for _ in 0..small {
                 let _ = queue.push(entry(1, 0, second + 3, 1), at(second));
             }
-            while let Some(turn) = queue.next(at(second), |need| (ends.len() + need <= 4).then_some(())) {
+            while let Some(turn) = queue.next(at(second), |need| place(ends.len() + need <= 4)) {
                 match turn {
                     Turn::Placed(_, 4, ()) => return Ok(()),
                     Turn::Placed(..) => ends.push(second + 2),

@@ -57,6 +57,8 @@ fn view(number: u16, random: &mut SplitMix64) -> NodeView {
         invocations_free: random.below(64),
         processors: 32,
         ways_free: random.below(12) as u8,
+        evict_us: 0,
+        start_us: 0,
     }
 }
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use nigh_faas::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
+use nigh_faas::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
 use nigh_faas::scheduler::locality_hints::LocalityHints;
 use nigh_faas::scheduler::{
     Choice, Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, Warm, Weights, schedule,
@@ -145,6 +145,8 @@ impl<'a> Cluster<'a> {
                 invocations_free: RUNNING_MAX,
                 processors: PROCESSORS,
                 ways_free: 0,
+                evict_us: 0,
+                start_us: 0,
             },
             processors: Processors::new(PROCESSORS),
             cache: SimulatedCopies::new(Order::new(S3Fifo::default(), DEFAULT_DOUBTFUL), CACHE.bytes()),
@@ -260,13 +262,13 @@ impl<'a> Cluster<'a> {
                 let booked = ByteSize::mib(self.workload.functions[function].booked_mib);
                 let has_warm = self.warm[function].iter().any(|(_, warm)| warm.sandboxes > 0);
                 if !has_warm && booked >= refused {
-                    return None;
+                    return Place::Nowhere;
                 }
                 let choice = self.choose(now, *job);
                 if choice.is_none() && !has_warm {
                     refused = booked;
                 }
-                choice
+                choice.map_or(Place::Nowhere, Place::Here)
             });
             self.queue = queue;
             match turn {

@@ -29,7 +29,7 @@ impl<'a> Production<'a> {
         let limits = PoolLimits {
             sandboxes_max: usize::MAX,
             memory_max: workload.memory,
-            idle_max: ByteSize::ZERO,
+            lent_max: ByteSize::ZERO,
             invocations_max: usize::MAX,
             waiting_max: usize::MAX,
             // The node refuses by itself; it is asked no sooner.
