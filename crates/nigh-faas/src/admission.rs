@@ -171,6 +171,11 @@ impl Sandboxes {
         self.clock.monotonic()
     }
 
+    /// See `Invoker::set_share`.
+    pub(crate) fn set_share(&self, namespace: &Namespace, share: u32) {
+        self.books.lock().pool.set_share(namespace.clone(), share);
+    }
+
     /// See `Invoke::set_reserved`.
     pub(crate) fn set_reserved(self: &Arc<Self>, namespace: &Namespace, function: &FunctionName, n: Option<usize>) {
         self.books.lock().pool.set_reserved(namespace, function, n);

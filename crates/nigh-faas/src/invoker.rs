@@ -139,6 +139,11 @@ impl Invoker {
         Self { inner }
     }
 
+    /// `namespace` has so many shares of the node while others wait too; one, if nothing is said.
+    pub fn set_share(&self, namespace: &Namespace, share: u32) {
+        self.inner.executor.sandboxes.set_share(namespace, share);
+    }
+
     /// What the sandboxes take now.
     #[must_use]
     pub fn in_use(&self) -> PoolUse {
@@ -333,7 +338,8 @@ fn placement(init: Option<&Init>, ended: usize, waited_for: Option<WaitsFor>) ->
     if ended > 0 {
         text.push_str(&format!("; {ended} idle sandboxes of other functions ended for its memory"));
     }
-    if let Some(waits_for) = waited_for.filter(|_| init.is_none()) {
+    // That it was being made is said already.
+    if let Some(waits_for) = waited_for.filter(|waits_for| init.is_none() || *waits_for != WaitsFor::Making) {
         text.push_str(&format!("; it waited because the node {}", waits_for.words()));
     }
     text

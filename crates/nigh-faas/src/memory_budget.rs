@@ -5,8 +5,8 @@
 //! has what is not granted, but for a slack from which grants are raised before the cache has given way. What sandboxes
 //! may book together is theirs in any case, so the cache never has less than its own part for long, and growth to what was
 //! booked is always met by the cache. What the cache cannot give at once, because somebody holds it, counts as used; when
-//! growth waits for that, idle sandboxes end, the one idle longest first; and where the cache makes far more of their
-//! memory, the one that is worth least (`memory_value`). What an idle sandbox is to begin its next run with may be kept for it:
+//! growth waits for that, or where the cache makes far more of their memory, idle sandboxes end, the one that is worth least
+//! for each byte first (`memory_value`). What an idle sandbox is to begin its next run with may be kept for it:
 //! it comes from what is free and from the cache, and nobody ends or waits for it. A limit that the kernel refuses to lower counts as it stands. It decides no limit of its own accord (`memory_growth`), nor who is admitted (`sandbox_pool`).
 
 use std::collections::BTreeMap;
@@ -342,7 +342,7 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         if let Some(limit) = self.give_ahead(None, now) {
             return Some(limit);
         }
-        if let Some(end) = self.end_idle() {
+        if let Some(end) = self.end_idle(now) {
             return Some(end);
         }
         // From the promise on it counts, whatever the cache takes.
@@ -402,9 +402,9 @@ impl<S: Copy + Ord> MemoryBudget<S> {
         Some(Command::End(*sandbox, "the cache makes more of its memory"))
     }
 
-    /// The sandbox idle longest, of those that nothing is kept for if there is one, where growth waits for memory that the
-    /// cache cannot give.
-    fn end_idle(&mut self) -> Option<Command<S>> {
+    /// The idle sandbox that is worth least for each byte, of those that nothing is kept for if there is one, where growth
+    /// waits for memory that the cache cannot give.
+    fn end_idle(&mut self, now: Monotonic) -> Option<Command<S>> {
         let missing: ByteSize = self.shares.values().map(Share::missing).sum();
         let ending = self.shares.values().filter(|share| share.state == State::Ending);
         let coming: ByteSize = ending.map(|share| share.granted).sum();
@@ -412,10 +412,16 @@ impl<S: Copy + Ord> MemoryBudget<S> {
             return None;
         }
         let idle = self.shares.iter_mut().filter_map(|(sandbox, share)| match share.state {
-            State::Idle(since) => Some(((share.ahead > ByteSize::ZERO, since), sandbox, share)),
+            State::Idle(since) => {
+                let worth = share.usage.worth_so_far(share.granted, now);
+                Some(((share.ahead > ByteSize::ZERO, worth, since), sandbox, share))
+            }
             State::Busy | State::Ending => None,
         });
-        let (_, sandbox, share) = idle.min_by_key(|(order, ..)| *order)?;
+        let least = idle.min_by(|((kept, worth, since), ..), ((other_kept, other_worth, other_since), ..)| {
+            kept.cmp(other_kept).then(worth.order(other_worth)).then(since.cmp(other_since))
+        });
+        let (_, sandbox, share) = least?;
         (share.state, share.ahead) = (State::Ending, ByteSize::ZERO);
         self.counts.idle_ended += 1;
         Some(Command::End(*sandbox, "others grow, and what the cache has is held"))

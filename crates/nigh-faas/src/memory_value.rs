@@ -52,9 +52,15 @@ impl SandboxUse {
     /// What each of the `bytes` is worth that it has; none, if it is too young to say.
     #[must_use]
     pub fn worth(&self, bytes: ByteSize, now: Monotonic) -> Option<Worth> {
-        let age = now.since(self.made);
+        (now.since(self.made) >= YOUNG).then(|| self.worth_so_far(bytes, now))
+    }
+
+    /// The same, whatever its age: to tell sandboxes from each other.
+    #[must_use]
+    pub fn worth_so_far(&self, bytes: ByteSize, now: Monotonic) -> Worth {
+        let age_s = now.since(self.made).as_secs_f64().max(1.0);
         let saved_us = self.cold.as_secs_f64() * 1e6 * self.runs as f64;
-        (age >= YOUNG).then(|| Worth(saved_us / age.as_secs_f64() / bytes.bytes().max(1) as f64))
+        Worth(saved_us / age_s / bytes.bytes().max(1) as f64)
     }
 }
 

@@ -352,6 +352,12 @@ impl Node {
             let prefetching = (applications.clone(), prefetched.clone());
             cluster.start_dispatch(functions, &memory, prefetching, DispatchSettings::default())
         });
+        for (namespace, share) in settings.namespaces.iter().filter_map(|(name, own)| Some((name, own.share?))) {
+            invoker.set_share(namespace, share.get());
+            if let Some(dispatcher) = &dispatcher {
+                dispatcher.set_share(namespace, share.get());
+            }
+        }
         // In a cluster it goes to whoever owns its namespace.
         let invoke = match &dispatcher {
             Some(dispatcher) => Arc::new(dispatcher.clone()) as Arc<dyn Invoke>,

@@ -270,7 +270,7 @@ mod tests {
     async fn each_namespace_gets_the_store_of_its_settings_and_one_that_does_not_answer_stops_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let mut settings = settings(folder.path());
-        let own = |store| NamespaceSettings { store: Some(store), write_mode: None };
+        let own = |store| NamespaceSettings { store: Some(store), write_mode: None, share: None };
         let absent = StoreSettings {
             kind: StoreKind::Swift,
             endpoint: Some("http://127.0.0.1:1/auth/v1.0".to_owned()),

@@ -204,6 +204,11 @@ impl Dispatcher {
         owned
     }
 
+    /// `namespace` has so many shares of the cluster while others wait too; one, if nothing is said.
+    pub fn set_share(&self, namespace: &Namespace, share: u32) {
+        self.0.books.lock().queue.set_weight(namespace.clone(), share);
+    }
+
     /// Lets all namespaces go and takes none any more: others own them from now on.
     pub async fn leave(&self) {
         self.0.leaving.store(true, std::sync::atomic::Ordering::SeqCst);

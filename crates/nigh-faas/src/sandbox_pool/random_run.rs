@@ -414,3 +414,38 @@ fn who_calls_more_gets_no_more_than_a_share() {
     let [one, other] = ["f0", "f1"].map(|name| node.served[name] as f64);
     assert!((one / other - 1.0).abs() < 0.1, "{one} {other}");
 }
+
+/// Two namespaces that both want more than there is share it as it was said.
+#[test]
+fn a_namespace_with_three_shares_has_three_times_the_time() {
+    let limits = PoolLimits {
+        sandboxes_max: 2,
+        memory_max: ByteSize::mib(128),
+        invocations_max: 1,
+        waiting_max: 1000,
+        ..LIMITS
+    };
+    let mut node = Node::new(limits, 2, 10);
+    let own = functions(&[64; 2]);
+    let other = Arc::new(Function { namespace: "other".parse().unwrap(), ..(*own[1]).clone() });
+    let functions = [Arc::clone(&own[0]), other];
+    node.pool.set_share(functions[1].namespace.clone(), 3);
+    let mut asked = [0u64; 2];
+    let mut begin = BTreeMap::new();
+    for step in 0..3_000 {
+        // Until then turns were given by a guess of how long runs take.
+        if step == 1_000 {
+            begin = node.served.clone();
+        }
+        for (of, function) in functions.iter().enumerate() {
+            let served = node.served.get(function.name.as_str()).copied().unwrap_or(0);
+            let refused = node.refused_of.get(function.name.as_str()).copied().unwrap_or(0);
+            if asked[of] < served + refused + 20 {
+                asked[of] += u64::from(node.ask(function));
+            }
+        }
+        node.step();
+    }
+    let [one, three] = ["f0", "f1"].map(|name| (node.served[name] - begin[name]) as f64);
+    assert!((three / one - 3.0).abs() < 0.3, "{one} {three}");
+}

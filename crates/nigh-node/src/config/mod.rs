@@ -136,6 +136,9 @@ pub struct NamespaceSettings {
     pub store: Option<StoreSettings>,
     /// When its writes are done, where a bucket does not say otherwise. The node's mode if absent.
     pub write_mode: Option<WriteMode>,
+    /// Its share of the sandboxes' time while others wait too: one with 2 has twice as much as one with 1, which all have
+    /// that say nothing.
+    pub share: Option<std::num::NonZeroU32>,
 }
 
 /// When writes are done, and how they come to the store.
