@@ -348,7 +348,7 @@ fn below_the_room_nothing_starts_twice() {
         };
         let mut node = Node::new(limits, 2, 30);
         let functions = functions(&[256; 3]);
-        let mut busy = vec![0; 3];
+        let mut busy = [0; 3];
         for step in 0..6_000u64 {
             for caller in 0..callers {
                 let of = caller % 3;
