@@ -46,6 +46,7 @@ mod latest_inputs;
 pub mod layer_store;
 mod live_sandbox;
 pub mod log_capture;
+mod making;
 pub mod memory_budget;
 pub mod memory_growth;
 pub mod memory_sizing;

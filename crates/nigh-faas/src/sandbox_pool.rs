@@ -14,12 +14,14 @@ mod concurrency;
 mod demand;
 #[cfg(test)]
 mod random_run;
+mod reports;
 mod restart_budget;
 mod room;
 mod run_rule;
 mod start_rule;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -27,12 +29,12 @@ use std::time::Duration;
 
 use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
-use self::books::{Books, Record, Starting, State, Victims};
+use self::books::{Books, Record, Starting, State};
 pub use self::command::{Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor};
 use self::concurrency::which;
 use self::room::Lack;
 use self::run_rule::RUN_UNKNOWN;
-use crate::dispatch::{Vacancy, WarmFunction};
+use self::turns::{begin_start, cold_reason, gathered, processors_taken, run_in, started_for, waits_for};
 use crate::function::Function;
 use crate::keep_alive::{Idle, KeepAlive};
 use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
@@ -87,25 +89,6 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     #[must_use]
     pub const fn limits(&self) -> &PoolLimits {
         &self.books.limits
-    }
-
-    /// What the pool holds now.
-    #[must_use]
-    pub fn in_use(&self) -> PoolUse {
-        let (books, idle) = (&self.books, self.idle());
-        let resting = books.records.values().filter(|record| matches!(record.state, State::Resting(_)));
-        PoolUse {
-            sandboxes: books.room.sandboxes,
-            idle: idle.len(),
-            starting: books.starts.len(),
-            idle_held: books.room.resting,
-            idle_booked: resting.map(|record| record.function.memory).sum(),
-            booked: books.room.busy,
-            stems: self.stems,
-            prewarmed: self.prewarmed,
-            running: books.running.all(),
-            waiting: self.queue.len(),
-        }
     }
 
     /// `namespace` has so many shares of the node while others wait too; one, if nothing was said.
@@ -455,18 +438,6 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         taken.into_iter().map(|(one, _)| one).collect()
     }
 
-    /// The functions that have idle sandboxes, each version once.
-    #[must_use]
-    pub fn idle_functions(&self) -> Vec<Arc<Function>> {
-        let mut functions: Vec<Arc<Function>> = Vec::new();
-        for record in self.books.records.values().filter(|record| record.idle_since().is_some()) {
-            if !functions.iter().any(|known| known.same_version(&record.function)) {
-                functions.push(Arc::clone(&record.function));
-            }
-        }
-        functions
-    }
-
     /// From here on nothing is admitted or kept. Those who wait are forgotten, the idle come out to be ended.
     #[must_use]
     pub fn close(&mut self) -> Vec<S> {
@@ -476,171 +447,5 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let idle: Vec<S> = self.idle().into_iter().map(|(_, one)| one.clone()).collect();
         idle.iter().for_each(|one| self.books.begin_end(one, &Lost::Died));
         idle
-    }
-
-    /// What is free, and how functions with sandboxes stand, as those hear who dispatch to this node.
-    #[must_use]
-    pub fn vacancy(&self, now: Monotonic) -> Vacancy {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let (books, limits) = (&self.books, self.limits());
-        let free = books.room.free(limits);
-        Vacancy {
-            idle: count(self.idle().len()),
-            memory: limits.memory(),
-            memory_free: free,
-            memory_idle: limits.memory().saturating_sub(books.room.busy).saturating_sub(free),
-            sandboxes_free: count(limits.sandboxes_max.saturating_sub(books.room.sandboxes)),
-            running: count(books.running.all()),
-            waiting: count(self.queue.len() + books.starts.len()),
-            invocations_free: if self.closed {
-                0
-            } else {
-                count(limits.invocations_max.saturating_sub(books.running.all()))
-            },
-            processors: 1,
-            ways_free: 0,
-            evict_us: self.loss_of_the_next(now),
-            start_us: self.books.usual_start().as_micros() as u64,
-            warm: self.warm(now),
-        }
-    }
-
-    /// What the idle sandbox costs that would end next, in microseconds.
-    fn loss_of_the_next(&self, now: Monotonic) -> u64 {
-        let lack = Lack { memory: ByteSize(1), sandboxes: 0 };
-        let victims = self.books.victims(lack, None, false, now);
-        victims.map_or(0, |victims| (victims.loss_s * 1e6) as u64)
-    }
-
-    /// How many sandboxes there are of each version of a function, and for how long the last one has been idle.
-    fn warm(&self, now: Monotonic) -> Vec<WarmFunction> {
-        let mut all: Vec<WarmFunction> = Vec::new();
-        let mut records: Vec<&Record> = self.books.records.values().filter(|one| one.state != State::Ending).collect();
-        // The one used last speaks for its function.
-        records.sort_unstable_by_key(|record| std::cmp::Reverse(record.idle_since()));
-        for record in records {
-            let Function { namespace, name, revision_id, memory, .. } = &*record.function;
-            let is_known = |known: &&mut WarmFunction| {
-                (&known.namespace, &known.function, &known.revision) == (namespace, name, revision_id)
-            };
-            let idle = record.idle_since();
-            match all.iter_mut().find(is_known) {
-                Some(known) => {
-                    known.sandboxes += u32::from(idle.is_some());
-                    known.busy += u32::from(idle.is_none());
-                }
-                None => all.push(WarmFunction {
-                    namespace: namespace.clone(),
-                    function: name.clone(),
-                    revision: revision_id.clone(),
-                    sandboxes: u32::from(idle.is_some()),
-                    busy: u32::from(idle.is_none()),
-                    granted: *memory,
-                    idle_for: idle.map_or(Duration::ZERO, |since| now.since(since)),
-                    ways: 0,
-                }),
-            }
-        }
-        all
-    }
-}
-
-/// How many processors' part of the memory one takes that books so much; one at least.
-fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
-    let part = limits.memory().bytes() as f64 / limits.processors.max(1) as f64;
-    (booked.bytes() as f64 / part.max(1.0)).max(1.0)
-}
-
-type RunPlace<S> = (S, Victims<S>, Lack);
-
-/// Where `waiter` runs now, if it can.
-fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotonic) -> Option<RunPlace<S>> {
-    let function = &*waiter.function;
-    if books.running.free(function, books.limits.invocations_max) == 0 {
-        return None;
-    }
-    let sandbox = books.warmest(function)?.clone();
-    let record = books.records.get(&sandbox)?;
-    books.may_begin(function, now.since(waiter.since), now).then_some(())?;
-    if matches!(record.state, State::Idle(_)) {
-        // It has what it booked yet, but for whom that gathers.
-        books.fits(function, ByteSize::ZERO).then_some(())?;
-        return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, Lack::default()));
-    }
-    let lack = books.lack(function, Some(record.takes))?;
-    let victims = books.victims(lack, Some(&sandbox), false, now)?;
-    let waited_s = books.want(function, now).waited_s;
-    let pays = victims.loss_s <= waited_s && books.budget.can_pay(victims.loss_s);
-    (lack.is_none() || pays).then_some((sandbox, victims, lack))
-}
-
-/// Whose room a further sandbox of `function` is made in, if it is to be made now. It is paid for.
-fn started_for<S: Clone + Eq + Hash>(
-    books: &mut Books<S>,
-    function: &Function,
-    starving: bool,
-    now: Monotonic,
-) -> Option<(Victims<S>, Lack)> {
-    let making = books.making_of(function, now);
-    let turns = books.running.free(function, books.limits.invocations_max);
-    if books.starts.len() >= books.limits.processors || turns <= making || books.warmest(function).is_some() {
-        return None;
-    }
-    let want = books.want(function, now);
-    if starving && want.sandboxes > 0 {
-        return None;
-    }
-    let lack = books.lack(function, None)?;
-    let victims = books.victims(lack, None, starving, now)?;
-    let pay = want.pays(victims.loss_s, books.processors())?;
-    if pay > 0.0 && !books.budget.can_pay(pay) {
-        return None;
-    }
-    books.budget.pay(pay);
-    Some((victims, lack))
-}
-
-fn begin_start<S: Clone + Eq + Hash>(books: &mut Books<S>, id: StartId, starting: Starting) {
-    let function = Arc::clone(&starting.function);
-    books.room.sandboxes += 1;
-    books.room.busy += function.memory;
-    books.starts.insert(id, starting);
-    books.of(&function).making += 1;
-    gathered(books, &function);
-}
-
-/// What gathered for `function` is its now.
-fn gathered<S>(books: &mut Books<S>, function: &Function) {
-    if books.gathers.as_ref().is_some_and(|(who, _)| *who == which(function)) {
-        books.gathers = None;
-    }
-}
-
-fn cold_reason<S: Clone + Eq + Hash>(books: &mut Books<S>, function: &Function, now: Monotonic) -> ColdReason {
-    let sandboxes = books.sandboxes_of(function, now);
-    if sandboxes > 0 {
-        return ColdReason::Busy(sandboxes);
-    }
-    books.of(function).lost.take().map_or(ColdReason::First, ColdReason::Ended)
-}
-
-fn waits_for<S: Clone + Eq + Hash>(books: &Books<S>, function: &Function, now: Monotonic) -> WaitsFor {
-    if books.running.free(function, books.limits.invocations_max) == 0 {
-        return WaitsFor::Turn;
-    }
-    let fits = books.room.busy + function.memory <= books.limits.memory();
-    if books.warmest(function).is_some() {
-        return if fits { WaitsFor::Room } else { WaitsFor::Memory };
-    }
-    if books.making_of(function, now) > 0 {
-        return WaitsFor::Making;
-    }
-    if books.sandboxes_of(function, now) > 0 {
-        return WaitsFor::Sandbox;
-    }
-    match () {
-        () if books.starts.len() >= books.limits.processors => WaitsFor::Starts,
-        () if !fits => WaitsFor::Memory,
-        () => WaitsFor::Room,
     }
 }
