@@ -324,10 +324,11 @@ impl Sandboxes {
     pub(crate) fn take_expired(self: &Arc<Self>, is_stale: impl Fn(&Function) -> bool) -> Vec<Lease> {
         let now = self.now();
         let expired = self.books.lock().pool.take_expired(now, is_stale);
-        for _ in &expired {
-            metrics::counter!("nigh_sandboxes_ended_total", "for" => "keep_alive").increment(1);
-        }
-        expired.into_iter().map(|live| self.lease(live)).collect()
+        let ended = |(live, why): (Arc<LiveSandbox>, Lost)| {
+            metrics::counter!("nigh_sandboxes_ended_total", "for" => why.label()).increment(1);
+            self.lease(live)
+        };
+        expired.into_iter().map(ended).collect()
     }
 
     pub(crate) fn idle_functions(&self) -> Vec<Arc<Function>> {

@@ -3,11 +3,12 @@
 //! The law: what is granted, what the cache may take or takes, and what prewarmed sandboxes have is together never more
 //! than the node's memory. A sandbox is granted the limit that the kernel holds it to, at most what it booked; the cache
 //! has what is not granted, but for a slack from which grants are raised before the cache has given way. What sandboxes
-//! may book together is theirs in any case, so the cache never has less than its own part for long, and growth to what was
-//! booked is always met by the cache. What the cache cannot give at once, because somebody holds it, counts as used; when
+//! may book together is theirs in any case, and the cache lends them most of its own part (`sandbox_pool`), so growth
+//! to what was booked is always met by the cache. What the cache cannot give at once, because somebody holds it, counts as used; when
 //! growth waits for that, or where the cache makes far more of their memory, idle sandboxes end, the one that is worth least
-//! for each byte first (`memory_value`). What an idle sandbox is to begin its next run with may be kept for it:
-//! it comes from what is free and from the cache, and nobody ends or waits for it. A limit that the kernel refuses to lower counts as it stands. It decides no limit of its own accord (`memory_growth`), nor who is admitted (`sandbox_pool`).
+//! for each byte first (`memory_value`). What an idle sandbox is to begin its next run with may be kept for it: it comes from
+//! what is free and from the cache, and nobody ends or waits for it. A limit that the kernel refuses to lower counts as it
+//! stands. It decides no limit of its own accord (`memory_growth`), nor who is admitted (`sandbox_pool`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -555,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_counts_as_used_and_idle_sandboxes_end_for_growth_the_oldest_first() {
+    fn what_is_held_counts_as_used_and_the_idle_sandbox_worth_least_ends_for_growth() {
         let (mut budget, mut cache) = settled();
         for (sandbox, since) in [(1, 20), (2, 10), (3, 30)] {
             budget.admit(sandbox, mib(200), NOW);

@@ -125,8 +125,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             return Answer::OverReserved(limit);
         }
         let is_next = waiting == 0 && self.books.warmest(function).is_some();
-        if self.queue.len() >= limits.waiting_max && !is_next {
-            return Answer::Refused(format!("has {} invocations waiting, as many as may", limits.waiting_max));
+        // Those that may run wait, too, until their sandboxes are made.
+        let here = self.queue.len() + self.books.running.all();
+        if here >= limits.invocations_max.saturating_add(limits.waiting_max) && !is_next {
+            return Answer::Refused(format!("has {} invocations waiting, as many as may", self.queue.len()));
         }
         let known = self.books.of(function);
         known.demand.arrived(now);
@@ -421,9 +423,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         idle
     }
 
-    /// Takes out those that have been idle for long enough, or of whose function `is_stale` says that it has changed.
+    /// Takes out those that have been idle for long enough, or of whose function `is_stale` says that it has changed, with
+    /// which it was.
     #[must_use]
-    pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<S> {
+    pub fn take_expired(&mut self, now: Monotonic, is_stale: impl Fn(&Function) -> bool) -> Vec<(S, Lost)> {
         let idle = self.idle();
         let views: Vec<Idle> = idle.iter().map(|(since, _)| Idle { since: *since }).collect();
         let expired = self.keep_alive.expired(&views, now);
@@ -435,7 +438,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             }
         }
         taken.iter().for_each(|(one, why)| self.books.begin_end(one, why));
-        taken.into_iter().map(|(one, _)| one).collect()
+        taken
     }
 
     /// From here on nothing is admitted or kept. Those who wait are forgotten, the idle come out to be ended.

@@ -198,7 +198,7 @@ pub struct PoolLimits {
     pub lent_max: ByteSize,
     /// Invocations that run at once.
     pub invocations_max: usize,
-    /// Invocations that may wait for a sandbox.
+    /// Invocations that may wait beside those that may run.
     pub waiting_max: usize,
     /// How long each may wait.
     pub wait_max: Duration,

@@ -248,7 +248,7 @@ proptest! {
                 3 if step % 7 == 0 => {
                     let at = node.at();
                     let taken = node.pool.take_expired(at, |function| function.name == functions[1].name);
-                    taken.into_iter().for_each(|one| node.end(one));
+                    taken.into_iter().for_each(|(one, _)| node.end(one));
                 }
                 _ => {}
             }

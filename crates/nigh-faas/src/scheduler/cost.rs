@@ -99,7 +99,7 @@ impl Weights {
 }
 
 /// Idle sandboxes end after about so long (`keep_alive`).
-const STALE_AFTER: Duration = Duration::from_secs(600);
+const STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// What an invocation would lose at one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

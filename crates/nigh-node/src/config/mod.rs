@@ -195,7 +195,7 @@ pub enum DamagedJournal {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionSettings {
-    /// What all sandboxes together may book.
+    /// What is set aside for sandboxes: no function books more. The cache has what they do not use, and lends them more.
     pub memory: ByteSize,
     /// How many sandboxes there may be.
     pub sandboxes_max: usize,
@@ -203,7 +203,7 @@ pub struct FunctionSettings {
     pub keep_alive: Span,
     /// How long after its answer a sandbox is frozen.
     pub freeze_grace: Span,
-    /// How long an invocation may wait for memory or a sandbox.
+    /// How long an invocation may wait for its sandbox, whatever that waits for.
     pub queue: Span,
     /// How many invocations may wait.
     pub queue_max: usize,

@@ -96,7 +96,7 @@ impl Policy for Production<'_> {
 
     fn decide(&mut self, now: Monotonic, node: &NodeState<'_>) -> Vec<Action> {
         let mut actions: Vec<Action> = self.refused.drain(..).map(Action::Refuse).collect();
-        actions.extend(self.pool.take_expired(now, |_| false).into_iter().map(Action::End));
+        actions.extend(self.pool.take_expired(now, |_| false).into_iter().map(|(one, _)| Action::End(one)));
         self.pool.set_idle_processors(node.idle_processors());
         for command in self.pool.serve(now) {
             match command {
