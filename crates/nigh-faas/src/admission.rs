@@ -288,7 +288,7 @@ impl Sandboxes {
         let done = {
             let mut books = self.books.lock();
             if let Some(idle) = books.idle_processors.measure(now) {
-                books.pool.set_idle_processors(idle);
+                books.pool.set_idle_processors(idle, now);
             }
             self.commands(&mut books, now)
         };

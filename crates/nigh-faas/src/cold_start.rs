@@ -1,4 +1,4 @@
-//! How the making of a sandbox went, and what becomes of who waited for one that came to nothing.
+//! How the making of a sandbox went, and how long its initialisation may take.
 
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ impl Executor {
         live.prepare(decide).await;
     }
 
-    /// Runs `call` in the sandbox of `lease`, which is awake. An error if it may not begin: nothing has run.
+    /// Runs `call` in the sandbox of `lease`, which is thawed when it has its memory. An error if it may not begin: nothing has run.
     pub(crate) async fn execute(&self, call: &Call, lease: Lease, init: Option<&Init>) -> Result<Attempt, InvokeError> {
         let Some(live) = lease.live().cloned() else { return Ok(Attempt::NotTaken) };
         let entered = match Entered::begin(&self.gate, &call.function.namespace, call.id, &call.entrance).await {

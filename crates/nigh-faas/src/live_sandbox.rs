@@ -259,6 +259,7 @@ impl LiveSandbox {
                 // Some of it may stand still, or come to: it is woken as if all did.
                 *frozen = true;
                 self.rest.lock().can_freeze = false;
+                self.stands_with(self.function.memory);
                 tracing::warn!(%error, sandbox = %self.id, "an idle sandbox cannot be frozen; its data calls are refused");
             }
         }
@@ -273,13 +274,19 @@ impl LiveSandbox {
             Ok(self.memory.rest())
         };
         match held {
-            Ok(held) => {
-                *self.held.lock() = Some(held);
-                if let Some(tell) = self.on_rest.get() {
-                    tell(held);
-                }
+            Ok(held) => self.stands_with(held),
+            Err(error) => {
+                tracing::error!(%error, "the memory of an idle sandbox was not taken back");
+                self.stands_with(self.function.memory);
             }
-            Err(error) => tracing::error!(%error, "the memory of an idle sandbox was not taken back"),
+        }
+    }
+
+    /// It has no invocation and takes so much: all that it booked, where it may not stand still.
+    fn stands_with(&self, held: ByteSize) {
+        *self.held.lock() = Some(held);
+        if let Some(tell) = self.on_rest.get() {
+            tell(held);
         }
     }
 

@@ -31,13 +31,13 @@ use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
 use self::books::{Books, Record, Starting, State};
 pub use self::command::{Answer, ColdReason, Command, Lost, PoolLimits, PoolUse, Start, StartId, Ticket, WaitsFor};
-use self::concurrency::which;
+use self::concurrency::{Which, which};
 use self::room::Lack;
 use self::run_rule::RUN_UNKNOWN;
 use self::turns::{begin_start, cold_reason, gathered, processors_taken, run_in, started_for, waits_for};
 use crate::function::Function;
 use crate::keep_alive::{Idle, KeepAlive};
-use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
+use crate::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Turn};
 
 pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
 
@@ -45,7 +45,9 @@ pub use self::restart_budget::{BUSY_SHARE, IDLE_SHARE, SAVED_MAX_S};
 const STARVES_AFTER: Duration = Duration::from_secs(1);
 /// For who does not fit beside busy ones and has waited for so long, memory gathers: others do not take it.
 const GATHERS_AFTER: Duration = Duration::from_secs(1);
-/// The pool has limits of its own, and holds nobody up for who fits nowhere but by what it gathers.
+/// It gathers for so long; then the others have as long to themselves, and it gathers for another first.
+const GATHERS_FOR: Duration = Duration::from_secs(2);
+/// The pool has limits of its own. Nobody is held up for an invocation that fits nowhere, but by what gathers for it.
 const QUEUE: DispatchLimits = DispatchLimits {
     entries_max: usize::MAX,
     tenant_entries_max: usize::MAX,
@@ -97,8 +99,9 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     }
 
     /// So many processors have nothing to do now, as was measured.
-    pub const fn set_idle_processors(&mut self, idle: f64) {
-        self.books.idle_processors = Some(idle);
+    pub fn set_idle_processors(&mut self, idle: f64, now: Monotonic) {
+        let at_work = self.books.running.all() + self.books.starts.len();
+        self.books.idle_processors = Some((idle, at_work, now));
     }
 
     /// `concurrency` invocations are this function's from now on, or as many as others leave it.
@@ -127,13 +130,17 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let is_next = waiting == 0 && self.books.warmest(function).is_some();
         // Those that may run wait, too, until their sandboxes are made.
         let here = self.queue.len() + self.books.running.all();
-        if here >= limits.invocations_max.saturating_add(limits.waiting_max) && !is_next {
+        let most = limits.invocations_max.saturating_add(limits.waiting_max);
+        // A namespace that has filled the places keeps no other out.
+        let own = self.queue.waiting_of(&function.namespace);
+        let is_full = here >= most && (own >= most / 2 || here >= most.saturating_mul(2));
+        if is_full && !is_next {
             return Answer::Refused(format!("has {} invocations waiting, as many as may", self.queue.len()));
         }
         let known = self.books.of(function);
         known.demand.arrived(now);
         known.is_expected = false;
-        let run = known.demand.run().unwrap_or(RUN_UNKNOWN);
+        let run = known.demand.run_mean().unwrap_or(RUN_UNKNOWN);
         let (namespace, name) = which(function);
         let entry = NewEntry {
             namespace,
@@ -158,7 +165,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             self.books.gathers = None;
             return commands;
         }
-        let idle = self.books.processors().idle;
+        let idle = self.books.processors(now).idle;
         self.books.budget.pass(idle, now);
         self.gather(now, &mut commands);
         self.start_for_those(true, now, &mut commands);
@@ -170,7 +177,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// Gives idle sandboxes to those who wait for one of their function, in turn.
     fn run_those_that_wait(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
         let Self { books, queue, .. } = self;
-        while let Some(turn) = queue.next(now, |waiter| run_in(books, waiter, now).map_or(Place::Later, Place::Here)) {
+        while let Some(turn) = queue.next(now, |waiter| run_in(books, waiter, now)) {
             match turn {
                 Turn::Placed(ticket, waiter, (sandbox, victims, lack)) => {
                     let function = &waiter.function;
@@ -199,7 +206,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             return;
         }
         let mut wanted = Vec::new();
-        for head in queue.heads() {
+        for head in queue.heads(now) {
             let Waiter { function, since } = head.item;
             let starves = now.since(*since) >= STARVES_AFTER && books.sandboxes_of(function, now) == 0;
             if !starving || starves {
@@ -235,22 +242,22 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
     /// waited for long memory gathers.
     fn gather(&mut self, now: Monotonic, commands: &mut Vec<Command<S>>) {
         let Self { books, queue, .. } = self;
-        if let Some((who, _)) = &books.gathers
-            && books.functions.get(who).is_none_or(|known| known.waiting == 0)
-        {
-            books.gathers = None;
+        let is_over = |(who, _, until): &(Which, ByteSize, Monotonic)| {
+            now >= *until || books.functions.get(who).is_none_or(|known| known.waiting == 0)
+        };
+        if books.gathers.as_ref().is_some_and(is_over) {
+            books.gathered_last = books.gathers.take().map(|(who, ..)| who);
+            books.gathers_again = now.after(GATHERS_FOR);
         }
         let mut lacks = false;
-        for head in queue.heads() {
+        for head in queue.heads(now) {
             let Waiter { function, since } = head.item;
             let held =
                 books.warmest(function).and_then(|one| books.records.get(one)).map(|record| match record.state {
                     State::Idle(_) => record.function.memory,
                     State::Busy | State::Resting(_) | State::Ending => record.takes,
                 });
-            if held.is_none()
-                && (books.sandboxes_of(function, now) > 0 || books.starts.len() >= books.limits.processors)
-            {
+            if held.is_none() && (books.sandboxes_of(function, now) > 0 || !books.may_start(&function.namespace, now)) {
                 continue;
             }
             let is_idle_unfrozen = held == Some(function.memory);
@@ -260,8 +267,10 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
             }
             lacks = true;
             let fits = books.room.busy + function.memory <= books.limits.memory();
-            if books.gathers.is_none() && !fits && now.since(*since) >= GATHERS_AFTER {
-                books.gathers = Some((which(function), function.memory));
+            let waits_long = now.since(*since) >= GATHERS_AFTER && now >= books.gathers_again;
+            if books.gathers.is_none() && !fits && waits_long && books.gathered_last.as_ref() != Some(&which(function))
+            {
+                books.gathers = Some((which(function), function.memory, now.after(GATHERS_FOR)));
             }
         }
         if lacks {
@@ -373,7 +382,7 @@ impl<S: Clone + Eq + Hash> SandboxPool<S> {
         let is_free = books.lack(function, None).is_some_and(Lack::is_none);
         let wants =
             books.of(function).is_expected && books.warmest(function).is_none() && books.making_of(function, now) == 0;
-        let may = !self.closed && self.queue.is_empty() && books.starts.len() < books.limits.processors;
+        let may = !self.closed && self.queue.is_empty() && books.may_start(&function.namespace, now);
         if !(is_free && wants && may) {
             return None;
         }

@@ -30,17 +30,21 @@ impl Sandboxes {
             return done;
         }
         let mut stems = self.surplus_stems(books);
-        for command in commands {
+        // The last that needs room waits until the stems in its way are gone.
+        let last = commands.iter().rposition(|command| matches!(command, Command::Run { .. } | Command::Start(_)));
+        for (at, command) in commands.into_iter().enumerate() {
+            let mut none = Vec::new();
+            let stems = if Some(at) == last { &mut stems } else { &mut none };
             match command {
                 Command::Run { ticket, sandbox, after } => {
-                    let in_the_way = self.in_the_way(after, &mut stems);
+                    let in_the_way = self.in_the_way(after, stems);
                     let lease = self.lease(sandbox);
                     let Some(waiter) = books.waiting.remove(&ticket) else { continue };
                     let run = RunGuard::new(self, waiter.function);
                     let admitted = Admitted { lease, in_the_way, run, waited_for: None };
                     done.turns.push((waiter.turn, Turn::Admitted(admitted)));
                 }
-                Command::Start(start) => done.orders.push(self.order(books, start, &mut stems)),
+                Command::Start(start) => done.orders.push(self.order(books, start, stems)),
                 Command::Freeze(sandbox) => done.freeze.push(sandbox),
                 Command::Refuse { ticket, waits_for } => {
                     if let Some(waiter) = books.waiting.remove(&ticket) {

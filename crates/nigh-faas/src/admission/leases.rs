@@ -8,7 +8,7 @@ use nigh_terms::Monotonic;
 use super::Sandboxes;
 use crate::function::Function;
 use crate::live_sandbox::LiveSandbox;
-use crate::sandbox_pool::StartId;
+use crate::sandbox_pool::{Lost, StartId};
 
 /// Counts as a running invocation.
 pub(crate) struct RunGuard {
@@ -66,12 +66,17 @@ impl Making {
         let (refused, done) = {
             let mut books = sandboxes.books.lock();
             let refused = books.pool.started(start, Arc::clone(&live), took, now);
+            // One that ended in this moment was not idle when that was noticed.
+            let has_ended = live.runtime.has_ended() && books.pool.take(&live, &Lost::Died);
+            let refused = refused.or_else(|| has_ended.then(|| Arc::clone(&live)));
+            if let Some(held) = live.held() {
+                books.pool.rests(&live, held);
+            }
             (refused, sandboxes.commands(&mut books, now))
         };
         sandboxes.carry_out(done);
-        match refused {
-            Some(live) => end(&sandboxes, live).await,
-            None => sandboxes.heed_rest(&live),
+        if let Some(live) = refused {
+            end(&sandboxes, live).await;
         }
     }
 
@@ -135,13 +140,16 @@ impl Lease {
             } else {
                 books.pool.give_back(Arc::clone(&live), took, now)
             };
+            // It may have come to stand still before they had it back.
+            if let Some(held) = live.held() {
+                books.pool.rests(&live, held);
+            }
             // At once: who comes in this moment is behind those who wait for it.
             (refused, self.sandboxes.commands(&mut books, now))
         };
         self.sandboxes.carry_out(done);
-        match refused {
-            Some(live) => end(&self.sandboxes, live).await,
-            None => self.sandboxes.heed_rest(&live),
+        if let Some(live) = refused {
+            end(&self.sandboxes, live).await;
         }
     }
 
@@ -171,13 +179,4 @@ async fn end(sandboxes: &Arc<Sandboxes>, live: Arc<LiveSandbox>) {
         books.pool.gone(&live);
     }
     sandboxes.serve();
-}
-
-impl Sandboxes {
-    /// Tells the books what `live` takes if it stands still already: it may have come to that before they had it back.
-    fn heed_rest(self: &Arc<Self>, live: &Arc<LiveSandbox>) {
-        if let Some(held) = live.held() {
-            self.rests(live, held);
-        }
-    }
 }

@@ -89,7 +89,7 @@ impl Slot {
     fn view(&self, shards_behind: u16) -> NodeView {
         let nothing = Vacancy::default();
         let vacancy = self.said.as_ref().map_or(&nothing, |said| &said.vacancy);
-        // What was sent and waits there is known to both.
+        // An invocation that was sent and waits there is in both numbers.
         let running = (vacancy.running + vacancy.waiting).max(self.in_flight);
         let takes = self.lives && self.said.is_some();
         NodeView {

@@ -431,7 +431,9 @@ impl Inner {
                 Sent::Ended { invoked, settled } => {
                     let wrote = invoked.touched.iter().filter(|one| one.wrote);
                     let left = wrote.map(|one| (NamePrint::of(&one.object(namespace)), one.bytes));
-                    self.books.lock().ran(function, to, self.now().since(now), left);
+                    // What it waited for before is no part of its run.
+                    let took = Duration::from_micros(invoked.run.duration_us);
+                    self.books.lock().ran(function, to, took, left);
                     self.parts.applications.ended(&input, &invoked.touched, self.now());
                     self.joined(namespace, term, &invoked.token, settled).await;
                     return Ok(Some(invoked));

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_terms::{ByteSize, Monotonic};
+use nigh_terms::{ByteSize, Monotonic, Namespace};
 
 use super::command::{Lost, PoolLimits, StartId};
 use super::concurrency::{Concurrency, Which, which};
@@ -21,6 +21,10 @@ use crate::function::Function;
 
 /// One that has been idle for less is about to be frozen, and takes less then: it is not ended before.
 const FREEZES_WITHIN: Duration = Duration::from_millis(250);
+/// What was measured says nothing of later.
+const MEASURED_FOR: Duration = Duration::from_secs(1);
+/// A start that takes no longer than this keeps a processor busy.
+const STARTS_WITHIN: Duration = Duration::from_secs(3);
 /// A sandbox that is made ahead is not waited for any longer than this.
 const AHEAD_WITHIN: Duration = Duration::from_secs(2);
 /// Functions of which it is known how they are used.
@@ -122,7 +126,7 @@ pub(super) struct Starting {
     pub(super) is_ahead: bool,
 }
 
-/// What somebody waits for who made a promise on the room of others.
+/// Memory and places promised to one waiter, from these sandboxes, until they are gone.
 #[derive(Clone, Debug)]
 pub(super) struct Promise<S> {
     pub(super) victims: Vec<S>,
@@ -131,7 +135,7 @@ pub(super) struct Promise<S> {
 
 /// An idle sandbox that may end for another.
 struct Candidate<'a, S> {
-    /// Since when there is one, if somebody waits for it.
+    /// When it was made, if somebody waits for it.
     waited_for_since: Option<Monotonic>,
     loss: Loss,
     idle_since: Monotonic,
@@ -154,10 +158,14 @@ pub(super) struct Books<S> {
     pub(super) starts: BTreeMap<StartId, Starting>,
     pub(super) promises: Vec<Promise<S>>,
     pub(super) budget: RestartBudget,
-    /// Processors that have nothing to do; none where nobody measures them.
-    pub(super) idle_processors: Option<f64>,
-    /// Memory gathers for this function, which books so much.
-    pub(super) gathers: Option<(Which, ByteSize)>,
+    /// Processors that had nothing to do, how many ran or started then, and when that was; none where nobody measures them.
+    pub(super) idle_processors: Option<(f64, usize, Monotonic)>,
+    /// Memory gathers for this function, which books so much, until then.
+    pub(super) gathers: Option<(Which, ByteSize, Monotonic)>,
+    /// For whom it was gathered last: then it is another's turn.
+    pub(super) gathered_last: Option<Which>,
+    /// Not before then.
+    pub(super) gathers_again: Monotonic,
     /// How long a start takes, whosever it is.
     usual_start: Duration,
 }
@@ -175,6 +183,8 @@ impl<S: Clone + Eq + Hash> Books<S> {
             budget: RestartBudget::new(limits.processors),
             idle_processors: None,
             gathers: None,
+            gathered_last: None,
+            gathers_again: Monotonic::default(),
             usual_start: START_UNKNOWN,
         }
     }
@@ -192,10 +202,13 @@ impl<S: Clone + Eq + Hash> Books<S> {
         self.functions.entry(key).or_default()
     }
 
-    pub(super) fn processors(&self) -> Processors {
+    /// Those that have nothing to do, as far as is known: what has begun since they were measured counts as busy.
+    pub(super) fn processors(&self, now: Monotonic) -> Processors {
         let at_work = self.running.all() + self.starts.len();
-        let guessed = self.limits.processors.saturating_sub(at_work) as f64;
-        Processors { idle: self.idle_processors.unwrap_or(guessed) }
+        let guessed = || self.limits.processors.saturating_sub(at_work) as f64;
+        let measured = self.idle_processors.filter(|(.., when)| now.since(*when) <= MEASURED_FOR);
+        let idle = measured.map_or_else(guessed, |(idle, then, _)| idle - at_work.saturating_sub(then) as f64);
+        Processors { idle: idle.max(0.0) }
     }
 
     /// The idle sandbox that the next invocation of `function` gets: the one used last.
@@ -220,6 +233,17 @@ impl<S: Clone + Eq + Hash> Books<S> {
     pub(super) fn making_of(&self, function: &Function, now: Monotonic) -> usize {
         let counts = |one: &&Starting| !one.is_ahead || now.since(one.since) < AHEAD_WITHIN;
         self.starts.values().filter(counts).filter(|one| one.function.same_version(function)).count()
+    }
+
+    /// True if one more sandbox of `namespace` may be made now: no more are at once than there are processors. One that takes
+    /// very long keeps none busy, and does not count; and a namespace has all but one of them at most, if there are several.
+    pub(super) fn may_start(&self, namespace: &Namespace, now: Monotonic) -> bool {
+        let long = (self.usual_start * 4).max(STARTS_WITHIN);
+        let counted = || self.starts.values().filter(|one| now.since(one.since) < long);
+        let own = self.starts.values().filter(|one| one.function.namespace == *namespace).count();
+        // Those that take long have a bound of their own, as many again for each namespace.
+        let processors = self.limits.processors.max(1);
+        counted().count() < processors && own < 4 * processors
     }
 
     /// How `function` stands, of which `waiting` wait.
@@ -248,7 +272,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
     /// True if `more` can be booked for `function` beside what is busy, and beside what gathers for another.
     pub(super) fn fits(&self, function: &Function, more: ByteSize) -> bool {
         let gathered = match &self.gathers {
-            Some((who, booked)) if *who != which(function) => *booked,
+            Some((who, booked, _)) if *who != which(function) => *booked,
             _ => ByteSize::ZERO,
         };
         self.room.busy + more + gathered <= self.limits.memory()
@@ -257,7 +281,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
     /// True if one more run of `function` had better begin now than wait until a processor has nothing to do.
     pub(super) fn may_begin(&self, function: &Function, waited: Duration, now: Monotonic) -> bool {
         let processors = self.limits.processors.max(1);
-        if self.running.all() < processors || self.processors().has_idle() {
+        if self.running.all() < processors || self.processors(now).has_idle() {
             return true;
         }
         let expected = |function: &Function| {
@@ -277,7 +301,8 @@ impl<S: Clone + Eq + Hash> Books<S> {
             return Some(Victims { sandboxes: Vec::new(), loss_s: 0.0 });
         }
         let mut all: Vec<Candidate<'_, S>> = Vec::new();
-        for known in self.functions.values().filter(|known| waited_for || known.waiting == 0) {
+        let with_sandboxes = self.functions.values().filter(|known| !known.members.is_empty());
+        for known in with_sandboxes.filter(|known| waited_for || known.waiting == 0) {
             let idle = known.members.iter().filter_map(|one| Some((one, self.records.get(one)?)));
             let mut idle: Vec<(Monotonic, &S, &Record)> =
                 idle.filter_map(|(one, record)| Some((record.idle_since()?, one, record))).collect();
@@ -394,7 +419,7 @@ impl<S: Clone + Eq + Hash> Books<S> {
         let mut hurried = Vec::new();
         for (one, record) in &mut self.records {
             let who = which(&record.function);
-            let gathers_for_another = self.gathers.as_ref().is_some_and(|(for_whom, _)| *for_whom != who);
+            let gathers_for_another = self.gathers.as_ref().is_some_and(|(for_whom, ..)| *for_whom != who);
             let is_wanted = self.functions.get(&who).is_some_and(|known| known.waiting > 0);
             let may_rest = gathers_for_another || !is_wanted;
             if matches!(record.state, State::Idle(_)) && !record.is_hurried && may_rest {

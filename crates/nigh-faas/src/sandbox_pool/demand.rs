@@ -8,7 +8,7 @@ use std::time::Duration;
 use nigh_terms::{ByteSize, Monotonic};
 
 /// Within this time an invocation that waits may still be served (`functions.queue` is about as long by default). A
-/// function that comes back sooner pays for the loss of its sandbox for sure.
+/// function that is invoked more often is counted as certain to need a new start.
 pub(super) const HORIZON: Duration = Duration::from_secs(10);
 /// The gap of a function that has been invoked once.
 const GAP_UNKNOWN: Duration = Duration::from_secs(60);
@@ -25,6 +25,7 @@ pub(super) struct Demand {
     last: Option<Monotonic>,
     gap: Option<Duration>,
     run: Option<Duration>,
+    run_mean: Option<Duration>,
     start: Option<Duration>,
     /// Seconds waited since the last start began, as of `waited_at`.
     waited_s: f64,
@@ -54,11 +55,17 @@ impl Demand {
     /// A run took so long, from when it had its sandbox until it gave it back.
     pub(super) fn ran(&mut self, took: Duration) {
         self.run = Some(self.run.map_or(took, |known| logarithmic_mean(known, took)));
+        self.run_mean = Some(mean(self.run_mean, took));
     }
 
-    /// How long a run takes, if one has ended.
+    /// How long most runs take, if one has ended.
     pub(super) const fn run(&self) -> Option<Duration> {
         self.run
+    }
+
+    /// The same in the arithmetic mean: what its runs use, few long ones included.
+    pub(super) const fn run_mean(&self) -> Option<Duration> {
+        self.run_mean
     }
 
     /// A start took so long.

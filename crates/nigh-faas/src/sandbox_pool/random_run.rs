@@ -47,6 +47,8 @@ struct Node {
     blocked: Vec<(Vec<u32>, Then)>,
     came: BTreeMap<Ticket, (u64, String)>,
     refused_of: BTreeMap<String, u64>,
+    /// What the pool hears of them; nothing if it is to guess.
+    idle_processors: Option<f64>,
     served: BTreeMap<String, u64>,
     refused: u64,
     starts: u64,
@@ -67,6 +69,7 @@ impl Node {
             blocked: Vec::new(),
             came: BTreeMap::new(),
             refused_of: BTreeMap::new(),
+            idle_processors: None,
             served: BTreeMap::new(),
             refused: 0,
             starts: 0,
@@ -97,6 +100,9 @@ impl Node {
     }
 
     fn obey(&mut self) {
+        if let Some(idle) = self.idle_processors {
+            self.pool.set_idle_processors(idle, self.at());
+        }
         for command in self.pool.serve(self.at()) {
             match command {
                 Command::Run { ticket, sandbox, after } => {
@@ -282,7 +288,7 @@ proptest! {
         };
         let mut random = StdRng::seed_from_u64(seed);
         let mut node = Node::new(limits, run, start);
-        node.pool.set_idle_processors(0.0);
+        node.idle_processors = Some(0.0);
         let functions = functions(&vec![64; count]);
         let steps = 3_000;
         for _ in 0..steps {
@@ -315,7 +321,7 @@ fn every_function_has_its_time_though_not_all_fit() {
         ..LIMITS
     };
     let mut node = Node::new(limits, 2, 20);
-    node.pool.set_idle_processors(0.0);
+    node.idle_processors = Some(0.0);
     let functions = functions(&[64; 12]);
     let mut asked = [0u64; 12];
     for _ in 0..20_000 {
@@ -379,7 +385,7 @@ fn who_waits_a_little_again_and_again_gets_a_further_sandbox() {
     let mut random = StdRng::seed_from_u64(7);
     let functions = functions(&[256; 3]);
     for _ in 0..3_000 {
-        node.pool.set_idle_processors(1.0);
+        node.idle_processors = Some(1.0);
         while node.came.len() + node.pool.in_use().running < 3 {
             node.ask(&functions[random.random_range(0..3)]);
         }

@@ -38,7 +38,8 @@ impl RestartBudget {
         let rate = self.processors * BUSY_SHARE + idle.clamp(0.0, self.processors) * IDLE_SHARE;
         let passed = now.since(self.at).min(Duration::from_secs(60)).as_secs_f64();
         self.seconds = (self.seconds + rate * passed).min(self.processors * SAVED_MAX_S);
-        self.at = now;
+        // Who looked at the clock first may come second.
+        self.at = self.at.max(now);
     }
 
     /// True if `seconds` can be paid: what is more than can be saved up is paid by who has saved all that.

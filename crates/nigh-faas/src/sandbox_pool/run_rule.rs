@@ -15,7 +15,8 @@ const SHORT_S: f64 = 0.01;
 /// twice as much. What runs take is known by function only, and who is thought to be long is often short: so less than
 /// once serves best (`nigh experiment scheduling`).
 const GAIN_MIN: f64 = 0.35;
-/// What of its wait so far counts as if it were to come: so nobody waits for ever.
+/// So much of the time that it has waited already is added to the wait that beginning now would save. Who has waited long
+/// begins at last.
 const AGING: f64 = 0.2;
 /// Of a run that has taken longer than is usual a part like this is thought to be left.
 const LEFT_MIN: f64 = 0.25;

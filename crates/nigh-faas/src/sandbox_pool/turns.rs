@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use nigh_terms::{ByteSize, Monotonic};
 
-use super::Waiter;
 use super::books::{Books, Starting, State, Victims};
 use super::command::{ColdReason, PoolLimits, StartId, WaitsFor};
 use super::concurrency::which;
 use super::room::Lack;
+use super::{STARVES_AFTER, Waiter};
 use crate::function::Function;
+use crate::scheduler::dispatch_queue::Place;
 
 /// How many processors' part of the memory one takes that books so much; one at least.
 pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
@@ -21,22 +22,36 @@ pub(super) fn processors_taken(booked: ByteSize, limits: &PoolLimits) -> f64 {
 /// The sandbox, those that end before it runs, and what they make up for.
 pub(super) type RunPlace<S> = (S, Victims<S>, Lack);
 
-/// Where `waiter` runs now, if it can.
-pub(super) fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotonic) -> Option<RunPlace<S>> {
-    let function = &*waiter.function;
-    if books.running.free(function, books.limits.invocations_max) == 0 {
-        return None;
+/// Where `waiter` runs now.
+pub(super) fn run_in<S: Clone + Eq + Hash>(books: &Books<S>, waiter: &Waiter, now: Monotonic) -> Place<RunPlace<S>> {
+    let (function, waited) = (&*waiter.function, now.since(waiter.since));
+    let has_turn = books.running.free(function, books.limits.invocations_max) > 0;
+    let Some(sandbox) = books.warmest(function).filter(|_| has_turn) else { return Place::Later };
+    if !books.may_begin(function, waited, now) {
+        // Whose time is nearly over goes before those whose turn is later, however short they are.
+        let is_late = waited >= books.limits.wait_max * 9 / 10;
+        return if is_late { Place::First } else { Place::Later };
     }
-    let sandbox = books.warmest(function)?.clone();
+    run_there(books, waiter, sandbox, now).map_or(Place::Later, Place::Here)
+}
+
+/// How `waiter` runs in this idle sandbox, if there is memory for it.
+fn run_there<S: Clone + Eq + Hash>(
+    books: &Books<S>,
+    waiter: &Waiter,
+    sandbox: &S,
+    now: Monotonic,
+) -> Option<RunPlace<S>> {
+    let (function, sandbox) = (&*waiter.function, sandbox.clone());
     let record = books.records.get(&sandbox)?;
-    books.may_begin(function, now.since(waiter.since), now).then_some(())?;
     if matches!(record.state, State::Idle(_)) {
-        // It has what it booked yet, but for whom that gathers.
+        // Its booking still counts: it runs, unless memory is gathered for another function.
         books.fits(function, ByteSize::ZERO).then_some(())?;
         return Some((sandbox, Victims { sandboxes: Vec::new(), loss_s: 0.0 }, Lack::default()));
     }
     let lack = books.lack(function, Some(record.takes))?;
-    let victims = books.victims(lack, Some(&sandbox), false, now)?;
+    let starves = now.since(waiter.since) >= STARVES_AFTER;
+    let victims = books.victims(lack, Some(&sandbox), starves, now)?;
     let waited_s = books.want(function, now).waited_s;
     let pays = victims.loss_s <= waited_s && books.budget.can_pay(victims.loss_s);
     (lack.is_none() || pays).then_some((sandbox, victims, lack))
@@ -51,7 +66,7 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
 ) -> Option<(Victims<S>, Lack)> {
     let making = books.making_of(function, now);
     let turns = books.running.free(function, books.limits.invocations_max);
-    if books.starts.len() >= books.limits.processors || turns <= making || books.warmest(function).is_some() {
+    if !books.may_start(&function.namespace, now) || turns <= making || books.warmest(function).is_some() {
         return None;
     }
     let want = books.want(function, now);
@@ -60,7 +75,7 @@ pub(super) fn started_for<S: Clone + Eq + Hash>(
     }
     let lack = books.lack(function, None)?;
     let victims = books.victims(lack, None, starving, now)?;
-    let pay = want.pays(victims.loss_s, books.processors())?;
+    let pay = want.pays(victims.loss_s, books.processors(now))?;
     if pay > 0.0 && !books.budget.can_pay(pay) {
         return None;
     }
@@ -80,7 +95,7 @@ pub(super) fn begin_start<S: Clone + Eq + Hash>(books: &mut Books<S>, id: StartI
 
 /// What gathered for `function` is its now.
 pub(super) fn gathered<S>(books: &mut Books<S>, function: &Function) {
-    if books.gathers.as_ref().is_some_and(|(who, _)| *who == which(function)) {
+    if books.gathers.as_ref().is_some_and(|(who, ..)| *who == which(function)) {
         books.gathers = None;
     }
 }
@@ -114,7 +129,7 @@ pub(super) fn waits_for<S: Clone + Eq + Hash>(books: &Books<S>, function: &Funct
         return WaitsFor::Sandbox;
     }
     match () {
-        () if books.starts.len() >= books.limits.processors => WaitsFor::Starts,
+        () if !books.may_start(&function.namespace, now) => WaitsFor::Starts,
         () if !fits => WaitsFor::Memory,
         () => WaitsFor::Room,
     }

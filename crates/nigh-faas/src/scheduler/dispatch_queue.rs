@@ -79,6 +79,8 @@ pub enum Place<P> {
     Later,
     /// It fits nowhere: others pass it, but not for ever.
     Nowhere,
+    /// It is to be placed before all whose turn is later.
+    First,
 }
 
 /// What comes out.
@@ -95,6 +97,8 @@ struct Entry<T> {
     ticket: DispatchTicket,
     cost: u64,
     deadline: Monotonic,
+    /// When half of its time is over.
+    late_from: Monotonic,
     passes: u32,
     /// Since it was passed often enough, all wait for it until then.
     waited_for: Monotonic,
@@ -105,6 +109,12 @@ impl<T> Entry<T> {
     /// By how much it moves its function's time on.
     const fn cost(&self) -> VirtualTime {
         self.cost as VirtualTime * SCALE
+    }
+
+    /// By how much its turn comes later for what it takes. When half of its time is over that counts no more: else long ones
+    /// would never be first among many short ones.
+    fn lead(&self, now: Monotonic) -> VirtualTime {
+        if now >= self.late_from { 0 } else { self.cost() }
     }
 
     fn is_waited_for(&self, now: Monotonic, limits: &DispatchLimits) -> bool {
@@ -125,8 +135,8 @@ type VirtualTime = u128;
 
 impl<T> Tenant<T> {
     /// The first of each function with how many there are, in the order of their turns.
-    fn heads(&self) -> impl Iterator<Item = (&Entry<T>, usize)> {
-        let head = |line: &'_ Line<T>| line.entries.front().map(|entry| (line.start + entry.cost(), entry.ticket));
+    fn heads(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
+        let head = |line: &'_ Line<T>| line.entries.front().map(|entry| (line.start + entry.lead(now), entry.ticket));
         let mut lines: Vec<_> = self.lines.values().filter_map(|line| Some((head(line)?, line))).collect();
         lines.sort_unstable_by_key(|(turn, _)| *turn);
         lines.into_iter().filter_map(|(_, line)| Some((line.entries.front()?, line.entries.len())))
@@ -258,7 +268,8 @@ impl<T> DispatchQueue<T> {
         if line.entries.is_empty() {
             line.start = line.start.max(now_here);
         }
-        line.entries.push_back(Entry { ticket, cost, deadline, passes: 0, waited_for: now, item });
+        let late_from = now.after(deadline.since(now) / 2);
+        line.entries.push_back(Entry { ticket, cost, deadline, late_from, passes: 0, waited_for: now, item });
         self.places.insert(ticket, (namespace, function));
         self.deadlines.insert((deadline, ticket));
         Ok(ticket)
@@ -294,10 +305,11 @@ impl<T> DispatchQueue<T> {
         place: &mut impl FnMut(&T) -> Place<P>,
     ) -> Option<(DispatchTicket, P, Vec<DispatchTicket>)> {
         let mut passed = Vec::new();
-        for (entry, _) in self.in_turn() {
+        for (entry, _) in self.in_turn(now) {
             match place(&entry.item) {
                 Place::Here(placed) => return Some((entry.ticket, placed, passed)),
                 Place::Later => {}
+                Place::First => return None,
                 Place::Nowhere if entry.is_waited_for(now, &self.limits) => return None,
                 Place::Nowhere => passed.push(entry.ticket),
             }
@@ -306,32 +318,26 @@ impl<T> DispatchQueue<T> {
     }
 
     /// The first of each function, in the order of their turns.
-    pub fn heads(&self) -> impl Iterator<Item = Head<'_, T>> {
-        self.in_turn().map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
+    pub fn heads(&self, now: Monotonic) -> impl Iterator<Item = Head<'_, T>> {
+        self.in_turn(now).map(|(entry, waiting)| Head { ticket: entry.ticket, item: &entry.item, waiting })
     }
 
     /// The first of each function with how many there are, in the order of their turns.
-    fn in_turn(&self) -> impl Iterator<Item = (&Entry<T>, usize)> {
+    fn in_turn(&self, now: Monotonic) -> impl Iterator<Item = (&Entry<T>, usize)> {
         let turn = |namespace: &Namespace| {
             let (tenant, weight) = (self.tenants.get(namespace)?, self.weights.get(namespace).copied().unwrap_or(1));
-            let (first, _) = tenant.heads().next()?;
-            Some((tenant.start + first.cost() / u128::from(weight), first.ticket, tenant))
+            let (first, _) = tenant.heads(now).next()?;
+            Some((tenant.start + first.lead(now) / u128::from(weight), first.ticket, tenant))
         };
         let mut tenants: Vec<_> = self.turns.iter().filter_map(|(_, namespace)| turn(namespace)).collect();
         tenants.sort_unstable_by_key(|(end, ticket, _)| (*end, *ticket));
-        tenants.into_iter().flat_map(|(_, _, tenant)| tenant.heads())
+        tenants.into_iter().flat_map(move |(_, _, tenant)| tenant.heads(now))
     }
 
-    /// All that wait, in no order.
-    pub fn items(&self) -> impl Iterator<Item = &T> {
-        let lines = self.tenants.values().flat_map(|tenant| tenant.lines.values());
-        lines.flat_map(|line| &line.entries).map(|entry| &entry.item)
-    }
-
-    /// Those of a function that wait, in the order of arrival.
-    pub fn of(&self, namespace: &Namespace, function: &FunctionName) -> impl Iterator<Item = &T> {
-        let line = self.tenants.get(namespace).and_then(|tenant| tenant.lines.get(function));
-        line.into_iter().flat_map(|line| &line.entries).map(|entry| &entry.item)
+    /// How many of a tenant wait.
+    #[must_use]
+    pub fn waiting_of(&self, namespace: &Namespace) -> usize {
+        self.tenants.get(namespace).map_or(0, |tenant| tenant.waiting)
     }
 
     fn entry_mut(&mut self, ticket: DispatchTicket) -> Option<&mut Entry<T>> {

@@ -58,7 +58,7 @@ fn a_function_with_a_full_line_holds_no_other_function_of_its_tenant_up() {
     assert_eq!(std::iter::from_fn(|| placed(&mut queue, |_| true)).take(4).last(), Some((0, 3)));
     queue.push(entry(0, 1, 9, (1, 0)), at(0)).unwrap();
     queue.push(entry(0, 1, 9, (1, 1)), at(0)).unwrap();
-    let heads: Vec<_> = queue.heads().map(|head| (*head.item, head.waiting)).collect();
+    let heads: Vec<_> = queue.heads(at(0)).map(|head| (*head.item, head.waiting)).collect();
     assert_eq!(heads, [((1, 0), 2), ((0, 4), 6)]);
     let order: Vec<(usize, usize)> = std::iter::from_fn(|| placed(&mut queue, |_| true)).collect();
     assert_eq!(order[..5], [(1, 0), (0, 4), (1, 1), (0, 5), (0, 6)]);

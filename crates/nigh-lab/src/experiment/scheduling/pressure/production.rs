@@ -32,8 +32,7 @@ impl<'a> Production<'a> {
             lent_max: ByteSize::ZERO,
             invocations_max: usize::MAX,
             waiting_max: usize::MAX,
-            // The node refuses by itself; it is asked no sooner.
-            wait_max: 2 * std::time::Duration::from_micros(WAIT_MAX_US),
+            wait_max: std::time::Duration::from_micros(WAIT_MAX_US),
             processors: usize::from(workload.processors),
         };
         let function = |(number, one): (usize, &NodeFunction)| {
@@ -97,7 +96,7 @@ impl Policy for Production<'_> {
     fn decide(&mut self, now: Monotonic, node: &NodeState<'_>) -> Vec<Action> {
         let mut actions: Vec<Action> = self.refused.drain(..).map(Action::Refuse).collect();
         actions.extend(self.pool.take_expired(now, |_| false).into_iter().map(|(one, _)| Action::End(one)));
-        self.pool.set_idle_processors(node.idle_processors());
+        self.pool.set_idle_processors(node.idle_processors(), now);
         for command in self.pool.serve(now) {
             match command {
                 Command::Run { ticket, sandbox, after } => {
