@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::cloud_event::{is_event, read, write};
+use nigh_lambda::cloud_event::{is_event, read, write};
 
 const NAMES: [&str; 8] =
     ["ce-specversion", "ce-id", "ce-source", "ce-type", "ce-subject", "ce-time", "content-type", "ce-datacontenttype"];

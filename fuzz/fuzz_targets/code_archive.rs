@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::code_archive::{ArchiveLimits, unpack};
+use nigh_functions::code_archive::{ArchiveLimits, unpack};
 use nigh_terms::ByteSize;
 
 const LIMITS: ArchiveLimits = ArchiveLimits { zipped: ByteSize::mib(1), unpacked: ByteSize::kib(256), entries: 64 };

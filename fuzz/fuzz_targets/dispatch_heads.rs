@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|head: &[u8]| {
-    nigh_faas::dispatch::fuzz(head);
+    nigh_dispatch::fuzz(head);
     // The same with a form that is read.
     let formed: Vec<u8> = [1].into_iter().chain(head.iter().copied()).collect();
-    nigh_faas::dispatch::fuzz(&formed);
+    nigh_dispatch::fuzz(&formed);
 });

@@ -12,7 +12,7 @@ use hmac::{Hmac, Mac};
 use libfuzzer_sys::fuzz_target;
 use nigh_client::{Address, Client, Conditions};
 use nigh_engine::{AccessKeys, LocalRegistry, StateFile};
-use nigh_objects::store::directory::DirectoryStore;
+use nigh_stores::directory::DirectoryStore;
 use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door, bind_fast_path};
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, Principal, SystemClock};

@@ -3,9 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::object_features::frames::{
-    LENGTH_BYTES, Said, answer_to, frame_of, permitted, question, said_of,
-};
+use nigh_sizing::object_features::frames::{LENGTH_BYTES, Said, answer_to, frame_of, permitted, question, said_of};
 use nigh_learn::media::{ObjectHead, Window};
 
 fuzz_target!(|input: (&[u8], &str, u64, Vec<(u64, &[u8])>)| {

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::function_url::{UrlRequest, UrlTarget, event_of_request, response_of_answer};
-use nigh_faas::http_passage::pass;
+use nigh_functions::function_url::{UrlRequest, UrlTarget, event_of_request, response_of_answer};
+use nigh_lambda::http_passage::pass;
 use nigh_terms::Timestamp;
 
 const NAMES: [&str; 6] = ["content-type", "cookie", "host", "user-agent", "x-forwarded-for", "accept"];

@@ -4,7 +4,7 @@
 use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::store::directory::key_path::{to_key, to_path};
+use nigh_stores::directory::key_path::{to_key, to_path};
 use nigh_terms::ObjectKey;
 
 fuzz_target!(|text: &str| {

@@ -5,7 +5,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::store::swift::auth::{EndpointChoice, parse_keystone};
+use nigh_stores::swift::auth::{EndpointChoice, parse_keystone};
 
 fuzz_target!(|bytes: &[u8]| {
     let token = (HeaderName::from_static("x-subject-token"), HeaderValue::from_static("token"));

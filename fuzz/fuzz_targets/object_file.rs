@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::store::directory::object_file::{crc64, encode_tail, parse_file};
+use nigh_stores::directory::object_file::{crc64, encode_tail, parse_file};
 use nigh_terms::ObjectKey;
 
 fuzz_target!(|input: (Vec<u8>, Vec<u8>, Vec<u8>, u16)| {
@@ -11,7 +11,7 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>, Vec<u8>, u16)| {
     // As it comes.
     let _ = parse_file(&junk, &key);
     // Well-formed around metadata that the fuzzer chose; what is read must be what is written again.
-    let Ok(mut meta) = serde_json::from_slice::<nigh_objects::ObjectMeta>(&json) else { return };
+    let Ok(mut meta) = serde_json::from_slice::<nigh_data::ObjectMeta>(&json) else { return };
     meta.size = payload.len() as u64;
     let Ok(tail) = encode_tail(&key, &meta, Some(crc64(&payload))) else { return };
     let length = payload.len();

@@ -4,8 +4,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::openwhisk::ROOT;
-use nigh_faas::openwhisk::fuzzing::{read_answer, read_request};
+use nigh_openwhisk::ROOT;
+use nigh_openwhisk::fuzzing::{read_answer, read_request};
 
 const NAMES: [&str; 4] = ["content-type", "authorization", "x-request-id", "x-require-whisk-auth"];
 

@@ -4,7 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::RangeSpec;
+use nigh_data::RangeSpec;
 use nigh_s3::fuzzing::{http_date, http_date_text, passes_screen, query_pairs, range, reads_headers};
 
 const NAMES: [&str; 8] = [

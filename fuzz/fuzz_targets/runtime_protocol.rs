@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::runtime_protocol::{Next, Protocol, State};
+use nigh_sandbox::runtime_protocol::{Next, Protocol, State};
 use nigh_terms::InvocationId;
 
 fuzz_target!(|steps: Vec<(u8, &str)>| {

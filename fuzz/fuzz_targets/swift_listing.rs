@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::store::swift::listing::{parse_containers, parse_objects};
+use nigh_stores::swift::listing::{parse_containers, parse_objects};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(page) = parse_objects(bytes) {

@@ -4,7 +4,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use nigh_objects::store::swift::auth::parse_tempauth;
+use nigh_stores::swift::auth::parse_tempauth;
 
 fuzz_target!(|bytes: &[u8]| {
     let names = ["x-auth-token", "x-storage-url", "x-auth-token-expires"].map(HeaderName::from_static);

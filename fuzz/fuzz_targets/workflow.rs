@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use nigh_faas::workflow::event::{Event, Facts, TaskEnd, What};
-use nigh_faas::workflow::read;
-use nigh_faas::workflow::run::Run;
+use nigh_workflow::event::{Event, Facts, TaskEnd, What};
+use nigh_workflow::read;
+use nigh_workflow::run::Run;
 use nigh_terms::{Timestamp, Token};
 
 fuzz_target!(|input: (&str, &str, Vec<(bool, u16)>)| {

@@ -1,6 +1,6 @@
 //! What is explored: who there is, what they run, and which faults may strike, all bounded.
 
-use nigh_objects::protocol::{NodeNumber, Rule, Rules};
+use nigh_protocol::{NodeNumber, Rule, Rules};
 use nigh_terms::{Epoch, ShardId};
 
 use crate::ghost::Object;

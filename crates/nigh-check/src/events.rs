@@ -1,6 +1,6 @@
 //! What can happen next in a world, and its happening.
 
-use nigh_objects::protocol::{CopyStore as _, Frontier, HomeInput, Member, Rule, Rules as _};
+use nigh_protocol::{CopyStore as _, Frontier, HomeInput, Member, Rule, Rules as _};
 use nigh_terms::ShardId;
 
 use crate::configuration::{Configuration, Origin, Step};

@@ -1,8 +1,6 @@
 //! The shell of the homes: their ledger, their store, what becomes of their outputs, and their replacement.
 
-use nigh_objects::protocol::{
-    FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Replayed, Reply, Takeover, Write,
-};
+use nigh_protocol::{FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Replayed, Reply, Takeover, Write};
 use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 
 use crate::configuration::Configuration;

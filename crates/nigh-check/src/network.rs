@@ -1,6 +1,6 @@
 //! What is on its way: a multiset, from which anything may be taken next.
 
-use nigh_objects::protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
+use nigh_protocol::{AppendId, Dispatch, FromHome, LedgerRecord, Member, Reply, Request, ToHome};
 use nigh_terms::{Epoch, ShardId, Token, Version};
 
 use crate::fingerprint::Part;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nigh_objects::protocol::{PutFailure, Read, RequestId, Rule, Rules as _, Stamp, Write};
+use nigh_protocol::{PutFailure, Read, RequestId, Rule, Rules as _, Stamp, Write};
 use nigh_terms::Version;
 
 use crate::configuration::{Configuration, Origin, Step};

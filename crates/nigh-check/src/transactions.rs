@@ -1,13 +1,13 @@
 //! One transaction over several shards, in every order of events: homes that crash and begin again with what their ledgers
 //! have, messages that are lost and doubled, a coordinator that is lost, and others who write as soon as they may.
 //!
-//! The machines are those of `nigh_objects::protocol::transaction`. A question that is answered, as calls are, is asked once;
+//! The machines are those of `nigh_protocol::transaction`. A question that is answered, as calls are, is asked once;
 //! what a home says of its own accord may be doubled. Carrying a write out is not taken to be the same the second time:
 //! one that comes after somebody else's is a lost update, though a ledger would know it by its name.
 
 use std::collections::BTreeSet;
 
-use nigh_objects::protocol::{
+use nigh_protocol::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Ticket, TransactionHome, TransactionId,
     TransactionInput, TransactionOutput, TransactionRecord, TransactionRule,
 };

@@ -1,6 +1,6 @@
 //! For each rule, a world in which it is missed.
 
-use nigh_objects::protocol::Rule;
+use nigh_protocol::Rule;
 
 use crate::catalogue::{A, B, C, NONE, READ, READ_BOTH, WRITE, WRITE_BOTH, X, Y, world};
 use crate::configuration::{Configuration, Faults, Origin, Step, Without, begun, invoked};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use nigh_objects::protocol::{
+use nigh_protocol::{
     CacheLimits, CacheOutput, FromHome, Frontier, Gate, GateLimits, GateOutput, Home, HomeInput, HomeLimits, Member,
     NodeCache, NodeNumber, Replayed, Reply, RequestId, Takeover, ToHome,
 };

@@ -2,7 +2,7 @@
 //! `nigh experiment storm` plays thousands.
 
 use nigh_check::storm::{Duty, LeftOut, StormEnd, Strikes, shrink, storm, traced};
-use nigh_objects::protocol::Rule;
+use nigh_protocol::Rule;
 
 /// Storms that a test plays until a rule is missed.
 const SEEDS_MAX: u64 = 400;

@@ -60,7 +60,7 @@ impl Machine {
             kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
             hypervisor: hypervisor(&processor, Path::new("/sys")),
             governor: line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
-            large_folios: nigh_objects::large_folios_are_offered(),
+            large_folios: nigh_data::large_folios_are_offered(),
             load: file("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default(),
             date: SystemClock::new().wall().rfc3339(),
             command,

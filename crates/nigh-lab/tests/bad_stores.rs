@@ -14,17 +14,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use http::Method;
+use nigh_data::{Attributes, GetRequest, ObjectError, PutRequest, Tags, WriteConditions};
 use nigh_engine::{Journal, JournalSettings, Ledger};
 use nigh_lab::fault_proxy::FaultProxy;
 use nigh_lab::fault_proxy::plan::{Fault, Plan, Rule};
 use nigh_lab::peer::swift::Swift;
-use nigh_objects::store::remote::RemoteStore;
-use nigh_objects::store::swift::SwiftStore;
-use nigh_objects::store::{NetworkLimits, RetryPolicy, Store};
-use nigh_objects::{
-    Attributes, GetRequest, MemoryLimits, ObjectError, ObjectMemory, PutRequest, Tags, WriteConditions, WriteSettings,
-    Writes,
-};
+use nigh_objects::{MemoryLimits, ObjectMemory, WriteSettings, Writes};
+use nigh_stores::remote::RemoteStore;
+use nigh_stores::swift::SwiftStore;
+use nigh_stores::{NetworkLimits, RetryPolicy, Store};
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, ObjectKey, Principal, SystemClock};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

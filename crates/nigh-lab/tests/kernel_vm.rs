@@ -66,10 +66,10 @@ fn a_guest_that_does_not_end_is_ended_with_its_last_words() {
     }
 }
 
-/// The test program of nigh-faas' process engine: sandboxes, their memory limits, their freezer.
+/// The test program of nigh-sandbox's process engine: sandboxes, their memory limits, their freezer.
 fn process_engine_tests() -> PathBuf {
     // What is built already is found by the very flags that built it; with others Cargo would build all once more.
-    let built = std::env::var("NIGH_TEST_BUILT").unwrap_or_else(|_| "-p nigh-faas --test process_engine".to_owned());
+    let built = std::env::var("NIGH_TEST_BUILT").unwrap_or_else(|_| "-p nigh-sandbox --test process_engine".to_owned());
     let build = ["test", "--quiet", "--no-run", "--message-format=json"];
     let mut cargo = Command::new(env!("CARGO"));
     let output = cargo.args(build).args(built.split(' ')).stderr(Stdio::inherit()).output().unwrap();

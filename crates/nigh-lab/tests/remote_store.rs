@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking and may talk")]
 
-#[path = "../../nigh-objects/tests/conformance/mod.rs"]
+#[path = "../../nigh-stores/tests/conformance/mod.rs"]
 mod conformance;
 mod on_swift;
 mod swift_shadows;
@@ -13,14 +13,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
+use nigh_data::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
 use nigh_lab::peer::PeerError;
 use nigh_lab::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
 use nigh_lab::peer::swift::Swift;
-use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
-use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
-use nigh_objects::store::swift::{SwiftConfig, SwiftStore};
-use nigh_objects::store::{NetworkLimits, Payload, Store};
-use nigh_objects::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
+use nigh_stores::remote::{RemoteConfig, RemoteStore};
+use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_stores::swift::{SwiftConfig, SwiftStore};
+use nigh_stores::{NetworkLimits, Payload, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
 use self::on_swift::{by_s3, namespace, natively, start};

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, io};
 
-use nigh_faas::runtime_command::NodeRuntime;
+use nigh_sandbox::runtime_command::NodeRuntime;
 use serde::Deserialize;
 
 use crate::status::Level;

@@ -1,9 +1,9 @@
-//! The S3 door inside sandboxes: what `nigh_faas` asks for, spoken by `nigh_s3`.
+//! The S3 door inside sandboxes: what `nigh_sandbox` asks for, spoken by `nigh_s3`.
 
 use std::sync::Arc;
 
-use nigh_faas::data_door::{DataDoor, DataListeners, HeldMemory};
 use nigh_s3::{FastPath, FastPathPayer, S3Door};
+use nigh_sandbox::data_door::{DataDoor, DataListeners, HeldMemory};
 use nigh_terms::{AccessKeyId, ByteSize};
 use tokio_util::sync::CancellationToken;
 

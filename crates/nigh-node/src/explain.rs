@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use nigh_faas::activation::{Activation, DataCallRecord, Outcome, Phases};
-use nigh_faas::cache_ways::NOT_BOUND_HERE;
-use nigh_faas::cost::Cost;
+use nigh_schedule::activation::{Activation, DataCallRecord, Outcome, Phases};
+use nigh_schedule::cost::Cost;
+use nigh_ways::NOT_BOUND_HERE;
 use serde::{Deserialize, Serialize};
 
 /// What an interval of time was spent on.
@@ -167,8 +167,8 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use nigh_faas::activation::{MakingTimes, MemoryUse};
-    use nigh_faas::sandbox::SandboxStart;
+    use nigh_schedule::activation::SandboxStart;
+    use nigh_schedule::activation::{MakingTimes, MemoryUse};
     use nigh_terms::{ByteSize, FunctionName, InvocationId, Namespace, Timestamp, Token};
 
     use super::*;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::ObjectId;
 use nigh_engine::{Registry, RegistryError};
-use nigh_faas::object_features::parser_process::ParserProgram;
-use nigh_faas::object_features::recorder::FeatureRecorder;
 use nigh_learn::FeatureValue;
-use nigh_objects::ObjectId;
+use nigh_sizing::object_features::parser_process::ParserProgram;
+use nigh_sizing::object_features::recorder::FeatureRecorder;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Version};
 use serde::{Deserialize, Serialize};
 
-pub use nigh_faas::object_features::recorder::FeaturesStatus;
+pub use nigh_sizing::object_features::recorder::FeaturesStatus;
 
 use crate::config::{MemorySettings, Switch};
 use crate::status::Level;

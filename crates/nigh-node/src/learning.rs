@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::Registry;
-use nigh_faas::function::Function;
-use nigh_faas::function_store::FunctionStore;
-use nigh_faas::hooks::InvocationHook;
-pub use nigh_faas::memory_sizing::LearnedStatus;
-use nigh_faas::memory_sizing::{MemorySizing, MemorySizingError, MemorySizingParts, SizingMode};
-use nigh_faas::object_features::ObjectFeatures;
+use nigh_functions::function::Function;
+use nigh_functions::function_store::FunctionStore;
+use nigh_invoke::hooks::InvocationHook;
+pub use nigh_sizing::memory_sizing::LearnedStatus;
+use nigh_sizing::memory_sizing::{MemorySizing, MemorySizingError, MemorySizingParts, SizingMode};
+use nigh_sizing::object_features::ObjectFeatures;
 use nigh_terms::{Clock, FunctionName, Namespace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

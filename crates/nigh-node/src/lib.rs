@@ -35,7 +35,7 @@ pub mod telemetry;
 pub mod unpushed;
 mod writes;
 
-pub use nigh_faas::activation::{Activation, Outcome};
-pub use nigh_faas::cost::{Cost, gb_seconds};
-pub use nigh_faas::event_invoker::{EventListing, ListedEvent, ShownEvent};
-pub use nigh_faas::sandbox::SandboxStart;
+pub use nigh_invoke::event_invoker::{EventListing, ListedEvent, ShownEvent};
+pub use nigh_schedule::activation::SandboxStart;
+pub use nigh_schedule::activation::{Activation, Outcome};
+pub use nigh_schedule::cost::{Cost, gb_seconds};

@@ -10,15 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nigh_engine::Registry;
-use nigh_faas::cache_ways::{CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, WayAllocation};
-pub use nigh_faas::cache_ways::{FunctionUse, NoFigure, UseFigure, cache_shape};
-use nigh_faas::cgroup::cpuset::SandboxCpus;
-use nigh_faas::object_sizes::ObjectSizes;
 use nigh_llc::{
     CacheShape, Casy, CasyRequest, ClosKind, ClosLayout, Placement, SearchForm, SharedPlacement, Tolerance,
     Unpartitioned,
 };
+use nigh_sandbox::cgroup::cpuset::SandboxCpus;
+use nigh_sizing::object_sizes::ObjectSizes;
 use nigh_terms::{Clock, ClosId, FunctionName, Namespace, WayMask, Ways};
+use nigh_ways::{CacheWays, CacheWaysParts, ClosBinder, ResctrlClasses, SizingModels, WayAllocation};
+pub use nigh_ways::{FunctionUse, NoFigure, UseFigure, cache_shape};
 use serde::{Deserialize, Serialize};
 
 pub use self::equipment::LlcError;

@@ -18,36 +18,37 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nigh_data::{ObjectError, ObjectObserver};
+use nigh_dispatch::{AnswerStates, DispatchSettings};
 use nigh_engine::{
     AccessKeys, JournalError, LocalHistories, LocalMembership, LocalRegistry, Membership, Outbox, RecordLog, Registry,
     RegistryError, Retention, StateError, StateFile,
 };
-use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::applications::Applications;
-use nigh_faas::dispatch::{AnswerStates, DispatchSettings};
-use nigh_faas::event_invoker::{EventError, EventInvoker, EventParts};
-use nigh_faas::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
-use nigh_faas::hooks::InvocationHook;
-use nigh_faas::invocation::Invoke;
-use nigh_faas::invoker::{Invoker, InvokerParts, InvokerSettings};
-use nigh_faas::lambda_door::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
-use nigh_faas::object_features::LookedAtOrSized;
-use nigh_faas::object_features::trigger_features::TriggerFeatures;
-use nigh_faas::object_sizes::ObjectSizes;
-use nigh_faas::openwhisk::activation_store::ActivationStore;
-use nigh_faas::openwhisk::entity_store::{EntityStore, EntityStoreError};
-use nigh_faas::openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
-use nigh_faas::phase_accountant::PhaseAccountant;
-use nigh_faas::prefetch_station::PrefetchStation;
-use nigh_faas::runtime_catalog::RuntimeCatalog;
-use nigh_faas::runtime_command::RuntimeSettings;
-use nigh_faas::sandbox::{SandboxEngine, SandboxError};
-use nigh_faas::workflow::executions::{ExecutionError, ExecutionParts, Executions};
-use nigh_faas::workflow::machine_store::{MachineError, MachineStore};
-use nigh_faas::workflow::owned::{OwnedExecutions, OwnedParts};
-use nigh_objects::{MemoryLimits, Notifications, ObjectError, ObjectMemory, ObjectObserver};
+use nigh_functions::function_store::{FunctionLimits, FunctionStore, FunctionStoreError};
+use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_invoke::activation_log::ActivationLog;
+use nigh_invoke::applications::Applications;
+use nigh_invoke::event_invoker::{EventError, EventInvoker, EventParts};
+use nigh_invoke::hooks::InvocationHook;
+use nigh_invoke::invocation::Invoke;
+use nigh_invoke::invoker::{Invoker, InvokerParts, InvokerSettings};
+use nigh_invoke::phase_accountant::PhaseAccountant;
+use nigh_invoke::prefetch_station::PrefetchStation;
+use nigh_lambda::{LambdaDoor, LambdaDoorParts, LambdaDoorSettings};
+use nigh_objects::{MemoryLimits, Notifications, ObjectMemory};
+use nigh_openwhisk::activation_store::ActivationStore;
+use nigh_openwhisk::entity_store::{EntityStore, EntityStoreError};
+use nigh_openwhisk::{NamespaceLimits, OpenWhiskDoor, OpenWhiskParts, OpenWhiskSettings};
 use nigh_s3::{DoorLimits, FastPath, S3Door};
+use nigh_sandbox::runtime_command::RuntimeSettings;
+use nigh_sandbox::sandbox::{SandboxEngine, SandboxError};
+use nigh_sizing::object_features::LookedAtOrSized;
+use nigh_sizing::object_features::trigger_features::TriggerFeatures;
+use nigh_sizing::object_sizes::ObjectSizes;
 use nigh_terms::{Clock, Epoch, NodeId, SystemClock};
+use nigh_workflow::executions::{ExecutionError, ExecutionParts, Executions};
+use nigh_workflow::machine_store::{MachineError, MachineStore};
+use nigh_workflow::owned::{OwnedExecutions, OwnedParts};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -447,7 +448,7 @@ impl Node {
                 objects: Arc::new(memory.clone()),
                 catalog,
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
-                openwhisk: Some(openwhisk),
+                mounted: Some(Arc::new(openwhisk)),
             },
             LambdaDoorSettings {
                 region: settings.region.clone(),

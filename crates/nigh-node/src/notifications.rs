@@ -1,12 +1,13 @@
-//! Joins buckets to functions: what `nigh_objects` tells, `nigh_faas` runs.
+//! Joins buckets to functions: what `nigh_objects` tells, `nigh_invoke` runs.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use nigh_faas::event_config::{Destination, NamedDestination};
-use nigh_faas::event_invoker::{EventInvoker, EventSlot};
-use nigh_faas::function_store::FunctionStore;
-use nigh_faas::invocation::{InvokeError, Wrote};
-use nigh_objects::{NotificationTargets, ObjectError, ReservedEvents, Writer};
+use nigh_data::ObjectError;
+use nigh_functions::event_config::{Destination, NamedDestination};
+use nigh_functions::function_store::FunctionStore;
+use nigh_invoke::event_invoker::{EventInvoker, EventSlot};
+use nigh_invoke::invocation::{InvokeError, Wrote};
+use nigh_objects::{NotificationTargets, ReservedEvents, Writer};
 use nigh_terms::{FunctionName, Namespace};
 
 /// The functions of this node, as buckets notify them.

@@ -9,33 +9,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nigh_data::{GetRequest, ObjectError};
 use nigh_engine::{AccessKeys, RecordLog, Retention, StateFile};
-use nigh_faas::activation::Activation;
-use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::cache_ways::{
-    CacheWays, FunctionModel, ProfileRunError, ProfileRuns, ProfileStation, SizingModelsError, WayAllocation,
-};
-use nigh_faas::function::{Function, FunctionSource};
-use nigh_faas::function_network::FunctionNetwork;
-use nigh_faas::function_store::FunctionStore;
-use nigh_faas::idempotence::{self, IDEMPOTENT_VARIABLE};
-use nigh_faas::invoker::InvokerSettings;
-use nigh_faas::invoker::{Invoker, InvokerParts};
-use nigh_faas::named_objects::input_paths;
-use nigh_faas::node_memory::NodeMemory;
-use nigh_faas::payload_walk::PayloadWalk;
-use nigh_faas::phase_accountant::PhaseAccountant;
-use nigh_faas::sandbox::SandboxEngine;
+use nigh_functions::function::{Function, FunctionSource};
+use nigh_functions::function_network::FunctionNetwork;
+use nigh_functions::function_store::FunctionStore;
+use nigh_invoke::activation_log::ActivationLog;
+use nigh_invoke::invoker::InvokerSettings;
+use nigh_invoke::invoker::{Invoker, InvokerParts};
+use nigh_invoke::node_memory::NodeMemory;
+use nigh_invoke::phase_accountant::PhaseAccountant;
 use nigh_llc::{
     BreakEven, CacheShape, InputOutcome, ProfileError, ProfileInput, Profiler, ProfilerSettings, SearchForm,
     SearchRule, SizingModel, SizingRule, Tolerance, TrainingRow, TrainingRows,
 };
-use nigh_objects::store::Store;
-use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
-use nigh_objects::store::overlay::OverlayStore;
-use nigh_objects::{GetRequest, MemoryLimits, ObjectError, ObjectMemory, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door};
+use nigh_sandbox::sandbox::SandboxEngine;
+use nigh_schedule::activation::Activation;
+use nigh_schedule::idempotence::{self, IDEMPOTENT_VARIABLE};
+use nigh_schedule::named_objects::input_paths;
+use nigh_schedule::payload_walk::PayloadWalk;
+use nigh_stores::Store;
+use nigh_stores::directory::{DirectoryError, DirectoryStore};
+use nigh_stores::overlay::OverlayStore;
 use nigh_terms::{ByteSize, Clock, Epoch, FunctionName, Incarnation, Namespace, NodeId, Principal};
+use nigh_ways::{
+    CacheWays, FunctionModel, ProfileRunError, ProfileRuns, ProfileStation, SizingModelsError, WayAllocation,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -313,7 +314,7 @@ impl Profiling {
             .map_err(|error| io("opening the scratch store", error))??;
         let overlay = OverlayStore::new(Arc::new(upper), Arc::clone(&parts.store), SCRATCH_MAX);
         let accountant = Arc::new(PhaseAccountant::new(DATA_CALLS_MAX));
-        let observer = Arc::clone(&accountant) as Arc<dyn nigh_objects::ObjectObserver>;
+        let observer = Arc::clone(&accountant) as Arc<dyn nigh_data::ObjectObserver>;
         let limits = MemoryLimits { cache: ByteSize::ZERO, cached_object: ByteSize::ZERO, object: parts.object_max };
         let memory = ObjectMemory::open(
             Arc::new(overlay),
@@ -343,7 +344,7 @@ impl Profiling {
                 gate: Arc::new(memory.clone()),
                 accountant,
                 activations: ActivationLog::new(records),
-                hooks: vec![Arc::clone(&station) as Arc<dyn nigh_faas::hooks::InvocationHook>],
+                hooks: vec![Arc::clone(&station) as Arc<dyn nigh_invoke::hooks::InvocationHook>],
                 clock: Arc::clone(&parts.clock),
                 memory: parts.memory.clone(),
                 node: parts.node.clone(),
@@ -409,7 +410,7 @@ fn report(profiler: &Profiler) -> ProfileReport {
 
 #[cfg(test)]
 mod tests {
-    use nigh_faas::function_network::NETWORK_VARIABLE;
+    use nigh_functions::function_network::NETWORK_VARIABLE;
 
     use super::*;
 

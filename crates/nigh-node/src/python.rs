@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use nigh_faas::runtime_command::PythonRuntime;
+use nigh_sandbox::runtime_command::PythonRuntime;
 use serde::Deserialize;
 use thiserror::Error;
 

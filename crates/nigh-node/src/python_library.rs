@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, io};
 
-use nigh_faas::runtime_command::PythonRuntime;
+use nigh_sandbox::runtime_command::PythonRuntime;
 use sha2::{Digest as _, Sha256};
 
 use crate::status::Level;
@@ -124,7 +124,7 @@ fn open_to_all(path: &Path) -> io::Result<()> {
 mod tests {
     use std::process::Command;
 
-    use nigh_faas::runtime_command::SITE_FOLDER;
+    use nigh_sandbox::runtime_command::SITE_FOLDER;
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! What a node says of itself, as the admin API gives it and `nigh status` shows it.
 
 use nigh_engine::NodeRole;
-use nigh_faas::invoker::RuntimeStems;
-pub use nigh_faas::node_memory::MemoryStatus;
-use nigh_faas::object_features::recorder::FeaturesStatus;
+use nigh_invoke::invoker::RuntimeStems;
+pub use nigh_invoke::node_memory::MemoryStatus;
 pub use nigh_objects::cluster::CoherenceProtocol;
+use nigh_sizing::object_features::recorder::FeaturesStatus;
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 

@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_objects::store::Store;
+use nigh_data::ObjectError;
+use nigh_objects::WriteMode;
+use nigh_stores::Store;
 #[cfg(feature = "cloud-stores")]
-use nigh_objects::store::cloud::{CloudConfig, CloudError, CloudService, CloudStore, GcsAccount};
-use nigh_objects::store::directory::{DirectoryError, DirectoryStore};
-use nigh_objects::store::remote::{RemoteConfig, RemoteError, RemoteStore};
-use nigh_objects::store::routed::RoutedStore;
-use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
-use nigh_objects::store::swift::shadow::{ShadowConfig, ShadowError};
-use nigh_objects::store::swift::{SwiftConfig, SwiftError, SwiftStore};
-use nigh_objects::{ObjectError, WriteMode};
+use nigh_stores::cloud::{CloudConfig, CloudError, CloudService, CloudStore, GcsAccount};
+use nigh_stores::directory::{DirectoryError, DirectoryStore};
+use nigh_stores::remote::{RemoteConfig, RemoteError, RemoteStore};
+use nigh_stores::routed::RoutedStore;
+use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_stores::swift::shadow::{ShadowConfig, ShadowError};
+use nigh_stores::swift::{SwiftConfig, SwiftError, SwiftStore};
 use nigh_terms::{AccessKeyId, Clock, Namespace, SecretKey};
 use thiserror::Error;
 
@@ -249,7 +250,7 @@ async fn reach(store: &dyn Store, namespace: Option<&Namespace>) -> (bool, Strin
 
 #[cfg(test)]
 mod tests {
-    use nigh_objects::ObjectError;
+    use nigh_data::ObjectError;
     use nigh_terms::{BucketName, ByteSize, SystemClock};
 
     use super::*;

@@ -3,9 +3,10 @@
 //! It checks the parts named against those uploaded and computes the object's entity tag and checksum from
 //! theirs; no byte of the parts is read.
 
-use crate::digest::{Hasher, hex};
-use crate::md5::Md5;
-use crate::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart, ETag, ObjectError, PartInfo};
+use nigh_data::digest::Hasher;
+use nigh_data::md5::Md5;
+use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumType, CompletedPart, ETag, ObjectError, PartInfo};
+use nigh_terms::hex;
 
 /// The least length of every part but the last.
 pub(crate) const PART_MIN_BYTES: u64 = 5 << 20;
@@ -157,8 +158,8 @@ mod tests {
     use nigh_terms::Timestamp;
 
     use super::*;
-    use crate::digest::Digest;
-    use crate::{ChecksumClaim, ClaimedValue};
+    use nigh_data::digest::Digest;
+    use nigh_data::{ChecksumClaim, ClaimedValue};
 
     const MIN: usize = PART_MIN_BYTES as usize;
 

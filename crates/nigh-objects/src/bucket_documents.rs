@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use nigh_data::ObjectError;
 use nigh_engine::{Registry, RegistryChange, RegistryError, Revised, Revision};
 use nigh_terms::{BucketName, Namespace};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use crate::ObjectError;
 
 /// The document's form that this build writes.
 const FORMAT: u32 = 1;

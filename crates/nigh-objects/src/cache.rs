@@ -1,7 +1,7 @@
 //! What the node keeps in memory: the shelf on which copies of objects are, without their bytes.
 //!
 //! It decides how much must go to make room; which copies these are, `eviction` says. Which copy may be kept and shown is
-//! the protocol's to decide (`protocol::NodeCache`, which has its copies here). It never fetches, allocates or waits.
+//! the protocol's to decide (`nigh_protocol::NodeCache`, which has its copies here). It never fetches, allocates or waits.
 //!
 //! Room: `kept + reserved <= budget`, in bytes as the kernel counts them and in segments (each takes a file
 //! descriptor and a mapping). Only a budget lowered below what is reserved breaks it, until that is released;
@@ -12,37 +12,18 @@
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use nigh_data::Cost;
+use nigh_data::NamePrint;
+use nigh_data::ObjectId;
+use nigh_data::fetch_us;
+use nigh_protocol::{Copy, CopyStore};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId, Version};
 
-use crate::ObjectId;
-use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots, fetch_us};
-use crate::holdings::{ChangeLog, HoldingChange, HoldingsCursor, HoldingsPage, NamePrint, Stand};
+use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slots};
+use crate::holdings::{ChangeLog, HoldingChange, HoldingsCursor, HoldingsPage, Stand};
 use crate::kept::Kept;
-use crate::protocol::{Copy, CopyStore};
 use crate::shards::Shards;
-
-/// What a copy takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
-    /// In memory, rounded to pages.
-    pub(crate) bytes: u64,
-    /// In file descriptors and mappings.
-    pub(crate) segments: u64,
-}
-
-impl Cost {
-    const fn plus(self, other: Self) -> Self {
-        Self { bytes: self.bytes + other.bytes, segments: self.segments + other.segments }
-    }
-
-    pub(crate) const fn minus(self, other: Self) -> Self {
-        Self { bytes: self.bytes.saturating_sub(other.bytes), segments: self.segments.saturating_sub(other.segments) }
-    }
-
-    const fn fits(self, room: Self) -> bool {
-        self.bytes <= room.bytes && self.segments <= room.segments
-    }
-}
+use crate::stamps::Stamped as _;
 
 /// What counts against the budget beside copies and reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

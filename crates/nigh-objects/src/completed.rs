@@ -5,10 +5,9 @@
 
 use std::collections::VecDeque;
 
+use nigh_data::{CompletedPart, ObjectId, PutDone, UploadId};
 use nigh_terms::{BucketName, Namespace};
 use sha2::{Digest, Sha256};
-
-use crate::{CompletedPart, ObjectId, PutDone, UploadId};
 
 /// Answers kept; the oldest goes first.
 const COMPLETED_MAX: usize = 1000;
@@ -65,7 +64,7 @@ mod tests {
     use nigh_terms::{ObjectKey, Timestamp, Token, Version};
 
     use super::*;
-    use crate::ETag;
+    use nigh_data::ETag;
 
     fn object(key: &str) -> ObjectId {
         ObjectId {

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
+use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
-use crate::ObjectId;
 use crate::write_back::LANDS_WITHIN;
 
 /// Objects told apart. With more, which takes a store that fails for long, all objects are in doubt for that time.

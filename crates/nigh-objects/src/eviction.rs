@@ -53,17 +53,6 @@ pub struct Facts {
     pub origin: Origin,
 }
 
-/// What a store takes to answer at all, microseconds: object stores in the same building.
-const FETCH_BEGINS_US: f64 = 3_000.0;
-/// And for each byte: 100 MiB/s, what one stream of such a store gives.
-const FETCH_US_PER_BYTE: f64 = 1e6 / (100 << 20) as f64;
-
-/// What bringing so many bytes from a store takes, about, in microseconds.
-#[must_use]
-pub fn fetch_us(bytes: u64) -> f64 {
-    FETCH_BEGINS_US + bytes as f64 * FETCH_US_PER_BYTE
-}
-
 /// An order of copies. Each call takes constant time, on average where several copies are looked at, but for `advance`.
 /// A slot is inserted before it is touched or removed, and removed once.
 pub trait EvictionPolicy {
@@ -210,6 +199,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
+
+    use nigh_data::fetch_us;
 
     use super::*;
 

@@ -6,18 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::sync::Mutex;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
+use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_stores::StoreAbilities;
+use nigh_stores::swift::shadow::{ShadowError, SwiftTimestamp};
+use nigh_stores::{Payload, Shadows, Standing, Store};
 use nigh_terms::{BucketName, Namespace, Timestamp, Version};
 use tokio::sync::Semaphore;
-
-use crate::store::swift::shadow::{ShadowError, SwiftTimestamp};
-use crate::store::{Payload, Shadows, Standing, Store};
-use crate::sync::Mutex;
-use crate::{
-    BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, StoreAbilities, Tags, WriteConditions,
-};
 
 /// Where an operation can be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -288,7 +286,7 @@ impl Store for GatedStore {
         condition: &WriteConditions,
     ) -> Result<(), ObjectError> {
         let current = self.stored(object).ok().map(|(meta, _)| meta);
-        crate::conditions::check_write(condition, object, current.as_ref())?;
+        nigh_data::conditions::check_write(condition, object, current.as_ref())?;
         self.put(object, payload, meta).await
     }
 

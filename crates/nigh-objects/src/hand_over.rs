@@ -7,11 +7,10 @@
 //!
 //! The memory itself is free before any of this begins: whoever needs it waits for nothing here.
 
+use nigh_data::NamePrint;
+use nigh_protocol::{Member, NodeNumber};
 use nigh_terms::Version;
 use serde::{Deserialize, Serialize};
-
-use crate::holdings::NamePrint;
-use crate::protocol::{Member, NodeNumber};
 
 /// Bytes that one shrink may have brought elsewhere: what a link of 10 Gbit/s carries in a tenth of a second.
 pub(crate) const COPIED_MAX_BYTES: u64 = 128 << 20;

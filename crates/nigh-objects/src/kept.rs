@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nigh_data::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, Segment};
+use nigh_protocol::Stamp;
+use nigh_terms::hex;
 use nigh_terms::{Epoch, Sequence, Timestamp, Token, Version};
 
-use crate::digest::hex;
-use crate::protocol::Stamp;
-use crate::{Attributes, Checksum, ChecksumAlgorithm, ETag, ObjectMeta, Segment};
+use crate::stamps::Stamped as _;
 
 /// A bit each: the entity tag is an MD5; there are attributes, tags, checksums, parts, a token.
 const MD5: u8 = 1;

@@ -30,7 +30,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use nigh_data::account::{Account, segments_max};
+use nigh_data::attributes::check_tags;
+use nigh_data::listing::RollUp;
+use nigh_data::segment::Segment;
+use nigh_data::segment_cost::Cost;
+use nigh_data::{
+    BucketInfo, DataCall, GetRequest, Got, ListPage, ListRequest, ObjectError, ObjectId, ObjectMeta, ObjectObserver,
+    PutDone, PutRequest, Served, Tags, WriteConditions,
+};
 use nigh_engine::RequestId;
+use nigh_protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
+use nigh_stores::Store;
 use nigh_terms::{
     Admission, BucketName, ByteSize, Clock, Incarnation, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token,
     Version,
@@ -48,29 +59,21 @@ pub use self::shrink::Shrunk;
 pub use self::transactions::{Begun, Committed, TransactionName, WrittenObject};
 pub(crate) use self::transactions::{Part, encode_part};
 use self::transactions::{Transactions, found_in, warn_of_lost};
-use crate::account::{Account, segments_max};
-use crate::attributes::check_tags;
-use crate::cache::{Beyond, Cost, Dropped, Shelf};
+use crate::cache::{Beyond, Dropped, Shelf};
 use crate::completed::Completed;
 use crate::doubts::Doubts;
 use crate::holdings::{HoldingsCursor, HoldingsPage};
 use crate::kept::Kept;
-use crate::listing::RollUp;
 use crate::meter::Meter;
 use crate::outside::{Noticed, OutsideWrites};
-use crate::protocol::{CacheLimits, HomeLimits, Member, NodeNumber, Stamp};
-use crate::segment::Segment;
 use crate::shards::Shards;
 use crate::spool::{Spool, blocking};
-use crate::store::Store;
+use crate::stamps::Stamped as _;
 use crate::sync::{Mutex, spawn};
 use crate::uploads::Uploads;
 use crate::write_back::{Copies, WriteBack, Writes};
 use crate::write_order::WriteOrder;
-use crate::{
-    BucketInfo, BucketPolicy, DataCall, DirtyUsage, GetRequest, Got, ListPage, ListRequest, MemoryUsage, ObjectError,
-    ObjectId, ObjectMeta, ObjectObserver, PutDone, PutRequest, Served, Tags, UnpushedObject, WriteConditions,
-};
+use crate::{BucketPolicy, DirtyUsage, MemoryUsage, UnpushedObject};
 
 /// Copies that are told of at a time, with the cache locked.
 const HOLDINGS_AT_ONCE: u32 = 4096;

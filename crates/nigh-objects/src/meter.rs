@@ -6,10 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+use nigh_data::segment_cost::Cost;
+use nigh_data::{ObjectEvent, ObjectObserver, Served};
 use nigh_terms::ByteSize;
 
-use crate::cache::Cost;
-use crate::{DirtyUsage, ObjectEvent, ObjectObserver, Served};
+use crate::DirtyUsage;
 
 /// Every way of serving, and its label.
 const SERVED: [(Served, &str); 7] = [

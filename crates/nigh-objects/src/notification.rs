@@ -8,14 +8,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use nigh_data::{ETag, ObjectId};
 use nigh_terms::{BucketName, Principal, Timestamp, Version};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use thiserror::Error;
 use uuid::Uuid;
-
-use crate::{ETag, ObjectId};
 
 /// Rules of one bucket.
 pub(crate) const RULES_MAX: usize = 100;

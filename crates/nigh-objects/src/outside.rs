@@ -6,9 +6,8 @@
 
 use std::collections::HashMap;
 
+use nigh_data::{ETag, ObjectId};
 use nigh_terms::Monotonic;
-
-use crate::{ETag, ObjectId};
 
 /// Writes of others under way that are told apart. One more is refused, and then not made.
 const TOKENS_MAX: usize = 10_000;

@@ -4,10 +4,9 @@
 
 use std::num::NonZeroU16;
 
+use nigh_data::NamePrint;
+use nigh_data::ObjectId;
 use nigh_terms::ShardId;
-
-use crate::ObjectId;
-use crate::holdings::NamePrint;
 
 /// How many shards there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

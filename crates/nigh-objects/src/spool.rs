@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::StreamExt;
+use nigh_data::digest::Digest;
+use nigh_data::{ByteStream, ObjectError};
+use nigh_stores::free_space::FreeSpace;
 
-use crate::digest::Digest;
-use crate::free_space::FreeSpace;
 use crate::sync::{Spawned, spawn_blocking};
-use crate::{ByteStream, ObjectError};
 
 /// Bytes handed to the blocking thread at a time.
 const BATCH_BYTES: usize = 1 << 20;

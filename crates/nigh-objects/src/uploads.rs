@@ -19,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::{
+    Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, ObjectError, ObjectId, PartInfo, Tags, UploadId,
+};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Timestamp};
 use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::spool::{SpoolFile, failed};
-use crate::{
-    Attributes, Checksum, ChecksumAlgorithm, ChecksumType, ETag, ObjectError, ObjectId, PartInfo, Tags, UploadId,
-};
 
 /// Uploads of one namespace that may be under way.
 const UPLOADS_MAX: usize = 10_000;

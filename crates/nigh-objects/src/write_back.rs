@@ -31,8 +31,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{Ledger, Registry, RequestId, Staged, WriteThrough};
+use nigh_protocol::Member;
+use nigh_stores::{Payload, Store};
 use nigh_terms::{ByteSize, Clock, Epoch, Namespace, ShardId, Version};
 use tokio::sync::{Notify, watch};
 
@@ -43,7 +46,7 @@ use self::ephemeral::Ephemeral;
 pub(crate) use self::merged_page::joined;
 pub use self::merged_page::{Merged, Side, merge, waiting};
 pub(crate) use self::persistor::Copies;
-pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, StoreAbilities, WriteMode};
+pub use self::policy::{Access, BucketPolicy, ModeRule, ParseWriteModeError, PolicyError, WriteMode};
 pub(crate) use self::reads::AskElsewhere;
 pub(crate) use self::requests::Known;
 use self::requests::Requests;
@@ -55,11 +58,8 @@ pub use self::unpushed::UnpushedObject;
 use self::unsettled::Unsettled;
 use crate::bucket_documents::BucketDocuments;
 use crate::meter::WriteBackMeter;
-use crate::protocol::Member;
 use crate::shards::Shards;
-use crate::store::{Payload, Store};
 use crate::sync::Mutex;
-use crate::{ObjectError, ObjectId, ObjectMeta};
 
 /// The registry's table of buckets' policies.
 const POLICIES: &str = "bucket-policies";

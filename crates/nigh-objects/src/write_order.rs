@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use nigh_data::{ObjectError, ObjectId};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::sync::{Mutex, Step, is_left_out};
-use crate::{ObjectError, ObjectId};
 
 /// Writes of one object that may wait; further ones are told to come back.
 const WAITING_MAX: usize = 1024;

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{
-    Attributes, ByteStream, CompleteRequest, CompletedPart, GetRequest, ListRequest, MemoryLimits, MultipartRequest,
-    ObjectError, ObjectMemory, PutRequest, RangeSpec, Tags, WriteConditions, Writes,
+use nigh_data::{
+    Attributes, ByteStream, CompleteRequest, CompletedPart, GetRequest, ListRequest, MultipartRequest, ObjectError,
+    PutRequest, RangeSpec, Tags, WriteConditions,
 };
+use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
+use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
 
 const CACHED: usize = 1 << 20;

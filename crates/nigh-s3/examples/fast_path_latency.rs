@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use nigh_client::{Address, Client, Conditions};
+use nigh_data::{PutRequest, Segment};
 use nigh_engine::{AccessKeys, LocalRegistry, StateFile};
-use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{MemoryLimits, ObjectMemory, PutRequest, Segment, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
 use nigh_s3::{DoorLimits, FastPath, FastPathLimits, S3Door, bind_fast_path};
+use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, SystemClock};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,

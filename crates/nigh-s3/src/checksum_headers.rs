@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName};
-use nigh_objects::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
+use nigh_data::{Checksum, ChecksumAlgorithm, ChecksumClaim, ChecksumType, ClaimedValue};
 use s3s::{S3Result, TrailingHeaders};
 
 use crate::error::invalid_request;
@@ -118,11 +118,11 @@ macro_rules! fill_checksum {
         if let Some(checksum) = $checksum {
             let value = Some(checksum.value.clone());
             match checksum.algorithm {
-                nigh_objects::ChecksumAlgorithm::Crc32 => $document.checksum_crc32 = value,
-                nigh_objects::ChecksumAlgorithm::Crc32c => $document.checksum_crc32c = value,
-                nigh_objects::ChecksumAlgorithm::Crc64Nvme => $document.checksum_crc64nvme = value,
-                nigh_objects::ChecksumAlgorithm::Sha1 => $document.checksum_sha1 = value,
-                nigh_objects::ChecksumAlgorithm::Sha256 => $document.checksum_sha256 = value,
+                nigh_data::ChecksumAlgorithm::Crc32 => $document.checksum_crc32 = value,
+                nigh_data::ChecksumAlgorithm::Crc32c => $document.checksum_crc32c = value,
+                nigh_data::ChecksumAlgorithm::Crc64Nvme => $document.checksum_crc64nvme = value,
+                nigh_data::ChecksumAlgorithm::Sha1 => $document.checksum_sha1 = value,
+                nigh_data::ChecksumAlgorithm::Sha256 => $document.checksum_sha256 = value,
             }
         }
     };
@@ -133,11 +133,11 @@ pub(crate) use fill_checksum;
 macro_rules! stated_checksum {
     ($document:expr) => {
         $crate::checksum_headers::one_of([
-            (nigh_objects::ChecksumAlgorithm::Crc32, &$document.checksum_crc32),
-            (nigh_objects::ChecksumAlgorithm::Crc32c, &$document.checksum_crc32c),
-            (nigh_objects::ChecksumAlgorithm::Crc64Nvme, &$document.checksum_crc64nvme),
-            (nigh_objects::ChecksumAlgorithm::Sha1, &$document.checksum_sha1),
-            (nigh_objects::ChecksumAlgorithm::Sha256, &$document.checksum_sha256),
+            (nigh_data::ChecksumAlgorithm::Crc32, &$document.checksum_crc32),
+            (nigh_data::ChecksumAlgorithm::Crc32c, &$document.checksum_crc32c),
+            (nigh_data::ChecksumAlgorithm::Crc64Nvme, &$document.checksum_crc64nvme),
+            (nigh_data::ChecksumAlgorithm::Sha1, &$document.checksum_sha1),
+            (nigh_data::ChecksumAlgorithm::Sha256, &$document.checksum_sha256),
         ])
     };
 }

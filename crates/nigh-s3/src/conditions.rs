@@ -4,7 +4,7 @@
 //! demands, where `s3s` would refuse the request.
 
 use http::{HeaderMap, header};
-use nigh_objects::{ByteRange, ETag, ObjectMeta, RangeSpec, ReadConditions, WriteConditions};
+use nigh_data::{ByteRange, ETag, ObjectMeta, RangeSpec, ReadConditions, WriteConditions};
 use nigh_terms::Timestamp;
 use s3s::S3Result;
 use s3s::dto::{ETagCondition, Timestamp as WireTimestamp};

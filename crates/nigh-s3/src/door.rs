@@ -11,8 +11,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
+use nigh_data::Digest;
 use nigh_engine::AccessKeys;
-use nigh_objects::{Digest, ObjectMemory};
+use nigh_objects::ObjectMemory;
 use nigh_terms::AccessKeyId;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -205,7 +206,7 @@ fn correction(notes: &RequestNotes, status: StatusCode) -> Option<S3Error> {
     }
     // The body came whole, and no handler was asked: what is left is the SHA-256 that the signature covers.
     (status == StatusCode::INTERNAL_SERVER_ERROR && notes.operation().has_document())
-        .then(|| crate::error::s3_error(nigh_objects::ObjectError::BadDigest { claim: payload::PAYLOAD_SHA256 }))
+        .then(|| crate::error::s3_error(nigh_data::ObjectError::BadDigest { claim: payload::PAYLOAD_SHA256 }))
 }
 
 fn error_response(error: S3Error) -> Response<Body> {

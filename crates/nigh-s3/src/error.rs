@@ -1,8 +1,8 @@
 //! The object memory's refusals as errors of the S3 API (API reference, "Error responses").
 
 use http::{HeaderMap, HeaderValue, StatusCode};
+use nigh_data::ObjectError;
 use nigh_engine::LedgerError;
-use nigh_objects::ObjectError;
 use s3s::{S3Error, S3ErrorCode};
 
 use crate::http_date;
@@ -167,7 +167,7 @@ pub(crate) fn invalid_request(message: impl Into<String>) -> S3Error {
 
 #[cfg(test)]
 mod tests {
-    use nigh_objects::ETag;
+    use nigh_data::ETag;
     use nigh_terms::{BucketName, ObjectKey, Timestamp};
 
     use super::*;

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use nigh_objects::{NotificationConfig, RangeSpec};
+use nigh_data::RangeSpec;
+use nigh_objects::NotificationConfig;
 use nigh_terms::Timestamp;
 
 use crate::chunk_frames::ChunkFrames;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_data::{ChecksumClaim, Digest};
 use nigh_engine::{AccessKeys, CallGuard};
-use nigh_objects::{ChecksumClaim, Digest, ObjectMemory};
+use nigh_objects::ObjectMemory;
 use nigh_terms::{AccessKeyId, BucketName, ObjectKey, Principal, Timestamp};
 use s3s::auth::Credentials;
 use s3s::dto::{

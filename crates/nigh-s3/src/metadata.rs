@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use nigh_objects::Attributes;
+use nigh_data::Attributes;
 use s3s::dto::Metadata;
 
 use crate::conditions::text;

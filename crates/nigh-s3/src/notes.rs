@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use nigh_data::Digest;
 use nigh_engine::CallGuard;
-use nigh_objects::Digest;
 
 use crate::telemetry::Operation;
 

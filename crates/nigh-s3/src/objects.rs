@@ -2,10 +2,8 @@
 
 use futures::StreamExt;
 use http::HeaderName;
+use nigh_data::{Attributes, CopyRequest, Direction, ETag, GetRequest, ObjectError, PutRequest, Tags, WriteConditions};
 use nigh_engine::RequestId;
-use nigh_objects::{
-    Attributes, CopyRequest, Direction, ETag, GetRequest, ObjectError, PutRequest, Tags, WriteConditions,
-};
 use nigh_terms::Principal;
 use s3s::dto::{
     Checksum as ChecksumDocument, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource,

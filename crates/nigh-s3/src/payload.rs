@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName};
-use nigh_objects::{ByteStream, ObjectError};
+use nigh_data::{ByteStream, ObjectError};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 

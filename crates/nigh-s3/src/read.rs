@@ -13,7 +13,8 @@ use bytes::Bytes;
 use futures::Stream;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use http_body::{Frame, SizeHint};
-use nigh_objects::{ByteRange, GetRequest, Got, ObjectError, ObjectMeta, RangeSpec, TransactionName};
+use nigh_data::{ByteRange, GetRequest, Got, ObjectError, ObjectMeta, RangeSpec};
+use nigh_objects::TransactionName;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 use percent_encoding::percent_decode_str;
 use s3s::route::S3Route;
@@ -341,7 +342,7 @@ fn body(got: Got) -> Body {
 /// Bytes on their way out, and the read that ends with them.
 struct Sending {
     bytes: Bytes,
-    _read: nigh_objects::Body,
+    _read: nigh_data::Body,
 }
 
 impl AsRef<[u8]> for Sending {
@@ -352,7 +353,7 @@ impl AsRef<[u8]> for Sending {
 
 /// A body that comes in pieces; its length is known.
 struct StreamedBody {
-    body: nigh_objects::Body,
+    body: nigh_data::Body,
     left: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Object tags: as a header on writes, and as a document of their own.
 
-use nigh_objects::Tags;
+use nigh_data::Tags;
 use s3s::dto::{
     DeleteObjectTaggingInput, DeleteObjectTaggingOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
     PutObjectTaggingInput, PutObjectTaggingOutput, Tag,

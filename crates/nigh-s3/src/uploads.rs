@@ -1,6 +1,6 @@
 //! Multipart uploads.
 
-use nigh_objects::{
+use nigh_data::{
     ChecksumAlgorithm, ChecksumType as Covers, CompleteRequest, CompletedPart, ETag, MultipartRequest, PartInfo,
     UploadId, UploadInfo,
 };

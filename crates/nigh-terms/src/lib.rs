@@ -5,6 +5,7 @@
 mod access_key;
 mod cache_ways;
 mod clock;
+mod hex;
 mod id;
 mod name;
 mod principal;
@@ -14,6 +15,7 @@ mod version;
 pub use access_key::{AccessKeyId, SecretKey};
 pub use cache_ways::{CacheDomain, ClosId, WayMask, Ways};
 pub use clock::{Clock, ManualClock, Monotonic, SystemClock, Timestamp};
+pub use hex::{Hex, hex};
 pub use id::{Epoch, Incarnation, InvocationId, NodeId, NodeNumber, SandboxId, Sequence, ShardId};
 pub use name::{BucketName, FunctionName, NameError, Namespace, ObjectKey};
 pub use principal::{Admission, Principal};

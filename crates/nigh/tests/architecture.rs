@@ -6,25 +6,55 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Each room's floor (ARCHITECTURE.md).
-const FLOORS: [(&str, u8); 14] = [
+const FLOORS: [(&str, u8); 27] = [
     ("nigh-client", 0),
+    ("nigh-http", 0),
     ("nigh-rpc", 0),
     ("nigh-terms", 0),
+    ("nigh-data", 1),
     ("nigh-engine", 1),
-    ("nigh-objects", 1),
+    ("nigh-functions", 1),
     ("nigh-learn", 1),
     ("nigh-llc", 1),
+    ("nigh-objects", 1),
+    ("nigh-protocol", 1),
+    ("nigh-sandbox", 1),
+    ("nigh-schedule", 1),
     ("nigh-sim", 1),
-    ("nigh-s3", 2),
-    ("nigh-faas", 2),
-    ("nigh-check", 2),
-    ("nigh-node", 3),
-    ("nigh-lab", 4),
-    ("nigh", 5),
+    ("nigh-stores", 1),
+    ("nigh-invoke", 2),
+    ("nigh-dispatch", 3),
+    ("nigh-sizing", 3),
+    ("nigh-ways", 3),
+    ("nigh-workflow", 3),
+    ("nigh-check", 4),
+    ("nigh-lambda", 4),
+    ("nigh-openwhisk", 4),
+    ("nigh-s3", 4),
+    ("nigh-node", 5),
+    ("nigh-lab", 6),
+    ("nigh", 7),
 ];
 
-/// The one arrow between siblings.
-const SIBLINGS: [(&str, &str); 1] = [("nigh-objects", "nigh-engine")];
+/// The arrows between crates of one floor.
+const SIBLINGS: [(&str, &str); 16] = [
+    ("nigh-data", "nigh-engine"),
+    ("nigh-functions", "nigh-engine"),
+    ("nigh-objects", "nigh-data"),
+    ("nigh-objects", "nigh-engine"),
+    ("nigh-objects", "nigh-protocol"),
+    ("nigh-objects", "nigh-stores"),
+    ("nigh-sandbox", "nigh-functions"),
+    ("nigh-sandbox", "nigh-llc"),
+    ("nigh-sandbox", "nigh-schedule"),
+    ("nigh-schedule", "nigh-data"),
+    ("nigh-schedule", "nigh-functions"),
+    ("nigh-schedule", "nigh-learn"),
+    ("nigh-stores", "nigh-data"),
+    ("nigh-stores", "nigh-engine"),
+    ("nigh-ways", "nigh-sizing"),
+    ("nigh-workflow", "nigh-dispatch"),
+];
 
 /// Each workspace crate with the workspace crates it imports, in whatever section of its manifest.
 fn arrows() -> BTreeMap<String, Vec<String>> {

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use nigh_objects::protocol::LedgerRecord;
+use nigh_protocol::LedgerRecord;
 
 use super::observer::Breach;
 use super::work::Step;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use nigh_objects::protocol::{AppendId, LedgerRecord, Replayed, Write};
+use nigh_protocol::{AppendId, LedgerRecord, Replayed, Write};
 use nigh_terms::{Epoch, Sequence, Version};
 
 use super::observer::Op;
@@ -166,7 +166,7 @@ impl Item {
 mod tests {
     use std::sync::Arc;
 
-    use nigh_objects::protocol::{Member, NodeNumber, RequestId};
+    use nigh_protocol::{Member, NodeNumber, RequestId};
     use nigh_terms::{Incarnation, Token};
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nigh_objects::protocol::{Member, Stamp};
+use nigh_protocol::{Member, Stamp};
 use nigh_terms::{Epoch, Sequence, ShardId, Token, Version};
 
 use super::node::{Answered, Cache, Listing, Out, host};
@@ -142,8 +142,8 @@ impl Storm {
 }
 
 /// An invocation has seen all of `token`.
-fn join<R: nigh_objects::protocol::Rules>(
-    gate: &mut nigh_objects::protocol::Gate<super::observer::Author, R>,
+fn join<R: nigh_protocol::Rules>(
+    gate: &mut nigh_protocol::Gate<super::observer::Author, R>,
     attempt: super::observer::Author,
     token: &Token,
 ) {

@@ -26,7 +26,7 @@ mod strikes;
 mod work;
 mod world;
 
-use nigh_objects::protocol::Rule;
+use nigh_protocol::Rule;
 
 pub use self::fault::{Fault, FaultKind, Strikes};
 pub use self::observer::{Breach, Violation};

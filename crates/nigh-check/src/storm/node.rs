@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nigh_objects::protocol::{
+use nigh_protocol::{
     CacheOutput, Dispatch, FromHome, Gate, GateOutput, Member, NodeCache, PutFailure, Reply, RequestId, Rule, Stamp,
     ToHome,
 };

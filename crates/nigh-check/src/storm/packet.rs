@@ -1,6 +1,6 @@
 //! What the parties of a storm say to each other, and what happens by itself.
 
-use nigh_objects::protocol::{AppendId, Dispatch, Member, Reply, Request, RequestId};
+use nigh_protocol::{AppendId, Dispatch, Member, Reply, Request, RequestId};
 use nigh_terms::{Epoch, ShardId, Token, Version};
 
 use super::ledger::Turn;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use nigh_objects::behind::DirtyLimits;
-use nigh_objects::protocol::{CacheLimits, GateLimits, HomeLimits};
+use nigh_protocol::{CacheLimits, GateLimits, HomeLimits};
 
 use super::dice::Dice;
 use super::fault::{Fault, FaultKind};

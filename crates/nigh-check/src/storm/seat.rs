@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nigh_data::{Attributes, ETag, ObjectMeta};
+use nigh_objects::WriteMode;
 use nigh_objects::behind::{AppendOrder, Asked, Becomes, Below, Dirty};
-use nigh_objects::protocol::{
+use nigh_protocol::{
     AppendId, Attempt, FromHome, Home, HomeInput, HomeOutput, LedgerRecord, Member, Reply, Request, Takeover, ToHome,
     Write,
 };
-use nigh_objects::{Attributes, ETag, ObjectMeta, WriteMode};
 use nigh_terms::{Monotonic, ShardId, Timestamp, Token, Version};
 
 use super::clock::MS;

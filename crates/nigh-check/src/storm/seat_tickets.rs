@@ -5,9 +5,9 @@
 //! show what the next home has written. So it is with answers to those who ask the home whatever copy they have, and
 //! with the right to push.
 
+use nigh_data::{ETag, Listed};
 use nigh_objects::behind::{Base, Becomes, Merged, Next, Push, Seen, Side, Unpushed, merge, waiting};
-use nigh_objects::protocol::{FromHome, HomeInput, Member, Reply};
-use nigh_objects::{ETag, Listed};
+use nigh_protocol::{FromHome, HomeInput, Member, Reply};
 use nigh_terms::{Monotonic, ObjectKey, Timestamp, Version};
 
 use super::Duty;

@@ -1,6 +1,6 @@
 //! Ledgers and store as machines of the cluster: what homes ask of them, and what faults make of the answers.
 
-use nigh_objects::protocol::Write;
+use nigh_protocol::Write;
 use nigh_terms::{ShardId, Version};
 
 use super::clock::MS;

@@ -1,6 +1,6 @@
 //! The faults strike: what each does to the cluster, and how what lasts comes to its end.
 
-use nigh_objects::protocol::{CopyStore as _, HomeInput, Member};
+use nigh_protocol::{CopyStore as _, HomeInput, Member};
 use nigh_terms::ShardId;
 
 use super::clock::MS;

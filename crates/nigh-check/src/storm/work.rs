@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nigh_objects::protocol::{Dispatch, Member, Read, Rule, Stamp, Write};
+use nigh_protocol::{Dispatch, Member, Read, Rule, Stamp, Write};
 use nigh_terms::{ShardId, Token};
 
 use super::clock::MS;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use nigh_objects::ObjectId;
-use nigh_objects::protocol::{Member, NodeNumber, Rule, Rules as _};
+use nigh_data::ObjectId;
+use nigh_protocol::{Member, NodeNumber, Rule, Rules as _};
 use nigh_terms::{BucketName, Incarnation, Monotonic, Namespace, ObjectKey, ShardId};
 
 use super::clock::{HostClock, MS};

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use nigh_faas::function_network::FunctionNetwork;
-use nigh_faas::grant::Grant;
-use nigh_faas::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
-use nigh_faas::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, Started};
+use nigh_functions::function_network::FunctionNetwork;
+use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
+use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, Started};
+use nigh_schedule::grant::Grant;
 use nigh_terms::{ByteSize, SandboxId};
 use parking_lot::Mutex;
 use serde::Serialize;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
-use nigh_objects::store::{Payload, Store};
-use nigh_objects::{
-    Attributes, BucketInfo, ByteStream, ETag, GetRequest, Listed, MemoryLimits, ObjectError, ObjectId, ObjectMemory,
-    ObjectMeta, Tags, Writes,
+use nigh_data::{
+    Attributes, BucketInfo, ByteStream, ETag, GetRequest, Listed, ObjectError, ObjectId, ObjectMeta, Tags,
 };
+use nigh_objects::{MemoryLimits, ObjectMemory, Writes};
+use nigh_stores::{Payload, Store};
 use nigh_terms::{
     BucketName, ByteSize, Clock, Epoch, Namespace, ObjectKey, Principal, Sequence, SystemClock, Timestamp, Token,
     Version,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use nigh_data::ObjectId;
 use nigh_engine::WriteThrough;
 use nigh_objects::cluster::{CoherenceProtocol, HandedOver, Neighbours, Place, TakenShard};
-use nigh_objects::protocol::{Member, NodeNumber};
-use nigh_objects::{MemoryLimits, ObjectId, ObjectMemory, Shards, Shrunk, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Shards, Shrunk, Writes};
+use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::certificates::Authority;
 use nigh_rpc::{
     Call, ClientSettings, Credentials, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role,

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use clap::Args;
-use nigh_faas::payload_walk::PayloadWalk;
 use nigh_learn::{FeatureRow, FunctionModel, Interval, Learner, Sample, Schema, Start, TrainingRow};
+use nigh_schedule::payload_walk::PayloadWalk;
 use nigh_terms::ByteSize;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use nigh_objects::eviction::{EvictionPolicy, Facts, Order, Origin, Slot, Slots, fetch_us};
+use nigh_data::fetch_us;
+use nigh_objects::eviction::{EvictionPolicy, Facts, Order, Origin, Slot, Slots};
 
 /// The copies, as the cache has them.
 pub(super) struct SimulatedCopies<P> {

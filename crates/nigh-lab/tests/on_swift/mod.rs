@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use nigh_lab::peer::PeerError;
 use nigh_lab::peer::swift::Swift;
-use nigh_objects::store::NetworkLimits;
-use nigh_objects::store::remote::RemoteConfig;
-use nigh_objects::store::swift::SwiftConfig;
-use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
+use nigh_stores::NetworkLimits;
+use nigh_stores::remote::RemoteConfig;
+use nigh_stores::swift::SwiftConfig;
+use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_terms::{AccessKeyId, Namespace};
 
 pub(crate) fn namespace(name: &str) -> Namespace {

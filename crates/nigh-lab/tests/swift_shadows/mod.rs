@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use futures::TryStreamExt;
 use md5::{Digest, Md5};
+use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags};
 use nigh_lab::peer::PeerError;
 use nigh_lab::peer::swift::{NighMiddleware, Swift};
-use nigh_objects::store::swift::SwiftStore;
-use nigh_objects::store::swift::shadow::{Expected, ShadowConfig, ShadowError};
-use nigh_objects::store::{NetworkLimits, Payload, RetryPolicy, Store};
-use nigh_objects::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags};
+use nigh_stores::swift::SwiftStore;
+use nigh_stores::swift::shadow::{Expected, ShadowConfig, ShadowError};
+use nigh_stores::{NetworkLimits, Payload, RetryPolicy, Store};
 use nigh_terms::{BucketName, Epoch, ObjectKey, SecretKey, Sequence, Timestamp, Token, Version};
 
 use crate::on_swift::{namespace, natively};

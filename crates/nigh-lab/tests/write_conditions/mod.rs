@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
 use nigh_lab::peer::minio::Minio;
 use nigh_lab::peer::versitygw::VersityGw;
 use nigh_lab::peer::{Peer, PeerError, S3Access};
-use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
-use nigh_objects::store::{NetworkLimits, Payload, Store};
-use nigh_objects::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
+use nigh_stores::remote::{RemoteConfig, RemoteStore};
+use nigh_stores::{NetworkLimits, Payload, Store};
 use nigh_terms::{AccessKeyId, BucketName, Epoch, ObjectKey, Sequence, Timestamp, Token, Version};
 
 use super::on_swift::namespace;

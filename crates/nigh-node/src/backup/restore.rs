@@ -10,10 +10,10 @@ use nigh_engine::{
     LocalHistories, LocalRegistry, Outbox, RegistryError, StateError, StateFile as RegistryFile, StoredDocument,
     StoredHistory, StoredPromise,
 };
-use nigh_faas::code_archive::Archive;
-use nigh_faas::code_store::{CodeStore, CodeStoreError, CodeVersion};
-use nigh_faas::function_store::FunctionLimits;
-use nigh_objects::store::directory::copy::{CopyError, StoreCopy};
+use nigh_functions::code_archive::Archive;
+use nigh_functions::code_store::{CodeStore, CodeStoreError, CodeVersion};
+use nigh_functions::function_store::FunctionLimits;
+use nigh_stores::directory::copy::{CopyError, StoreCopy};
 use nigh_terms::{BucketName, FunctionName, Namespace, Timestamp};
 use serde::Serialize;
 use thiserror::Error;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use nigh_engine::journal::inspect;
 use nigh_engine::{ACCESS_KEYS_TABLE, JournalError, LocalRegistry, RegistryError};
-use nigh_faas::code_store::{CodeStore, CodeStoreError};
-use nigh_faas::function_store::FunctionStore;
-use nigh_objects::store::directory::copy::{CopyError, CopyTo, copy_out};
+use nigh_functions::code_store::{CodeStore, CodeStoreError};
+use nigh_functions::function_store::FunctionStore;
+use nigh_stores::directory::copy::{CopyError, CopyTo, copy_out};
 use nigh_terms::{BucketName, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -6,8 +6,8 @@ use std::path::Path;
 use nigh_engine::{
     AccessKeys, LocalHistories, LocalRegistry, Outbox, OutboxChange, Registry as _, StateFile, StoredHistory,
 };
-use nigh_faas::code_archive::{Archive, ArchiveLimits};
-use nigh_faas::code_store::{CodeStore, CodeVersion};
+use nigh_functions::code_archive::{Archive, ArchiveLimits};
+use nigh_functions::code_store::{CodeStore, CodeVersion};
 use nigh_terms::{FunctionName, Namespace, Timestamp};
 
 use super::archive::{ArchiveError, End};

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use nigh_faas::dispatch::FIRST_DISPATCH_METHOD;
+use nigh_dispatch::FIRST_DISPATCH_METHOD;
 use nigh_rpc::{Call, Handler, Hello, Identity, Method, Refusal, RefusalKind, Reply, Role};
 
 use super::newest::{NEWEST, Reigns};

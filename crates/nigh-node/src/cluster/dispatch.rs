@@ -1,4 +1,4 @@
-//! Dispatch in a node of a cluster: the calls, the homes and the members that `nigh_faas::dispatch` works with.
+//! Dispatch in a node of a cluster: the calls, the homes and the members that `nigh_dispatch` works with.
 //!
 //! Every process has a dispatcher: behind its doors it hands invocations to the owner of their namespace, and one with the
 //! role `controller` may be that. One with the role `run` takes what owners send it, and reports.
@@ -6,18 +6,19 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_data::ObjectError;
+use nigh_dispatch::{
+    DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDoor, RunDoorParts, report_all,
+};
 use nigh_engine::NodeRole;
 use nigh_engine::nats::NatsHomes;
-use nigh_faas::applications::Applications;
-use nigh_faas::dispatch::{
-    DispatchCalls, DispatchHomes, DispatchSettings, Dispatcher, DispatcherParts, RunDispatched, RunDoor, RunDoorParts,
-    report_all,
-};
-use nigh_faas::function::FunctionSource;
-use nigh_faas::gate::InvocationGate;
+use nigh_functions::function::FunctionSource;
+use nigh_invoke::applications::Applications;
+use nigh_invoke::gate::InvocationGate;
+use nigh_invoke::run_dispatched::RunDispatched;
+use nigh_objects::ObjectMemory;
 use nigh_objects::cluster::Frontiers;
-use nigh_objects::protocol::Member;
-use nigh_objects::{ObjectError, ObjectMemory};
+use nigh_protocol::Member;
 use nigh_rpc::{ClientSettings, Handler, Peers};
 use nigh_terms::{Epoch, ShardId, Token};
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nigh_data::{ObjectError, ObjectObserver};
 use nigh_engine::PresentMember;
 use nigh_engine::journal::{Damage, DamageKind, Recovered};
 use nigh_engine::nats::NatsLedger;
 use nigh_objects::cluster::{HomeEvent, Neighbours, Place, TakenShard};
-use nigh_objects::protocol::Member;
-use nigh_objects::store::Store;
-use nigh_objects::{MemoryLimits, ObjectError, ObjectMemory, ObjectObserver, Shards, Writes};
+use nigh_objects::{MemoryLimits, ObjectMemory, Shards, Writes};
+use nigh_protocol::Member;
 use nigh_rpc::{Call, Handler, Method, Refusal, Reply};
+use nigh_stores::Store;
 use nigh_terms::{Clock, Epoch, NodeNumber, ShardId, Token, Version};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

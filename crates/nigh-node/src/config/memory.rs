@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nigh_faas::node_memory::IdleMemory;
+use nigh_invoke::node_memory::IdleMemory;
 use nigh_learn::{Interval, Learner, LinTree};
 use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};

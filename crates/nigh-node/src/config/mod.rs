@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use nigh_faas::sandbox::local::EngineChoice;
 use nigh_objects::WriteMode;
+use nigh_sandbox::sandbox::local::EngineChoice;
 use nigh_terms::{ByteSize, Namespace};
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nigh_objects::store::{NetworkLimits, RetryPolicy};
+use nigh_stores::{NetworkLimits, RetryPolicy};
 use nigh_terms::SecretKey;
 use serde::{Deserialize, Serialize};
 

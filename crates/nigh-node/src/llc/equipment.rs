@@ -1,10 +1,10 @@
 //! The machine's classes as the settings want them: how invocations are bound, and what memory bandwidth the
 //! insensitive have. A setting that this machine cannot follow is refused at the start, with the reason.
 
-use nigh_faas::cache_ways::{ResctrlClasses, SizingModelsError, cache_shape};
-use nigh_faas::cgroup::cpuset::SandboxCpus;
 use nigh_llc::CacheShape;
 use nigh_llc::resctrl::{Probe, Resctrl};
+use nigh_sandbox::cgroup::cpuset::SandboxCpus;
+use nigh_ways::{ResctrlClasses, SizingModelsError, cache_shape};
 use thiserror::Error;
 
 use crate::config::{LlcBind, LlcSettings};

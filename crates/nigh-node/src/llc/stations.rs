@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nigh_faas::cache_ways::{CoreStation, FunctionUse, UseStation};
-use nigh_faas::hooks::InvocationHook;
+use nigh_invoke::hooks::InvocationHook;
 use nigh_terms::Clock;
+use nigh_ways::{CoreStation, FunctionUse, UseStation};
 
 use super::Llc;
 

@@ -1,9 +1,9 @@
 //! What works on a node and what does not, in words.
 
-use nigh_faas::node_memory::NodeMemory;
-use nigh_faas::prewarm::PrewarmSettings;
-use nigh_faas::sandbox::SandboxEngine;
-use nigh_objects::large_folios_are_offered;
+use nigh_data::large_folios_are_offered;
+use nigh_invoke::node_memory::NodeMemory;
+use nigh_sandbox::sandbox::SandboxEngine;
+use nigh_schedule::prewarm::PrewarmSettings;
 use nigh_terms::ByteSize;
 
 use super::memory_shares::MemoryShares;

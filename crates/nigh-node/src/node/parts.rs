@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use nigh_faas::cgroup::cpuset::Cpusets;
-use nigh_faas::event_queue::QueueLimits;
-use nigh_faas::function_network::NetworkPermission;
-use nigh_faas::hooks::InvocationHook;
-use nigh_faas::invocation_meter::InvocationMeter;
-use nigh_faas::invoker::InvokerSettings;
-use nigh_faas::keep_alive::KeepAlive;
-use nigh_faas::memory_budget::BudgetLimits;
-use nigh_faas::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
-use nigh_faas::prewarm::PrewarmSettings;
-use nigh_faas::runtime_command::{PythonRuntime, RuntimeSettings};
-use nigh_faas::sandbox::local::{EngineSettings, LocalEngine};
-use nigh_faas::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
-use nigh_faas::sandbox_pool::PoolLimits;
-use nigh_faas::workflow::executions::ExecutionLimits;
+use nigh_functions::function_network::NetworkPermission;
+use nigh_invoke::hooks::InvocationHook;
+use nigh_invoke::invocation_meter::InvocationMeter;
+use nigh_invoke::invoker::InvokerSettings;
+use nigh_invoke::node_memory::{CacheMemory, NodeMemory, NodeMemorySettings};
 use nigh_objects::ObjectMemory;
 use nigh_s3::FastPathLimits;
+use nigh_sandbox::cgroup::cpuset::Cpusets;
+use nigh_sandbox::runtime_command::{PythonRuntime, RuntimeSettings};
+use nigh_sandbox::sandbox::local::{EngineSettings, LocalEngine};
+use nigh_sandbox::sandbox::{OutboundSettings, SandboxEngine, SandboxError};
+use nigh_schedule::event_queue::QueueLimits;
+use nigh_schedule::keep_alive::KeepAlive;
+use nigh_schedule::memory_budget::BudgetLimits;
+use nigh_schedule::prewarm::PrewarmSettings;
+use nigh_schedule::sandbox_pool::PoolLimits;
 use nigh_terms::Clock;
+use nigh_workflow::executions::ExecutionLimits;
 use tokio::sync::Semaphore;
 
 use super::memory_shares::MemoryShares;

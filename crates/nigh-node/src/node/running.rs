@@ -3,20 +3,20 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use nigh_dispatch::Dispatcher;
 use nigh_engine::{Journal, Membership, RecordLog};
-use nigh_faas::activation_log::ActivationLog;
-use nigh_faas::dispatch::Dispatcher;
-use nigh_faas::event_invoker::EventInvoker;
-use nigh_faas::function_store::FunctionStore;
-use nigh_faas::invoker::Invoker;
-use nigh_faas::node_memory::NodeMemory;
-use nigh_faas::object_features::recorder::FeatureRecorder;
-use nigh_faas::sandbox::local::LocalEngine;
-use nigh_faas::workflow::executions::Executions;
-use nigh_faas::workflow::owned::OwnedExecutions;
+use nigh_functions::function_store::FunctionStore;
+use nigh_invoke::activation_log::ActivationLog;
+use nigh_invoke::event_invoker::EventInvoker;
+use nigh_invoke::invoker::Invoker;
+use nigh_invoke::node_memory::NodeMemory;
 use nigh_objects::ObjectMemory;
 use nigh_s3::{FastPath, FastPathUsage};
+use nigh_sandbox::sandbox::local::LocalEngine;
+use nigh_sizing::object_features::recorder::FeatureRecorder;
 use nigh_terms::{ByteSize, Clock, Monotonic, SystemClock, Timestamp};
+use nigh_workflow::executions::Executions;
+use nigh_workflow::owned::OwnedExecutions;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@
 //! the Amazon S3 User Guide; keys are encoded as in a form), and one event of `EventBridge` (keys as they are). Their order
 //! does not count: dropping a copy twice, or late, harms nobody.
 
-use nigh_objects::ETag;
+use nigh_data::ETag;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 

@@ -23,8 +23,7 @@ fn ask(address: std::net::SocketAddr, head: &str, body: &[u8]) -> (u16, String) 
 async fn who_does_not_sign_or_has_no_token_is_refused_and_nothing_else_is_here() {
     let folder = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let store =
-        nigh_objects::store::directory::DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock));
+    let store = nigh_stores::directory::DirectoryStore::open(&folder.path().join("objects"), Arc::clone(&clock));
     let writes = nigh_objects::Writes::through(nigh_terms::Epoch(1));
     let limits = nigh_objects::MemoryLimits {
         cache: nigh_terms::ByteSize::mib(1),

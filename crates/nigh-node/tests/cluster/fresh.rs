@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nigh_engine::{ACCESS_KEYS_TABLE, AccessKeys};
-use nigh_faas::function::{FunctionSource as _, Runtime};
-use nigh_faas::function_store::{FunctionLimits, FunctionSettings, FunctionStore, NewFunction};
+use nigh_functions::function::{FunctionSource as _, Runtime};
+use nigh_functions::function_store::{FunctionLimits, FunctionSettings, FunctionStore, NewFunction};
 use nigh_node::cluster::ClusterEngine;
 use nigh_terms::{FunctionName, Namespace, Principal, SystemClock};
 

@@ -7,7 +7,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::segment_cost::Cost;
+use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::Ledger;
+use nigh_protocol::{
+    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, Reply, Request, RequestId, Stamp, Write,
+};
 use nigh_terms::{Epoch, Monotonic, ShardId, Token, Version};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -20,14 +25,10 @@ use super::machines::{
     Answer, Copies, ForeignAnswer, Happened, NewHome, NewPut, Noted, Outcome, Standing, State, Turn,
 };
 use super::reads::Landing;
-use crate::cache::{Cost, Shelved};
+use crate::cache::Shelved;
 use crate::kept::Kept;
-use crate::protocol::{
-    AppendId, CacheLimits, HomeInput, HomeLimits, Member, PutFailure, Read, Reply, Request, RequestId, Stamp, Write,
-};
 use crate::shards::Shards;
 use crate::sync::{Mutex, MutexGuard, timeout};
-use crate::{ObjectError, ObjectId};
 
 /// A fetch that has begun.
 pub(super) enum Begun {

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use nigh_data::attributes::check_tags;
+use nigh_data::conditions::source_error;
+use nigh_data::{
+    ChecksumClaim, ClaimedValue, Copied, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
+    ReadConditions,
+};
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
 use super::reads::Read;
 use super::writes::{Draft, Expected};
 use super::{Inner, ObjectMemory, object, to_the_end};
-use crate::attributes::check_tags;
-use crate::conditions::source_error;
 use crate::notification::ObjectChange;
-use crate::{
-    ChecksumClaim, ClaimedValue, Copied, CopyRequest, Direction, GetRequest, ObjectError, ObjectId, RangeSpec,
-    ReadConditions,
-};
 
 impl Inner {
     /// Reads the source of a copy.

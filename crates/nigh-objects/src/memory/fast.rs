@@ -6,17 +6,17 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nigh_data::attributes::check_tags;
+use nigh_data::digest::{Digest, PIECE_BYTES};
+use nigh_data::segment::{Lent, Sealing, Segment};
+use nigh_data::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteConditions};
 use nigh_engine::RequestId;
 use nigh_terms::{BucketName, ObjectKey, Principal};
 
 use super::writes::{Content, Draft};
 use super::{ObjectMemory, Reservation, object, to_the_end};
-use crate::attributes::check_tags;
-use crate::digest::{Digest, PIECE_BYTES};
 use crate::notification::ObjectChange;
-use crate::segment::{Lent, Sealing, Segment};
 use crate::spool::blocking;
-use crate::{Attributes, ChecksumClaim, ObjectError, PutDone, Tags, WriteConditions};
 
 /// A segment that a client may fill, with room in the cache.
 pub struct OpenSegment {

@@ -3,12 +3,12 @@
 //! As for the node's own (`machines`): what a home has found waits until the bytes are in hand, and what it wants appended
 //! is for who carries the write to append. It locks nothing and moves no bytes.
 
+use nigh_data::ObjectId;
+use nigh_protocol::{AppendId, Attempt, HomeInput, Member, Reply, Request, RequestId, ToHome};
 use nigh_terms::{Monotonic, ShardId, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::machines::{ForeignAnswer, ForeignPut, Noted, Outcome, State};
-use crate::ObjectId;
-use crate::protocol::{AppendId, Attempt, HomeInput, Member, Reply, Request, RequestId, ToHome};
 
 /// Whose fetch it is.
 pub(super) type Asker = (Member, Attempt);

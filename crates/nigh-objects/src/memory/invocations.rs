@@ -1,6 +1,6 @@
 //! Where invocations meet the protocol: the gate of this node, and what each namespace has seen.
 //!
-//! It decides nothing: `protocol::Gate` says when an invocation begins and has ended, `protocol::Frontier` what the next
+//! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier` what the next
 //! one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of what is
 //! remembered. docs/coherence.md, "In a node".
 
@@ -9,15 +9,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::{DataCall, ObjectId, ObjectMeta};
+use nigh_protocol::{Contract, Dispatch, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
 use nigh_terms::{BucketName, InvocationId, Monotonic, Namespace, ObjectKey, Principal, ShardId, Token, Version};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::coherence::Coherence;
 use super::{Inner, ObjectMemory, object};
-use crate::protocol::{Contract, Dispatch, Frontier, Gate, GateLimits, GateOutput, GateRefusal, PutFailure, Stamp};
+use crate::stamps::Stamped as _;
 use crate::sync::timeout;
-use crate::{DataCall, ObjectId, ObjectMeta};
 
 /// Namespaces of which it is remembered what they have seen. With one more all are forgotten: a frontier that begins
 /// anew asks the home, which has all that any of them had seen.

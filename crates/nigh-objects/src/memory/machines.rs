@@ -9,21 +9,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use nigh_data::ObjectId;
+use nigh_data::segment_cost::Cost;
 use nigh_engine::Change;
 use nigh_engine::journal::RecoveredRecord;
+use nigh_protocol::{
+    AppendId, Attempt, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeLimits,
+    HomeOutput, LedgerRecord, Member, NodeCache, PutFailure, Read, Replayed, Reply, Request, RequestId, Stamp,
+    Takeover, ToHome, Write,
+};
 use nigh_terms::{Epoch, Incarnation, Monotonic, Sequence, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
 use super::append_order::AppendOrder;
 use super::reads::Landing;
-use crate::ObjectId;
-use crate::cache::{Cost, Shelf, Shelved};
+use crate::cache::{Shelf, Shelved};
 use crate::kept::Kept;
-use crate::protocol::{
-    AppendId, Attempt, CacheLimits, CacheOutput, Contract, CopyStore, FromHome, Home, HomeInput, HomeLimits,
-    HomeOutput, LedgerRecord, Member, NodeCache, PutFailure, Read, Replayed, Reply, Request, RequestId, Stamp,
-    Takeover, ToHome, Write,
-};
 use crate::shards::Shards;
 use crate::write_back::{By, fenced, written_by};
 

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
+use nigh_data::attributes::check_tags;
+use nigh_data::digest::Verified;
+use nigh_data::{
+    ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
+    PartInfo, PutDone, RangeSpec, ReadConditions, Served, UploadId, UploadInfo,
+};
+use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, ObjectKey, Principal, Token};
 
 use super::invocations::WriteCall;
 use super::writes::{Content, Draft, Expected};
 use super::{Inner, ObjectMemory, object, to_the_end};
 use crate::assembly::{PART_MAX_BYTES, assemble, check_number, wanted_checksum};
-use crate::attributes::check_tags;
-use crate::digest::Verified;
 use crate::notification::ObjectChange;
-use crate::protocol::Stamp;
 use crate::spool::{SpoolFile, blocking, failed};
 use crate::uploads::{Manifest, Upload};
-use crate::{
-    ByteStream, Checksum, ChecksumClaim, ClaimedValue, CompleteRequest, DataCall, MultipartRequest, ObjectError,
-    PartInfo, PutDone, RangeSpec, ReadConditions, Served, UploadId, UploadInfo,
-};
 
 /// The checksum of a part: the one its upload asked for, given or to be computed; else the one given.
 fn part_checksum(upload: &Upload, given: Option<ChecksumClaim>) -> Result<Option<ChecksumClaim>, ObjectError> {
@@ -91,7 +91,7 @@ impl Inner {
     ) -> Result<PutDone, ObjectError> {
         let mut ended = upload.ended.lock().await;
         let manifest = &upload.manifest;
-        let object = crate::ObjectId {
+        let object = nigh_data::ObjectId {
             namespace: manifest.namespace.clone(),
             bucket: manifest.bucket.clone(),
             key: manifest.key.clone(),
@@ -149,7 +149,7 @@ impl Inner {
         &self,
         mut call: WriteCall,
         upload: &UploadId,
-        object: &crate::ObjectId,
+        object: &nigh_data::ObjectId,
         request: &CompleteRequest,
     ) -> Result<PutDone, ObjectError> {
         let done = self.completed.lock().find(upload, object, &request.parts);

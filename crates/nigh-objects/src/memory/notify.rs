@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use nigh_data::{ETag, ObjectError, ObjectId};
 use nigh_engine::{Registry, RegistryError};
+use nigh_protocol::Stamp;
 use nigh_terms::{BucketName, Namespace, NodeNumber, Principal, Timestamp, Token};
 
 use super::{Inner, ObjectMemory};
 use crate::bucket_documents::BucketDocuments;
 use crate::notification::{Changed, NotificationConfig, NotificationRule, ObjectChange, document, document_bytes_max};
-use crate::protocol::Stamp;
-use crate::{ETag, ObjectError, ObjectId};
 
 const TABLE: &str = "bucket-notifications";
 

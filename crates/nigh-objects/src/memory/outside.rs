@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use nigh_data::{ETag, ObjectError, ObjectId};
+use nigh_stores::swift::shadow::SwiftTimestamp;
 use nigh_terms::{BucketName, Namespace, Version};
 
 use super::{Inner, ObjectMemory};
-use crate::store::swift::shadow::SwiftTimestamp;
 use crate::write_back::Pushed;
-use crate::{ETag, ObjectError, ObjectId};
 
 /// The longest that an outside write may be told to last.
 const LEASE_MAX: Duration = Duration::from_secs(3600);

@@ -4,7 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use nigh_data::conditions::check_read;
+use nigh_data::range::resolve;
+use nigh_data::segment::Filling;
+use nigh_data::segment_cost::Cost;
+use nigh_data::{
+    Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served,
+};
 use nigh_engine::LedgerError;
+use nigh_protocol::{Reply, RequestId, Stamp};
 use nigh_terms::{Admission, BucketName, ObjectKey, Principal, Token, Version};
 use tokio::sync::watch;
 
@@ -12,15 +20,11 @@ use super::cluster::CopyUse;
 use super::coherence::{Begun, BegunFetch};
 use super::machines::{Answer, Noted, Standing};
 use super::{Inner, Reservation, Resident, object};
-use crate::cache::{Cost, Shelved};
-use crate::conditions::check_read;
+use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
-use crate::protocol::{Reply, RequestId, Stamp};
-use crate::range::resolve;
-use crate::segment::Filling;
+use crate::stamps::Stamped as _;
 use crate::sync::{spawn, timeout};
-use crate::{Body, ByteRange, ByteStream, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, SegmentSlice, Served};
 
 /// How often a read begins anew because the object changed under it.
 pub(super) const ATTEMPTS: usize = 8;

@@ -1,15 +1,15 @@
 //! Requests that are made again, as clients do that got no answer: what was done then is answered once more, before any
 //! condition is looked at, and nothing is written.
 
+use nigh_data::{ObjectError, ObjectId, PutDone};
 use nigh_engine::RequestId;
+use nigh_protocol::Stamp;
 use nigh_terms::{Principal, Token, Version};
 
 use super::Inner;
 use super::notify::ChangeDone;
 use crate::notification::ObjectChange;
-use crate::protocol::Stamp;
 use crate::write_back::{Becomes, Known};
-use crate::{ObjectError, ObjectId, PutDone};
 
 impl Inner {
     /// Tells of a change that was made by an earlier try, if that did not come to it.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use nigh_data::segment::Segment;
 use nigh_terms::ByteSize;
 
 use super::ObjectMemory;
@@ -13,7 +14,6 @@ use super::cluster::LeftCopy;
 use crate::cache::Gone;
 use crate::hand_over::GivenUp;
 use crate::kept::Kept;
-use crate::segment::Segment;
 
 /// Copies that are looked at with the cache locked; then others have their turn.
 const LOOKS_AT_ONCE: usize = 64;

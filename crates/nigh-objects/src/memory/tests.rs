@@ -24,19 +24,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::gated_store::{GatedStore, Point};
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt};
+use nigh_data::{
+    Attributes, ByteStream, Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, CompleteRequest, CompletedPart,
+    CopyRequest, Direction, ETag, GetRequest, Got, ListRequest, MultipartRequest, ObjectError, ObjectEvent,
+    ObjectObserver, PutDone, PutRequest, RangeSpec, ReadConditions, Served, Tags, UploadId, WriteConditions,
+};
 use nigh_terms::{Admission, BucketName, ByteSize, Epoch, ManualClock, Namespace, ObjectKey, Principal, Version};
 use parking_lot::Mutex;
 
 use super::{MemoryLimits, ObjectMemory};
 use crate::Writes;
-use crate::gated_store::{GatedStore, Point};
-use crate::{
-    Attributes, ByteStream, Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, CompleteRequest, CompletedPart,
-    CopyRequest, Direction, ETag, GetRequest, Got, ListRequest, MultipartRequest, ObjectError, ObjectEvent,
-    ObjectObserver, PutDone, PutRequest, RangeSpec, ReadConditions, Served, Tags, UploadId, WriteConditions,
-};
 
 const CACHED: usize = 100_000;
 
@@ -68,7 +68,7 @@ async fn open(
     let limits =
         MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
     ObjectMemory::open(
-        Arc::clone(store) as Arc<dyn crate::store::Store>,
+        Arc::clone(store) as Arc<dyn nigh_stores::Store>,
         Writes::through(Epoch(1)),
         Arc::clone(clock) as Arc<dyn nigh_terms::Clock>,
         vec![Arc::clone(events) as Arc<dyn ObjectObserver>],

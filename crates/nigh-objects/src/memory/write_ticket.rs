@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use nigh_data::{ETag, ObjectError, ObjectId};
+use nigh_protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, Stamp, ToHome, Write};
 use nigh_terms::{NodeNumber, ShardId, Token, Version};
 use tokio::sync::{oneshot, watch};
 
@@ -16,10 +18,8 @@ use crate::cache::Shelved;
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::outside::Noticed;
-use crate::protocol::{AppendId, FromHome, PutFailure, Reply, Request, RequestId, Stamp, ToHome, Write};
 use crate::sync::Mutex;
 use crate::write_back::{Aside, By, Order};
-use crate::{ETag, ObjectError, ObjectId};
 
 /// How far a write has come.
 #[derive(Debug)]

@@ -7,7 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use nigh_data::attributes::check_tags;
+use nigh_data::conditions::check_write;
+use nigh_data::digest::{Digest, PIECE_BYTES, Verified};
+use nigh_data::segment::{Filling, Segment};
+use nigh_data::segment_cost::Cost;
+use nigh_data::{
+    Attributes, ByteStream, Checksum, ChecksumClaim, ETag, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
+    Served, Tags, WriteConditions,
+};
 use nigh_engine::{Appended, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES, RequestId, Staged};
+use nigh_protocol::{self, Stamp};
+use nigh_stores::Payload;
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
 
 use super::invocations::WriteCall;
@@ -15,24 +26,14 @@ use super::notify::ChangeDone;
 use super::reads::metadata_cost;
 use super::write_ticket::{WriteSource, WriteTicket};
 use super::{Inner, Reservation, object, to_the_end};
-use crate::attributes::check_tags;
-use crate::cache::Cost;
-use crate::conditions::check_write;
-use crate::digest::{Digest, PIECE_BYTES, Verified};
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::notification::ObjectChange;
-use crate::protocol::{self, Stamp};
-use crate::segment::{Filling, Segment};
 use crate::spool::SpoolFile;
-use crate::store::Payload;
+use crate::stamps::Stamped as _;
 use crate::sync::{Lost, Spawned, spawn};
 use crate::write_back::{Below, Placed, Write, WriteBack, WriteMode};
 use crate::write_order::Turn;
-use crate::{
-    Attributes, ByteStream, Checksum, ChecksumClaim, ETag, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest,
-    Served, Tags, WriteConditions,
-};
 
 /// The share of the cache's budget that bodies on their way in may take: one in so many. Beyond it they go to
 /// the spool, so that slow clients cannot empty the cache.
@@ -344,7 +345,7 @@ impl Inner {
             token: Token::empty(),
         };
         let node = self.writer_of(&source);
-        let (mut ticket, _) = WriteTicket::begin(self, &object, protocol::Write::Put, source)?;
+        let (mut ticket, _) = WriteTicket::begin(self, &object, nigh_protocol::Write::Put, source)?;
         let payload = match &content {
             Content::Memory(segment, _) => Payload::Segment(segment.clone()),
             Content::File(file) => Payload::Files(vec![file.path().to_owned()]),
@@ -520,7 +521,7 @@ impl Inner {
         // Nobody is told of the removal of what was not there.
         let notices = if is_wanted && is_there { self.reserve_notices(object, change)? } else { None };
         let node = self.writer_of(&source);
-        let (mut ticket, _) = WriteTicket::begin(self, object, protocol::Write::Delete, source)?;
+        let (mut ticket, _) = WriteTicket::begin(self, object, nigh_protocol::Write::Delete, source)?;
         let deleted = self.back.delete(object, mode, request, &ticket, below, ticket.by()).await;
         let Appended { version, repeated } = deleted.inspect_err(|error| ticket.failed(error))?;
         let stamp = ticket.ended(repeated).await?.unwrap_or(Stamp { version, others: None });
@@ -567,7 +568,7 @@ impl Inner {
         object: &ObjectId,
         tags: &Tags,
     ) -> Result<Option<Stamp>, ObjectError> {
-        let (mut ticket, before) = WriteTicket::begin(self, object, protocol::Write::Put, source)?;
+        let (mut ticket, before) = WriteTicket::begin(self, object, nigh_protocol::Write::Put, source)?;
         // The bytes are as they were: a copy there was is kept on, with the new tags.
         if let Some(Kept { meta, segment }) = before {
             let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta.unpack()) };

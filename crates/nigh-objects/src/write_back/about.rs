@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nigh_data::{ETag, ObjectMeta};
+use nigh_protocol::{Member, RequestId};
 use nigh_terms::{Token, Version};
 use serde::{Deserialize, Serialize};
 
 use super::dirty::{Base, Becomes, Below};
 use super::policy::WriteMode;
-use crate::protocol::{Member, RequestId};
-use crate::{ETag, ObjectMeta};
 
 /// The form that this build writes.
 const FORMAT: u32 = 1;
@@ -96,8 +96,8 @@ mod tests {
     use nigh_terms::{Epoch, Incarnation, Sequence, Timestamp};
 
     use super::*;
-    use crate::Attributes;
-    use crate::protocol::NodeNumber;
+    use nigh_data::Attributes;
+    use nigh_protocol::NodeNumber;
 
     #[test]
     fn a_write_is_read_back_as_it_was_with_the_ledgers_version() {

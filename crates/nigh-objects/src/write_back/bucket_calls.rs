@@ -1,12 +1,12 @@
 //! What is asked of the store about buckets, and what its answers tell of them: the shell around `buckets`.
 
+use nigh_data::{BucketInfo, ObjectError, ObjectId};
 use nigh_terms::{BucketName, Namespace};
 
 use super::WriteBack;
 use super::buckets::Inside;
 use super::dirty::Becomes;
 use super::policy::WriteMode;
-use crate::{BucketInfo, ObjectError, ObjectId};
 
 impl WriteBack {
     /// Makes a bucket.

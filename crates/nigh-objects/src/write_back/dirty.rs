@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
+use nigh_data::ObjectId;
 use nigh_terms::{BucketName, Monotonic, Namespace, ObjectKey, Version};
 
 use self::entry::Entry;
@@ -24,7 +25,6 @@ pub use self::index::DirtyUsage;
 pub use self::pushes::{Next, Push, Seen};
 pub use self::state::{Base, Becomes, Below, Unpushed};
 use super::policy::WriteMode;
-use crate::ObjectId;
 
 /// The limits of what may wait.
 #[derive(Clone, Copy, Debug)]

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 use nigh_engine::{Body, Change, Record, RequestId};
 use nigh_terms::Version;
 
@@ -16,7 +17,6 @@ use super::dirty::{Becomes, Below};
 use super::policy::WriteMode;
 use super::{Order, WriteBack, about};
 use crate::sync::{Mutex, Spawned, spawn};
-use crate::{ObjectError, ObjectId, ObjectMeta, Segment, Tags};
 
 enum Mark {
     /// On its way to the journal; absent in the end if that did not take it.

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use nigh_data::Listed;
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use super::dirty::{Becomes, Dirty};
-use crate::Listed;
 
 /// What one side gave: its entries in order, and whether there may be more behind the last one.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ETag;
+    use nigh_data::ETag;
 
     fn listed(key: u8, size: u64) -> Listed {
         Listed {

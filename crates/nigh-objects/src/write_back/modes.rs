@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use nigh_data::{ObjectError, ObjectId, Tags};
 use nigh_terms::{BucketName, Namespace};
 
 use super::WriteBack;
 use super::policy::{Access, BucketPolicy, WriteMode};
-use crate::{ObjectError, ObjectId, Tags};
 
 impl WriteBack {
     fn policy(&self, object: &ObjectId) -> Option<Arc<BucketPolicy>> {

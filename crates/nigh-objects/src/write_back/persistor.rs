@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use nigh_data::{ObjectError, ObjectId, ObjectMeta, Segment};
+use nigh_stores::Payload;
 use nigh_terms::{ObjectKey, Version};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -14,8 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Next, Push, Seen};
 use super::policy::WriteMode;
-use crate::store::Payload;
-use crate::{ObjectError, ObjectId, ObjectMeta, Segment};
 
 /// From this share of the room on, what waits is pushed before it is due.
 const HURRY: f64 = 0.5;

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use nigh_data::Tags;
+use nigh_stores::StoreAbilities;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-use crate::Tags;
 
 /// What has happened when a write is acknowledged. In order: a later one promises more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -177,19 +177,6 @@ impl BucketPolicy {
         }
         Ok(())
     }
-}
-
-/// What a store can do for write-back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreAbilities {
-    /// Its kind, for messages.
-    pub kind: &'static str,
-    /// It refuses a write whose condition on what it holds fails.
-    pub conditions: bool,
-    /// It shows outsiders that an object is coming, and asks for it.
-    pub shadows: bool,
-    /// A write that got no answer may be carried out later, also when whoever sent it is gone.
-    pub lands_late: bool,
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
+use nigh_data::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::LedgerError;
+use nigh_stores::check_pin;
 use nigh_terms::{BucketName, Namespace, ObjectKey};
 
 use super::dirty::{Becomes, Unpushed};
 use super::merged_page::{Merged, Side, joined, merge, waiting};
 use super::policy::WriteMode;
 use super::{WriteBack, unkept};
-use crate::store::check_pin;
-use crate::{ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta};
 
 /// How often a read begins anew because what it read was pushed, and let go, under it.
 const READ_ATTEMPTS: usize = 4;

@@ -1,5 +1,6 @@
 //! Requests that are made again: the shell around `requests`.
 
+use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::RequestId;
 use nigh_terms::Version;
 
@@ -7,7 +8,6 @@ use super::WriteBack;
 use super::dirty::Becomes;
 use super::policy::WriteMode;
 use super::requests::Known;
-use crate::{ObjectError, ObjectId};
 
 impl WriteBack {
     /// Takes note of what became of a request that has a name.

@@ -7,12 +7,12 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
 
+use nigh_data::ObjectId;
 use nigh_engine::RequestId;
 use nigh_terms::Version;
 
 use super::dirty::Becomes;
 use super::policy::WriteMode;
-use crate::ObjectId;
 
 /// Requests remembered; beyond them the oldest is forgotten.
 const REQUESTS_MAX: usize = 1 << 14;

@@ -1,8 +1,9 @@
 //! Room among what may wait: promised to a write before it is made, and free again if it is not.
 
+use nigh_data::{ObjectError, ObjectId};
+
 use super::WriteBack;
 use super::dirty::Dirty;
-use crate::{ObjectError, ObjectId};
 
 /// Room that a write was promised; free again when dropped.
 pub(super) struct Room<'a> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::LedgerError;
 use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Dirty, Settled, Unpushed};
 use super::policy::WriteMode;
-use crate::{ObjectError, ObjectId};
 
 impl WriteBack {
     /// Sees to it that nothing of the object is pushed from now on: the store has what waited. What an earlier push

@@ -9,7 +9,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use nigh_data::{ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::{Body as LedgerBody, Change, RequestId};
+use nigh_stores::Shadows;
+use nigh_stores::swift::shadow::{Found, ShadowError, SwiftTimestamp};
 use nigh_terms::Version;
 
 use super::dirty::{Base, Becomes, Below, Dirty, Push};
@@ -17,9 +20,6 @@ use super::persistor::{Copies, Outcome};
 use super::policy::WriteMode;
 use super::room::Room;
 use super::{Order, Placed, Write, WriteBack, about, unkept};
-use crate::store::Shadows;
-use crate::store::swift::shadow::{Found, ShadowError, SwiftTimestamp};
-use crate::{ObjectError, ObjectId, ObjectMeta};
 
 /// How far the clocks of this node and of the store may be apart.
 const CLOCKS_APART_S: u64 = 60;

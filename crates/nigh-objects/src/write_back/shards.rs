@@ -1,15 +1,15 @@
 //! Shards that come here and go: what the journal has of them, and what it keeps of none of their objects.
 
+use nigh_data::{ObjectError, ObjectId};
 use nigh_engine::journal::RecoveredRecord;
 use nigh_engine::{Body, Change, LedgerError, Record, RequestId};
+use nigh_protocol::Member;
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Version};
 
 use super::dirty::{Becomes, Dirty};
 use super::policy::WriteMode;
 use super::shadow::Life;
 use super::{Known, WriteBack, about};
-use crate::protocol::Member;
-use crate::{ObjectError, ObjectId};
 
 /// The names of a fence's record, which is no object's.
 const FENCES: (&str, &str) = ("nigh", "fences");
@@ -147,7 +147,7 @@ mod tests {
     use nigh_terms::Incarnation;
 
     use super::*;
-    use crate::protocol::NodeNumber;
+    use nigh_protocol::NodeNumber;
 
     #[test]
     fn a_fence_is_read_back() {

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use nigh_data::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
+use nigh_stores::Payload;
+
 use super::WriteBack;
 use super::dirty::{Base, Becomes, Below};
-use crate::store::Payload;
-use crate::{ObjectError, ObjectId, ObjectMeta, WriteConditions};
 
 impl WriteBack {
     /// In a shared bucket, where a copy in memory may be old: what is known of the object as it is, and what a write

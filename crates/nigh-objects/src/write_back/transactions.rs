@@ -1,14 +1,14 @@
 //! The records of transactions in the ledger: no object's writes, and kept until all of these stand for themselves.
 
 use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectId, Tags};
 use nigh_engine::{Body, INLINE_MAX_BYTES, LedgerError, PIECE_MAX_BYTES};
+use nigh_protocol::TransactionRecord;
 use nigh_terms::{ShardId, Version};
 
 use super::WriteBack;
 use super::policy::WriteMode;
 use crate::memory::{Part, encode_part};
-use crate::protocol::TransactionRecord;
-use crate::{ObjectError, ObjectId, Tags};
 
 impl WriteBack {
     /// Refuses what a transaction cannot keep whole: objects that are lost with their memory, and those that others write

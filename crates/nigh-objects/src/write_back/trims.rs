@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use nigh_data::ObjectId;
 use nigh_terms::{ShardId, Version};
-
-use crate::ObjectId;
 
 /// Records that wait to go.
 #[derive(Debug, Default)]

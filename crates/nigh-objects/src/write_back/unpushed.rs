@@ -1,11 +1,11 @@
 //! What waits, as an operator sees it, and the way to give it up where it can never be pushed.
 
+use nigh_data::ObjectId;
 use nigh_terms::{BucketName, Namespace, Version};
 
 use super::WriteBack;
 use super::dirty::{Becomes, Dirty, Settled};
 use super::policy::WriteMode;
-use crate::ObjectId;
 
 /// A write that was acknowledged and is not in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]

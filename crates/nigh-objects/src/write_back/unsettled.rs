@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::ObjectId;
+use nigh_data::ObjectId;
 
 /// Objects whose records were let go.
 #[derive(Debug, Default)]

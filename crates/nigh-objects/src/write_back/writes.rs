@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectId, ObjectMeta, Tags};
 use nigh_engine::{Appended, Body as LedgerBody, Change, INLINE_MAX_BYTES, LedgerError, Record, RequestId, Staged};
+use nigh_stores::Payload;
 use nigh_terms::{ShardId, Version};
 
 use super::dirty::{Base, Becomes, Below, Dirty, Settled};
 use super::policy::WriteMode;
 use super::room::Room;
 use super::{By, Order, Placed, Write, WriteBack, about, unkept};
-use crate::store::Payload;
-use crate::{ObjectError, ObjectId, ObjectMeta, Tags};
 
 impl WriteBack {
     /// Puts a piece of a body on its way to the ledger.
@@ -131,7 +131,7 @@ impl WriteBack {
         meta: &ObjectMeta,
     ) -> Result<LedgerBody, ObjectError> {
         let shard = self.shards.of(object);
-        let pieces = crate::store::payload_pieces(payload, meta)?;
+        let pieces = nigh_stores::payload_pieces(payload, meta)?;
         if meta.size <= INLINE_MAX_BYTES as u64 {
             let mut whole = Vec::with_capacity(meta.size as usize);
             pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
@@ -284,7 +284,7 @@ impl WriteBack {
             return Ok(());
         };
         let meta = ObjectMeta { tags: tags.clone(), ..ObjectMeta::clone(&meta) };
-        let payload = Payload::Segment(crate::Segment::copy_of(&bytes)?);
+        let payload = Payload::Segment(nigh_data::Segment::copy_of(&bytes)?);
         let (below, past_journal) = (None, false);
         let write = Write { object, meta, payload, staged: None, mode, request: None, order, below, past_journal, by };
         match mode {

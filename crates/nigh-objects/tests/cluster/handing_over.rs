@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use nigh_objects::store::Store;
-use nigh_objects::{ObjectId, Shards};
+use nigh_data::ObjectId;
+use nigh_objects::Shards;
+use nigh_stores::Store;
 use nigh_terms::ByteSize;
 
 use crate::world::{SHARDS, World, bucket, key, who};

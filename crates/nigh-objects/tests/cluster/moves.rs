@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nigh_data::{GetRequest, ObjectError, ObjectId};
 use nigh_engine::LedgerError;
+use nigh_objects::Shards;
 use nigh_objects::cluster::HomeEvent;
-use nigh_objects::{GetRequest, ObjectError, ObjectId, Shards};
 use nigh_terms::ShardId;
 use tokio::sync::Mutex;
 

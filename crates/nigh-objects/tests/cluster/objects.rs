@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nigh_objects::{GetRequest, ObjectError, PutRequest, RangeSpec, Tags, WriteConditions};
+use nigh_data::{GetRequest, ObjectError, PutRequest, RangeSpec, Tags, WriteConditions};
 
 use crate::world::{CACHED, World, bucket, key, request, who};
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use nigh_data::{Attributes, GetRequest, ObjectError, ObjectId};
 use nigh_engine::{Body, Change, Ledger, Record, RequestId};
-use nigh_objects::{Attributes, GetRequest, ObjectError, ObjectId, ObjectMemory, Shards, TransactionName};
+use nigh_objects::{ObjectMemory, Shards, TransactionName};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use serde_json::json;
 

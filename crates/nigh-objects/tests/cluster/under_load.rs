@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nigh_objects::protocol::Dispatch;
+use nigh_protocol::Dispatch;
 use nigh_terms::{FunctionName, InvocationId, Principal, SandboxId, Token};
 
 use crate::world::{World, bucket, key, request, who};

@@ -9,19 +9,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
+use nigh_data::{
+    Attributes, GetRequest, ListRequest, ObjectError, ObjectId, PutDone, PutRequest, Tags, WriteConditions,
+};
 use nigh_engine::nats::{Claim, LedgerSettings, NatsLedger};
 use nigh_engine::{Appended, Body, Ledger, LedgerError, Record, Staged};
 use nigh_objects::cluster::{CoherenceProtocol, HomeEvent, Neighbours, Place, TakenShard};
-use nigh_objects::protocol::{Dispatch, Member, NodeNumber};
-use nigh_objects::store::directory::DirectoryStore;
-use nigh_objects::{
-    Attributes, GetRequest, ListRequest, MemoryLimits, ObjectError, ObjectId, ObjectMemory, PutDone, PutRequest,
-    Shards, Tags, WriteConditions, WriteSettings, Writes,
-};
+use nigh_objects::{MemoryLimits, ObjectMemory, Shards, WriteSettings, Writes};
+use nigh_protocol::{Dispatch, Member, NodeNumber};
 use nigh_rpc::{
     Call, ClientSettings, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role, Security,
     ServerSettings, serve,
 };
+use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{
     BucketName, ByteSize, Clock, Epoch, FunctionName, Incarnation, InvocationId, Namespace, NodeId, ObjectKey,
     Principal, SandboxId, ShardId, SystemClock, Token, Version,

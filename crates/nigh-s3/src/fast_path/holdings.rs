@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nigh_objects::{OpenSegment, Remains, Segment, SegmentName};
+use nigh_data::{Segment, SegmentName};
+use nigh_objects::{OpenSegment, Remains};
 use nigh_terms::ByteSize;
 use parking_lot::Mutex;
 

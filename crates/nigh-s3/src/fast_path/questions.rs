@@ -1,8 +1,8 @@
 //! The fast path's requests as the S3 door understands them: fields become headers, headers become requests. Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use nigh_data::{Attributes, ChecksumClaim, ClaimedValue, GetRequest, RangeSpec, Tags, WriteConditions};
 use nigh_engine::RequestId;
-use nigh_objects::{Attributes, ChecksumClaim, ClaimedValue, GetRequest, RangeSpec, Tags, WriteConditions};
 use s3s::dto::Metadata;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
@@ -146,7 +146,7 @@ fn claim(headers: &mut HeaderMap) -> S3Result<Option<ChecksumClaim>> {
 
 #[cfg(test)]
 mod tests {
-    use nigh_objects::{ChecksumAlgorithm, ETag};
+    use nigh_data::{ChecksumAlgorithm, ETag};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use nigh_objects::{ObjectError, PutDone};
+use nigh_data::{ObjectError, PutDone};
 use s3s::S3Error;
 
 use super::held::Handle;

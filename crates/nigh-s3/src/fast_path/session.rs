@@ -12,8 +12,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, StatusCode};
+use nigh_data::{ObjectError, PutRequest};
 use nigh_engine::{AccessKeys, CallGuard};
-use nigh_objects::{ObjectError, PutRequest, SealOutcome, SegmentPut};
+use nigh_objects::{SealOutcome, SegmentPut};
 use nigh_terms::{AccessKeyId, Principal};
 use parking_lot::Mutex;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -422,7 +423,7 @@ fn unchanged(error: S3Error) -> S3Result<Reply> {
 }
 
 /// All bytes of a body, without a copy if they are in memory. The read has ended then.
-async fn taken(mut body: nigh_objects::Body) -> S3Result<Bytes> {
+async fn taken(mut body: nigh_data::Body) -> S3Result<Bytes> {
     let first = body.next().await.transpose().map_err(s3_error)?.unwrap_or_default();
     let Some(second) = body.next().await.transpose().map_err(s3_error)? else { return Ok(first) };
     let mut all = [first, second].concat();

@@ -3,7 +3,7 @@
 //! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is refused.
 
 use http::HeaderMap;
-use nigh_objects::ObjectError;
+use nigh_data::ObjectError;
 use serde::de::DeserializeOwned;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nigh_engine::{AccessKeys, Journal, JournalSettings, LocalRegistry, StateFile};
-use nigh_objects::store::directory::DirectoryStore;
 use nigh_objects::{MemoryLimits, ObjectMemory, WriteSettings, Writes};
 use nigh_s3::{DoorLimits, S3Door};
+use nigh_stores::directory::DirectoryStore;
 use nigh_terms::{AccessKeyId, ByteSize, Clock, Epoch, Namespace, SystemClock};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use nigh_faas::scheduler::locality_hints::LocalityHints;
-use nigh_faas::scheduler::{
+use nigh_schedule::scheduler::locality_hints::LocalityHints;
+use nigh_schedule::scheduler::{
     Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, PerNode, Placement, Warm, Weights, schedule,
 };
 use nigh_sim::llc::SplitMix64;

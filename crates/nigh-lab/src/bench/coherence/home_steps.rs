@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use nigh_objects::ObjectId;
-use nigh_objects::protocol::{
+use nigh_data::ObjectId;
+use nigh_protocol::{
     Attempt, Contract, FromHome, Home, HomeInput, HomeLimits, HomeOutput, Member, NodeNumber, ObjectName, Request,
     RequestId, Takeover, ToHome, Write,
 };
@@ -49,7 +49,7 @@ pub(super) struct Asked<O: ObjectName> {
     requests: Vec<RequestId>,
     sequence: u64,
     token: Arc<Token>,
-    acknowledgements: Vec<(Member, nigh_objects::protocol::Counter)>,
+    acknowledgements: Vec<(Member, nigh_protocol::Counter)>,
     pub(super) steps: u64,
     acknowledged: u64,
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use nigh_objects::protocol::{
+use nigh_protocol::{
     CacheLimits, CacheOutput, Contract, Counter, Cover, FromHome, Member, NodeCache, NodeNumber, ObjectName, Read,
     Reply, Stamp, ToHome,
 };

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::Method;
 use nigh_check::history::{Found, Moment};
-use nigh_objects::{ObjectId, Shards};
+use nigh_data::ObjectId;
+use nigh_objects::Shards;
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use nigh_objects::eviction::{Doubtful, EvictionPolicy, Order, Origin, fetch_us};
+use nigh_data::fetch_us;
+use nigh_objects::eviction::{Doubtful, EvictionPolicy, Order, Origin};
 
 use super::requests::Requests;
 use crate::experiment::simulated_copies::SimulatedCopies;

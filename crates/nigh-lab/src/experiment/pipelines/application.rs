@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nigh_faas::workflow::{self, Definition};
 use nigh_terms::FunctionName;
+use nigh_workflow::{self, Definition};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nigh_faas::workflow::Definition;
-use nigh_faas::workflow::event::{Command, Event, Facts, Outcome, TaskEnd, TaskRun, What};
-use nigh_faas::workflow::run::Run;
 use nigh_terms::{Clock as _, FunctionName, InvocationId, SystemClock, Token};
+use nigh_workflow::Definition;
+use nigh_workflow::event::{Command, Event, Facts, Outcome, TaskEnd, TaskRun, What};
+use nigh_workflow::run::Run;
 use parking_lot::Mutex;
 use serde_json::Value;
 

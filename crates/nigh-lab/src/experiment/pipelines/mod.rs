@@ -3,7 +3,7 @@
 //!
 //! An application is a state machine (`functions/pipelines/*/machine.asl.json`). One execution at a time; in each round every
 //! scenario runs once, in an order of the round's own. All sides go through the machine by the same code
-//! (`nigh_faas::workflow::run`) with as many tasks at a time: on Nigh a node's own, its functions in sandboxes; for Swift and
+//! (`nigh_workflow::run`) with as many tasks at a time: on Nigh a node's own, its functions in sandboxes; for Swift and
 //! Redis within the experiment's process (`bare_engine`), their functions bare processes.
 
 mod application;

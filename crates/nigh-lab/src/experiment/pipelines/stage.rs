@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_faas::workflow::Definition;
 use nigh_node::Activation;
 use nigh_terms::{Clock as _, SystemClock, Timestamp};
+use nigh_workflow::Definition;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;

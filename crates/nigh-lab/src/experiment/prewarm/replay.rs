@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 
-use nigh_faas::application_objects::{ApplicationObjects, Ended, Names};
-use nigh_faas::payload_walk::PayloadWalk;
-use nigh_faas::prefetch::{PrefetchUse, Prefetches};
-use nigh_faas::touched::Touched;
-use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo, fetch_us};
-use nigh_objects::{NamePrint, ObjectId};
+use nigh_data::NamePrint;
+use nigh_data::ObjectId;
+use nigh_data::fetch_us;
+use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
+use nigh_schedule::application_objects::{ApplicationObjects, Ended, Names};
+use nigh_schedule::payload_walk::PayloadWalk;
+use nigh_schedule::prefetch::{PrefetchUse, Prefetches};
+use nigh_schedule::touched::Touched;
 use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
 
 use super::applications::{Application, Object, RunObjects, Start, bucket};
@@ -103,7 +105,7 @@ impl Player<'_> {
             self.prefetches.read(NamePrint::of(&one.object(&self.namespace)));
         }
         self.prefetches.settle(at(now));
-        let object = |named: &nigh_faas::named_objects::NamedObject| {
+        let object = |named: &nigh_schedule::named_objects::NamedObject| {
             let (namespace, bucket, key) = (self.namespace.clone(), named.bucket.clone(), named.key.clone());
             NamePrint::of(&ObjectId { namespace, bucket, key })
         };

@@ -8,12 +8,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use nigh_faas::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
-use nigh_faas::scheduler::locality_hints::LocalityHints;
-use nigh_faas::scheduler::{
+use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
+use nigh_schedule::scheduler::dispatch_queue::{DispatchLimits, DispatchQueue, NewEntry, Place, Turn};
+use nigh_schedule::scheduler::locality_hints::LocalityHints;
+use nigh_schedule::scheduler::{
     Choice, Fingerprint, Inputs, NodeIndex, NodeRole, NodeView, Offer, PerNode, Placement, Warm, Weights, schedule,
 };
-use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Order, Origin, S3Fifo};
 use nigh_terms::{ByteSize, FunctionName, Incarnation, Monotonic, Namespace};
 
 use super::outcome::Outcome;

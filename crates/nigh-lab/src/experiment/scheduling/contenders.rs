@@ -1,6 +1,6 @@
 //! The weightings that are played against each other.
 
-use nigh_faas::scheduler::Weights;
+use nigh_schedule::scheduler::Weights;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]

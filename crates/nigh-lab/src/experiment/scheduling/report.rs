@@ -1,7 +1,7 @@
 //! The report: every figure, the ranking that the weights were settled by, and a node under pressure.
 
 use comfy_table::{Table, presets};
-use nigh_faas::scheduler::Weights;
+use nigh_schedule::scheduler::Weights;
 use serde::Serialize;
 
 use super::contenders::{CONTENDERS, SETTLED};

@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_found_by_its_name() {
-        assert_eq!(left_out_by_name("floor").unwrap(), LeftOut::Rule(nigh_objects::protocol::Rule::Floor));
+        assert_eq!(left_out_by_name("floor").unwrap(), LeftOut::Rule(nigh_protocol::Rule::Floor));
         assert!(left_out_by_name("PushStands").is_ok() && left_out_by_name("nothing").is_err());
     }
 }

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use http::Method;
+use nigh_data::ObjectId;
 use nigh_node::client::AdminClient;
 use nigh_node::credentials;
 use nigh_node::local_cluster::{LocalCluster, LocalClusterSettings};
 use nigh_node::state_folder::StatePaths;
 use nigh_node::status::{CoherenceProtocol, Status};
-use nigh_objects::{BucketPolicy, ModeRule, ObjectId, Shards, WriteMode};
+use nigh_objects::{BucketPolicy, ModeRule, Shards, WriteMode};
 use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 
 use super::pipeline::IN_MEMORY;

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use nigh_data::segment::Filling;
+use nigh_data::{GetRequest, ObjectError, ObjectId};
+use nigh_protocol::CopyStore;
 use nigh_terms::{Epoch, Sequence, Token, Version};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::super::Inner;
 use super::super::reads::{Asking, Read, ReadSource};
-use crate::protocol::CopyStore;
-use crate::segment::Filling;
-use crate::{GetRequest, ObjectError, ObjectId};
 
 /// How often a write that waits for sharers looks again though it was told of nothing: a sharer that is given up says so
 /// to nobody.

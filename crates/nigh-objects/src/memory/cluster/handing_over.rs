@@ -10,6 +10,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
+use nigh_data::NamePrint;
+use nigh_data::segment::Segment;
+use nigh_data::{GetRequest, ObjectError, ObjectId, ObjectMeta};
+use nigh_protocol::NodeNumber;
 use nigh_rpc::{Body, BodyError};
 use nigh_terms::{Admission, ByteSize, Version};
 use tokio::sync::mpsc;
@@ -18,14 +22,10 @@ use tokio::time::{Instant, timeout};
 use super::segment_of;
 use super::wire::{BRING, Bring, HELD, Held, LET_GO, LetGo, Letter, POST};
 use crate::hand_over::{Elected, Fate, GivenUp, elect, fate};
-use crate::holdings::NamePrint;
 use crate::memory::Shrunk;
 use crate::memory::reads::ReadSource;
 use crate::memory::{Inner, ObjectMemory};
-use crate::protocol::NodeNumber;
-use crate::segment::Segment;
 use crate::sync::Mutex;
-use crate::{GetRequest, ObjectError, ObjectId, ObjectMeta};
 
 /// Names in one question to a home: with the longest keys they fit a head.
 const NAMES_AT_ONCE: usize = 512;

@@ -6,8 +6,12 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
+use nigh_data::range::resolve;
+use nigh_data::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
 use nigh_engine::{LedgerError, RequestId};
+use nigh_protocol::{Member, Reply, Request, ToHome};
 use nigh_rpc::{Body, Call, Hello, Method, Refusal, RefusalKind, Reply as Answer};
+use nigh_stores::check_pin;
 use nigh_terms::{ShardId, Version};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,10 +29,6 @@ use crate::memory::reads::{ATTEMPTS, TOLD_WITHIN};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Content, Draft, Expected};
 use crate::memory::{Inner, ObjectMemory};
-use crate::protocol::{Member, Reply, Request, ToHome};
-use crate::range::resolve;
-use crate::store::check_pin;
-use crate::{ByteRange, ByteStream, ObjectError, ObjectId, ObjectMeta};
 
 /// What a call is answered with.
 type Given<T> = Result<(T, Body), WireError>;

@@ -21,8 +21,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{join_all, try_join_all};
+use nigh_data::account::Account;
+use nigh_data::segment::{Filling, Segment};
+use nigh_data::{Listed, ObjectError};
 use nigh_engine::LedgerError;
 use nigh_engine::journal::RecoveredRecord;
+use nigh_protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
 use nigh_rpc::{Body, BodyError, Incoming};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, ShardId, Token, Version};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
@@ -43,13 +47,9 @@ use self::wire::{FENCE, Fence, NEWEST, Newest, WAITING, Waiting, WaitingPage, Wi
 use super::machines::NewHome;
 use super::transactions::{found_in, warn_of_lost};
 use super::{Inner, ObjectMemory};
-use crate::account::Account;
-use crate::protocol::{AppendId, CacheLimits, HomeLimits, Member, NodeNumber};
-use crate::segment::{Filling, Segment};
 use crate::shards::Shards;
 use crate::sync::Mutex;
 use crate::write_back::{AskElsewhere, Side, joined};
-use crate::{Listed, ObjectError};
 
 /// How often the machines look at the time: the least pause after which anything is sent again.
 const TICK: Duration = Duration::from_millis(20);

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::{Answer, Body, CallError, Method, PeerAddress, Peers};
 use nigh_terms::ShardId;
 use parking_lot::RwLock;
@@ -16,7 +17,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::wire::{WireError, decode, encode};
-use crate::protocol::{Member, NodeNumber};
 
 /// How long a call waits for the head of its answer: a write waits at its home as long as a write may.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use nigh_protocol::{Member, NodeNumber};
 use nigh_rpc::Body;
 use nigh_terms::ShardId;
 use tokio::sync::mpsc;
@@ -15,7 +16,6 @@ use super::super::Inner;
 use super::super::machines::Happened;
 use super::Neighbours;
 use super::wire::{Letter, POST};
-use crate::protocol::{Member, NodeNumber};
 
 /// Letters of one call.
 const LETTERS_MAX: usize = 512;

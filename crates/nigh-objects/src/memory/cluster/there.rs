@@ -8,7 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use nigh_data::conditions::check_read;
+use nigh_data::range::resolve;
+use nigh_data::{
+    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Served, Tags, WriteConditions,
+};
 use nigh_engine::{LedgerError, RequestId};
+use nigh_protocol::{self, FromHome, PutFailure, Request, Stamp};
 use nigh_rpc::{Body, BodyError, Incoming};
 use nigh_terms::{Admission, Epoch, ShardId, Token, Version};
 use tokio::time::{Instant, timeout_at};
@@ -21,7 +27,6 @@ use super::wire::{
 };
 use super::{CopyUse, Neighbours, segment_of};
 use crate::cache::Shelved;
-use crate::conditions::check_read;
 use crate::eviction::Origin;
 use crate::kept::Kept;
 use crate::memory::coherence::{BegunWrite, moved};
@@ -31,11 +36,7 @@ use crate::memory::reads::{Asking, Fetched, Read, ReadSource, metadata_cost};
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Content, Draft};
 use crate::memory::{Inner, Reservation, Resident};
-use crate::protocol::{self, FromHome, PutFailure, Request, Stamp};
-use crate::range::resolve;
-use crate::{
-    ByteRange, ByteStream, GetRequest, ObjectError, ObjectId, ObjectMeta, PutDone, Served, Tags, WriteConditions,
-};
+use crate::stamps::Stamped as _;
 
 /// How long a read looks for a home that answers.
 const READ_WITHIN: Duration = Duration::from_secs(20);
@@ -236,7 +237,7 @@ impl Inner {
             }))
         };
         let write = |request| Write { request, who: who.clone(), id: draft.request.map(|id| id.0), becomes: becomes() };
-        let (write_kind, object) = (protocol::Write::Put, draft.object.clone());
+        let (write_kind, object) = (nigh_protocol::Write::Put, draft.object.clone());
         let begun = self.begin_there(&object, write_kind, &seen)?;
         let keep = |inner: &Arc<Self>| inner.copy_there(&draft);
         let carried = self.carry(&object, begun, write, || body_of(&draft.content, draft.size), keep).await?;
@@ -268,7 +269,7 @@ impl Inner {
             let becomes = Becomes::Gone { conditions: conditions.clone() };
             Write { request, who: who.clone(), id: id.map(|id| id.0), becomes }
         };
-        let begun = self.begin_there(&object, protocol::Write::Delete, &seen)?;
+        let begun = self.begin_there(&object, nigh_protocol::Write::Delete, &seen)?;
         match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
             Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await,
             Carried::Here(begun) => {
@@ -291,7 +292,7 @@ impl Inner {
         let (seen, who) = (call.seen(), call.principal().cloned());
         let write =
             |request| Write { request, who: who.clone(), id: None, becomes: Becomes::Tagged { tags: tags.clone() } };
-        let begun = self.begin_there(&object, protocol::Write::Put, &seen)?;
+        let begun = self.begin_there(&object, nigh_protocol::Write::Put, &seen)?;
         match self.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await? {
             Carried::Wrote(ended, wrote) => self.outcome(&object, ended, wrote).await.map(Some),
             Carried::Here(begun) => {
@@ -307,7 +308,7 @@ impl Inner {
     /// Tells the home elsewhere that somebody else has written an object in the store.
     pub(in crate::memory) fn outside_there(self: &Arc<Self>, object: &ObjectId) {
         let (inner, object, seen) = (Arc::clone(self), object.clone(), Arc::new(Token::empty()));
-        let Ok(begun) = self.begin_there(&object, protocol::Write::Outside, &seen) else { return };
+        let Ok(begun) = self.begin_there(&object, nigh_protocol::Write::Outside, &seen) else { return };
         crate::sync::spawn(async move {
             let write = |request| Write { request, who: None, id: None, becomes: Becomes::Outside };
             match inner.carry(&object, begun, write, || Ok(Body::empty()), |_| None).await {
@@ -322,7 +323,7 @@ impl Inner {
     }
 
     /// A write whose home came here has ended: if it was refused before it began there, that is told.
-    fn end_begun(self: &Arc<Self>, object: &ObjectId, number: protocol::RequestId) {
+    fn end_begun(self: &Arc<Self>, object: &ObjectId, number: nigh_protocol::RequestId) {
         let dropped = self.coherence.end_begun(self.now(), object, number);
         self.settle(dropped);
     }
@@ -330,7 +331,7 @@ impl Inner {
     fn begin_there(
         self: &Arc<Self>,
         object: &ObjectId,
-        write: protocol::Write,
+        write: nigh_protocol::Write,
         seen: &Arc<Token>,
     ) -> Result<BegunWrite, ObjectError> {
         let (begun, dropped) = self.coherence.write(self.now(), object, write, Arc::clone(seen))?;

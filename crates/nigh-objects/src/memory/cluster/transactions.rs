@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nigh_data::ObjectError;
+use nigh_protocol::{Outcome, Ticket, TransactionId};
 use nigh_rpc::{Body, Call};
 use nigh_terms::ShardId;
 use serde::Serialize;
@@ -13,11 +15,9 @@ use serde::de::DeserializeOwned;
 
 use super::neighbours::NotAnswered;
 use super::wire::{DECIDE, Decide, Ended, EndedAnswer, OUTCOME, PREPARE, Prepare, WireError};
-use crate::ObjectError;
 use crate::memory::Inner;
 use crate::memory::coherence::moved;
 use crate::memory::transactions::{Part, Prepared, Written};
-use crate::protocol::{Outcome, Ticket, TransactionId};
 
 /// What came of a question to a home.
 pub(in crate::memory) enum Asked<T> {
@@ -128,7 +128,7 @@ impl Inner {
     ) -> Result<Prepared, WireError> {
         let Prepare { shard, decider, part } = prepare;
         self.is_served_here(shard)?;
-        let is_of = |object: &crate::ObjectId| self.coherence.shards.of(object) == shard;
+        let is_of = |object: &nigh_data::ObjectId| self.coherence.shards.of(object) == shard;
         let announced = call.body.len();
         if !part.objects().iter().all(is_of) || part.bytes() != announced {
             return Err(WireError::InvalidRequest("a part of a transaction that is none of the shard's".to_owned()));

@@ -5,6 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use nigh_data::{
+    Attributes, ByteRange, Checksum, ETag, Listed, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions,
+};
+use nigh_protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
 use nigh_rpc::Method;
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, ShardId, Timestamp, Token, Version};
 use serde::de::DeserializeOwned;
@@ -12,10 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::transactions::{Part, Prepared, TRANSACTION_BYTES_MAX, Written, decode_about, decode_body};
 use crate::notification::ObjectChange;
-use crate::protocol::{Member, Outcome, Reply, Request, Ticket, TransactionId};
-use crate::{
-    Attributes, ByteRange, Checksum, ETag, Listed, ObjectError, ObjectId, ObjectMeta, RangeSpec, Tags, WriteConditions,
-};
 
 /// The form of the heads.
 const FORMAT: u8 = 1;

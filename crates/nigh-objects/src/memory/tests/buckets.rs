@@ -1,8 +1,9 @@
 //! Buckets that come and go while objects are written.
 
+use nigh_stores::Store;
+
 use super::write_back::Lazy;
 use super::*;
-use crate::store::Store;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_is_not_acknowledged_into_a_bucket_that_is_removed_beside_it() {

@@ -68,9 +68,9 @@ async fn reads_that_fail_and_reads_of_nothing_leave_nothing_behind() {
 async fn what_others_wrote_is_a_version_of_its_own_and_is_asked_of_the_store() {
     let f = Fixture::new().await;
     let ours = f.put("a", b"ours").await;
-    let object = crate::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
+    let object = nigh_data::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
     let kept = f.get_with("a", GetRequest::default()).await.unwrap();
-    let meta = crate::ObjectMeta { size: 6, etag: ETag("theirs".to_owned()), ..(*kept.meta).clone() };
+    let meta = nigh_data::ObjectMeta { size: 6, etag: ETag("theirs".to_owned()), ..(*kept.meta).clone() };
     f.store.put_by_others(&object, meta, Bytes::from_static(b"theirs"));
     assert_eq!(f.get("a").await.unwrap(), b"ours", "nobody has said so");
     f.memory.invalidate(&f.who, &f.bucket, &key("a"));
@@ -181,7 +181,7 @@ async fn over(ledger: &Arc<TestLedger>, store: &Arc<GatedStore>, folder: &tempfi
     };
     let limits =
         MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
-    let (as_store, clock) = (Arc::clone(store) as Arc<dyn crate::store::Store>, Arc::new(SystemClock::new()));
+    let (as_store, clock) = (Arc::clone(store) as Arc<dyn nigh_stores::Store>, Arc::new(SystemClock::new()));
     ObjectMemory::open(as_store, writes, clock, Vec::new(), folder.path().to_owned(), limits).await.unwrap()
 }
 
@@ -198,7 +198,7 @@ async fn nothing_is_written_past_the_ledger_until_that_keeps_what_was_stored_bef
         async move { memory.put(&who, &bucket, &key(name), body(&bytes)).await.unwrap() }
     };
     let size = |name: &str| {
-        let id = crate::ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key(name) };
+        let id = nigh_data::ObjectId { namespace: who.namespace.clone(), bucket: bucket.clone(), key: key(name) };
         store.holds(&id).map_or(0, |bytes| bytes.len())
     };
     let comes = async |name: &str, bytes: usize| {

@@ -1,10 +1,10 @@
 //! Invocations at the gate: what they begin with, what they join, and when they have ended.
 
+use nigh_protocol::GateRefusal;
 use nigh_terms::{FunctionName, InvocationId, Monotonic, SandboxId, ShardId, Token};
 
 use super::*;
 use crate::memory::invocations::FRONTIERS_MAX;
-use crate::protocol::GateRefusal;
 
 const WITHIN: Duration = Duration::from_secs(30);
 

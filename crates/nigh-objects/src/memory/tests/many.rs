@@ -2,15 +2,16 @@
 
 use std::os::unix::process::ExitStatusExt;
 
+use nigh_data::account::{Account, OVERHEAD};
+use nigh_data::segment::Filling;
+use nigh_data::segment_cost::Cost;
+use nigh_data::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
+use nigh_protocol::{Copy, CopyStore as _, Stamp};
 use nigh_terms::{BucketName, Epoch, Namespace, ObjectKey, Sequence, ShardId, Timestamp, Token, Version};
 
-use crate::account::{Account, OVERHEAD};
-use crate::cache::{Beyond, Cost, Shelf, Shelved};
+use crate::cache::{Beyond, Shelf, Shelved};
 use crate::eviction::Origin;
 use crate::kept::Kept;
-use crate::protocol::{Copy, CopyStore as _, Stamp};
-use crate::segment::Filling;
-use crate::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
 
 /// How many; another number is set by this variable of the same meaning.
 const OBJECTS: usize = 50_000;

@@ -141,14 +141,14 @@ async fn a_write_that_the_store_refused_leaves_no_doubt() {
     f.memory.create_bucket(&f.who, &missing).await.unwrap();
     f.memory.put(&f.who, &missing, &key("a"), body(b"old")).await.unwrap();
     f.memory.delete(&f.who, &missing, &key("a"), WriteConditions::default(), None).await.unwrap();
-    crate::store::Store::delete_bucket(&*f.store, &f.who.namespace, &missing).await.unwrap();
+    nigh_stores::Store::delete_bucket(&*f.store, &f.who.namespace, &missing).await.unwrap();
     let refused = f.memory.put(&f.who, &missing, &key("a"), body(b"new")).await;
     assert!(matches!(refused, Err(ObjectError::NoSuchBucket(_))));
     f.memory.create_bucket(&f.who, &missing).await.unwrap();
     let got = f.memory.get(&f.who, &missing, &key("a"), GetRequest::default()).await;
     assert!(matches!(got, Err(ObjectError::NoSuchKey(_))));
     assert!(!f.memory.0.doubts.lock().hold(
-        &crate::ObjectId { namespace: f.who.namespace.clone(), bucket: missing, key: key("a") },
+        &nigh_data::ObjectId { namespace: f.who.namespace.clone(), bucket: missing, key: key("a") },
         nigh_terms::Clock::monotonic(&*f.clock)
     ));
 }

@@ -1,11 +1,12 @@
 //! Mode `shadow`, and what a store tells of others that read and write it.
 
+use crate::gated_store::Placing;
+use nigh_data::ObjectMeta;
 use nigh_engine::RequestId;
 
 use super::write_back::Lazy;
 use super::*;
-use crate::gated_store::Placing;
-use crate::{BucketPolicy, ObjectMeta, Pushed, WriteMode};
+use crate::{BucketPolicy, Pushed, WriteMode};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -190,7 +191,7 @@ async fn a_read_begun_before_others_wrote_leaves_no_copy() {
     let f = Fixture::new().await;
     f.put("a", b"old").await;
     let f = f.restarted().await;
-    let a = crate::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
+    let a = nigh_data::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
     let gate = f.store.close(Point::GetSeen);
     let getting = f.getting("a");
     gate.arrival().await;
@@ -210,7 +211,7 @@ async fn a_notice_of_this_node_s_own_write_leaves_its_copy_and_one_of_others_doe
     let done = f.put("a", b"ours").await;
     let named = f.memory.bucket_named(None, f.bucket.as_str());
     let [(namespace, bucket)] = &named[..] else { panic!("{named:?}") };
-    let a = crate::ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key("a") };
+    let a = nigh_data::ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: key("a") };
     assert!(!f.memory.changed_outside(&a, Some(&done.etag)));
     f.get("a").await.unwrap();
     assert_eq!(f.store.gets.load(Ordering::SeqCst), 0);
@@ -225,7 +226,7 @@ async fn a_notice_of_this_node_s_own_write_leaves_its_copy_and_one_of_others_doe
 #[tokio::test]
 async fn of_a_write_that_others_are_heard_to_overwrite_no_copy_is_kept() {
     let f = Fixture::new().await;
-    let a = crate::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
+    let a = nigh_data::ObjectId { namespace: f.who.namespace.clone(), bucket: f.bucket.clone(), key: key("a") };
     let done = f.put("a", b"ours").await;
     for (heard, gets) in [(done.etag.clone(), 0), (ETag("theirs".to_owned()), 1)] {
         let gate = f.store.close(Point::PutDone);

@@ -1,11 +1,12 @@
 //! Buckets that others write too.
 
+use nigh_data::ObjectMeta;
 use nigh_engine::RequestId;
 use nigh_terms::{Timestamp, Token};
 
 use super::write_back::Lazy;
 use super::*;
-use crate::{Access, BucketPolicy, ObjectMeta, WriteMode};
+use crate::{Access, BucketPolicy, WriteMode};
 
 fn shared() -> BucketPolicy {
     BucketPolicy { access: Access::Shared, ..BucketPolicy::default() }

@@ -1,14 +1,14 @@
 //! Transactions over several objects on a node alone: whole or not at all, unseen before, refused over what has changed.
 
+use nigh_data::ObjectId;
+use nigh_protocol::{TransactionId, TransactionRecord};
 use nigh_terms::{ShardId, Token};
 
 use super::write_back::Lazy;
 use super::*;
-use crate::ObjectId;
 use crate::TransactionName;
 use crate::memory::Part;
 use crate::memory::transactions::{NewObject, PartBecomes, PartWrite};
-use crate::protocol::{TransactionId, TransactionRecord};
 
 impl Lazy {
     fn begin(&self) -> TransactionName {

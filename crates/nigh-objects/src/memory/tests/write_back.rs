@@ -1,11 +1,12 @@
 //! Writes that the store gets later: what is acknowledged is seen and survives, and comes to the store in order.
 
+use nigh_data::ObjectId;
 use nigh_engine::{Journal, JournalSettings, LocalRegistry, Registry, RequestId, StateFile};
 use nigh_terms::{Clock, SystemClock};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{BucketPolicy, ModeRule, ObjectId, WriteMode, WriteSettings};
+use crate::{BucketPolicy, ModeRule, WriteMode, WriteSettings};
 
 pub(super) struct Lazy {
     pub(super) store: Arc<GatedStore>,
@@ -50,7 +51,7 @@ async fn open_lazy(
     };
     let limits =
         MemoryLimits { cache: ByteSize::mib(4), cached_object: ByteSize(CACHED as u64), object: ByteSize::mib(32) };
-    let store = Arc::clone(store) as Arc<dyn crate::store::Store>;
+    let store = Arc::clone(store) as Arc<dyn nigh_stores::Store>;
     let memory =
         ObjectMemory::open(store, writes, Arc::clone(clock), Vec::new(), folder.join("spool"), limits).await.unwrap();
     (memory, journal)

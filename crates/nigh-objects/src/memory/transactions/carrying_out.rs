@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::{BoxFuture, join_all};
+use nigh_data::{ObjectError, ObjectId, WriteConditions};
 use nigh_engine::{LedgerError, RequestId};
+use nigh_protocol::{Outcome, Stamp, TransactionId, TransactionInput, TransactionOutput, TransactionRecord};
 use nigh_terms::ShardId;
 
 use super::home::{Open, Said, Standing};
@@ -19,10 +21,8 @@ use crate::memory::Inner;
 use crate::memory::write_ticket::WriteSource;
 use crate::memory::writes::{Draft, Expected, Taken};
 use crate::notification::ObjectChange;
-use crate::protocol::{Outcome, Stamp, TransactionId, TransactionInput, TransactionOutput, TransactionRecord};
 use crate::sync::spawn;
 use crate::write_order::Turn;
-use crate::{ObjectError, ObjectId, WriteConditions};
 
 /// Between two tries to carry a decided write out.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use nigh_data::attributes::check_tags;
+use nigh_data::conditions::{check_read, check_write};
+use nigh_data::range::resolve;
+use nigh_data::{
+    Body, Digest, ETag, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
+    Segment, Served, WriteConditions,
+};
+use nigh_protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Stamp, TransactionId};
 use nigh_terms::{BucketName, ObjectKey, Principal, ShardId, Token, Version};
 
 use super::open::{Begun, Commit, Staged, TransactionName};
 use super::part::{NewObject, Part, PartBecomes, PartWrite, Seen};
 use super::{Prepared, TRANSACTION_BYTES_MAX, Written};
-use crate::attributes::check_tags;
-use crate::conditions::{check_read, check_write};
 use crate::memory::cluster::Asked;
 use crate::memory::invocations::WriteCall;
 use crate::memory::{Inner, ObjectMemory, object, to_the_end};
-use crate::protocol::{Coordinator, CoordinatorInput, CoordinatorOutput, Outcome, Stamp, TransactionId};
-use crate::range::resolve;
 use crate::sync::spawn;
-use crate::{
-    Body, Digest, ETag, GetRequest, Got, ObjectError, ObjectId, ObjectMeta, PutDone, PutRequest, ReadConditions,
-    Segment, Served, WriteConditions,
-};
 
 /// How long the node that commits waits until it has caught up with what was written.
 const COVERED_WITHIN: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl ObjectMemory {
         conditions: WriteConditions,
     ) -> Result<(), ObjectError> {
         let (inner, object) = (&self.0, object(who, bucket, key));
-        inner.check_in(name, who, &object, &conditions, &crate::Tags::new()).await?;
+        inner.check_in(name, who, &object, &conditions, &nigh_data::Tags::new()).await?;
         let staged = Staged { becomes: PartBecomes::Gone, bytes: bytes::Bytes::new() };
         inner.transactions.open.lock().stage(inner.now(), name, who, &object, staged)
     }
@@ -250,7 +250,7 @@ impl Inner {
         who: &Principal,
         object: &ObjectId,
         conditions: &WriteConditions,
-        tags: &crate::Tags,
+        tags: &nigh_data::Tags,
     ) -> Result<(), ObjectError> {
         self.is_kept_here(name)?;
         self.find_bucket(who, &object.bucket).await?;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nigh_data::ObjectError;
 use nigh_engine::Change;
 use nigh_engine::journal::RecoveredRecord;
+use nigh_protocol::{TransactionHome, TransactionId, TransactionOutput, TransactionRecord};
 use nigh_terms::{ShardId, Version};
 
 use super::home::{Home, Open, TURNS_WITHIN};
 use super::part::{decode_about, decode_body};
-use crate::ObjectError;
 use crate::memory::Inner;
-use crate::protocol::{TransactionHome, TransactionId, TransactionOutput, TransactionRecord};
 use crate::sync::{spawn, timeout};
 
 /// A transaction that a home has found in its ledger.

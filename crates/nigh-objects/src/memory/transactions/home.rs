@@ -1,7 +1,7 @@
 //! The homes in this process: they hold the turns of a transaction's objects, and answer what coordinators and other homes
 //! say of it.
 //!
-//! What is done when is the machine's to say (`protocol::TransactionHome`); `carrying_out` does it. A transaction holds its
+//! What is done when is the machine's to say (`nigh_protocol::TransactionHome`); `carrying_out` does it. A transaction holds its
 //! turns as long as it is open here, watched by a task if nobody waits for it; a home that is lost takes all of its
 //! transactions with it, and the next finds those that have records (`found`).
 
@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectId};
+use nigh_protocol::{Outcome, Ticket, TransactionHome, TransactionId, TransactionInput, TransactionOutput};
 use nigh_terms::{ShardId, Version};
 use tokio::sync::watch;
 
@@ -18,10 +20,8 @@ use super::{Prepared, Written};
 use crate::memory::cluster::HomeUse;
 use crate::memory::coherence::moved;
 use crate::memory::{Inner, to_the_end};
-use crate::protocol::{Outcome, Ticket, TransactionHome, TransactionId, TransactionInput, TransactionOutput};
 use crate::sync::{Mutex, spawn, timeout};
 use crate::write_order::Turn;
-use crate::{ObjectError, ObjectId};
 
 /// How long a transaction waits for the turns of its objects.
 pub(super) const TURNS_WITHIN: Duration = Duration::from_secs(5);

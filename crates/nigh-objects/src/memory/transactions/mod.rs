@@ -13,6 +13,8 @@ mod part;
 
 use std::collections::{HashMap, VecDeque};
 
+use nigh_data::ObjectId;
+use nigh_protocol::{Stamp, Ticket, TransactionId};
 use nigh_terms::ShardId;
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +26,6 @@ pub use self::open::{Begun, TransactionName};
 #[cfg(test)]
 pub(super) use self::part::{NewObject, PartBecomes, PartWrite};
 pub(crate) use self::part::{Part, decode_about, decode_body, encode as encode_part};
-use crate::ObjectId;
-use crate::protocol::{Stamp, Ticket, TransactionId};
 use crate::sync::Mutex;
 
 /// The bytes that a transaction may write, of all its objects together.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectId, ObjectMeta};
+use nigh_protocol::{NodeNumber, TransactionId};
 use nigh_terms::{Monotonic, Principal};
 
 use super::TRANSACTION_BYTES_MAX;
 use super::commit::Committed;
 use super::part::{PartBecomes, Seen};
-use crate::protocol::{NodeNumber, TransactionId};
-use crate::{ObjectError, ObjectId, ObjectMeta};
 
 /// How long a transaction may take from its begin to its commit.
 const LASTS: Duration = Duration::from_secs(60);
@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
     use crate::memory::transactions::part::NewObject;
-    use crate::{Attributes, ETag, Tags};
+    use nigh_data::{Attributes, ETag, Tags};
 
     const NAME: TransactionName = TransactionName { node: NodeNumber(3), id: TransactionId(0xabc) };
 

@@ -5,12 +5,11 @@
 //! bytes of the objects in their order. Both texts are JSON, so that people can read them.
 
 use bytes::Bytes;
+use nigh_data::{Attributes, Checksum, ETag, ObjectId, ObjectMeta, Tags};
 use nigh_engine::{Change, Record, RequestId};
+use nigh_protocol::{TransactionId, TransactionRecord};
 use nigh_terms::{BucketName, Namespace, ObjectKey, Principal, Timestamp, Token, Version};
 use serde::{Deserialize, Serialize};
-
-use crate::protocol::{TransactionId, TransactionRecord};
-use crate::{Attributes, Checksum, ETag, ObjectId, ObjectMeta, Tags};
 
 /// The form that this build writes.
 const FORMAT: u32 = 1;

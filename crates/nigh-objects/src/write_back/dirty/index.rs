@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use nigh_data::ObjectId;
 use nigh_terms::Monotonic;
 
 use super::Dirty;
 use super::entry::Entry;
-use crate::ObjectId;
 
 /// What all of it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Which object is pushed next and when, and what follows from how its push ended.
 
+use nigh_data::ObjectId;
 use nigh_terms::{Monotonic, Version};
 
 use super::state::{Base, Becomes, Unpushed};
 use super::{Dirty, Settled};
-use crate::ObjectId;
 use crate::write_back::policy::WriteMode;
 
 /// A push to be made.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use nigh_data::{ETag, ObjectMeta};
 use nigh_terms::Version;
 
 use crate::write_back::policy::WriteMode;
-use crate::{ETag, ObjectMeta};
 
 /// What an object becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]

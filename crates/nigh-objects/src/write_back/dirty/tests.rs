@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use nigh_data::{Attributes, ETag, ObjectMeta};
 use nigh_terms::{Epoch, Sequence, Timestamp, Token};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Attributes, ETag, ObjectMeta};
 
 const LIMITS: DirtyLimits = DirtyLimits {
     bytes: 1000,

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use nigh_faas::keep_alive::KeepAlive;
+use nigh_schedule::keep_alive::KeepAlive;
 
 use super::on_demand::{EndOrder, Line, OnDemandPool};
 use super::policy::{IdleTakes, Policy, SandboxNo};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use nigh_faas::keep_alive::{Idle, KeepAlive};
+use nigh_schedule::keep_alive::{Idle, KeepAlive};
 use nigh_terms::{ByteSize, Monotonic};
 
 use super::policy::{Action, IdleTakes, NodeState, Policy, SandboxNo};

@@ -1,11 +1,11 @@
-//! The node's own pool (`nigh-faas/src/sandbox_pool.rs`), as it runs in production.
+//! The node's own pool (`nigh-schedule/src/sandbox_pool.rs`), as it runs in production.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nigh_faas::function::Function;
-use nigh_faas::keep_alive::KeepAlive;
-use nigh_faas::sandbox_pool::{Answer, Command, PoolLimits, SandboxPool, StartId, Ticket};
+use nigh_functions::function::Function;
+use nigh_schedule::keep_alive::KeepAlive;
+use nigh_schedule::sandbox_pool::{Answer, Command, PoolLimits, SandboxPool, StartId, Ticket};
 use nigh_terms::{ByteSize, FunctionName, Monotonic, Namespace};
 
 use super::node::WAIT_MAX_US;

@@ -1,0 +1,244 @@
+//! Digests of bytes as they pass: MD5, which is the entity tag, and at most one further checksum.
+//!
+//! It computes and compares; it never holds or moves the bytes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use crc_fast::CrcAlgorithm;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+
+use nigh_terms::hex;
+
+use crate::md5::Md5;
+use crate::{Checksum, ChecksumAlgorithm, ChecksumClaim, ClaimedValue, ETag, ObjectError};
+
+/// Bytes hashed in one go by a task that shares its thread with others: about a millisecond.
+pub const PIECE_BYTES: usize = 1 << 20;
+
+impl ChecksumAlgorithm {
+    /// The request header that carries it.
+    #[must_use]
+    pub const fn header(self) -> &'static str {
+        match self {
+            Self::Crc32 => "x-amz-checksum-crc32",
+            Self::Crc32c => "x-amz-checksum-crc32c",
+            Self::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            Self::Sha1 => "x-amz-checksum-sha1",
+            Self::Sha256 => "x-amz-checksum-sha256",
+        }
+    }
+
+    /// The length of its value before base64.
+    const fn bytes(self) -> usize {
+        match self {
+            Self::Crc32 | Self::Crc32c => 4,
+            Self::Crc64Nvme => 8,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+        }
+    }
+
+    /// The cyclic code it is, if it is one: those of parts can be combined into that of the whole.
+    pub const fn crc(self) -> Option<CrcAlgorithm> {
+        match self {
+            Self::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+            Self::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+            Self::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
+            Self::Sha1 | Self::Sha256 => None,
+        }
+    }
+
+    /// The checksum whose value is `raw`.
+    pub fn checksum(self, raw: &[u8]) -> Checksum {
+        Checksum { algorithm: self, value: STANDARD.encode(raw) }
+    }
+
+    /// A cyclic code's value as bytes.
+    pub fn crc_bytes(self, value: u64) -> Vec<u8> {
+        value.to_be_bytes()[8 - self.bytes().min(8)..].to_vec()
+    }
+
+    /// The bytes that `text` says.
+    ///
+    /// # Errors
+    /// If they are no value of this function.
+    pub fn decode(self, text: &str) -> Result<Vec<u8>, ObjectError> {
+        match STANDARD.decode(text) {
+            Ok(raw) if raw.len() == self.bytes() => Ok(raw),
+            _ => Err(ObjectError::InvalidRequest(format!("Value for {} header is invalid.", self.header()))),
+        }
+    }
+}
+
+/// A checksum in the making.
+pub enum Hasher {
+    Crc(ChecksumAlgorithm, crc_fast::Digest),
+    Sha1(Sha1),
+    Sha256(Sha256),
+}
+
+impl Hasher {
+    pub fn new(algorithm: ChecksumAlgorithm) -> Self {
+        match (algorithm, algorithm.crc()) {
+            (_, Some(crc)) => Self::Crc(algorithm, crc_fast::Digest::new(crc)),
+            (ChecksumAlgorithm::Sha1, None) => Self::Sha1(Sha1::new()),
+            (_, None) => Self::Sha256(Sha256::new()),
+        }
+    }
+
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Crc(_, digest) => digest.update(bytes),
+            Self::Sha1(digest) => digest.update(bytes),
+            Self::Sha256(digest) => digest.update(bytes),
+        }
+    }
+
+    pub fn finish(self) -> Vec<u8> {
+        match self {
+            Self::Crc(algorithm, digest) => algorithm.crc_bytes(digest.finalize()),
+            Self::Sha1(digest) => digest.finalize().to_vec(),
+            Self::Sha256(digest) => digest.finalize().to_vec(),
+        }
+    }
+}
+
+/// What the bytes are, once all have passed and nothing claimed of them was wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub(crate) md5: [u8; 16],
+    pub checksum: Option<Checksum>,
+}
+
+impl Verified {
+    /// The entity tag of an object written in one piece.
+    pub fn etag(&self) -> ETag {
+        ETag(hex(&self.md5))
+    }
+}
+
+/// All digests of one body.
+pub struct Digest {
+    md5: Md5,
+    further: Option<Hasher>,
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Digest").finish_non_exhaustive()
+    }
+}
+
+impl Digest {
+    /// The digests of no bytes: MD5, and `further` if given.
+    #[must_use]
+    pub fn new(further: Option<ChecksumAlgorithm>) -> Self {
+        Self { md5: Md5::new(), further: further.map(Hasher::new) }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.md5.update(bytes);
+        if let Some(further) = &mut self.further {
+            further.update(bytes);
+        }
+    }
+
+    /// Compares with what was claimed of bytes that are not kept. `claim` is of the function this was made with.
+    ///
+    /// # Errors
+    /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
+    pub fn check(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<(), ObjectError> {
+        self.verify(md5, claim).map(drop)
+    }
+
+    /// Compares with what was claimed. `claim` is of the function this was made with.
+    ///
+    /// # Errors
+    /// `BadDigest`, or `InvalidRequest` if what was claimed is no value or did not come.
+    pub fn verify(self, md5: Option<[u8; 16]>, claim: Option<ChecksumClaim>) -> Result<Verified, ObjectError> {
+        let computed = self.md5.finish();
+        if md5.is_some_and(|md5| md5 != computed) {
+            return Err(ObjectError::BadDigest { claim: "Content-MD5" });
+        }
+        let checksum = match (self.further, claim) {
+            (Some(further), Some(ChecksumClaim { algorithm, value })) => {
+                let raw = further.finish();
+                let claimed = match value {
+                    ClaimedValue::Compute => None,
+                    ClaimedValue::Given(text) => Some(algorithm.decode(&text)?),
+                    ClaimedValue::Trailer(take) => match take() {
+                        Some(text) => Some(algorithm.decode(&text)?),
+                        None => {
+                            let missing = format!("the trailer {} was announced and did not come", algorithm.header());
+                            return Err(ObjectError::InvalidRequest(missing));
+                        }
+                    },
+                };
+                if claimed.is_some_and(|claimed| claimed != raw) {
+                    return Err(ObjectError::BadDigest { claim: algorithm.header() });
+                }
+                Some(algorithm.checksum(&raw))
+            }
+            _ => None,
+        };
+        Ok(Verified { md5: computed, checksum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of the nine bytes "123456789": the check values of the catalogues, and of RFC 3174's and FIPS 180's tools.
+    const CHECKS: [(ChecksumAlgorithm, &str); 5] = [
+        (ChecksumAlgorithm::Crc32, "cbf43926"),
+        (ChecksumAlgorithm::Crc32c, "e3069283"),
+        (ChecksumAlgorithm::Crc64Nvme, "ae8b14860a799888"),
+        (ChecksumAlgorithm::Sha1, "f7c3bc1d808e04732adf679965ccc34ca7ae3441"),
+        (ChecksumAlgorithm::Sha256, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"),
+    ];
+
+    fn verify(algorithm: ChecksumAlgorithm, value: ClaimedValue) -> Result<Verified, ObjectError> {
+        let mut digest = Digest::new(Some(algorithm));
+        digest.update(b"1234");
+        digest.update(b"56789");
+        digest.verify(None, Some(ChecksumClaim { algorithm, value }))
+    }
+
+    #[test]
+    fn each_function_gives_its_published_check_value() {
+        for (algorithm, expected) in CHECKS {
+            let verified = verify(algorithm, ClaimedValue::Compute).unwrap();
+            let raw = algorithm.decode(&verified.checksum.unwrap().value).unwrap();
+            assert_eq!(hex(&raw), expected, "{algorithm:?}");
+            assert_eq!(hex(&verified.md5), "25f9e794323b453885f5181f1b624d0b");
+        }
+    }
+
+    #[test]
+    fn a_wrong_claim_is_refused_wherever_it_stands() {
+        for (algorithm, _) in CHECKS {
+            let right = verify(algorithm, ClaimedValue::Compute).unwrap().checksum.unwrap().value;
+            let wrong = STANDARD.encode(vec![0; algorithm.bytes()]);
+            assert!(verify(algorithm, ClaimedValue::Given(right.clone())).is_ok());
+            assert!(verify(algorithm, ClaimedValue::Trailer(Box::new(|| Some(right)))).is_ok());
+            for value in [ClaimedValue::Given(wrong.clone()), ClaimedValue::Trailer(Box::new(|| Some(wrong)))] {
+                assert!(matches!(verify(algorithm, value), Err(ObjectError::BadDigest { .. })));
+            }
+            for text in ["", "?", "AAA="] {
+                let value = ClaimedValue::Given(text.to_owned());
+                assert!(matches!(verify(algorithm, value), Err(ObjectError::InvalidRequest(_))));
+            }
+            let missing = ClaimedValue::Trailer(Box::new(|| None));
+            assert!(matches!(verify(algorithm, missing), Err(ObjectError::InvalidRequest(_))));
+        }
+    }
+
+    #[test]
+    fn a_wrong_md5_is_refused() {
+        let digest = Digest::new(None);
+        assert!(matches!(digest.verify(Some([0; 16]), None), Err(ObjectError::BadDigest { claim: "Content-MD5" })));
+    }
+}

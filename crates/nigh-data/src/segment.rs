@@ -1,0 +1,508 @@
+//! Segments: an object's bytes in memory, sealed once written, shared by every reader.
+//!
+//! An object of 64 KiB and more is one memfd, grown, shrunk and written by nobody after `seal` (memfd_create(2),
+//! F_SEAL_*): it can be handed to other processes (`handed_out`). A smaller one lives in a cell of a `slab`, which is
+//! never handed out. Bytes are mapped read-only; a slice of them is handed out without a copy and keeps them alive.
+//! What all living segments take, those that readers hold beyond the cache included, is in their `Account`.
+
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use memmap2::{Mmap, MmapOptions};
+use rustix::fs::{FallocateFlags, OFlags, SealFlags};
+
+use crate::ObjectError;
+use crate::account::{Account, Entry, OVERHEAD, OWN_MIN, failed, memfd};
+use crate::folios::Folios;
+use crate::handed_out::HandedOut;
+use crate::segment_cost::Cost;
+use crate::slab::Cell;
+
+/// A sealed object.
+#[derive(Clone, Debug)]
+pub struct Segment(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Beside others.
+    Shared(Cell),
+    /// In a memfd of its own.
+    Own(Arc<Sealed>),
+}
+
+#[derive(Debug)]
+struct Sealed {
+    // Fields are dropped in this order: the entry goes when the memory has.
+    /// Absent for an empty one, which cannot be mapped.
+    map: Option<Mmap>,
+    handed_out: HandedOut,
+    entry: Entry,
+}
+
+/// Names a segment of its own while it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentName(usize);
+
+/// A view of a part of a segment.
+#[derive(Clone, Debug)]
+pub struct SegmentSlice {
+    segment: Segment,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for SegmentSlice {
+    fn as_ref(&self) -> &[u8] {
+        &self.segment.as_slice()[self.range.clone()]
+    }
+}
+
+impl SegmentSlice {
+    /// The view as `Bytes`, without a copy.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+
+    /// The segment it is a part of.
+    #[must_use]
+    pub const fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Which part it is.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+impl Segment {
+    /// A segment, outside any cache and its budget, that holds a copy of `bytes`.
+    ///
+    /// # Errors
+    /// If the kernel gives no memory.
+    pub fn copy_of(bytes: &[u8]) -> Result<Self, ObjectError> {
+        let mut filling = Filling::new(&Account::open()?, bytes.len() as u64)?;
+        filling.append(bytes)?;
+        filling.seal()
+    }
+
+    /// All bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Place::Shared(cell) => cell.as_slice(),
+            Place::Own(sealed) => sealed.map.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Its name, if it has a memfd of its own: only such can be handed out.
+    #[must_use]
+    pub fn name(&self) -> Option<SegmentName> {
+        match &self.0 {
+            Place::Own(sealed) => Some(SegmentName(Arc::as_ptr(sealed) as usize)),
+            Place::Shared(_) => None,
+        }
+    }
+
+    /// A descriptor of its sealed file for another process, open for reading only and a file of its own, so that
+    /// `is_held_elsewhere` sees it. None for an object that shares its memory with others.
+    ///
+    /// # Errors
+    /// The system's: it has no descriptor left, or somebody who has the file keeps it from being opened.
+    pub fn hand_out(&self) -> std::io::Result<Option<OwnedFd>> {
+        match &self.0 {
+            Place::Own(sealed) => sealed.handed_out.open(OFlags::RDONLY).map(Some),
+            Place::Shared(_) => Ok(None),
+        }
+    }
+
+    /// Whether anybody has a file open or mapped that was handed out; true where the kernel cannot tell.
+    #[must_use]
+    pub fn is_held_elsewhere(&self) -> bool {
+        match &self.0 {
+            Place::Own(sealed) => sealed.handed_out.is_held(),
+            Place::Shared(_) => false,
+        }
+    }
+
+    /// Whether its memory would stay if the cache let it go: somebody reads it here, or has it elsewhere. An object that
+    /// shares its memory with others does not tell.
+    pub fn is_in_use(&self) -> bool {
+        match &self.0 {
+            Place::Own(sealed) => Arc::strong_count(sealed) > 1 || sealed.handed_out.is_held(),
+            Place::Shared(_) => false,
+        }
+    }
+
+    /// What it takes in memory, in bytes as the kernel counts them.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        self.cost().bytes
+    }
+
+    /// What it takes.
+    pub fn cost(&self) -> Cost {
+        match &self.0 {
+            Place::Shared(cell) => Cost { bytes: cell.bytes() + OVERHEAD, segments: 0 },
+            Place::Own(sealed) => sealed.entry.cost,
+        }
+    }
+
+    /// The bytes in `range`; those of it that there are.
+    #[must_use]
+    pub fn slice(&self, range: Range<u64>) -> SegmentSlice {
+        let length = self.as_slice().len();
+        let end = usize::try_from(range.end).map_or(length, |end| end.min(length));
+        let start = usize::try_from(range.start).map_or(end, |start| start.min(end));
+        SegmentSlice { segment: self.clone(), range: start..end }
+    }
+}
+
+/// A segment being written by the node.
+#[derive(Debug)]
+pub struct Filling {
+    place: Filled,
+    length: u64,
+    filled: u64,
+}
+
+#[derive(Debug)]
+enum Filled {
+    Shared(Cell),
+    Own(File, Entry),
+    /// Its file mapped.
+    Mapped(Folios, File, Entry),
+}
+
+impl Filling {
+    /// A segment that will hold `length` bytes.
+    pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
+        let place = match length {
+            ..OWN_MIN => Filled::Shared(Cell::take(account, length as u32)?),
+            _ if account.large_folios() => {
+                let file = memfd()?;
+                let folios = file.set_len(length).and_then(|()| Folios::map(&file, length as usize));
+                Filled::Mapped(folios.map_err(failed("map a segment"))?, file, account.enter(length))
+            }
+            _ => Filled::Own(memfd()?, account.enter(length)),
+        };
+        Ok(Self { place, length, filled: 0 })
+    }
+
+    /// Where some of the next `most` bytes are to be received, to be `received` then; none if they are to be appended.
+    /// More than were announced are refused.
+    pub fn room(&mut self, most: u64) -> Result<Option<&mut [u8]>, ObjectError> {
+        let Filled::Mapped(folios, ..) = &mut self.place else { return Ok(None) };
+        let (left, received) = (self.length - self.filled, self.filled.saturating_add(most));
+        if most > left {
+            return Err(ObjectError::IncompleteBody { expected: self.length, received });
+        }
+        folios.room(self.filled as usize, most as usize).map(Some).map_err(failed("allocate a segment"))
+    }
+
+    /// So many bytes are in the room that was given.
+    pub fn received(&mut self, bytes: usize) {
+        self.filled = self.length.min(self.filled + bytes as u64);
+    }
+
+    /// How many bytes it holds so far.
+    pub const fn filled(&self) -> u64 {
+        self.filled
+    }
+
+    /// Adds `bytes`; more than were announced are refused.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+        let at = self.filled;
+        self.filled += bytes.len() as u64;
+        if self.filled > self.length {
+            return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
+        }
+        match &mut self.place {
+            Filled::Shared(cell) => cell.write(at as u32, bytes),
+            Filled::Own(file, _) => file.write_all(bytes).map_err(failed("write a segment")),
+            Filled::Mapped(folios, ..) => folios.write(at as usize, bytes).map_err(failed("allocate a segment")),
+        }
+    }
+
+    /// Closes it for every writer, and maps it.
+    pub fn seal(self) -> Result<Segment, ObjectError> {
+        if self.filled != self.length {
+            return Err(ObjectError::IncompleteBody { expected: self.length, received: self.filled });
+        }
+        Ok(Segment(match self.place {
+            Filled::Shared(cell) => Place::Shared(cell),
+            Filled::Own(file, entry) | Filled::Mapped(_, file, entry) => {
+                // Nobody but this node has had the file, and its mapping ends here: no more than future writes are left
+                // to bar. `F_SEAL_WRITE` bars the same, but first waits for pages that another processor has not listed yet.
+                let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+                rustix::fs::fcntl_add_seals(file.as_fd(), seals)
+                    .map_err(|error| failed("seal a segment")(error.into()))?;
+                Place::Own(Arc::new(Sealed::map(HandedOut::new(file.into()), self.length, entry)?))
+            }
+        }))
+    }
+}
+
+impl Sealed {
+    /// Maps a file that has the seals against writing, growing and shrinking.
+    fn map(handed_out: HandedOut, length: u64, entry: Entry) -> Result<Self, ObjectError> {
+        let map = if length == 0 {
+            None
+        } else {
+            // Its pages are found when they are read: many are read by other processes only, and freeing what nobody has
+            // looked at is cheaper.
+            // SAFETY: the mapping is private to readers, and no one can change or shorten a file with these seals.
+            Some(unsafe { MmapOptions::new().map(handed_out.file()) }.map_err(failed("map a segment"))?)
+        };
+        Ok(Self { map, handed_out, entry })
+    }
+}
+
+/// What became of sealing a segment that a client filled.
+#[derive(Debug)]
+pub enum Sealing {
+    /// Nobody can change it any more.
+    Sealed(Segment),
+    /// Somebody has it mapped for writing still.
+    Busy(Lent),
+    /// Somebody has seen to it that it cannot be sealed.
+    Refused(Lent),
+}
+
+/// A segment that a client fills: made and allocated by the node, of a length that nobody can change.
+#[derive(Debug)]
+pub struct Lent {
+    handed_out: HandedOut,
+    length: u64,
+    entry: Entry,
+}
+
+impl Lent {
+    /// Makes one. It blocks: the kernel clears its pages, on the account of whoever calls.
+    pub fn new(account: &Arc<Account>, length: u64) -> Result<Self, ObjectError> {
+        let (file, entry) = (memfd()?, account.enter(length));
+        if length > 0 {
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, length)
+                .map_err(|error| failed("allocate a segment")(error.into()))?;
+        }
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(|error| failed("seal a segment")(error.into()))?;
+        Ok(Self { handed_out: HandedOut::new(file.into()), length, entry })
+    }
+
+    /// Its length.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// A descriptor for whoever fills it: a file of its own, open for writing.
+    pub fn hand_out(&self) -> std::io::Result<OwnedFd> {
+        self.handed_out.open(OFlags::RDWR)
+    }
+
+    /// Whether anybody has it open or mapped; true where the kernel cannot tell.
+    pub fn is_held_elsewhere(&self) -> bool {
+        self.handed_out.is_held()
+    }
+
+    /// What it takes.
+    pub const fn cost(&self) -> Cost {
+        self.entry.cost
+    }
+
+    /// Adds the seal against writing, which holds for every descriptor there is.
+    pub fn seal(self) -> Result<Sealing, ObjectError> {
+        match rustix::fs::fcntl_add_seals(self.handed_out.file(), SealFlags::WRITE | SealFlags::SEAL) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::BUSY) => return Ok(Sealing::Busy(self)),
+            // Its client has closed it for further seals.
+            Err(rustix::io::Errno::PERM) => return Ok(Sealing::Refused(self)),
+            Err(error) => return Err(failed("seal a segment")(error.into())),
+        }
+        let Self { handed_out, length, entry } = self;
+        Ok(Sealing::Sealed(Segment(Place::Own(Arc::new(Sealed::map(handed_out, length, entry)?)))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    fn segment_of(account: &Arc<Account>, bytes: &[u8]) -> Segment {
+        let mut filling = Filling::new(account, bytes.len() as u64).unwrap();
+        filling.append(bytes).unwrap();
+        filling.seal().unwrap()
+    }
+
+    /// With large folios and without; where the kernel gives none, pages take their place.
+    fn accounts() -> impl Iterator<Item = Arc<Account>> {
+        [false, true].into_iter().map(|large_folios| Account::open_with(large_folios).unwrap())
+    }
+
+    #[test]
+    fn a_sealed_segment_cannot_be_changed_by_who_holds_its_file() {
+        accounts().for_each(|account| cannot_be_changed(&account));
+    }
+
+    fn cannot_be_changed(account: &Arc<Account>) {
+        let bytes = vec![7; OWN_MIN as usize];
+        let segment = segment_of(account, &bytes);
+        let mut file = File::from(segment.hand_out().unwrap().unwrap());
+        assert!(file.write_all(b"other").is_err());
+        assert!(file.set_len(0).is_err() && file.set_len(100).is_err());
+        // Whoever has it can open it anew, and gains nothing.
+        let mut anew = File::from(crate::handed_out::reopen(file.as_fd(), OFlags::RDWR).unwrap());
+        assert!(anew.write_all(b"other").is_err());
+        // SAFETY: never reached with a mapping: the seal refuses it.
+        assert!(unsafe { memmap2::MmapMut::map_mut(&anew) }.is_err());
+        // SAFETY: nobody can change or shorten the file.
+        assert!(unsafe { Mmap::map(&anew) }.unwrap().make_mut().is_err());
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        assert_eq!(rustix::fs::fallocate(&anew, hole, 0, OWN_MIN), Err(rustix::io::Errno::PERM));
+        assert_eq!(segment.as_slice(), bytes);
+    }
+
+    #[test]
+    fn a_segment_is_executed_by_nobody_and_cannot_be_made_executable() {
+        let account = Account::open().unwrap();
+        let sealed = segment_of(&account, b"#!/bin/sh\n".repeat(OWN_MIN as usize).as_slice());
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        for file in [sealed.hand_out().unwrap().unwrap(), lent.hand_out().unwrap()] {
+            if !rustix::fs::fcntl_get_seals(&file).unwrap().contains(SealFlags::EXEC) {
+                let test = "a_segment_is_executed_by_nobody_and_cannot_be_made_executable";
+                return println!("SKIPPED: {test}: this kernel cannot bar it; Linux 6.3 and newer can");
+            }
+            assert_eq!(File::from(file.try_clone().unwrap()).metadata().unwrap().mode() & 0o111, 0);
+            for mode in [0o755, 0o100] {
+                assert_eq!(rustix::fs::fchmod(&file, mode.into()), Err(rustix::io::Errno::PERM));
+            }
+            let path = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&file));
+            let refused = std::process::Command::new(path).spawn().unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
+    fn a_small_object_has_no_file_that_could_show_its_neighbours() {
+        for length in [0, 1, OWN_MIN as usize - 1] {
+            let segment = Segment::copy_of(&vec![1; length]).unwrap();
+            assert!(segment.hand_out().unwrap().is_none() && segment.name().is_none(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_slice_shares_the_bytes_and_keeps_them_alive() {
+        for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 10), (account, OWN_MIN)]) {
+            let mut filling = Filling::new(&account, length).unwrap();
+            filling.append(b"01234").unwrap();
+            filling.append(&vec![b'5'; length as usize - 5]).unwrap();
+            let segment = filling.seal().unwrap();
+            let cost = segment.cost();
+            assert_eq!(cost, account.cost(length));
+            let slice = segment.slice(3..6);
+            let address = slice.as_ref().as_ptr();
+            let bytes = slice.into_bytes();
+            assert_eq!((&bytes[..], bytes.as_ptr()), (&b"345"[..], address));
+            assert_eq!(segment.slice(length - 2..length + 99).as_ref(), b"55");
+            assert_eq!(segment.slice(length + 20..length + 99).as_ref(), b"");
+            drop(segment);
+            assert_eq!(account.living().minus(account.slack()).bytes, cost.bytes);
+            assert_eq!(&bytes[..], b"345");
+            drop(bytes);
+            assert_eq!(account.living(), Cost::default());
+        }
+    }
+
+    #[test]
+    fn a_segment_takes_exactly_the_bytes_announced() {
+        for (account, length) in accounts().flat_map(|account| [(Arc::clone(&account), 3), (account, OWN_MIN)]) {
+            let mut filling = Filling::new(&account, length).unwrap();
+            filling.append(b"ab").unwrap();
+            let short = filling.seal();
+            assert!(matches!(short, Err(ObjectError::IncompleteBody { expected, received: 2 }) if expected == length));
+            let mut filling = Filling::new(&account, length).unwrap();
+            assert!(filling.append(&vec![0; length as usize + 1]).is_err());
+            drop(filling);
+            assert_eq!(account.living(), Cost::default());
+        }
+        assert_eq!(Segment::copy_of(b"").unwrap().as_slice(), b"");
+    }
+
+    #[test]
+    fn bytes_are_received_where_they_stay_or_appended() {
+        const LENGTH: usize = 3 << 20;
+        for account in accounts() {
+            let mut filling = Filling::new(&account, LENGTH as u64).unwrap();
+            filling.append(&[1; 5]).unwrap();
+            while filling.filled() < LENGTH as u64 - 7 {
+                let left = LENGTH as u64 - 7 - filling.filled();
+                let Some(room) = filling.room(left).unwrap() else {
+                    assert!(!account.large_folios());
+                    filling.append(&vec![2; left as usize]).unwrap();
+                    break;
+                };
+                room.fill(2);
+                let received = room.len();
+                filling.received(received);
+            }
+            assert!(!account.large_folios() || filling.room(8).is_err());
+            filling.append(&[3; 7]).unwrap();
+            let expected = [vec![1; 5], vec![2; LENGTH - 12], vec![3; 7]].concat();
+            assert!(filling.seal().unwrap().as_slice() == expected);
+        }
+    }
+
+    #[test]
+    fn a_cost_is_what_the_kernel_takes() {
+        let lengths = [OWN_MIN, OWN_MIN + 1, 1 << 20, (3 << 20) + 4097];
+        for (account, length) in accounts().flat_map(|account| lengths.map(|length| (Arc::clone(&account), length))) {
+            let segment = segment_of(&account, &vec![1; length as usize]);
+            let blocks = File::from(segment.hand_out().unwrap().unwrap()).metadata().unwrap().blocks();
+            assert_eq!(account.cost(length).bytes, blocks * 512, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_a_client_fills_has_its_memory_and_its_length_from_the_node() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, 100_000).unwrap();
+        let mut file = File::from(lent.hand_out().unwrap());
+        assert_eq!(file.metadata().unwrap().blocks() * 512, account.cost_of_own(100_000).bytes);
+        assert!(file.set_len(100_001).is_err() && file.set_len(1).is_err());
+        file.write_all(&[3; 100_000]).unwrap();
+        assert!(file.write_all(b"more").is_err());
+        let Sealing::Sealed(segment) = lent.seal().unwrap() else { panic!() };
+        assert_eq!(segment.as_slice(), [3; 100_000]);
+        assert!(file.write_all(b"late").is_err());
+        assert_eq!(account.living(), account.cost_of_own(100_000));
+    }
+
+    #[test]
+    fn what_is_mapped_for_writing_is_not_sealed_until_it_is_unmapped() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let file = File::from(lent.hand_out().unwrap());
+        // SAFETY: the file's length cannot change; only this test writes to it.
+        let map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+        let Sealing::Busy(lent) = lent.seal().unwrap() else { panic!() };
+        drop(map);
+        assert!(matches!(lent.seal().unwrap(), Sealing::Sealed(_)));
+    }
+
+    #[test]
+    fn a_segment_that_its_client_closed_for_seals_is_refused() {
+        let account = Account::open().unwrap();
+        let lent = Lent::new(&account, OWN_MIN).unwrap();
+        let file = lent.hand_out().unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SEAL).unwrap();
+        assert!(matches!(lent.seal().unwrap(), Sealing::Refused(_)));
+        assert_eq!(account.living(), Cost::default());
+    }
+}

@@ -1,0 +1,386 @@
+//! Finding, becoming and telling the owner of a namespace.
+//!
+//! A new owner does this in order: it takes the document, tells its term to every node that runs functions, reads how far
+//! every home has come, dispatches. What ended under the owner before it and was told to anybody is in that: a node that had
+//! not heard of the new term when an invocation ended there, was told of it before the homes were read.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_data::ObjectError;
+use nigh_engine::{NodeRole, PresentMember, RegistryError, Revision};
+use nigh_invoke::invocation::InvokeError;
+use nigh_protocol::Member;
+use nigh_rpc::{Method, PeerAddress};
+use nigh_schedule::scheduler::Fingerprint;
+use nigh_terms::{Monotonic, Namespace, NodeId, Token};
+use tokio::time::Instant;
+
+use super::books::Owned;
+use super::dispatcher::Inner;
+use super::ownership::{OWNERS_TABLE, Ownership, Standing, standing};
+use super::wire::{ANNOUNCE, AnnounceHead, HAND_OVER, HandOverAnswer, HandOverHead, decode, encode};
+
+/// Between two attempts.
+pub(super) const PAUSE: Duration = Duration::from_millis(25);
+/// For one small call.
+const CALL_WITHIN: Duration = Duration::from_secs(2);
+/// How long a writer outside waits until an owner knows of its write.
+const HAND_OVER_WITHIN: Duration = Duration::from_secs(15);
+/// Namespaces that one controller owns at most, or knows the owners of.
+const NAMESPACES_MAX: usize = 65_536;
+
+/// Whose a namespace is.
+pub enum Owner {
+    /// This process's, in this term.
+    Me(u64),
+    /// Another's; or nobody's, and this one is to take it.
+    Other(PresentMember),
+}
+
+fn failed(error: &RegistryError) -> InvokeError {
+    InvokeError::TooManyRequests(format!("it cannot be asked who dispatches the namespace: {error}"))
+}
+
+/// Where a member is called, in its present life.
+pub(super) fn address(member: &PresentMember) -> PeerAddress {
+    PeerAddress {
+        name: member.node.0.as_str().into(),
+        address: member.presence.address.as_str().into(),
+        incarnation: Some(member.incarnation.0),
+    }
+}
+
+impl Inner {
+    pub(super) fn living(&self, lives: impl Fn(&PresentMember) -> bool) -> Option<PresentMember> {
+        self.parts.present.borrow().iter().find(|member| lives(member)).cloned()
+    }
+
+    fn known_owner(&self, namespace: &Namespace) -> Option<Owner> {
+        if let Some(term) = self.books.lock().term(namespace) {
+            return Some(Owner::Me(term));
+        }
+        let known = self.elsewhere.lock().get(namespace).cloned()?;
+        // Still in that life, at whatever address.
+        let is_it = |member: &PresentMember| (&member.node, member.incarnation) == (&known.node, known.incarnation);
+        self.living(is_it).map(Owner::Other)
+    }
+
+    /// What was known of the owner is not so.
+    pub(super) fn not_owner(&self, namespace: &Namespace) {
+        self.elsewhere.lock().remove(namespace);
+    }
+
+    /// This process owns `namespace` no longer, at least not in `term`.
+    pub(super) fn forget(&self, namespace: &Namespace, term: u64) {
+        let mut books = self.books.lock();
+        if books.term(namespace) == Some(term) {
+            tracing::info!(%namespace, term, "another controller dispatches the namespace");
+            books.placing.owned.remove(namespace);
+            // Who waits for a node here goes to the other.
+            books.pump(self.now());
+        }
+    }
+
+    /// Whose `namespace` is. Becomes its owner if nobody is, and it may.
+    pub(super) async fn owner(&self, namespace: &Namespace, deadline: Monotonic) -> Result<Owner, InvokeError> {
+        if let Some(known) = self.known_owner(namespace) {
+            return Ok(known);
+        }
+        let turn = Arc::clone(self.asking.lock().entry(namespace.clone()).or_default());
+        let asked = {
+            let _turn = turn.lock().await;
+            match self.known_owner(namespace) {
+                Some(known) => Ok(known),
+                None => self.ask_owner(namespace, deadline).await,
+            }
+        };
+        drop(turn);
+        self.asking.lock().retain(|_, turn| Arc::strong_count(turn) > 1);
+        asked
+    }
+
+    async fn document(&self, namespace: &Namespace) -> Result<Option<(Ownership, Revision)>, RegistryError> {
+        let found = self.parts.registry.get(OWNERS_TABLE, namespace.as_str()).await?;
+        let Some(found) = found else { return Ok(None) };
+        let read = Ownership::decode(&found.value);
+        let document = read.map_err(|why| RegistryError::Storage(format!("{OWNERS_TABLE}/{namespace}: {why}")))?;
+        Ok(Some((document, found.revision)))
+    }
+
+    pub(super) fn standing(&self, document: Option<&Ownership>) -> Standing {
+        standing(document, (&self.parts.node, self.parts.me.incarnation), &self.parts.present.borrow())
+    }
+
+    /// As `standing`; if this process took itself for the owner and is not, it does no longer.
+    fn true_standing(&self, namespace: &Namespace, document: Option<&Ownership>) -> Standing {
+        let standing = self.standing(document);
+        let own = self.books.lock().term(namespace);
+        if let Some(term) = own.filter(|term| standing != Standing::Mine(*term)) {
+            self.forget(namespace, term);
+        }
+        standing
+    }
+
+    async fn ask_owner(&self, namespace: &Namespace, deadline: Monotonic) -> Result<Owner, InvokeError> {
+        loop {
+            let found = self.document(namespace).await.map_err(|error| failed(&error))?;
+            let term = match self.standing(found.as_ref().map(|(document, _)| document)) {
+                Standing::Mine(term) => term,
+                Standing::Theirs(owner) => return Ok(self.learn_owner(namespace, owner)),
+                Standing::Open { term, .. } if self.may_own() => match self.claim(namespace, term, found).await {
+                    Ok(()) => term,
+                    Err(RegistryError::Conflict { .. }) => continue,
+                    Err(error) => return Err(failed(&error)),
+                },
+                Standing::Open { .. } => match self.controller_for(namespace) {
+                    Some(controller) => return Ok(Owner::Other(controller)),
+                    None if self.now() < deadline => {
+                        tokio::time::sleep(PAUSE).await;
+                        continue;
+                    }
+                    None => {
+                        let why = "no controller of the cluster lives; start a node with the role controller";
+                        return Err(InvokeError::TooManyRequests(why.to_owned()));
+                    }
+                },
+            };
+            return self.begin(namespace, term, deadline).await;
+        }
+    }
+
+    fn may_own(&self) -> bool {
+        let full = || self.books.lock().placing.owned.len() >= NAMESPACES_MAX;
+        self.parts.owns && !self.leaving.load(Ordering::SeqCst) && !full()
+    }
+
+    fn learn_owner(&self, namespace: &Namespace, owner: PresentMember) -> Owner {
+        let mut elsewhere = self.elsewhere.lock();
+        if elsewhere.len() >= NAMESPACES_MAX {
+            elsewhere.clear();
+        }
+        elsewhere.insert(namespace.clone(), owner.clone());
+        Owner::Other(owner)
+    }
+
+    /// Who is to take a namespace that nobody has: the same at all processes, as long as they know the same members.
+    fn controller_for(&self, namespace: &Namespace) -> Option<PresentMember> {
+        let (present, of) = (self.parts.present.borrow(), Fingerprint::of(&[namespace.as_str()]));
+        let controllers = present.iter().filter(|one| one.has(NodeRole::Controller) && one.node != self.parts.node);
+        controllers.max_by_key(|one| Fingerprint::of(&[&one.node.0]).affinity(of)).cloned()
+    }
+
+    async fn claim(
+        &self,
+        namespace: &Namespace,
+        term: u64,
+        found: Option<(Ownership, Revision)>,
+    ) -> Result<(), RegistryError> {
+        let executes = found.as_ref().is_some_and(|(document, _)| document.executes);
+        let document = Ownership::of(&self.parts.node, self.parts.me.incarnation, term).executing(executes);
+        self.write(namespace, &document, found.map(|(_, revision)| revision)).await
+    }
+
+    /// Says in the document that the namespace has executions. False if this process does not own it in `term`.
+    pub(super) async fn will_execute(&self, namespace: &Namespace, term: u64) -> Result<bool, RegistryError> {
+        loop {
+            let Some((document, revision)) = self.document(namespace).await? else { return Ok(false) };
+            if self.true_standing(namespace, Some(&document)) != Standing::Mine(term) {
+                return Ok(false);
+            }
+            if document.executes {
+                return Ok(true);
+            }
+            let document = document.executing(true);
+            match self.write(namespace, &document, Some(revision)).await {
+                Ok(()) => return Ok(true),
+                // Another took it, or this process said it just now.
+                Err(RegistryError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Which of the living controllers this process is for a namespace that nobody has: the first is to take it.
+    pub(super) fn rank(&self, namespace: &Namespace) -> Option<usize> {
+        if !self.may_own() {
+            return None;
+        }
+        let (present, of) = (self.parts.present.borrow(), Fingerprint::of(&[namespace.as_str()]));
+        let affinity = |node: &NodeId| Fingerprint::of(&[&node.0]).affinity(of);
+        let own = affinity(&self.parts.node);
+        let others = present.iter().filter(|one| one.has(NodeRole::Controller) && one.node != self.parts.node);
+        Some(others.filter(|one| affinity(&one.node) > own).count())
+    }
+
+    async fn write(
+        &self,
+        namespace: &Namespace,
+        document: &Ownership,
+        revision: Option<Revision>,
+    ) -> Result<(), RegistryError> {
+        let bytes = serde_json::to_vec(document).map_err(|error| RegistryError::Storage(error.to_string()))?;
+        self.parts.registry.put(OWNERS_TABLE, namespace.as_str(), bytes, revision).await.map(drop)
+    }
+
+    /// The barrier before the first dispatch of a term.
+    async fn begin(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<Owner, InvokeError> {
+        self.announce(namespace, term, deadline).await?;
+        let newest = self.parts.homes.newest_of_all().await;
+        let newest =
+            newest.map_err(|error| InvokeError::TooManyRequests(format!("before the first dispatch: {error}")))?;
+        tracing::info!(%namespace, term, "this controller dispatches the namespace");
+        metrics::counter!("nigh_dispatch_takeovers_total").increment(1);
+        self.elsewhere.lock().remove(namespace);
+        self.books.lock().placing.owned.insert(namespace.clone(), Owned::new(term, &newest));
+        Ok(Owner::Me(term))
+    }
+
+    /// Tells the term to every node that runs functions; one that is no member any more need not hear.
+    async fn announce(&self, namespace: &Namespace, term: u64, deadline: Monotonic) -> Result<(), InvokeError> {
+        let mut told: Vec<Member> = Vec::new();
+        loop {
+            let of = |one: &PresentMember| Member { node: one.presence.number, incarnation: one.incarnation };
+            let open: Vec<PresentMember> = {
+                let present = self.parts.present.borrow();
+                present.iter().filter(|one| one.has(NodeRole::Run) && !told.contains(&of(one))).cloned().collect()
+            };
+            if open.is_empty() {
+                return Ok(());
+            }
+            let calls = open.iter().map(|one| async move {
+                let head = AnnounceHead { namespace: namespace.clone(), term, to: of(one) };
+                self.small::<()>(one, &ANNOUNCE, &encode(&head)).await.map(|()| of(one))
+            });
+            let answers = futures::future::join_all(calls).await;
+            let mut silent = None;
+            for answer in answers {
+                match answer {
+                    Ok(member) => told.push(member),
+                    Err(why) => silent = Some(why),
+                }
+            }
+            if let Some(why) = silent {
+                if self.now() >= deadline {
+                    let why = format!("a node does not hear who dispatches the namespace: {why}");
+                    return Err(InvokeError::TooManyRequests(why));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// A call whose answer is a head alone.
+    pub(super) async fn small<T: serde::de::DeserializeOwned>(
+        &self,
+        to: &PresentMember,
+        method: &'static Method,
+        head: &[u8],
+    ) -> Result<T, String> {
+        let by = Instant::now() + CALL_WITHIN;
+        let answer = self.parts.peers.call(&address(to), method, head, Bytes::new(), by).await;
+        decode(&answer.map_err(|error| error.to_string())?.head)
+    }
+
+    /// Lets `namespace` go, if it is this process's.
+    pub(super) async fn let_go(&self, namespace: &Namespace) -> Result<(), RegistryError> {
+        let found = self.document(namespace).await?;
+        if let Some((document, revision)) = found
+            && let Standing::Mine(term) = self.standing(Some(&document))
+        {
+            self.forget(namespace, term);
+            self.write(namespace, &document.freed(), Some(revision)).await?;
+        }
+        Ok(())
+    }
+
+    /// An invocation of `term` has ended, having seen `token`: returns when whoever dispatches next knows of it. `settled`:
+    /// there was no other owner yet.
+    pub(super) async fn joined(&self, namespace: &Namespace, term: u64, token: &Token, settled: bool) {
+        let is_mine = self.books.lock().see(namespace, Some(term), token);
+        if settled && is_mine {
+            return;
+        }
+        self.until_handed_over(namespace, token).await;
+    }
+
+    /// As `hand_over`, however long it takes.
+    pub(super) async fn until_handed_over(&self, namespace: &Namespace, token: &Token) {
+        while let Err(error) = self.hand_over(namespace, token).await {
+            tracing::warn!(%namespace, %error, "an end is not told: the next dispatch would not know of it");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The next dispatch of `namespace`, by whomever, is to know of `token`. The registry is asked each time: who was the
+    /// owner a moment ago may not know that it is no longer.
+    pub(super) async fn hand_over(&self, namespace: &Namespace, token: &Token) -> Result<(), ObjectError> {
+        let deadline = self.now().after(HAND_OVER_WITHIN);
+        let mut last = String::from("nobody dispatches the namespace");
+        loop {
+            match self.hand_over_once(namespace, token, deadline).await {
+                Ok(HandOverAnswer::Taken) => return Ok(()),
+                Ok(HandOverAnswer::NotOwner) => {}
+                Err(why) => last = why,
+            }
+            if self.now() >= deadline {
+                return Err(ObjectError::Busy(format!("who dispatches the namespace cannot be told: {last}")));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn hand_over_once(
+        &self,
+        namespace: &Namespace,
+        token: &Token,
+        deadline: Monotonic,
+    ) -> Result<HandOverAnswer, String> {
+        let found = self.document(namespace).await.map_err(|error| error.to_string())?;
+        let to = match self.true_standing(namespace, found.as_ref().map(|(document, _)| document)) {
+            // Who begins after this reads the homes, which have it.
+            Standing::Open { abandoned: false, .. } => return Ok(HandOverAnswer::Taken),
+            Standing::Open { abandoned: true, .. } if !self.may_own() => self.controller_for(namespace),
+            Standing::Mine(_) | Standing::Open { .. } => {
+                return match self.owner(namespace, deadline).await {
+                    Ok(Owner::Me(term)) if self.books.lock().see(namespace, Some(term), token) => {
+                        Ok(HandOverAnswer::Taken)
+                    }
+                    Ok(_) => Ok(HandOverAnswer::NotOwner),
+                    Err(error) => Err(error.to_string()),
+                };
+            }
+            Standing::Theirs(owner) => Some(owner),
+        };
+        let Some(to) = to else { return Err("no controller of the cluster lives".to_owned()) };
+        let head = HandOverHead { namespace: namespace.clone(), token: token.clone() };
+        self.small(&to, &HAND_OVER, &encode(&head)).await
+    }
+
+    /// Another process hands over: taken if this one is the owner at this moment, or becomes it.
+    pub(super) async fn handed_over(&self, HandOverHead { namespace, token }: HandOverHead) -> HandOverAnswer {
+        let found = match self.document(&namespace).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%namespace, %error, "it cannot be asked who dispatches the namespace");
+                return HandOverAnswer::NotOwner;
+            }
+        };
+        match self.true_standing(&namespace, found.as_ref().map(|(document, _)| document)) {
+            Standing::Open { abandoned: false, .. } => HandOverAnswer::Taken,
+            Standing::Theirs(_) => HandOverAnswer::NotOwner,
+            Standing::Mine(_) | Standing::Open { .. } if !self.parts.owns => HandOverAnswer::NotOwner,
+            Standing::Mine(_) | Standing::Open { .. } => {
+                let deadline = self.now().after(CALL_WITHIN);
+                match self.owner(&namespace, deadline).await {
+                    Ok(Owner::Me(term)) if self.books.lock().see(&namespace, Some(term), &token) => {
+                        HandOverAnswer::Taken
+                    }
+                    _ => HandOverAnswer::NotOwner,
+                }
+            }
+        }
+    }
+}

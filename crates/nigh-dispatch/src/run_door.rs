@@ -1,0 +1,263 @@
+//! Where a node takes the invocations that controllers send it.
+//!
+//! One is taken for exactly this life of the node and from nobody whose term is over, and goes on to its end whatever
+//! becomes of the connection. Its answer is given when the fate of its writes is known, and kept for who asks again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nigh_engine::{PresentMember, Registry};
+use nigh_functions::function::FunctionSource;
+use nigh_invoke::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked, Next};
+use nigh_invoke::run_dispatched::RunDispatched;
+use nigh_protocol::{GateRefusal, Member};
+use nigh_rpc::{Body, Call, Refusal, RefusalKind, Reply};
+use nigh_schedule::scheduler::lost_invocation::LossError;
+use nigh_schedule::vacancy::Vacancy;
+use nigh_terms::{Clock, FunctionName, Namespace, NodeId};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::kept_runs::{Arrival, Awaited, Found, KeptRuns};
+use super::ownership::{OWNERS_TABLE, Ownership};
+use super::terms::{TermJudgement, Terms};
+use super::wire::{
+    ANNOUNCE, ASK, AnnounceHead, AskHead, BODY_MAX, EndedHead, FIND, FindHead, NotRun, PREPARE, PrepareHead, RUN,
+    RunAnswer, RunHead, RunId, decode, encode,
+};
+
+/// How long a node waits for its copy of the registry to have the version of a function that a dispatch names.
+const FUNCTION_WITHIN: Duration = Duration::from_secs(2);
+const FUNCTION_POLL: Duration = Duration::from_millis(20);
+
+/// What a door stands on.
+pub struct RunDoorParts {
+    /// This node.
+    pub node: NodeId,
+    /// This life of it.
+    pub me: Member,
+    /// Runs what is taken.
+    pub runner: Arc<dyn RunDispatched>,
+    /// The functions as this node knows them.
+    pub functions: Arc<dyn FunctionSource>,
+    /// Where the owners of namespaces stand.
+    pub registry: Arc<dyn Registry>,
+    /// Who lives.
+    pub present: watch::Receiver<Vec<PresentMember>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// See the module.
+pub struct RunDoor {
+    parts: RunDoorParts,
+    terms: Mutex<Terms>,
+    runs: Mutex<KeptRuns>,
+    /// Something has begun or ended.
+    changed: Notify,
+}
+
+fn is_ended(answer: &RunAnswer) -> bool {
+    matches!(answer, RunAnswer::Ended { .. })
+}
+
+pub(super) fn head_of<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Refusal> {
+    let read = decode(&call.head);
+    read.map_err(|why| Refusal::new(RefusalKind::Forbidden, format!("{}: {why}", call.method.name)))
+}
+
+pub(super) fn reply(head: &impl serde::Serialize, body: Bytes) -> Reply {
+    Reply { head: encode(head).into(), body: Body::from(body) }
+}
+
+impl RunDoor {
+    /// A door that takes what comes.
+    #[must_use]
+    pub fn new(parts: RunDoorParts) -> Arc<Self> {
+        let (terms, runs, changed) = (Mutex::default(), Mutex::default(), Notify::new());
+        Arc::new(Self { parts, terms, runs, changed })
+    }
+
+    pub(super) fn me(&self) -> (&NodeId, Member) {
+        (&self.parts.node, self.parts.me)
+    }
+
+    pub(super) fn vacancy(&self) -> Vacancy {
+        let vacancy = self.parts.runner.vacancy();
+        if self.is_member() { vacancy } else { Vacancy { invocations_free: 0, ..vacancy } }
+    }
+
+    /// Returns when a run has begun or ended since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Answers a controller.
+    pub(super) async fn answer(self: &Arc<Self>, call: Call<'_>) -> Result<Reply, Refusal> {
+        match call.method.number {
+            number if number == RUN.number => {
+                let head: RunHead = head_of(&call)?;
+                let body = call.body.collect(BODY_MAX).await;
+                let payload = body.map_err(|error| Refusal::new(RefusalKind::Busy, error.to_string()))?;
+                let (answer, body) = self.run(head, payload).await;
+                Ok(reply(&answer, body))
+            }
+            number if number == ASK.number => {
+                let (answer, body) = self.ask(head_of(&call)?).await;
+                Ok(reply(&answer, body))
+            }
+            number if number == FIND.number => {
+                let FindHead { invocation, attempt, to } = head_of(&call)?;
+                let found = self.runs.lock().find(invocation, attempt).filter(|_| to == self.parts.me);
+                let (answer, body) = match found {
+                    Some(awaited) => until_answered(awaited).await,
+                    None => (RunAnswer::NeverHeard, Bytes::new()),
+                };
+                Ok(reply(&answer, body))
+            }
+            number if number == ANNOUNCE.number => {
+                let AnnounceHead { namespace, term, to } = head_of(&call)?;
+                if to != self.parts.me {
+                    return Err(Refusal::new(RefusalKind::Forbidden, "it is for another life of this node"));
+                }
+                self.terms.lock().learn(&namespace, term);
+                Ok(reply(&(), Bytes::new()))
+            }
+            number if number == PREPARE.number => {
+                let PrepareHead { namespace, function, after, to } = head_of(&call)?;
+                if to == self.parts.me {
+                    self.parts.runner.prepare(&namespace, Next { function, input: None, after });
+                }
+                Ok(reply(&(), Bytes::new()))
+            }
+            _ => Err(Refusal::new(RefusalKind::UnknownMethod, "no method of a node that runs functions")),
+        }
+    }
+
+    /// Whether this life is one of the cluster's, as far as is known.
+    fn is_member(&self) -> bool {
+        let RunDoorParts { node, me, present, .. } = &self.parts;
+        present.borrow().iter().any(|member| (&member.node, member.incarnation) == (node, me.incarnation))
+    }
+
+    async fn ask(&self, AskHead { run, to }: AskHead) -> (RunAnswer, Bytes) {
+        if to != self.parts.me {
+            return (RunAnswer::NotRun(NotRun::Gate(GateRefusal::OtherIncarnation)), Bytes::new());
+        }
+        let found = self.runs.lock().asked(self.parts.clock.monotonic(), run);
+        match found {
+            Found::Known(awaited) => until_answered(awaited).await,
+            Found::Never => (RunAnswer::NeverHeard, Bytes::new()),
+            Found::Forgotten(token) => (RunAnswer::Forgotten { token }, Bytes::new()),
+        }
+    }
+
+    async fn run(self: &Arc<Self>, head: RunHead, payload: Bytes) -> (RunAnswer, Bytes) {
+        let other_life = RunAnswer::NotRun(NotRun::Gate(GateRefusal::OtherIncarnation));
+        if head.to != self.parts.me || !self.is_member() {
+            return (other_life, Bytes::new());
+        }
+        match self.takes(&head.namespace, head.run.term).await {
+            Ok(true) => {}
+            Ok(false) => return (RunAnswer::TermOver, Bytes::new()),
+            Err(why) => return (RunAnswer::NotRun(NotRun::TooManyRequests(why)), Bytes::new()),
+        }
+        let arrival = self.runs.lock().arrives(head.run);
+        let answer = match arrival {
+            Arrival::Known(awaited) => return until_answered(awaited).await,
+            Arrival::Buried => return (RunAnswer::NeverHeard, Bytes::new()),
+            Arrival::New(answer) => answer,
+        };
+        let (door, awaited) = (Arc::clone(self), answer.subscribe());
+        tokio::spawn(async move {
+            let run = head.run;
+            let (said, body) = door.run_to_end(head, payload).await;
+            let (is_ended, bytes) = (is_ended(&said), said.log_bytes() + body.len());
+            answer.send_replace(Some(Arc::new((said, body))));
+            door.is_over(run, is_ended, bytes);
+        });
+        self.changed.notify_one();
+        until_answered(awaited).await
+    }
+
+    fn is_over(&self, run: RunId, is_ended: bool, bytes: usize) {
+        let now = self.parts.clock.monotonic();
+        let mut runs = self.runs.lock();
+        if is_ended {
+            runs.ended(now, run, bytes);
+        } else {
+            runs.not_run(run);
+        }
+        drop(runs);
+        self.changed.notify_one();
+    }
+
+    async fn run_to_end(&self, head: RunHead, payload: Bytes) -> (RunAnswer, Bytes) {
+        let RunHead { run, to, namespace, function, revision, client_context, token, why } = head;
+        let parts = &self.parts;
+        if let Err(not_run) = self.until_known(&namespace, &function, &revision).await {
+            return (RunAnswer::NotRun(not_run), Bytes::new());
+        }
+        let event = Some(EventAttempt { id: run.invocation, attempt: run.attempt, wrote: None });
+        let request = InvokeRequest { function, payload, client_context, token, event };
+        match parts.runner.run(&namespace, request, to, &why).await {
+            Ok(invoked) => {
+                // In this order: an owner that begins after this hears from the homes what this one has written.
+                let settled = self.is_member() && !self.terms.lock().is_over(&namespace, run.term);
+                metrics::counter!("nigh_dispatched_runs_total", "end" => "ended").increment(1);
+                (RunAnswer::Ended { ended: EndedHead::of(&invoked), settled }, invoked.payload)
+            }
+            Err(error) => {
+                metrics::counter!("nigh_dispatched_runs_total", "end" => "refused").increment(1);
+                (RunAnswer::NotRun(error.into()), Bytes::new())
+            }
+        }
+    }
+
+    /// Whether a dispatch of `term` is taken; the registry is asked where that is not known.
+    async fn takes(&self, namespace: &Namespace, term: u64) -> Result<bool, String> {
+        let judged = self.terms.lock().judge(namespace, term);
+        match judged {
+            TermJudgement::Takes => return Ok(true),
+            TermJudgement::Over(highest) => {
+                tracing::debug!(%namespace, term, highest, "a dispatch of an owner that was");
+                return Ok(false);
+            }
+            TermJudgement::Ask => {}
+        }
+        let found = self.parts.registry.get(OWNERS_TABLE, namespace.as_str()).await;
+        let found = found.map_err(|error| format!("the node cannot ask who owns the namespace: {error}"))?;
+        let known = found.map(|found| Ownership::decode(&found.value)).transpose()?;
+        let Some(known) = known else { return Ok(false) };
+        let mut terms = self.terms.lock();
+        terms.learn(namespace, known.term);
+        Ok(terms.judge(namespace, term) == TermJudgement::Takes)
+    }
+
+    /// Waits, bounded, until this node knows the function as its dispatch does.
+    async fn until_known(&self, namespace: &Namespace, name: &FunctionName, revision: &str) -> Result<(), NotRun> {
+        let begun = self.parts.clock.monotonic();
+        loop {
+            let found = self.parts.functions.find(namespace, name).await;
+            if found.as_ref().is_some_and(|found| found.revision_id == revision) {
+                return Ok(());
+            }
+            if self.parts.clock.monotonic().since(begun) >= FUNCTION_WITHIN {
+                let what = if found.is_some() { "another version of it" } else { "no such function" };
+                return Err(NotRun::TooManyRequests(format!(
+                    "the node knows {what}: its copy of the registry is behind"
+                )));
+            }
+            tokio::time::sleep(FUNCTION_POLL).await;
+        }
+    }
+}
+
+pub(super) async fn until_answered(mut awaited: Awaited) -> (RunAnswer, Bytes) {
+    // Its task has ended without a word: it panicked.
+    let lost = || (RunAnswer::NotRun(NotRun::Lost(LossError::MayHaveRun)), Bytes::new());
+    let Ok(kept) = awaited.wait_for(Option::is_some).await else { return lost() };
+    kept.as_ref().map_or_else(lost, |kept| (kept.0.clone(), kept.1.clone()))
+}

@@ -1,0 +1,258 @@
+//! An invocation on its way: from its owner to a node, and from any process to its owner.
+//!
+//! A call that breaks says nothing of what became of it. The node is asked again, in the same life, until it answers or is
+//! no member any more; only then is the invocation lost.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use nigh_engine::{NodeRole, PresentMember};
+use nigh_invoke::invocation::{InvokeError, Invoked};
+use nigh_protocol::{GateRefusal, Member};
+use nigh_rpc::{Answer, CallError, Fate, Method};
+use nigh_schedule::scheduler::lost_invocation::LossError;
+use nigh_terms::{InvocationId, NodeId, Token};
+use tokio::time::Instant;
+
+use super::dispatcher::{Inner, Task};
+use super::owners::{PAUSE, address};
+use super::wire::{
+    ASK, AskHead, AskedStates, BODY_MAX, FIND, FindHead, INVOKE, InvokeHead, NotRun, RUN, RunAnswer, RunHead, STATES,
+    StatesAnswer, decode, encode,
+};
+
+/// How long a call may take beyond the function's own time: a sandbox is made, and the fate of writes waited for. It is asked
+/// again after that.
+const BEYOND: Duration = Duration::from_secs(60);
+/// How long an invocation that is handed on may take in all, as far as one call goes.
+const HANDED_ON: Duration = Duration::from_secs(900);
+/// How long a request of the Step Functions API may take at the owner.
+const STATES_WITHIN: Duration = Duration::from_secs(30);
+
+/// What became of a sending.
+pub(super) enum Sent {
+    Ended {
+        invoked: Invoked,
+        /// There was no other owner yet.
+        settled: bool,
+    },
+    /// The node does not run it now; another may. No byte of it has run.
+    NotHere(InvokeError),
+    /// Nobody runs it.
+    NotRun(InvokeError),
+    /// Another owner dispatches the namespace.
+    TermOver,
+    /// It may have run. With a token its node still lives and has it no longer, without its node is gone and to be fenced.
+    Lost(Option<Token>),
+}
+
+/// What a node was heard to say; nothing if it is unknown what became of the call.
+enum Heard {
+    Said(Box<RunAnswer>, Bytes),
+    NotSent(CallError),
+    Unknown,
+    /// It was no member: nothing was called.
+    Absent,
+    /// It is no member any more, and nobody knows what became of the call.
+    Gone,
+}
+
+impl Inner {
+    /// Sends an invocation to the node and the life that `head` names, and waits for its end.
+    pub(super) async fn send(&self, node: &NodeId, head: &RunHead, payload: &Bytes, timeout: Duration) -> Sent {
+        let (to, run) = (head.to, head.run);
+        let by = Instant::now() + timeout + BEYOND;
+        let mut heard = self.hear(node, to, &RUN, &encode(head), payload.clone(), by).await;
+        let mut was_sent = false;
+        loop {
+            match heard {
+                Heard::Said(answer, body) => return sent(*answer, body),
+                Heard::NotSent(error) if !was_sent => {
+                    return Sent::NotHere(InvokeError::TooManyRequests(format!("the node does not answer: {error}")));
+                }
+                Heard::Absent if !was_sent => {
+                    return Sent::NotHere(InvokeError::TooManyRequests("the node is no member any more".to_owned()));
+                }
+                Heard::Gone | Heard::Absent => return Sent::Lost(None),
+                Heard::NotSent(_) | Heard::Unknown => {}
+            }
+            was_sent = true;
+            tokio::time::sleep(PAUSE).await;
+            let ask = encode(&AskHead { run, to });
+            heard = self.hear(node, to, &ASK, &ask, Bytes::new(), Instant::now() + timeout + BEYOND).await;
+        }
+    }
+
+    /// Calls a node until it answers, the call fails, or the node's life as a member is over.
+    async fn hear(
+        &self,
+        node: &NodeId,
+        to: Member,
+        method: &'static Method,
+        head: &[u8],
+        body: Bytes,
+        by: Instant,
+    ) -> Heard {
+        let is_it = |member: &PresentMember| (&member.node, member.incarnation) == (node, to.incarnation);
+        let mut present = self.parts.present.clone();
+        let Some(member) = present.borrow().iter().find(|member| is_it(member)).cloned() else { return Heard::Absent };
+        let peer = address(&member);
+        let called = async {
+            match self.parts.peers.call(&peer, method, head, body, by).await {
+                Ok(answer) => said(answer).await,
+                Err(error) if error.fate() == Fate::NotSent => Heard::NotSent(error),
+                Err(error) => {
+                    tracing::debug!(%node, %error, "it is not known what became of an invocation");
+                    Heard::Unknown
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            heard = called => heard,
+            _ = present.wait_for(|members| !members.iter().any(is_it)) => Heard::Gone,
+        }
+    }
+
+    /// Hands a task to `owner`; nothing if that is not the owner, and nothing was done.
+    pub(super) async fn hand_on(
+        &self,
+        owner: &PresentMember,
+        task: &Task,
+        sends: &mut u32,
+    ) -> Result<Option<Invoked>, InvokeError> {
+        let Task { namespace, request, id, attempt, .. } = task;
+        let mut head = InvokeHead {
+            namespace: namespace.clone(),
+            function: request.function.clone(),
+            id: *id,
+            attempt: request.event.is_some().then_some(*attempt),
+            wrote: request.event.and_then(|event| event.wrote),
+            send: *sends,
+            again: false,
+            client_context: request.client_context.clone(),
+            token: request.token.clone(),
+        };
+        *sends += 1;
+        metrics::counter!("nigh_dispatch_handed_on_total").increment(1);
+        let to = Member { node: owner.presence.number, incarnation: owner.incarnation };
+        loop {
+            let payload = if head.again { Bytes::new() } else { request.payload.clone() };
+            let heard = self.hear(&owner.node, to, &INVOKE, &encode(&head), payload, Instant::now() + HANDED_ON).await;
+            let (answer, body) = match heard {
+                Heard::Said(answer, body) => (*answer, body),
+                Heard::NotSent(_) | Heard::Absent if !head.again => (RunAnswer::TermOver, Bytes::new()),
+                Heard::NotSent(_) | Heard::Unknown => {
+                    head.again = true;
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                Heard::Absent | Heard::Gone => {
+                    self.not_owner(namespace);
+                    return self.find(task).await.map(Some);
+                }
+            };
+            return match sent(answer, body) {
+                Sent::Ended { invoked, .. } => Ok(Some(invoked)),
+                Sent::NotRun(error) => Err(error),
+                // What another node may have, the owner has looked for.
+                Sent::NotHere(error) if !head.again => Err(error),
+                Sent::NotHere(_) | Sent::TermOver => {
+                    self.not_owner(namespace);
+                    tokio::time::sleep(PAUSE).await;
+                    Ok(None)
+                }
+                Sent::Lost(_) => Err(LossError::MayHaveRun.into()),
+            };
+        }
+    }
+
+    /// The owner of a task is gone: looks for it at the nodes, once another owner has told them that nobody else sends it
+    /// there any more. One that is found nowhere may have run at a node that is gone too.
+    async fn find(&self, task: &Task) -> Result<Invoked, InvokeError> {
+        let Task { namespace, id, attempt, .. } = task;
+        tracing::warn!(invocation = %id, "the owner of a namespace was lost with an invocation; it is looked for");
+        self.until_handed_over(namespace, &Token::empty()).await;
+        let found = self.find_run(*id, Some(*attempt)).await.ok_or(LossError::MayHaveRun)?;
+        self.until_handed_over(namespace, &found.token).await;
+        Ok(found)
+    }
+
+    /// How an invocation ended at a node that runs functions, once it has; nothing if no node knows of it.
+    pub(super) async fn find_run(&self, invocation: InvocationId, attempt: Option<u32>) -> Option<Invoked> {
+        let nodes: Vec<PresentMember> =
+            self.parts.present.borrow().iter().filter(|one| one.has(NodeRole::Run)).cloned().collect();
+        let asked = nodes.iter().map(|node| async move {
+            let to = Member { node: node.presence.number, incarnation: node.incarnation };
+            let head = encode(&FindHead { invocation, attempt, to });
+            loop {
+                let by = Instant::now() + HANDED_ON;
+                match self.hear(&node.node, to, &FIND, &head, Bytes::new(), by).await {
+                    Heard::Said(answer, body) => return Some((*answer, body)),
+                    Heard::Absent | Heard::Gone => return None,
+                    Heard::NotSent(_) | Heard::Unknown => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+        let ended = |(answer, body)| match answer {
+            RunAnswer::Ended { ended, .. } => Some(ended.with(body)),
+            _ => None,
+        };
+        join_all(asked).await.into_iter().flatten().find_map(ended)
+    }
+
+    /// Hands a request of the Step Functions API to `owner`: the status and the body of its answer.
+    pub(super) async fn ask_states(
+        &self,
+        owner: &PresentMember,
+        asked: &AskedStates,
+        body: Bytes,
+    ) -> Result<Option<(u16, Bytes)>, String> {
+        let by = Instant::now() + STATES_WITHIN;
+        let answer = self.parts.peers.call(&address(owner), &STATES, &encode(asked), body, by).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let said: StatesAnswer = decode(&answer.head)?;
+        let body = answer.body.collect(BODY_MAX).await.map_err(|error| error.to_string())?;
+        Ok(match said {
+            StatesAnswer::Answered(status) => Some((status, body)),
+            StatesAnswer::NotOwner => None,
+        })
+    }
+}
+
+async fn said(answer: Answer) -> Heard {
+    let read = decode::<RunAnswer>(&answer.head);
+    match (read, answer.body.collect(BODY_MAX).await) {
+        (Ok(answer), Ok(body)) => Heard::Said(Box::new(answer), body),
+        (Err(why), _) => {
+            tracing::warn!(why, "a node answers something else");
+            Heard::Unknown
+        }
+        (_, Err(_)) => Heard::Unknown,
+    }
+}
+
+fn sent(answer: RunAnswer, body: Bytes) -> Sent {
+    match answer {
+        RunAnswer::Ended { ended, settled } => Sent::Ended { invoked: ended.with(body), settled },
+        RunAnswer::TermOver => Sent::TermOver,
+        RunAnswer::NeverHeard => {
+            Sent::NotHere(InvokeError::TooManyRequests("the node has not heard of the invocation".to_owned()))
+        }
+        RunAnswer::Forgotten { token } => Sent::Lost(Some(token)),
+        RunAnswer::NotRun(not_run) => match not_run {
+            // Another node may have what this one lacks.
+            NotRun::Gate(GateRefusal::NotCovered | GateRefusal::Crowded | GateRefusal::OtherIncarnation)
+            | NotRun::TooManyRequests(_)
+            | NotRun::ReservedConcurrency { .. }
+            | NotRun::NotFound(_)
+            | NotRun::ShuttingDown => Sent::NotHere(not_run.into()),
+            NotRun::InvalidRequest(_)
+            | NotRun::PayloadTooLarge { .. }
+            | NotRun::Network(_)
+            | NotRun::Lost(_)
+            | NotRun::Internal(_) => Sent::NotRun(not_run.into()),
+        },
+    }
+}

@@ -1,0 +1,515 @@
+//! Layers: archives that many functions share, published in numbered versions, shown together at `/opt`.
+//!
+//! A version's document is in the registry, its files where `code_store` keeps them. A function keeps what it needs to
+//! know of its layers, so that a version which was deleted goes on to serve the functions that have it, as on Lambda;
+//! files that neither a version nor a function has any more go at the next start. The layers of a function are merged
+//! once, in their order, by hard links: of two files of one name the later layer's is seen.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nigh_engine::{Registry, RegistryError};
+use nigh_terms::{ByteSize, Clock, FunctionName, Namespace, Timestamp};
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use uuid::Uuid;
+
+use crate::code_archive::{Archive, ArchiveLimits};
+use crate::code_store::{CodeStore, CodeStoreError, CodeVersion};
+use crate::function::{Function, LayerUse};
+use crate::function_arn::ACCOUNT;
+
+const TABLE: &str = "layers";
+/// The document's form that this build writes.
+const FORMAT: u32 = 1;
+/// Layers of one function (Lambda quotas).
+pub const LAYERS_MAX: usize = 5;
+/// Versions of all layers of one namespace.
+const VERSIONS_MAX: usize = 1000;
+/// Layers merged, below the store's folder.
+const MERGED: &str = "merged";
+
+/// Why a layer cannot be had.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum LayerError {
+    #[error("Layer version {0} does not exist.")]
+    NotFound(String),
+    #[error("{0:?} is no ARN of a layer version: arn:aws:lambda:REGION:000000000000:layer:NAME:VERSION")]
+    Arn(String),
+    #[error("the namespace has {VERSIONS_MAX} layer versions, which is the limit; delete some")]
+    TooMany,
+    #[error(transparent)]
+    Code(#[from] CodeStoreError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("layer {0}: {1}; it was written by another version of nigh, or damaged")]
+    Document(String, String),
+    #[error("merging layers: {what} {path}: {source}")]
+    Merge { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("the change was cut short: {0}")]
+    Aborted(String),
+}
+
+/// A layer's version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerVersion {
+    /// The layer's name.
+    pub name: FunctionName,
+    /// Its number, from 1.
+    pub version: u64,
+    /// In its owner's words.
+    pub description: String,
+    /// Lambda's `CompatibleRuntimes`, kept and given back.
+    pub runtimes: Vec<String>,
+    /// Lambda's `LicenseInfo`, kept and given back.
+    pub license: String,
+    /// The archive's SHA-256, base64.
+    pub sha256: String,
+    /// The archive's size.
+    pub size: ByteSize,
+    /// What it unpacks to.
+    pub unpacked: ByteSize,
+    /// When it was published.
+    pub created: Timestamp,
+}
+
+/// A layer's version to be.
+#[derive(Clone, Debug)]
+pub struct NewLayer {
+    /// The layer's name.
+    pub name: FunctionName,
+    /// In its owner's words.
+    pub description: String,
+    /// Kept and given back.
+    pub runtimes: Vec<String>,
+    /// Kept and given back.
+    pub license: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    /// The number of the last version ever published: numbers are not used again.
+    last: u64,
+    versions: BTreeMap<u64, LayerVersion>,
+}
+
+/// The ARN of a layer.
+#[must_use]
+pub fn layer_arn(region: &str, name: &FunctionName) -> String {
+    format!("arn:aws:lambda:{region}:{ACCOUNT}:layer:{name}")
+}
+
+/// The layer and version that an ARN names.
+///
+/// # Errors
+/// If it names none of this account.
+pub fn parse_layer_arn(arn: &str) -> Result<(FunctionName, u64), LayerError> {
+    let bad = || LayerError::Arn(arn.chars().take(200).collect());
+    let ["arn", _, "lambda", _, ACCOUNT, "layer", name, version] = arn.split(':').collect::<Vec<_>>()[..] else {
+        return Err(bad());
+    };
+    Ok((FunctionName::new(name).map_err(|_| bad())?, version.parse().map_err(|_| bad())?))
+}
+
+/// The layers of a node.
+#[derive(Clone)]
+pub struct LayerStore(Arc<Inner>);
+
+type Index = BTreeMap<(Namespace, FunctionName), (Document, nigh_engine::Revision)>;
+
+struct Inner {
+    registry: Arc<dyn Registry>,
+    code: CodeStore,
+    merged: PathBuf,
+    clock: Arc<dyn Clock>,
+    index: RwLock<Index>,
+    changing: tokio::sync::Mutex<()>,
+    merging: tokio::sync::Mutex<()>,
+}
+
+fn code_version(namespace: &Namespace, name: &FunctionName, sha256: &str) -> CodeVersion {
+    CodeVersion { namespace: namespace.clone(), function: name.clone(), sha256: sha256.to_owned() }
+}
+
+/// Names the merge of these layers of a namespace.
+fn merge_name(namespace: &Namespace, layers: &[LayerUse]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(namespace.as_str());
+    for layer in layers {
+        digest.update(format!("\0{}\0{}", layer.name, layer.sha256));
+    }
+    nigh_terms::Hex(&digest.finalize()).to_string()
+}
+
+impl LayerStore {
+    /// Reads what is published, and removes files that neither a version nor one of `functions` has.
+    ///
+    /// # Errors
+    /// If the registry or the disk cannot be read.
+    pub async fn open(
+        registry: Arc<dyn Registry>,
+        root: &Path,
+        clock: Arc<dyn Clock>,
+        functions: &[Arc<Function>],
+    ) -> Result<Self, LayerError> {
+        let mut index = Index::new();
+        for (key, stored) in registry.list(TABLE, "").await? {
+            let unreadable = |why: String| LayerError::Document(key.clone(), why);
+            let document: Document =
+                serde_json::from_slice(&stored.value).map_err(|error| unreadable(error.to_string()))?;
+            if document.format > FORMAT {
+                return Err(unreadable(format!("its format is {}, this build reads up to {FORMAT}", document.format)));
+            }
+            let (namespace, name) = key.split_once('/').ok_or_else(|| unreadable("it has no namespace".to_owned()))?;
+            let namespace = Namespace::new(namespace).map_err(|error| unreadable(error.to_string()))?;
+            let name = FunctionName::new(name).map_err(|error| unreadable(error.to_string()))?;
+            index.insert((namespace, name), (document, stored.revision));
+        }
+        let mut live: Vec<CodeVersion> = Vec::new();
+        for ((namespace, name), (document, _)) in &index {
+            live.extend(document.versions.values().map(|version| code_version(namespace, name, &version.sha256)));
+        }
+        let mut merges = HashSet::new();
+        for function in functions {
+            let used = function.layers.iter();
+            live.extend(used.map(|layer| code_version(&function.namespace, &layer.name, &layer.sha256)));
+            merges.insert(merge_name(&function.namespace, &function.layers));
+        }
+        let (root, merged) = (root.to_owned(), root.join(MERGED));
+        let below = merged.clone();
+        let code = blocking(move || {
+            let code = CodeStore::open(&root, ArchiveLimits::LAMBDA)?;
+            let folders: HashSet<PathBuf> = live.iter().map(|version| code.folder(version)).collect();
+            code.sweep(|folder| folders.contains(folder))?;
+            sweep_merges(&below, &merges)?;
+            Ok(code)
+        })
+        .await?;
+        Ok(Self(Arc::new(Inner {
+            registry,
+            code,
+            merged,
+            clock,
+            index: RwLock::new(index),
+            changing: tokio::sync::Mutex::default(),
+            merging: tokio::sync::Mutex::default(),
+        })))
+    }
+
+    /// Publishes the next version of a layer; durable when it returns.
+    ///
+    /// # Errors
+    /// If the archive, a limit, the disk or the registry refuses.
+    pub async fn publish(
+        &self,
+        namespace: &Namespace,
+        new: NewLayer,
+        archive: impl Into<Archive> + Send,
+    ) -> Result<LayerVersion, LayerError> {
+        let (store, namespace, archive) = (self.clone(), namespace.clone(), archive.into());
+        // To its end, also when the caller goes away.
+        let done = tokio::spawn(async move { store.publish_now(&namespace, new, archive).await });
+        done.await.unwrap_or_else(|join| Err(LayerError::Aborted(join.to_string())))
+    }
+
+    async fn publish_now(
+        &self,
+        namespace: &Namespace,
+        new: NewLayer,
+        archive: Archive,
+    ) -> Result<LayerVersion, LayerError> {
+        let _changing = self.0.changing.lock().await;
+        if self.versions_of(namespace) >= VERSIONS_MAX {
+            return Err(LayerError::TooMany);
+        }
+        let size = archive.size();
+        let (code, tenant, name) = (self.0.code.clone(), namespace.clone(), new.name.clone());
+        let (version, unpacked) = blocking(move || {
+            let version = CodeVersion::of_archive(&tenant, &name, &archive)?;
+            let unpacked = code.publish(&version, &archive)?;
+            Ok((version, unpacked))
+        })
+        .await?;
+        let (mut document, revision) = self.document(namespace, &new.name);
+        document.last += 1;
+        let published = LayerVersion {
+            name: new.name.clone(),
+            version: document.last,
+            description: new.description,
+            runtimes: new.runtimes,
+            license: new.license,
+            sha256: version.sha256,
+            size,
+            unpacked,
+            created: self.0.clock.wall(),
+        };
+        document.versions.insert(published.version, published.clone());
+        self.keep(namespace, &new.name, document, revision).await?;
+        Ok(published)
+    }
+
+    /// Deletes a version; one that is not there is deleted. Functions that have it go on with it.
+    ///
+    /// # Errors
+    /// If the registry refuses.
+    pub async fn delete(&self, namespace: &Namespace, name: &FunctionName, version: u64) -> Result<(), LayerError> {
+        let _changing = self.0.changing.lock().await;
+        let (mut document, revision) = self.document(namespace, name);
+        match document.versions.remove(&version) {
+            Some(_) => self.keep(namespace, name, document, revision).await,
+            None => Ok(()),
+        }
+    }
+
+    fn document(&self, namespace: &Namespace, name: &FunctionName) -> (Document, Option<nigh_engine::Revision>) {
+        let index = self.0.index.read();
+        match index.get(&(namespace.clone(), name.clone())) {
+            Some((document, revision)) => {
+                let versions = document.versions.clone();
+                (Document { format: FORMAT, last: document.last, versions }, Some(*revision))
+            }
+            None => (Document { format: FORMAT, last: 0, versions: BTreeMap::new() }, None),
+        }
+    }
+
+    async fn keep(
+        &self,
+        namespace: &Namespace,
+        name: &FunctionName,
+        document: Document,
+        expected: Option<nigh_engine::Revision>,
+    ) -> Result<(), LayerError> {
+        let key = format!("{namespace}/{name}");
+        let encoded =
+            serde_json::to_vec(&document).map_err(|error| LayerError::Document(key.clone(), error.to_string()))?;
+        let revision = self.0.registry.put(TABLE, &key, encoded, expected).await?;
+        self.0.index.write().insert((namespace.clone(), name.clone()), (document, revision));
+        Ok(())
+    }
+
+    fn versions_of(&self, namespace: &Namespace) -> usize {
+        let index = self.0.index.read();
+        index.iter().filter(|((tenant, _), _)| tenant == namespace).map(|(_, (one, _))| one.versions.len()).sum()
+    }
+
+    /// A version.
+    #[must_use]
+    pub fn get(&self, namespace: &Namespace, name: &FunctionName, version: u64) -> Option<LayerVersion> {
+        let index = self.0.index.read();
+        index.get(&(namespace.clone(), name.clone()))?.0.versions.get(&version).cloned()
+    }
+
+    /// The versions of a layer, newest first.
+    #[must_use]
+    pub fn versions(&self, namespace: &Namespace, name: &FunctionName) -> Vec<LayerVersion> {
+        let index = self.0.index.read();
+        let found = index.get(&(namespace.clone(), name.clone()));
+        found.into_iter().flat_map(|(document, _)| document.versions.values().rev().cloned()).collect()
+    }
+
+    /// The newest version of each layer of a namespace, by name.
+    #[must_use]
+    pub fn newest(&self, namespace: &Namespace) -> Vec<LayerVersion> {
+        let index = self.0.index.read();
+        let own = index.iter().filter(|((tenant, _), _)| tenant == namespace);
+        own.filter_map(|(_, (document, _))| document.versions.values().next_back().cloned()).collect()
+    }
+
+    /// What a function keeps of the version that an ARN names.
+    ///
+    /// # Errors
+    /// If there is no such version in the namespace.
+    pub fn resolve(&self, namespace: &Namespace, arn: &str) -> Result<LayerUse, LayerError> {
+        let (name, number) = parse_layer_arn(arn)?;
+        let version = self.get(namespace, &name, number).ok_or_else(|| LayerError::NotFound(arn.to_owned()))?;
+        Ok(LayerUse {
+            arn: arn.to_owned(),
+            name,
+            sha256: version.sha256,
+            size: version.size,
+            unpacked: version.unpacked,
+        })
+    }
+
+    /// The folder that a function with these layers finds at `/opt`, made if it is not there.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub async fn folder(&self, namespace: &Namespace, layers: &[LayerUse]) -> Result<PathBuf, LayerError> {
+        let trees: Vec<PathBuf> = layers
+            .iter()
+            .map(|layer| self.0.code.task_folder(&code_version(namespace, &layer.name, &layer.sha256)))
+            .collect();
+        if let [one] = trees.as_slice() {
+            return Ok(one.clone());
+        }
+        let target = self.0.merged.join(merge_name(namespace, layers));
+        let _merging = self.0.merging.lock().await;
+        let merged = target.clone();
+        blocking(move || {
+            if !merged.is_dir() {
+                merge(&trees, &merged)?;
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(target)
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LayerError> + Send + 'static,
+) -> Result<T, LayerError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|join| Err(LayerError::Aborted(join.to_string())))
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LayerError {
+    move |source| LayerError::Merge { what, path: path.to_owned(), source }
+}
+
+/// Removes merges that no function has, and those that a crash left half made.
+fn sweep_merges(folder: &Path, live: &HashSet<String>) -> Result<(), LayerError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir_all(folder).map_err(failed("making", folder))?;
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o711)).map_err(failed("opening", folder))?;
+    for entry in fs::read_dir(folder).map_err(failed("reading", folder))? {
+        let path = entry.map_err(failed("reading", folder))?.path();
+        let is_live = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| live.contains(name));
+        if !is_live {
+            fs::remove_dir_all(&path).map_err(failed("removing", &path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `target` of `trees`, whole or not at all.
+fn merge(trees: &[PathBuf], target: &Path) -> Result<(), LayerError> {
+    let half = target.with_extension(Uuid::new_v4().simple().to_string());
+    make_folder(&half)?;
+    let made = trees.iter().try_for_each(|tree| add_tree(tree, &half));
+    let renamed = made.and_then(|()| fs::rename(&half, target).map_err(failed("renaming to", target)));
+    renamed.inspect_err(|_| drop(fs::remove_dir_all(&half)))
+}
+
+fn make_folder(path: &Path) -> Result<(), LayerError> {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::create_dir(path).map_err(failed("making", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed("opening", path))
+}
+
+/// Adds what is in `tree`; what is there of the same name gives way, folders alone are joined.
+fn add_tree(tree: &Path, to: &Path) -> Result<(), LayerError> {
+    for entry in fs::read_dir(tree).map_err(failed("reading", tree))? {
+        let entry = entry.map_err(failed("reading", tree))?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let is_folder = entry.file_type().map_err(failed("reading", &from))?.is_dir();
+        let there = fs::symlink_metadata(&to).map(|meta| meta.is_dir()).ok();
+        match (is_folder, there) {
+            (true, Some(true)) => {}
+            (_, Some(true)) => fs::remove_dir_all(&to).map_err(failed("replacing", &to))?,
+            (_, Some(false)) => fs::remove_file(&to).map_err(failed("replacing", &to))?,
+            (_, None) => {}
+        }
+        if is_folder {
+            if there != Some(true) {
+                make_folder(&to)?;
+            }
+            add_tree(&from, &to)?;
+        } else {
+            fs::hard_link(&from, &to).map_err(failed("linking", &to))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Cursor, Write as _};
+
+    use nigh_engine::{LocalRegistry, StateFile};
+    use nigh_terms::ManualClock;
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::test_support::function;
+
+    fn archive(files: &[(&str, &str)]) -> Bytes {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(content.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap().into_inner().into()
+    }
+
+    fn new(name: &str) -> NewLayer {
+        NewLayer {
+            name: FunctionName::new(name).unwrap(),
+            description: String::new(),
+            runtimes: Vec::new(),
+            license: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn versions_are_numbered_for_ever_and_a_deleted_one_serves_the_functions_that_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFile::open(&folder.path().join("state.redb")).unwrap();
+        let registry: Arc<dyn Registry> = Arc::new(LocalRegistry::new(state));
+        let tenant = Namespace::new("tenant").unwrap();
+        let root = folder.path().join("layers");
+        let open = async |functions: &[Arc<Function>]| {
+            let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+            LayerStore::open(Arc::clone(&registry), &root, clock, functions).await.unwrap()
+        };
+        let store = open(&[]).await;
+        let one = store.publish(&tenant, new("one"), archive(&[("python/a.py", "1"), ("both", "1")])).await.unwrap();
+        let two = store.publish(&tenant, new("two"), archive(&[("python/b.py", "2"), ("both", "2")])).await.unwrap();
+        assert_eq!((one.version, two.version), (1, 1));
+        let arn = |name: &str| format!("{}:1", layer_arn("eu-west-3", &FunctionName::new(name).unwrap()));
+        let used: Vec<LayerUse> =
+            ["one", "two"].iter().map(|name| store.resolve(&tenant, &arn(name)).unwrap()).collect();
+        let opt = store.folder(&tenant, &used).await.unwrap();
+        for (file, content) in [("python/a.py", "1"), ("python/b.py", "2"), ("both", "2")] {
+            assert_eq!(fs::read_to_string(opt.join(file)).unwrap(), content, "{file}");
+        }
+
+        store.delete(&tenant, &one.name, 1).await.unwrap();
+        assert!(matches!(store.resolve(&tenant, &arn("one")), Err(LayerError::NotFound(_))));
+        let again = store.publish(&tenant, new("one"), archive(&[("c", "3")])).await.unwrap();
+        assert_eq!(again.version, 2);
+        let has = Arc::new(Function { layers: used.clone(), ..function("f") });
+        let store = open(&[has]).await;
+        assert_eq!(fs::read_to_string(store.folder(&tenant, &used).await.unwrap().join("both")).unwrap(), "2");
+        // Once no function has it, its files are gone.
+        let store = open(&[]).await;
+        assert!(!opt.exists());
+        assert!(store.folder(&tenant, &used).await.is_err());
+        assert_eq!(store.newest(&tenant).len(), 2);
+        assert!(store.resolve(&Namespace::new("other").unwrap(), &arn("two")).is_err());
+    }
+
+    #[test]
+    fn only_arns_of_this_account_s_layer_versions_are_taken() {
+        assert!(parse_layer_arn("arn:aws:lambda:us-east-1:000000000000:layer:x:7").is_ok_and(|(_, v)| v == 7));
+        for bad in [
+            "arn:aws:lambda:us-east-1:000000000000:layer:x",
+            "arn:aws:lambda:us-east-1:123456789012:layer:x:1",
+            "arn:aws:lambda:us-east-1:000000000000:function:x:1",
+            "arn:aws:lambda:us-east-1:000000000000:layer:../x:1",
+            "x:1",
+        ] {
+            assert!(matches!(parse_layer_arn(bad), Err(LayerError::Arn(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What an invocation, or the making of a sandbox, holds: guards that settle the books when they are dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_functions::function::Function;
+use nigh_schedule::sandbox_pool::{Lost, StartId};
+use nigh_terms::Monotonic;
+
+use super::Sandboxes;
+use crate::live_sandbox::LiveSandbox;
+
+/// Counts as a running invocation.
+pub(crate) struct RunGuard {
+    sandboxes: Arc<Sandboxes>,
+    function: Arc<Function>,
+}
+
+impl RunGuard {
+    pub(super) fn new(sandboxes: &Arc<Sandboxes>, function: Arc<Function>) -> Self {
+        Self { sandboxes: Arc::clone(sandboxes), function }
+    }
+}
+
+impl Drop for RunGuard {
+    fn drop(&mut self) {
+        self.sandboxes.books.lock().pool.finished(&self.function);
+        self.sandboxes.serve();
+    }
+}
+
+/// A sandbox that is being made. If it does not become ready it is ended, and its room is free.
+pub(crate) struct Making {
+    sandboxes: Arc<Sandboxes>,
+    start: Option<StartId>,
+    live: Option<Arc<LiveSandbox>>,
+}
+
+impl Making {
+    pub(super) fn new(sandboxes: &Arc<Sandboxes>, start: StartId) -> Self {
+        Self { sandboxes: Arc::clone(sandboxes), start: Some(start), live: None }
+    }
+
+    /// This is the sandbox.
+    pub(crate) fn is(&mut self, live: &Arc<LiveSandbox>) {
+        let (sandboxes, of) = (Arc::downgrade(&self.sandboxes), Arc::downgrade(live));
+        live.on_rest(Box::new(move |held| {
+            if let (Some(sandboxes), Some(live)) = (sandboxes.upgrade(), of.upgrade()) {
+                sandboxes.rests(&live, held);
+            }
+        }));
+        self.sandboxes.books.lock().alive.insert(live.id, Arc::clone(live));
+        self.live = Some(Arc::clone(live));
+    }
+
+    /// It asks for its first input, `took` after its making began: who waits may have it.
+    pub(crate) async fn ready(mut self, took: Duration) {
+        let Some(live) = self.live.clone() else { return };
+        if live.runtime.has_ended() {
+            return self.end().await;
+        }
+        let (Some(start), sandboxes) = (self.start.take(), Arc::clone(&self.sandboxes)) else { return };
+        self.live = None;
+        live.rest(sandboxes.freeze_grace);
+        let now = sandboxes.now();
+        let (refused, done) = {
+            let mut books = sandboxes.books.lock();
+            let refused = books.pool.started(start, Arc::clone(&live), took, now);
+            // One that ended in this moment was not idle when that was noticed.
+            let has_ended = live.runtime.has_ended() && books.pool.take(&live, &Lost::Died);
+            let refused = refused.or_else(|| has_ended.then(|| Arc::clone(&live)));
+            if let Some(held) = live.held() {
+                books.pool.rests(&live, held);
+            }
+            (refused, sandboxes.commands(&mut books, now))
+        };
+        sandboxes.carry_out(done);
+        if let Some(live) = refused {
+            end(&sandboxes, live).await;
+        }
+    }
+
+    /// It will not be: ends what there is of it.
+    pub(crate) async fn end(mut self) {
+        if let Some(live) = self.live.take() {
+            live.end().await;
+            self.sandboxes.books.lock().alive.remove(&live.id);
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let Some(start) = self.start.take() else { return };
+        let (sandboxes, live) = (Arc::clone(&self.sandboxes), self.live.take());
+        let over = move |sandboxes: &Arc<Sandboxes>| {
+            sandboxes.books.lock().pool.start_failed(start);
+            sandboxes.serve();
+        };
+        match (live, tokio::runtime::Handle::try_current()) {
+            (Some(live), Ok(runtime)) => drop(runtime.spawn(async move {
+                live.end().await;
+                sandboxes.books.lock().alive.remove(&live.id);
+                over(&sandboxes);
+            })),
+            // Without a runtime everything ends: the engine's sandboxes die with this process.
+            _ => over(&sandboxes),
+        }
+    }
+}
+
+/// A sandbox that its holder has alone. If it is neither given back nor ended it is ended when dropped.
+pub(crate) struct Lease {
+    sandboxes: Arc<Sandboxes>,
+    live: Option<Arc<LiveSandbox>>,
+    since: Monotonic,
+}
+
+impl Lease {
+    pub(super) fn new(sandboxes: &Arc<Sandboxes>, live: Arc<LiveSandbox>) -> Self {
+        Self { sandboxes: Arc::clone(sandboxes), live: Some(live), since: sandboxes.now() }
+    }
+
+    /// The sandbox, while the lease is held.
+    pub(crate) const fn live(&self) -> Option<&Arc<LiveSandbox>> {
+        self.live.as_ref()
+    }
+
+    /// Its sandbox may have the next invocation, unless it has ended or everything is to end. `ran`: it had one meanwhile.
+    pub(crate) async fn give_back(mut self, ran: bool) {
+        let Some(live) = self.live.take() else { return };
+        live.rest(self.sandboxes.freeze_grace);
+        let now = self.sandboxes.now();
+        let took = ran.then(|| now.since(self.since));
+        let (refused, done) = {
+            let mut books = self.sandboxes.books.lock();
+            // One that ended in this moment was not idle when that was noticed.
+            let refused = if live.runtime.has_ended() {
+                Some(Arc::clone(&live))
+            } else {
+                books.pool.give_back(Arc::clone(&live), took, now)
+            };
+            // It may have come to stand still before they had it back.
+            if let Some(held) = live.held() {
+                books.pool.rests(&live, held);
+            }
+            // At once: who comes in this moment is behind those who wait for it.
+            (refused, self.sandboxes.commands(&mut books, now))
+        };
+        self.sandboxes.carry_out(done);
+        if let Some(live) = refused {
+            end(&self.sandboxes, live).await;
+        }
+    }
+
+    /// Ends its sandbox; when this returns nothing is left of it.
+    pub(crate) async fn end(mut self) {
+        if let Some(live) = self.live.take() {
+            end(&self.sandboxes, live).await;
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Without a runtime everything ends: the engine's sandboxes die with this process.
+        if let (Some(live), Ok(runtime)) = (self.live.take(), tokio::runtime::Handle::try_current()) {
+            let sandboxes = Arc::clone(&self.sandboxes);
+            runtime.spawn(async move { end(&sandboxes, live).await });
+        }
+    }
+}
+
+async fn end(sandboxes: &Arc<Sandboxes>, live: Arc<LiveSandbox>) {
+    live.end().await;
+    {
+        let mut books = sandboxes.books.lock();
+        books.alive.remove(&live.id);
+        books.pool.gone(&live);
+    }
+    sandboxes.serve();
+}

@@ -1,0 +1,446 @@
+//! Runs events: the shell around `event_queue`. What is accepted here is on the disk before the caller hears of it.
+//!
+//! One task asks the queue what is to be done and starts it; it sleeps until something changed or the next turn comes,
+//! and never looks at the disk. Each attempt is written down before it begins, so that one cut off by a crash has
+//! counted. Ends go to the disk before the queue forgets; while the disk refuses, they are written again and again.
+//! An attempt that the node's own end cut off stays as it is on the disk: the next life takes it for one cut off.
+
+mod dead;
+mod destinations;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_engine::{Outbox, OutboxChange, RegistryError};
+use nigh_functions::event_config::EventPolicy;
+use nigh_functions::function_store::FunctionStore;
+use nigh_schedule::event_queue::{
+    Command, DeadLetter, EventFacts, EventQueue, Fate, Now, QueueFull, QueueLimits, Remains, RunEnd,
+};
+use nigh_terms::{ByteSize, Clock, FunctionName, InvocationId, Namespace, Principal, Timestamp, Token};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::dead::{EventListing, ListedEvent, RetryError, ShownEvent};
+pub use self::destinations::RecordBuckets;
+use crate::event_row::{Body, EventRowError, Head, Stage, place};
+use crate::invocation::{EventAttempt, Invoke, InvokeError, InvokeRequest, Wrote};
+use crate::invocation_record::Response;
+use crate::invoker::check_payload;
+
+/// The largest payload of an event (Lambda quotas: 1 MB, asynchronous).
+pub const EVENT_BYTES_MAX: usize = 1 << 20;
+/// How long to wait when the disk refuses, at first and at most.
+const WRITE_AGAIN: Duration = Duration::from_millis(200);
+const WRITE_AGAIN_MAX: Duration = Duration::from_secs(30);
+/// How long ended attempts may take to be written at the end.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// Why events cannot be kept.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each source says what happened")]
+pub enum EventError {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Row(#[from] EventRowError),
+}
+
+/// What an event invoker stands on.
+pub struct EventParts {
+    /// The functions, with what their owners say of events.
+    pub functions: FunctionStore,
+    /// What runs them.
+    pub invoke: Arc<dyn Invoke>,
+    /// Where events are kept.
+    pub outbox: Outbox,
+    /// Where records go that go to buckets.
+    pub records: Arc<dyn RecordBuckets>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The region in records.
+    pub region: String,
+}
+
+/// An event to be.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// The tenant.
+    pub namespace: Namespace,
+    /// The function.
+    pub function: FunctionName,
+    /// Its input: JSON.
+    pub payload: Bytes,
+    /// Lambda's `ClientContext`.
+    pub client_context: Option<String>,
+    /// What its sender had seen.
+    pub token: Token,
+}
+
+struct Inner {
+    parts: EventParts,
+    queue: Mutex<EventQueue>,
+    /// Something changed: the queue is to be asked.
+    changed: Notify,
+    closed: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// Accepts and runs events. A clone is another handle to the same.
+#[derive(Clone)]
+pub struct EventInvoker(Arc<Inner>);
+
+/// A place in the queue that is taken and not filled. It is given back when this is dropped.
+pub struct EventSlot {
+    events: EventInvoker,
+    id: Option<InvocationId>,
+    facts: EventFacts,
+}
+
+impl Drop for EventSlot {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.events.0.queue.lock().not_stored(id);
+        }
+    }
+}
+
+impl EventInvoker {
+    /// Takes up what earlier lives of the node left in the outbox, and begins. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the outbox cannot be read, or holds what this build does not know.
+    pub async fn open(parts: EventParts, limits: QueueLimits) -> Result<Self, EventError> {
+        let mut queue = EventQueue::new(limits);
+        let now = Now { monotonic: parts.clock.monotonic(), wall: parts.clock.wall() };
+        let mut beyond = Vec::new();
+        for (id, head) in parts.outbox.heads().await? {
+            let id = InvocationId::of_bytes(id);
+            let head = Head::decode(id, &head)?;
+            let (facts, attempts) = (head.facts(), head.attempts);
+            match head.stage {
+                Stage::ToRun => queue.restore(id, facts, attempts, now),
+                Stage::ToDeliver { to } => queue.restore_delivery(id, facts, to, now),
+                Stage::Dead { reason, died, undelivered } => {
+                    let remains = undelivered.map_or(Remains::Event, Remains::Record);
+                    beyond.extend(queue.restore_dead(DeadLetter { id, facts, attempts, reason, died, remains }));
+                }
+            }
+        }
+        // The limit was lowered.
+        let beyond: Vec<_> = beyond.into_iter().map(|id| OutboxChange::Remove { id: place(id) }).collect();
+        if !beyond.is_empty() {
+            parts.outbox.apply(beyond).await?;
+        }
+        let (left, dead) = queue.totals();
+        if left > 0 {
+            tracing::info!(events = left, dead, "events of an earlier life of this node go on");
+        }
+        let inner = Arc::new(Inner {
+            parts,
+            queue: Mutex::new(queue),
+            changed: Notify::new(),
+            closed: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        inner.tasks.spawn(Arc::clone(&inner).dispatch());
+        Ok(Self(inner))
+    }
+
+    /// Takes an event. When this returns it is durable: it will be run at least once, or come to be known as failed.
+    ///
+    /// # Errors
+    /// If there is no such function, the payload is none, or the queue is full.
+    pub async fn accept(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
+        if event.payload.len() > EVENT_BYTES_MAX {
+            return Err(InvokeError::PayloadTooLarge { size: event.payload.len(), limit: EVENT_BYTES_MAX });
+        }
+        check_payload(&event.payload)?;
+        self.take(event).await
+    }
+
+    async fn take(&self, event: NewEvent) -> Result<InvocationId, InvokeError> {
+        let slot = self.reserve(&event.namespace, &event.function, event.payload.len())?;
+        let NewEvent { client_context, token, payload, .. } = event;
+        let body = Body { client_context, token, payload, wrote: None };
+        let ids = self.fill(vec![(slot, body)]).await?;
+        ids.first().copied().ok_or_else(|| InvokeError::Internal("an event was not written".to_owned()))
+    }
+
+    /// A place in the queue for an event of at most `bytes`, so that what follows cannot fail for want of one.
+    ///
+    /// # Errors
+    /// If there is no such function, or the queue is full.
+    pub fn reserve(
+        &self,
+        namespace: &Namespace,
+        function: &FunctionName,
+        bytes: usize,
+    ) -> Result<EventSlot, InvokeError> {
+        if self.0.closed.is_cancelled() {
+            return Err(InvokeError::ShuttingDown);
+        }
+        if self.0.parts.functions.get(namespace, function).is_none() {
+            return Err(InvokeError::NotFound(function.clone()));
+        }
+        let now = self.0.now();
+        let facts = EventFacts {
+            namespace: namespace.clone(),
+            function: function.clone(),
+            bytes: ByteSize(bytes as u64),
+            accepted: now.wall,
+        };
+        let id = InvocationId::now();
+        self.0.queue.lock().admit(id, facts.clone(), now).map_err(|full: QueueFull| {
+            metrics::counter!("nigh_events_refused_total").increment(1);
+            InvokeError::TooManyRequests(full.to_string())
+        })?;
+        Ok(EventSlot { events: self.clone(), id: Some(id), facts })
+    }
+
+    /// Fills places with payloads, what their senders had seen, and what they wrote where; all of them or none. When this returns the events are durable.
+    ///
+    /// # Errors
+    /// If the outbox cannot be written.
+    pub async fn fill_with(&self, events: Vec<(EventSlot, Bytes, Token, Option<Wrote>)>) -> Result<(), InvokeError> {
+        let body = |(slot, payload, token, wrote)| (slot, Body { token, wrote, ..Body::of(payload) });
+        let events = events.into_iter().map(body);
+        self.fill(events.collect()).await.map(drop)
+    }
+
+    async fn fill(&self, events: Vec<(EventSlot, Body)>) -> Result<Vec<InvocationId>, InvokeError> {
+        let inner = Arc::clone(&self.0);
+        // To its end, also when the caller goes away: what is on the disk is in the queue.
+        let filled = tokio::spawn(async move {
+            let mut changes = Vec::with_capacity(events.len());
+            for (slot, body) in &events {
+                if let Some(id) = slot.id {
+                    changes.push(Head::new(&slot.facts, 0, Stage::ToRun).put(id, body)?);
+                }
+            }
+            inner.parts.outbox.apply(changes).await?;
+            let (now, mut ids) = (inner.now(), Vec::with_capacity(events.len()));
+            for (mut slot, _) in events {
+                if let Some(id) = slot.id.take() {
+                    inner.queue.lock().stored(id, now);
+                    ids.push(id);
+                }
+            }
+            metrics::counter!("nigh_events_accepted_total").increment(ids.len() as u64);
+            inner.changed.notify_one();
+            Ok::<_, EventError>(ids)
+        });
+        match filled.await {
+            Ok(Ok(ids)) => Ok(ids),
+            Ok(Err(error)) => Err(InvokeError::Internal(format!("the event could not be kept: {error}"))),
+            Err(join) => Err(InvokeError::Internal(join.to_string())),
+        }
+    }
+
+    /// Takes no more, starts nothing more, and waits until what has ended is written. To be called before the invoker
+    /// drains, and awaited after it.
+    pub fn close(&self) -> impl Future<Output = ()> + use<> {
+        self.0.closed.cancel();
+        self.0.tasks.close();
+        let inner = Arc::clone(&self.0);
+        async move {
+            if tokio::time::timeout(CLOSE_WAIT, inner.tasks.wait()).await.is_err() {
+                tracing::warn!("ends of events could not be written; they are run again at the next start");
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn now(&self) -> Now {
+        Now { monotonic: self.parts.clock.monotonic(), wall: self.parts.clock.wall() }
+    }
+
+    fn policy(&self, namespace: &Namespace, function: &FunctionName) -> Option<EventPolicy> {
+        let deployed = self.parts.functions.get(namespace, function)?;
+        Some(EventPolicy::of(deployed.attached.events.as_ref(), deployed.attached.reserved))
+    }
+
+    async fn dispatch(self: Arc<Self>) {
+        loop {
+            let (commands, wait, totals) = {
+                let mut queue = self.queue.lock();
+                let now = self.now();
+                let commands = queue.next(now, |namespace, function| self.policy(namespace, function));
+                let wait = queue.wake_at(now.monotonic).map(|at| at.since(now.monotonic));
+                (commands, wait, queue.totals())
+            };
+            metrics::gauge!("nigh_events_pending").set(totals.0 as f64);
+            metrics::gauge!("nigh_events_dead").set(totals.1 as f64);
+            for command in commands {
+                self.tasks.spawn(Arc::clone(&self).perform(command, None));
+            }
+            let next_turn = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.closed.cancelled() => return,
+                () = self.changed.notified() => {}
+                () = next_turn => {}
+            }
+        }
+    }
+
+    /// Does what the queue asks for, with the answer of the attempt that just ended, if one did.
+    async fn perform(self: Arc<Self>, command: Command, response: Option<Response>) {
+        let done = match command {
+            Command::Run { id, facts, attempt } => Box::pin(Arc::clone(&self).run(id, &facts, attempt)).await,
+            Command::Finish { .. } => self.finish(command, response.as_ref()).await,
+            Command::Deliver { id, facts, to } => self.deliver(id, &facts, &to).await,
+            Command::GiveUp { .. } => self.give_up(command).await,
+        };
+        if let Err(error) = done {
+            tracing::error!(%error, "an event could not be read; it stays where it is until the next start");
+        }
+        self.changed.notify_one();
+    }
+
+    async fn run(self: Arc<Self>, id: InvocationId, facts: &EventFacts, attempt: u32) -> Result<(), EventError> {
+        let (end, response) = self.attempt(id, facts, attempt).await;
+        if self.closed.is_cancelled() && end != RunEnd::Answered {
+            // Cut off with the node.
+            return Ok(());
+        }
+        metrics::counter!("nigh_event_attempts_total", "end" => end_name(end)).increment(1);
+        let policy = self.policy(&facts.namespace, &facts.function);
+        let finish = self.queue.lock().ended(id, end, policy.as_ref(), self.now());
+        // The place where it ran is free from here on.
+        self.changed.notify_one();
+        match finish {
+            Some(finish) => self.finish(finish, response.as_ref()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn attempt(&self, id: InvocationId, facts: &EventFacts, attempt: u32) -> (RunEnd, Option<Response>) {
+        let fault = |error: &dyn std::fmt::Display| {
+            tracing::warn!(%error, %id, "an event could not be started; it is tried again");
+            (RunEnd::Fault, None)
+        };
+        let begun = match Head::new(facts, attempt, Stage::ToRun).change(id) {
+            Ok(change) => self.parts.outbox.apply(vec![change]).await,
+            Err(error) => return fault(&error),
+        };
+        if let Err(error) = begun {
+            return fault(&error);
+        }
+        let body = match self.body(id).await {
+            Ok(body) => body,
+            Err(error) => return fault(&error),
+        };
+        let request = InvokeRequest {
+            function: facts.function.clone(),
+            payload: body.payload,
+            client_context: body.client_context,
+            token: body.token,
+            event: Some(EventAttempt { id, attempt, wrote: body.wrote }),
+        };
+        match self.parts.invoke.invoke(&Principal::outside(facts.namespace.clone()), request).await {
+            Ok(invoked) => {
+                let end = if invoked.function_error.is_some() { RunEnd::Failed } else { RunEnd::Answered };
+                (end, Some(Response { payload: invoked.payload, function_error: invoked.function_error }))
+            }
+            Err(InvokeError::TooManyRequests(_) | InvokeError::Gate(_) | InvokeError::ReservedConcurrency { .. }) => {
+                (RunEnd::Throttled, None)
+            }
+            Err(InvokeError::NotFound(_)) => (RunEnd::Gone, None),
+            Err(error @ (InvokeError::InvalidRequest(_) | InvokeError::PayloadTooLarge { .. })) => {
+                tracing::warn!(%error, %id, "an event cannot be an input");
+                (RunEnd::Failed, None)
+            }
+            // A byte of it may have run: that was an attempt.
+            Err(error @ InvokeError::Lost(_)) => {
+                tracing::warn!(%error, %id, "an attempt to run an event was lost");
+                (RunEnd::Failed, None)
+            }
+            Err(InvokeError::ShuttingDown) => (RunEnd::Fault, None),
+            // Like a fault it lasts until somebody has mended it.
+            Err(error @ (InvokeError::Internal(_) | InvokeError::Network(_))) => fault(&error),
+        }
+    }
+
+    async fn finish(&self, command: Command, response: Option<&Response>) -> Result<(), EventError> {
+        let Command::Finish { id, facts, attempts, condition, fate } = command else { return Ok(()) };
+        metrics::counter!("nigh_events_done_total", "condition" => condition.name()).increment(1);
+        match fate {
+            Fate::Forget => {
+                if self.write(vec![OutboxChange::Remove { id: place(id) }]).await {
+                    self.queue.lock().forgotten(id);
+                }
+            }
+            Fate::Deliver(to) => {
+                let record = self.record(id, &facts, attempts, condition, response).await?;
+                let head = Head::new(&facts, attempts, Stage::ToDeliver { to: to.clone() });
+                if self.write(vec![head.put(id, &record)?]).await {
+                    self.queue.lock().to_deliver(id, to, self.now());
+                }
+            }
+            Fate::Bury => {
+                let reason = match response.filter(|response| response.function_error.is_some()) {
+                    Some(response) => format!("{}: {}", condition.name(), error_words(&response.payload)),
+                    None => condition.name().to_owned(),
+                };
+                tracing::warn!(%id, function = %facts.function, %reason, "an event failed for good: `nigh events` has it");
+                self.bury(DeadLetter { id, facts, attempts, reason, died: self.wall(), remains: Remains::Event })
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.parts.clock.wall()
+    }
+
+    async fn body(&self, id: InvocationId) -> Result<Body, EventError> {
+        let stored = self.parts.outbox.body(place(id)).await?;
+        let stored = stored.ok_or_else(|| RegistryError::Storage(format!("the outbox has no body of event {id}")))?;
+        Ok(Body::decode(id, stored)?)
+    }
+
+    /// Writes until it is written. False if the node ends before.
+    async fn write(&self, changes: Vec<OutboxChange>) -> bool {
+        let mut wait = WRITE_AGAIN;
+        loop {
+            match self.parts.outbox.apply(changes.clone()).await {
+                Ok(()) => return true,
+                Err(error) => tracing::error!(%error, "the end of an event cannot be written; it is tried again"),
+            }
+            tokio::select! {
+                () = self.closed.cancelled() => return false,
+                () = tokio::time::sleep(wait) => wait = (wait * 2).min(WRITE_AGAIN_MAX),
+            }
+        }
+    }
+}
+
+const fn end_name(end: RunEnd) -> &'static str {
+    match end {
+        RunEnd::Answered => "answered",
+        RunEnd::Failed => "failed",
+        RunEnd::Throttled => "throttled",
+        RunEnd::Fault => "fault",
+        RunEnd::Gone => "gone",
+    }
+}
+
+/// What an error object says, shortened.
+fn error_words(payload: &[u8]) -> String {
+    /// Characters of an error that a dead letter's reason has.
+    const WORDS_MAX: usize = 300;
+    let object: serde_json::Value = serde_json::from_slice(payload).unwrap_or_default();
+    let text = |name: &str| object.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+    format!("{}: {}", text("errorType"), text("errorMessage")).chars().take(WORDS_MAX).collect()
+}

@@ -1,0 +1,219 @@
+//! How a sandbox is made: from its start until it asks for its first input, or why it never does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use nigh_functions::function::Function;
+use nigh_functions::function_arn::function_arn;
+use nigh_llc::resctrl::Members;
+use nigh_sandbox::booked_memory::BookedMemory;
+use nigh_sandbox::data_door::{DataListeners, HeldMemory};
+use nigh_sandbox::log_capture::LogCapture;
+use nigh_sandbox::runtime_api::{Initialised, RuntimeApi};
+use nigh_sandbox::runtime_command::{SandboxIdentity, runtime_command};
+use nigh_sandbox::sandbox::{LogSink, SandboxEnd, SandboxSpec, Started};
+use nigh_schedule::activation::{SandboxStart, Steps};
+use nigh_schedule::sandbox_pool::{ColdReason, Lost};
+use nigh_terms::{ByteSize, InvocationId, SandboxId, Token};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{HeldStem, Making, Order};
+use crate::cold_start::{Init, init_limit};
+use crate::execution::{Executor, admission_of, lost};
+use crate::gate::{Entered, Entrance};
+use crate::invocation::InvokeError;
+use crate::live_sandbox::{LiveSandbox, SandboxKey, SandboxParts};
+use crate::verdict::Verdict;
+
+/// Why there is no sandbox for an invocation that one was made for.
+pub(crate) enum FailedStart {
+    /// It could not be made, or what it was made with may not begin here.
+    Refused(InvokeError),
+    /// It did not come to ask for its input: that is how the invocation ends.
+    Init(Box<FailedInit>),
+}
+
+/// A sandbox that could not be initialised.
+pub(crate) struct FailedInit {
+    pub(crate) live: Arc<LiveSandbox>,
+    pub(crate) init: Init,
+    /// What it had seen.
+    pub(crate) token: Token,
+    /// How; none if its time was over.
+    end: Option<Initialised>,
+    limit: Duration,
+    pub(crate) peak: Option<ByteSize>,
+}
+
+impl FailedInit {
+    /// The verdict on the invocation that it was made for.
+    pub(crate) fn verdict(&self, id: InvocationId) -> Verdict {
+        match &self.end {
+            Some(Initialised::Failed { payload, error_type }) => {
+                Verdict::of_init_error(payload.clone(), error_type.clone())
+            }
+            Some(Initialised::Ended(end)) => Verdict::of_init_end(id, end),
+            // It would not have failed.
+            Some(Initialised::Ready) => lost(id),
+            None => Verdict::timed_out(id, self.limit),
+        }
+    }
+}
+
+fn internal(error: impl std::fmt::Display) -> InvokeError {
+    tracing::error!(%error, "a sandbox cannot be made");
+    InvokeError::Internal(error.to_string())
+}
+
+impl Executor {
+    /// Makes a sandbox, for whoever waits for one of its function. If that comes to nothing, the invocation that it was made
+    /// for hears of it.
+    pub(crate) async fn make(&self, order: Order) {
+        let Order { mut making, function, entrance, ticket, stem, in_the_way, reason } = order;
+        in_the_way.end().await;
+        match self.made(&mut making, &function, &entrance, stem, reason).await {
+            Ok(took) => making.ready(took).await,
+            Err(failed) => {
+                let why = match &failed {
+                    FailedStart::Refused(error) => error.to_string(),
+                    FailedStart::Init(_) => "it did not come to ask for its input".to_owned(),
+                };
+                // Who is invoked next finds out, and gets the record.
+                if !self.sandboxes.start_failed(ticket, failed) {
+                    tracing::debug!(why, function = %function.name, "a sandbox came to nothing that nobody waits for");
+                }
+                making.end().await;
+            }
+        }
+    }
+
+    /// Starts a sandbox and waits until it asks for its input: how long that took.
+    async fn made(
+        &self,
+        making: &mut Making,
+        function: &Arc<Function>,
+        entrance: &Entrance,
+        stem: Option<HeldStem>,
+        reason: ColdReason,
+    ) -> Result<Duration, FailedStart> {
+        let began = self.clock.monotonic();
+        let init_id = InvocationId::now();
+        let run = Entered::begin(&self.gate, &function.namespace, init_id, entrance).await;
+        let run = run.map_err(|refusal| FailedStart::Refused(refusal.into()))?;
+        self.accountant.begin(init_id, began);
+        let started = self.start_sandbox(function, init_id, stem).await;
+        let (live, initialised, steps) = started.map_err(|error| {
+            drop(self.accountant.finish(init_id));
+            FailedStart::Refused(error)
+        })?;
+        making.is(&live);
+        self.watch(&live);
+        metrics::counter!("nigh_cold_starts_total", "reason" => reason.label()).increment(1);
+        if steps.start == SandboxStart::Prewarmed {
+            metrics::counter!("nigh_prewarmed_starts_total").increment(1);
+        }
+        let limit = self.settings.init_timeout.max(function.timeout);
+        let end = initialised_within(limit, initialised, live.sandbox.tasks()).await;
+        live.key.act_for(None);
+        let (token, _said) = live.settle(run).await;
+        let took = self.clock.monotonic().since(began);
+        let is_ahead = reason == ColdReason::Ahead;
+        let init = Init { began, took, calls: self.accountant.finish(init_id), steps, reason };
+        if matches!(end, Some(Initialised::Ready)) {
+            metrics::histogram!("nigh_init_seconds").record(took.as_secs_f64());
+            if is_ahead {
+                metrics::counter!("nigh_sandboxes_ahead_total").increment(1);
+            } else {
+                *live.made.lock() = Some(init);
+            }
+            live.memory.was_made(took);
+            return Ok(took);
+        }
+        live.runtime.end(SandboxEnd::Destroyed);
+        live.sandbox.flush_log().await;
+        let peak = live.sandbox.memory().peak().ok();
+        Err(FailedStart::Init(Box::new(FailedInit { live, init, token, end, limit, peak })))
+    }
+
+    async fn start_sandbox(
+        &self,
+        function: &Arc<Function>,
+        init_id: InvocationId,
+        stem: Option<HeldStem>,
+    ) -> Result<(Arc<LiveSandbox>, tokio::sync::oneshot::Receiver<Initialised>, Steps), InvokeError> {
+        let id = SandboxId::random();
+        let memory = self.memory.admit(id, function.memory).await?;
+        let (key_id, secret) = self.keys.issue_sandbox(function.namespace.clone(), function.name.clone(), id);
+        self.keys.set_admission(&key_id, admission_of(function));
+        let key = Arc::new(SandboxKey::new(self.keys.clone(), key_id));
+        let identity = SandboxIdentity { id, key: key.id(), secret: &secret, made: self.clock.wall() };
+        let network = self.settings.network.check(&function.namespace, &function.environment)?;
+        let command = runtime_command(function, &self.settings.runtime, &identity).map_err(internal)?;
+        let function_arn = function_arn(&self.settings.runtime.region, &function.name);
+        let function_arn = HeaderValue::from_str(&function_arn).map_err(internal)?;
+        let log = Arc::new(LogCapture::new(self.settings.log_max));
+        let until = CancellationToken::new();
+        let revoked = Arc::clone(&key);
+        let (runtime, initialised) = RuntimeApi::new(Arc::clone(&self.clock), Box::new(move || revoked.act_for(None)));
+
+        key.act_for(Some(init_id));
+        let spec = SandboxSpec {
+            id,
+            command: command.command,
+            environment: command.environment,
+            code: self.functions.code_folder(function).await,
+            layers: self.functions.layers_folder(function).await.map_err(internal)?,
+            runtime_folders: command.folders,
+            grant: memory.first(),
+            tmp: function.ephemeral_storage,
+            pids_max: self.settings.pids_max,
+            network,
+            log: Arc::clone(&log) as Arc<dyn LogSink>,
+        };
+        let started = match stem {
+            // The stem's own memory is free from when it is the sandbox's.
+            Some(HeldStem { stem, memory: _held }) => self.engine.start_from(stem, spec).await,
+            None => self.engine.start(spec).await,
+        };
+        let Started { sandbox, runtime: runtime_listener, data, fast, steps } = started.map_err(internal)?;
+        runtime.serve(runtime_listener, until.clone());
+        let booked = Arc::new(BookedMemory::new(&sandbox, memory.first()));
+        memory.attach(&sandbox, Arc::clone(&booked));
+        let pays = booked as Arc<dyn HeldMemory>;
+        self.data_door.serve(DataListeners { http: data, fast }, key.id().clone(), pays, until.clone());
+        let parts =
+            SandboxParts { function: Arc::clone(function), function_arn, sandbox, runtime, log, key, until, memory };
+        Ok((Arc::new(LiveSandbox::new(parts)), initialised, steps))
+    }
+
+    /// Tells the runtime interface when the sandbox ends by itself, and ends what is left of it if it was idle.
+    fn watch(&self, live: &Arc<LiveSandbox>) {
+        let (live, sandboxes) = (Arc::clone(live), Arc::clone(&self.sandboxes));
+        tokio::spawn(async move {
+            let end = live.sandbox.ended().await;
+            live.runtime.ended(end).await;
+            if let Some(lease) = sandboxes.take_idle(&live, &Lost::Died) {
+                lease.end().await;
+            }
+        });
+    }
+}
+
+/// How an initialisation ends, whose time is what it has a processor; none if that is over.
+async fn initialised_within(
+    limit: Duration,
+    mut initialised: tokio::sync::oneshot::Receiver<Initialised>,
+    tasks: Option<Members>,
+) -> Option<Initialised> {
+    let began = Instant::now();
+    let mut until = limit;
+    loop {
+        match tokio::time::timeout_at(began + until, &mut initialised).await {
+            Ok(end) => return Some(end.unwrap_or(Initialised::Ended(SandboxEnd::Destroyed))),
+            Err(_) if init_limit(limit, tasks.as_ref()) > until => until = init_limit(limit, tasks.as_ref()),
+            Err(_) => return None,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What the Lambda API answers when it refuses: a type, a status and a sentence (Lambda API reference, "Errors").
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::StatusCode;
+use nigh_engine::AccessDenied;
+use nigh_functions::code_store::CodeStoreError;
+use nigh_functions::function_arn::FunctionReferenceError;
+use nigh_functions::function_store::FunctionStoreError;
+use nigh_functions::layer_store::LayerError;
+use nigh_invoke::invocation::InvokeError;
+use serde_json::json;
+
+use crate::sigv4::SignatureError;
+
+/// A refusal, as clients see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LambdaError {
+    /// The status.
+    pub status: StatusCode,
+    /// The exception's name: `x-amzn-ErrorType`.
+    pub kind: &'static str,
+    /// What was wrong and what helps.
+    pub message: Cow<'static, str>,
+    /// Lambda's `Reason` of a throttle.
+    pub reason: Option<&'static str>,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $status:ident, $kind:literal;)*) => {
+        impl LambdaError {
+            $($(#[$doc])*
+            pub(crate) fn $name(message: impl Into<Cow<'static, str>>) -> Self {
+                Self { status: StatusCode::$status, kind: $kind, message: message.into(), reason: None }
+            })*
+        }
+    };
+}
+
+kinds! {
+    /// A value that the operation does not take.
+    invalid_parameter = BAD_REQUEST, "InvalidParameterValueException";
+    /// A value that breaks its pattern.
+    validation = BAD_REQUEST, "ValidationException";
+    /// A body that is no JSON.
+    invalid_content = BAD_REQUEST, "InvalidRequestContentException";
+    /// JSON of other types than the operation's.
+    serialization = BAD_REQUEST, "SerializationException";
+    /// Too much code in the namespace.
+    code_storage = BAD_REQUEST, "CodeStorageExceededException";
+    /// Not allowed to this caller.
+    access_denied = FORBIDDEN, "AccessDeniedException";
+    /// No signature.
+    missing_token = FORBIDDEN, "MissingAuthenticationTokenException";
+    /// A signature that is not whole.
+    incomplete_signature = FORBIDDEN, "IncompleteSignatureException";
+    /// A signature that does not hold.
+    invalid_signature = FORBIDDEN, "InvalidSignatureException";
+    /// A key that nobody has.
+    unrecognized_client = FORBIDDEN, "UnrecognizedClientException";
+    /// No such thing.
+    not_found = NOT_FOUND, "ResourceNotFoundException";
+    /// No such path.
+    unknown_operation = NOT_FOUND, "UnknownOperationException";
+    /// There, or being changed.
+    conflict = CONFLICT, "ResourceConflictException";
+    /// At another revision.
+    precondition_failed = PRECONDITION_FAILED, "PreconditionFailedException";
+    /// A payload above the limit.
+    too_large = PAYLOAD_TOO_LARGE, "RequestTooLargeException";
+    /// A body above the limit.
+    entity_too_large = PAYLOAD_TOO_LARGE, "RequestEntityTooLargeException";
+    /// A body that did not come in time.
+    timed_out = REQUEST_TIMEOUT, "RequestTimeoutException";
+    /// No capacity now.
+    too_many_requests = TOO_MANY_REQUESTS, "TooManyRequestsException";
+    /// Our fault.
+    service = INTERNAL_SERVER_ERROR, "ServiceException";
+    /// The function's answer cannot be passed on.
+    bad_gateway = BAD_GATEWAY, "BadGatewayException";
+    /// Another method than the path takes.
+    method_not_allowed = METHOD_NOT_ALLOWED, "MethodNotAllowedException";
+    /// A body of a type that is not taken.
+    unsupported_media = UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaTypeException";
+    /// Part of the Lambda API, not of this door.
+    not_implemented = NOT_IMPLEMENTED, "NotImplementedException";
+    /// Not now.
+    unavailable = SERVICE_UNAVAILABLE, "ServiceUnavailableException";
+}
+
+impl LambdaError {
+    /// The same, with Lambda's `Reason`.
+    pub(crate) fn because(self, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The body, as the SDKs read it.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        let user = self.status.is_client_error();
+        let mut body = json!({ "Type": if user { "User" } else { "Service" }, "Message": self.message });
+        if let Some(reason) = self.reason {
+            body["Reason"] = reason.into();
+        }
+        Bytes::from(body.to_string())
+    }
+}
+
+impl From<SignatureError> for LambdaError {
+    fn from(error: SignatureError) -> Self {
+        let message = error.to_string();
+        match error {
+            SignatureError::Missing => Self::missing_token(message),
+            SignatureError::Incomplete(_) => Self::incomplete_signature(message),
+            SignatureError::Scope { .. }
+            | SignatureError::Expired { .. }
+            | SignatureError::NotYetCurrent { .. }
+            | SignatureError::Mismatch => Self::invalid_signature(message),
+        }
+    }
+}
+
+impl From<AccessDenied> for LambdaError {
+    fn from(error: AccessDenied) -> Self {
+        match error {
+            AccessDenied::UnknownKey(_) => Self::unrecognized_client(error.to_string()),
+            AccessDenied::BetweenInvocations(_) => Self::access_denied(error.to_string()),
+        }
+    }
+}
+
+impl From<FunctionReferenceError> for LambdaError {
+    fn from(error: FunctionReferenceError) -> Self {
+        match error {
+            FunctionReferenceError::Malformed(_) => Self::validation(error.to_string()),
+            FunctionReferenceError::NotHere(_) => Self::not_found(error.to_string()),
+        }
+    }
+}
+
+impl From<FunctionStoreError> for LambdaError {
+    fn from(error: FunctionStoreError) -> Self {
+        let message = error.to_string();
+        match error {
+            FunctionStoreError::NotFound(_) => Self::not_found(message),
+            FunctionStoreError::Exists(_) | FunctionStoreError::Busy(_) => Self::conflict(message),
+            FunctionStoreError::OtherRevision { .. } => Self::precondition_failed(message),
+            FunctionStoreError::TooMany(_) | FunctionStoreError::CodeStorage { .. } => Self::code_storage(message),
+            FunctionStoreError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
+                Self::invalid_parameter(message)
+            }
+            FunctionStoreError::TooMuchReserved { .. }
+            | FunctionStoreError::WithLayers { .. }
+            | FunctionStoreError::BooksTooMuch { .. } => Self::invalid_parameter(message),
+            FunctionStoreError::Layers(error) => error.into(),
+            FunctionStoreError::CodeGone(_)
+            | FunctionStoreError::Code(_)
+            | FunctionStoreError::Registry(_)
+            | FunctionStoreError::Document(..)
+            | FunctionStoreError::Aborted(_) => {
+                tracing::error!(error = %message, "a function could not be changed");
+                Self::service(message)
+            }
+        }
+    }
+}
+
+impl From<LayerError> for LambdaError {
+    fn from(error: LayerError) -> Self {
+        let message = error.to_string();
+        match error {
+            LayerError::NotFound(_) | LayerError::Arn(_) => Self::invalid_parameter(message),
+            LayerError::TooMany => Self::code_storage(message),
+            LayerError::Code(CodeStoreError::Archive(archive)) if archive.is_the_archives() => {
+                Self::invalid_parameter(message)
+            }
+            LayerError::Registry(nigh_engine::RegistryError::Conflict { .. }) => Self::conflict(message),
+            LayerError::Code(_)
+            | LayerError::Registry(_)
+            | LayerError::Document(..)
+            | LayerError::Merge { .. }
+            | LayerError::Aborted(_) => {
+                tracing::error!(error = %message, "a layer could not be changed");
+                Self::service(message)
+            }
+        }
+    }
+}
+
+impl From<InvokeError> for LambdaError {
+    fn from(error: InvokeError) -> Self {
+        let message = error.to_string();
+        match error {
+            InvokeError::NotFound(_) => Self::not_found(message),
+            InvokeError::TooManyRequests(_) | InvokeError::Gate(_) => {
+                Self::too_many_requests(message).because("ConcurrentInvocationLimitExceeded")
+            }
+            InvokeError::ReservedConcurrency { .. } => {
+                Self::too_many_requests(message).because("ReservedFunctionConcurrentInvocationLimitExceeded")
+            }
+            InvokeError::InvalidRequest(_) => Self::invalid_content(message),
+            InvokeError::PayloadTooLarge { .. } => Self::too_large(message),
+            InvokeError::Network(_) => Self::access_denied(message),
+            InvokeError::ShuttingDown => Self::unavailable(message),
+            InvokeError::Lost(_) => Self::service(message),
+            InvokeError::Internal(_) => {
+                tracing::error!(error = %message, "an invocation could not be run");
+                Self::service(message)
+            }
+        }
+    }
+}

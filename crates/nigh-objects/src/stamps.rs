@@ -1,0 +1,26 @@
+//! An object's metadata and the stamp that its home gives it.
+
+use std::sync::Arc;
+
+use nigh_data::ObjectMeta;
+use nigh_protocol::Stamp;
+
+/// Reads a stamp from metadata and writes it there.
+pub(crate) trait Stamped {
+    /// The same under the version that its home names.
+    fn stamped(&self, stamp: &Stamp) -> Self;
+    /// The stamp of what it is known of.
+    fn stamp(&self) -> Stamp;
+}
+
+impl Stamped for ObjectMeta {
+    fn stamped(&self, stamp: &Stamp) -> Self {
+        let token = stamp.others.as_deref().cloned().unwrap_or_default();
+        Self { version: stamp.version, token, ..self.clone() }
+    }
+
+    fn stamp(&self) -> Stamp {
+        let others = (!self.token.is_empty()).then(|| Arc::new(self.token.clone()));
+        Stamp { version: self.version, others }
+    }
+}

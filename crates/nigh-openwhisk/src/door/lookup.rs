@@ -1,0 +1,130 @@
+//! From the name of an action to what runs: through packages and their bindings, with the parameters met on the way.
+
+use std::sync::Arc;
+
+use nigh_functions::action::names::{EntityName, EntityPath};
+use nigh_functions::action::parameters::Parameters;
+use nigh_functions::function_store::Deployed;
+use nigh_terms::{FunctionName, Namespace};
+
+use super::super::entities::{Package, Sequence};
+use super::super::entity_store::Held;
+use super::super::error::WhiskError;
+use super::OpenWhiskDoor;
+
+/// What an action is.
+#[derive(Clone)]
+pub(super) enum Found {
+    Function(Arc<Deployed>),
+    Sequence(Held<Sequence>),
+}
+
+/// An action that was found.
+#[derive(Clone)]
+pub(super) struct Resolved {
+    pub(super) found: Found,
+    /// Where it is, behind a binding.
+    pub(super) path: EntityPath,
+    /// The binding by which it was asked for.
+    pub(super) binding: Option<EntityName>,
+    /// The parameters of its package and of the binding.
+    pub(super) inherited: Parameters,
+}
+
+impl Resolved {
+    /// All parameters that a call gives way to.
+    pub(super) fn parameters(&self) -> Parameters {
+        match &self.found {
+            Found::Function(deployed) => match &deployed.function.action {
+                Some(action) => self.inherited.with(&action.parameters),
+                None => self.inherited.clone(),
+            },
+            Found::Sequence(_) => self.inherited.clone(),
+        }
+    }
+
+    /// What is annotated at the action itself.
+    pub(super) fn annotations(&self) -> &Parameters {
+        static NONE: std::sync::LazyLock<Parameters> = std::sync::LazyLock::new(Parameters::default);
+        match &self.found {
+            Found::Function(deployed) => deployed.function.action.as_ref().map_or(&NONE, |action| &action.annotations),
+            Found::Sequence(held) => &held.entity.common.annotations,
+        }
+    }
+
+    /// The names of parameters that callers may not set: those that have a value, if the action says so.
+    pub(super) fn fixed(&self, parameters: &Parameters) -> Vec<String> {
+        if self.annotations().says("final") { parameters.defined().map(str::to_owned).collect() } else { Vec::new() }
+    }
+}
+
+/// A package, and the one that it binds.
+pub(super) struct PackageView {
+    pub(super) own: Held<Package>,
+    pub(super) bound: Option<(EntityName, Held<Package>)>,
+}
+
+impl PackageView {
+    /// The parameters that its actions have.
+    pub(super) fn parameters(&self) -> Parameters {
+        match &self.bound {
+            Some((_, bound)) => bound.entity.common.parameters.with(&self.own.entity.common.parameters),
+            None => self.own.entity.common.parameters.clone(),
+        }
+    }
+}
+
+impl OpenWhiskDoor {
+    /// The action at `path`, whose package is none that binds another.
+    pub(super) fn find(&self, namespace: &Namespace, path: &EntityPath) -> Option<Found> {
+        if let Some(sequence) = self.0.parts.entities.get::<Sequence>(namespace, path) {
+            return Some(Found::Sequence(sequence));
+        }
+        let functions = &self.0.parts.functions;
+        let own = functions.get(namespace, &path.function());
+        if let Some(own) = own.filter(|own| own.function.action.as_ref().is_some_and(|action| action.path == *path)) {
+            return Some(Found::Function(own));
+        }
+        // A function of the Lambda API is an action of the default package.
+        let plain = FunctionName::new(path.name.as_str()).ok().filter(|_| path.package.is_none())?;
+        let lambda = functions.get(namespace, &plain).filter(|lambda| lambda.function.action.is_none());
+        lambda.map(Found::Function)
+    }
+
+    /// The package called `name`.
+    pub(super) fn package(&self, namespace: &Namespace, name: &EntityName) -> Result<PackageView, WhiskError> {
+        let get = |name: &EntityName| {
+            self.0
+                .parts
+                .entities
+                .get::<Package>(namespace, &EntityPath::plain(name.clone()))
+                .ok_or_else(WhiskError::not_found)
+        };
+        let own = get(name)?;
+        let bound = match &own.entity.binding {
+            Some(bound) => Some((bound.clone(), get(bound)?)),
+            None => None,
+        };
+        Ok(PackageView { own, bound })
+    }
+
+    /// The action that callers mean by `path`.
+    pub(super) fn resolve(&self, namespace: &Namespace, path: &EntityPath) -> Result<Resolved, WhiskError> {
+        let (real, binding, inherited) = match &path.package {
+            None => (path.clone(), None, Parameters::default()),
+            Some(package) => {
+                let view = self.package(namespace, package)?;
+                let inherited = view.parameters();
+                match view.bound {
+                    None => (path.clone(), None, inherited),
+                    Some((bound, _)) => {
+                        let real = EntityPath { package: Some(bound), name: path.name.clone() };
+                        (real, Some(package.clone()), inherited)
+                    }
+                }
+            }
+        };
+        let found = self.find(namespace, &real).ok_or_else(WhiskError::not_found)?;
+        Ok(Resolved { found, path: real, binding, inherited })
+    }
+}

@@ -1,0 +1,226 @@
+//! The OpenWhisk door: what may be asked of each resource, and who may ask.
+//!
+//! It answers below `/api/v1` on the Lambda door's listener. A request acts for the namespace of the key that it brings;
+//! `_` in a path is that namespace, and there is no way to another's. A sandbox's key may invoke actions and fire
+//! triggers of its namespace while it runs an invocation, and do nothing else here.
+
+mod actions;
+mod activations;
+mod compositions;
+mod invocation;
+mod lookup;
+mod packages;
+mod rules;
+mod sequence_scratch;
+mod sequences;
+mod server;
+mod shown;
+mod triggers;
+mod web;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body_util::Full;
+use nigh_engine::AccessKeys;
+use nigh_functions::action::names::OWN;
+use nigh_functions::function_network::NetworkPermission;
+use nigh_functions::function_store::FunctionStore;
+use nigh_functions::runtime_catalog::RuntimeCatalog;
+use nigh_invoke::invocation::Invoke;
+use nigh_terms::{Clock, Namespace, Principal};
+use nigh_workflow::scratch::ScratchObjects;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::activation_store::ActivationStore;
+use super::entity_store::EntityStore;
+use super::error::WhiskError;
+use super::query::Query;
+use super::route::{Collection, Route};
+use super::throttle::{NamespaceLimits, Throttle};
+use super::{kinds, limits};
+
+type Answer = Response<Full<Bytes>>;
+type Answered = Result<Answer, WhiskError>;
+
+/// Activations that may be under way, waited for or not.
+const ACTIVATIONS_MAX: usize = 2048;
+
+/// What a door says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenWhiskSettings {
+    /// How many invocations can run at once.
+    pub concurrency: usize,
+    /// What each namespace may have of it.
+    pub limits: NamespaceLimits,
+    /// Which functions may have a way out to the network.
+    pub network: NetworkPermission,
+}
+
+/// What a door stands on.
+pub struct OpenWhiskParts {
+    /// The functions.
+    pub functions: FunctionStore,
+    /// All else that namespaces hold.
+    pub entities: EntityStore,
+    /// What ran.
+    pub activations: ActivationStore,
+    /// What runs functions.
+    pub invoke: Arc<dyn Invoke>,
+    /// The scratch folders of sequences.
+    pub scratch: Arc<dyn ScratchObjects>,
+    /// Who may ask.
+    pub keys: AccessKeys,
+    /// The runtimes of this node.
+    pub catalog: RuntimeCatalog,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+struct Inner {
+    parts: OpenWhiskParts,
+    settings: OpenWhiskSettings,
+    /// Activations go on when nobody waits for them.
+    tasks: TaskTracker,
+    running: Arc<Semaphore>,
+    throttle: Mutex<Throttle>,
+}
+
+/// The OpenWhisk door. A clone is another handle to the same.
+#[derive(Clone)]
+pub struct OpenWhiskDoor(Arc<Inner>);
+
+/// A request whose key was checked.
+struct Request {
+    who: Principal,
+    /// The namespace that it acts in: `who`'s.
+    namespace: Namespace,
+    query: Query,
+    body: Bytes,
+}
+
+impl OpenWhiskDoor {
+    /// A door that the Lambda door hands its requests to.
+    #[must_use]
+    pub fn new(parts: OpenWhiskParts, settings: OpenWhiskSettings) -> Self {
+        let running = Arc::new(Semaphore::new(ACTIVATIONS_MAX));
+        let throttle = Mutex::new(Throttle::new(settings.limits));
+        Self(Arc::new(Inner { parts, settings, tasks: TaskTracker::new(), running, throttle }))
+    }
+
+    /// What the API says of itself, to anybody.
+    fn root(&self) -> Value {
+        let runtimes: Vec<Value> =
+            kinds::all(&self.0.parts.catalog).into_iter().map(|kind| json!({ "kind": kind })).collect();
+        json!({
+            "description": "OpenWhisk API",
+            "api_paths": [super::ROOT],
+            "build": env!("CARGO_PKG_VERSION"),
+            "buildno": env!("CARGO_PKG_VERSION"),
+            "implementation": "nigh",
+            "runtimes": { "all": runtimes },
+            "limits": { "concurrent_actions": self.0.settings.concurrency, "sequence_length": limits::SEQUENCE_MAX },
+        })
+    }
+
+    /// Refuses what a sandbox may not do.
+    fn check_rights(method: &Method, route: &Route, who: &Principal) -> Result<(), WhiskError> {
+        let invokes =
+            *method == Method::POST && matches!(route, Route::One(_, Collection::Actions | Collection::Triggers, _));
+        match &who.function {
+            Some(_) if !invokes => Err(WhiskError::forbidden()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The namespace that `text` in a path names for `who`.
+    fn namespace(text: &str, who: &Principal) -> Result<Namespace, WhiskError> {
+        if text == OWN || text == who.namespace.as_str() {
+            Ok(who.namespace.clone())
+        } else {
+            Err(WhiskError::forbidden())
+        }
+    }
+
+    async fn perform(&self, method: &Method, route: Route, request: Request) -> Answered {
+        let get = *method == Method::GET;
+        match route {
+            Route::Namespaces if get => Ok(json_answer(StatusCode::OK, &json!([request.namespace]))),
+            Route::Namespace(_) if get => Ok(json_answer(StatusCode::OK, &self.everything(&request))),
+            Route::Limits(_) if get => Ok(json_answer(
+                StatusCode::OK,
+                &limits::of_namespace(self.0.settings.concurrency, &self.0.settings.limits),
+            )),
+            Route::All(_, collection) if get => self.list(collection, &request),
+            Route::Packaged(_, package) if get => self.list_package(&package, &request),
+            Route::Activations(_) if get => self.list_activations(&request).await,
+            Route::Activation(_, id, part) if get => self.get_activation(&id, part, &request).await,
+            Route::One(_, collection, path) => match (collection, method.as_str()) {
+                (Collection::Actions, "GET") => self.get_action(&path, &request).await,
+                (Collection::Actions, "PUT") => self.put_action(path, request).await,
+                (Collection::Actions, "DELETE") => self.delete_action(&path, &request).await,
+                (Collection::Actions, "POST") => self.invoke_action(&path, request).await,
+                (Collection::Triggers, "GET") => self.get_trigger(&path, &request),
+                (Collection::Triggers, "PUT") => self.put_trigger(&path, &request).await,
+                (Collection::Triggers, "DELETE") => self.delete_trigger(&path, &request).await,
+                (Collection::Triggers, "POST") => self.fire(&path, &request),
+                (Collection::Rules, "GET") => self.get_rule(&path, &request),
+                (Collection::Rules, "PUT") => self.put_rule(&path, &request).await,
+                (Collection::Rules, "DELETE") => self.delete_rule(&path, &request).await,
+                (Collection::Rules, "POST") => self.set_rule(&path, &request).await,
+                (Collection::Packages, "GET") => self.get_package(&path, &request),
+                (Collection::Packages, "PUT") => self.put_package(&path, &request).await,
+                (Collection::Packages, "DELETE") => self.delete_package(&path, &request).await,
+                _ => Err(WhiskError::method_not_allowed()),
+            },
+            _ => Err(WhiskError::method_not_allowed()),
+        }
+    }
+
+    fn list(&self, collection: Collection, request: &Request) -> Answered {
+        let all = match collection {
+            Collection::Actions => self.actions(&request.namespace, None),
+            Collection::Triggers => self.triggers(&request.namespace),
+            Collection::Rules => self.rules(&request.namespace),
+            Collection::Packages => self.packages(&request.namespace),
+        };
+        listed(collection.name(), all, request)
+    }
+
+    fn everything(&self, request: &Request) -> Value {
+        json!({
+            "actions": self.actions(&request.namespace, None),
+            "triggers": self.triggers(&request.namespace),
+            "rules": self.rules(&request.namespace),
+            "packages": self.packages(&request.namespace),
+        })
+    }
+}
+
+/// The part of a list that is asked for, or its length; what changed last comes first.
+fn listed(collection: &str, mut all: Vec<Value>, request: &Request) -> Answered {
+    let page = request.query.page(collection)?;
+    if page.count {
+        let count = all.len().saturating_sub(page.skip);
+        return Ok(json_answer(StatusCode::OK, &json!({ collection: count })));
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one["updated"].as_u64()));
+    Ok(json_answer(StatusCode::OK, &Value::Array(page.of(all))))
+}
+
+fn json_answer(status: StatusCode, body: &Value) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body.to_string())));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    answer
+}
+
+fn empty_answer(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::default());
+    *answer.status_mut() = status;
+    answer
+}

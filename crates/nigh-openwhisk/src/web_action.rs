@@ -1,0 +1,424 @@
+//! HTTP as web actions see it: requests become inputs with `__ow_*` members, answers become responses. Pure.
+//!
+//! OpenWhisk documentation, "Web actions".
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http_body_util::Full;
+use nigh_functions::action::parameters::Parameters;
+use nigh_functions::function_url::OF_THE_CONNECTION;
+use serde_json::{Map, Value};
+
+use super::error::WhiskError;
+use super::query::Query;
+
+/// Members that no caller may set itself.
+const RESERVED: [&str; 6] = ["__ow_method", "__ow_headers", "__ow_path", "__ow_user", "__ow_query", "__ow_body"];
+/// What says that an action may be called by anybody.
+pub(super) const EXPORTED: &str = "web-export";
+/// What says that it gets requests as they came.
+pub(super) const RAW: &str = "raw-http";
+/// What says that it answers OPTIONS itself.
+pub(super) const OWN_OPTIONS: &str = "web-custom-options";
+/// What says that callers must show who they are.
+pub(super) const GUARDED: &str = "require-whisk-auth";
+/// Where a caller shows the secret that such an action wants.
+const GUARD_HEADER: &str = "x-require-whisk-auth";
+
+/// A request to a web action.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WebRequest<'a> {
+    pub(super) method: &'a Method,
+    pub(super) headers: &'a HeaderMap,
+    /// What stands behind the action in the path.
+    pub(super) path: &'a str,
+    pub(super) query: &'a str,
+    pub(super) body: &'a [u8],
+    /// The namespace of who showed a key.
+    pub(super) user: Option<&'a str>,
+}
+
+/// What the extension of an action's name makes of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extension {
+    Http,
+    Json,
+    Html,
+    Svg,
+    Text,
+}
+
+impl Extension {
+    /// The action's name and the extension in `name`; without one it is `.http`.
+    pub(super) fn split(name: &str) -> (&str, Self) {
+        let all = [
+            (".http", Self::Http),
+            (".json", Self::Json),
+            (".html", Self::Html),
+            (".svg", Self::Svg),
+            (".text", Self::Text),
+        ];
+        let found = all.iter().find_map(|(ending, extension)| Some((name.strip_suffix(ending)?, *extension)));
+        found.unwrap_or((name, Self::Http))
+    }
+}
+
+/// Whether a caller may call an action with these annotations. `user` has shown a key.
+pub(super) fn may_call(annotations: &Parameters, request: &WebRequest<'_>) -> bool {
+    let shows =
+        |secret: &str| request.headers.get(GUARD_HEADER).is_some_and(|shown| shown.as_bytes() == secret.as_bytes());
+    match annotations.get(GUARDED) {
+        None | Some(Value::Bool(false)) => true,
+        Some(Value::Bool(true)) => request.user.is_some(),
+        Some(Value::String(secret)) => shows(secret),
+        Some(Value::Number(secret)) => shows(&secret.to_string()),
+        Some(_) => false,
+    }
+}
+
+/// The header's value as text.
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+/// `type/subtype`, in lower case.
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).map(text).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn is_json(media: &str) -> bool {
+    media == "application/json" || media.ends_with("+json")
+}
+
+/// Whether a body of this type is text.
+fn is_text(media: &str) -> bool {
+    media.starts_with("text/")
+        || is_json(media)
+        || media.ends_with("+xml")
+        || ["application/xml", "application/javascript", "application/x-www-form-urlencoded"].contains(&media)
+}
+
+/// The input of an action for `request`. `fixed` are the names that the action keeps for itself.
+pub(super) fn input(request: &WebRequest<'_>, is_raw: bool, fixed: &[&str]) -> Result<Map<String, Value>, WhiskError> {
+    let media = media_type(request.headers);
+    let as_text = |binary: bool| match std::str::from_utf8(request.body) {
+        Ok(text) if !binary => Value::String(text.to_owned()),
+        _ => Value::String(STANDARD.encode(request.body)),
+    };
+    let body = if request.body.is_empty() {
+        None
+    } else if is_json(&media) && !is_raw {
+        let malformed = |error| WhiskError::bad_request(format!("The request content was malformed: {error}"));
+        Some(serde_json::from_slice::<Value>(request.body).map_err(malformed)?)
+    } else if media == "application/x-www-form-urlencoded" && !is_raw {
+        let form = String::from_utf8_lossy(request.body);
+        Some(Value::Object(
+            Query::of(&form).into_pairs().into_iter().map(|(name, value)| (name, value.into())).collect(),
+        ))
+    } else {
+        // JSON is encoded for raw actions, as OpenWhisk does.
+        Some(as_text(!is_text(&media) || media == "application/json"))
+    };
+    let mut said = Map::new();
+    if is_raw {
+        said.insert("__ow_query".to_owned(), request.query.into());
+        said.insert("__ow_body".to_owned(), body.unwrap_or_else(|| "".into()));
+    } else {
+        let asked = Query::of(request.query).into_pairs();
+        let asked: Map<String, Value> = asked.into_iter().map(|(name, value)| (name, value.into())).collect();
+        refuse(&asked, fixed)?;
+        said.extend(asked);
+        match body {
+            Some(Value::Object(members)) => {
+                refuse(&members, fixed)?;
+                said.extend(members);
+            }
+            Some(other) => drop(said.insert("__ow_body".to_owned(), other)),
+            None => {}
+        }
+    }
+    let mut headers: Map<String, Value> = Map::new();
+    for (name, value) in request.headers {
+        let value = text(value);
+        match headers.get_mut(name.as_str()) {
+            Some(Value::String(values)) => values.push_str(&format!(", {value}")),
+            _ => drop(headers.insert(name.as_str().to_owned(), value.into())),
+        }
+    }
+    said.insert("__ow_method".to_owned(), request.method.as_str().to_ascii_lowercase().into());
+    said.insert("__ow_headers".to_owned(), headers.into());
+    said.insert("__ow_path".to_owned(), request.path.into());
+    if let Some(user) = request.user {
+        said.insert("__ow_user".to_owned(), user.into());
+    }
+    Ok(said)
+}
+
+fn refuse(said: &Map<String, Value>, fixed: &[&str]) -> Result<(), WhiskError> {
+    if said.keys().any(|name| RESERVED.contains(&name.as_str()) || fixed.contains(&name.as_str())) {
+        return Err(WhiskError::bad_request(
+            "Request defines parameters that are not allowed (e.g., reserved properties).",
+        ));
+    }
+    Ok(())
+}
+
+/// The response that `result` is by `extension`. `failed` if it is the error of the action.
+pub(super) fn response(
+    extension: Extension,
+    result: &Value,
+    failed: bool,
+) -> Result<Response<Full<Bytes>>, WhiskError> {
+    let result = if failed { result.get(super::response::ERROR).unwrap_or(&Value::Null) } else { result };
+    let member = |name: &str| result.get("body").or_else(|| result.get(name));
+    let media = |kind: &str| WhiskError::bad_request(format!("Response is not valid '{kind}'."));
+    match extension {
+        Extension::Http => http_response(result),
+        Extension::Json if result.is_object() || result.is_array() => {
+            Ok(of(StatusCode::OK, "application/json", result.to_string().into()))
+        }
+        Extension::Json => Err(media("application/json")),
+        Extension::Html | Extension::Svg => {
+            let (name, kind, shown) = match extension {
+                Extension::Svg => ("svg", "image/svg+xml", "image/svg+xml"),
+                _ => ("html", "text/html", "text/html; charset=UTF-8"),
+            };
+            let body = if result.is_object() { member(name) } else { Some(result) };
+            let body = body.and_then(Value::as_str).ok_or_else(|| media(kind))?;
+            Ok(of(StatusCode::OK, shown, body.to_owned().into()))
+        }
+        Extension::Text => {
+            let body = if result.is_object() { member("text") } else { Some(result) };
+            let body = body.ok_or_else(|| WhiskError::absent("Response does not include requested property."))?;
+            let shown = match body {
+                Value::String(text) => text.clone(),
+                Value::Object(_) | Value::Array(_) => serde_json::to_string_pretty(body).unwrap_or_default(),
+                other => other.to_string(),
+            };
+            Ok(of(StatusCode::OK, "text/plain; charset=UTF-8", shown.into()))
+        }
+    }
+}
+
+fn of(status: StatusCode, kind: &str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    if let Ok(kind) = HeaderValue::from_str(kind) {
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    response
+}
+
+/// The response that `{statusCode, headers, body}` is.
+fn http_response(result: &Value) -> Result<Response<Full<Bytes>>, WhiskError> {
+    let invalid = || WhiskError::bad_request("Response is not valid 'message/http'.");
+    let unmatched = || WhiskError::bad_request("Response type in header did not match generated content type.");
+    let object = result.as_object().ok_or_else(invalid)?;
+    let headers = match object.get("headers") {
+        None => HeaderMap::new(),
+        Some(Value::Object(headers)) => response_headers(headers).ok_or_else(invalid)?,
+        Some(_) => return Err(invalid()),
+    };
+    let code = match object.get("statusCode") {
+        None => None,
+        Some(Value::Number(code)) => Some(code.as_u64().ok_or_else(invalid)?),
+        Some(Value::String(code)) => Some(code.parse().map_err(|_| invalid())?),
+        Some(_) => return Err(invalid()),
+    };
+    let status = |or: StatusCode| match code {
+        None => Ok(or),
+        // The informational ones are the connection's own.
+        Some(code) => u16::try_from(code)
+            .ok()
+            .filter(|code| *code >= 200)
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .ok_or_else(invalid),
+    };
+    let media = media_type(&headers);
+    let given = headers.get(CONTENT_TYPE).map(text);
+    let (status, kind, body) = match object.get("body") {
+        None | Some(Value::Null) => (status(StatusCode::NO_CONTENT)?, None, Bytes::new()),
+        Some(Value::String(body)) if body.is_empty() => (status(StatusCode::NO_CONTENT)?, None, Bytes::new()),
+        Some(Value::String(body)) => {
+            let decoded = || STANDARD.decode(body.as_bytes()).ok();
+            let bytes = if given.is_none() || (is_text(&media) && !is_json(&media)) {
+                body.clone().into()
+            } else if is_json(&media) {
+                // JSON that was encoded, which older actions give.
+                decoded().filter(|bytes| !bytes.is_empty()).map_or_else(|| body.clone().into(), Bytes::from)
+            } else {
+                decoded().map(Bytes::from).ok_or_else(unmatched)?
+            };
+            (status(StatusCode::OK)?, Some(given.unwrap_or_else(|| "text/html; charset=UTF-8".to_owned())), bytes)
+        }
+        Some(value) => {
+            if given.is_some() && !is_json(&media) {
+                return Err(unmatched());
+            }
+            let body = value.to_string().into();
+            (status(StatusCode::OK)?, Some(given.unwrap_or_else(|| "application/json".to_owned())), body)
+        }
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response.headers_mut().remove(CONTENT_TYPE);
+    if let Some(kind) = kind.and_then(|kind| HeaderValue::from_str(&kind).ok()) {
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+    }
+    Ok(response)
+}
+
+/// The headers that an action gives; none if one of them is none. What belongs to the connection is left out.
+fn response_headers(given: &Map<String, Value>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let name = HeaderName::try_from(name.as_str()).ok()?;
+        if OF_THE_CONNECTION.contains(&name.as_str()) {
+            continue;
+        }
+        let values = match value {
+            Value::Array(values) => values.iter().collect(),
+            one => vec![one],
+        };
+        for value in values {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                _ => return None,
+            };
+            headers.append(name.clone(), HeaderValue::from_str(&text).ok()?);
+        }
+    }
+    Some(headers)
+}
+
+/// The headers by which pages of other origins may call; `asked` are those that they want to send.
+pub(super) fn cors(headers: &mut HeaderMap, methods: &'static str, asked: Option<&HeaderValue>) {
+    const ALLOWED: HeaderValue =
+        HeaderValue::from_static("Authorization, Origin, X-Requested-With, Content-Type, Accept, User-Agent");
+    for (name, value) in [
+        ("access-control-allow-origin", HeaderValue::from_static("*")),
+        ("access-control-allow-methods", HeaderValue::from_static(methods)),
+        ("access-control-allow-headers", asked.cloned().unwrap_or(ALLOWED)),
+    ] {
+        headers.entry(HeaderName::from_static(name)).or_insert(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        all.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())).collect()
+    }
+
+    fn input_of(kind: &str, query: &str, body: &[u8], is_raw: bool) -> Result<Value, WhiskError> {
+        let headers = headers(&[("content-type", kind), ("x-a", "1")]);
+        let method = Method::POST;
+        let request = WebRequest { method: &method, headers: &headers, path: "/p", query, body, user: None };
+        input(&request, is_raw, &["fixed"]).map(Value::Object)
+    }
+
+    #[test]
+    fn a_request_becomes_the_input_that_openwhisk_makes() {
+        let json = input_of("application/json; charset=utf-8", "a=1&b=2", br#"{"b":3}"#, false).unwrap();
+        assert_eq!((&json["a"], &json["b"]), (&json!("1"), &json!(3)), "the body counts before the query");
+        assert_eq!((&json["__ow_method"], &json["__ow_path"]), (&json!("post"), &json!("/p")));
+        assert_eq!(json["__ow_headers"]["x-a"], "1");
+        assert!(json.get("__ow_body").is_none() && json.get("__ow_user").is_none());
+        let form = input_of("application/x-www-form-urlencoded", "", b"a=x+y&c=%C3%BC", false).unwrap();
+        assert_eq!((&form["a"], &form["c"]), (&json!("x y"), &json!("ü")));
+        assert_eq!(input_of("text/plain", "", b"hi", false).unwrap()["__ow_body"], "hi");
+        assert_eq!(input_of("image/png", "", b"\x89P", false).unwrap()["__ow_body"], "iVA=");
+        assert_eq!(input_of("application/json", "", b"[1]", false).unwrap()["__ow_body"], json!([1]));
+        let raw = input_of("application/json", "a=1", b"{}", true).unwrap();
+        assert_eq!((&raw["__ow_query"], &raw["__ow_body"]), (&json!("a=1"), &json!("e30=")));
+        assert_eq!(input_of("", "", b"", true).unwrap()["__ow_body"], "");
+    }
+
+    #[test]
+    fn nobody_sets_what_is_reserved_or_fixed() {
+        for (query, body) in
+            [("__ow_user=x", "{}"), ("fixed=1", "{}"), ("", r#"{"__ow_path":1}"#), ("", r#"{"fixed":1}"#)]
+        {
+            assert!(input_of("application/json", query, body.as_bytes(), false).is_err(), "{query} {body}");
+        }
+        assert!(input_of("text/plain", "__ow_body=x", b"y", false).is_err());
+        assert!(input_of("application/json", "", b"{", false).is_err());
+    }
+
+    fn answer(extension: Extension, result: Value) -> (u16, Option<String>) {
+        match response(extension, &result, false) {
+            Ok(response) => (response.status().as_u16(), response.headers().get(CONTENT_TYPE).map(text)),
+            Err(error) => (error.status.as_u16(), None),
+        }
+    }
+
+    #[test]
+    fn an_answer_becomes_what_its_extension_says() {
+        let kind = |kind: &str| Some(kind.to_owned());
+        for (extension, result, expected) in [
+            (Extension::Http, json!({}), (204, None)),
+            (Extension::Http, json!({ "body": "hi" }), (200, kind("text/html; charset=UTF-8"))),
+            (Extension::Http, json!({ "body": { "a": 1 } }), (200, kind("application/json"))),
+            (Extension::Http, json!({ "statusCode": 302, "headers": { "location": "/x" } }), (302, None)),
+            (Extension::Http, json!({ "statusCode": "404", "body": "" }), (404, None)),
+            (
+                Extension::Http,
+                json!({ "headers": { "content-type": "image/png" }, "body": "iVA=" }),
+                (200, kind("image/png")),
+            ),
+            (Extension::Http, json!({ "headers": { "content-type": "image/png" }, "body": "no base64" }), (400, None)),
+            (Extension::Http, json!({ "headers": { "content-type": "text/html" }, "body": [1] }), (400, None)),
+            (Extension::Http, json!({ "statusCode": 99 }), (400, None)),
+            (Extension::Http, json!({ "headers": { "x": {} } }), (400, None)),
+            (Extension::Http, json!([]), (400, None)),
+            (Extension::Json, json!({ "a": 1 }), (200, kind("application/json"))),
+            (Extension::Json, json!("a"), (400, None)),
+            (Extension::Html, json!({ "html": "<p>" }), (200, kind("text/html; charset=UTF-8"))),
+            (Extension::Html, json!({ "a": 1 }), (400, None)),
+            (Extension::Svg, json!({ "body": "<svg/>" }), (200, kind("image/svg+xml"))),
+            (Extension::Text, json!({ "text": 3 }), (200, kind("text/plain; charset=UTF-8"))),
+            (Extension::Text, json!({}), (404, None)),
+        ] {
+            assert_eq!(answer(extension, result.clone()), expected, "{extension:?} {result}");
+        }
+        let failed =
+            response(Extension::Http, &json!({ "error": { "statusCode": 418, "body": "pot" } }), true).unwrap();
+        assert_eq!(failed.status().as_u16(), 418);
+        assert_eq!(Extension::split("a.json"), ("a", Extension::Json));
+        assert_eq!(Extension::split("a.py"), ("a.py", Extension::Http));
+    }
+
+    #[test]
+    fn a_guarded_action_wants_its_secret_or_a_key() {
+        let annotations = |value: Value| {
+            let mut all = Parameters::default();
+            all.set(GUARDED, value);
+            all
+        };
+        let (shown, method) = (headers(&[("x-require-whisk-auth", "secret")]), Method::GET);
+        let open = HeaderMap::new();
+        let may = |value: Value, headers: &HeaderMap, user: Option<&str>| {
+            let request = WebRequest { method: &method, headers, path: "", query: "", body: b"", user };
+            may_call(&annotations(value), &request)
+        };
+        assert!(
+            may(json!("secret"), &shown, None)
+                && !may(json!("other"), &shown, None)
+                && !may(json!("secret"), &open, None)
+        );
+        assert!(
+            may(json!(true), &open, Some("tenant")) && !may(json!(true), &open, None) && may(json!(false), &open, None)
+        );
+        assert!(!may(json!({}), &shown, Some("tenant")));
+    }
+}

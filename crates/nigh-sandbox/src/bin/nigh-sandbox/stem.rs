@@ -1,0 +1,103 @@
+//! A stem: a runtime's process that has its imports behind it and waits to become the function's.
+//!
+//! It holds nothing of any function until `become_function`, and everything of one from then on.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use nigh_sandbox::sandbox::launch::{Launch, Order, Report, Walls, stem_message};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, WaitOptions, wait};
+
+use crate::failure::{Failure, Step as _};
+use crate::init;
+
+/// What a stem says when it waits, before a length and a text.
+const READY: u8 = b'R';
+/// What it says when it has heard what to become.
+const BECOMES: u8 = b'B';
+/// The longest text that it may say.
+const SAID_MAX: usize = 64 << 10;
+
+/// A stem that waits.
+pub(crate) struct Stem {
+    process: Pid,
+    socket: UnixStream,
+    said: String,
+}
+
+/// Starts the stem and waits until it is ready. The root is entered, and every privilege given up.
+pub(crate) fn start(launch: &Launch) -> Result<Stem, Failure> {
+    let (mut socket, theirs) = UnixStream::pair().step("make a socket for the stem")?;
+    let theirs = OwnedFd::from(theirs);
+    let process = init::start(launch, Some(&theirs))?;
+    drop(theirs);
+    let mut head = [0; 5];
+    // A stem that ends closes its end.
+    socket.read_exact(&mut head).step("wait for the stem to be ready (what it printed says why it is not)")?;
+    let [ready, length @ ..] = head;
+    let length = u32::from_le_bytes(length) as usize;
+    if ready != READY || length > SAID_MAX {
+        return Err("it says something else").step("wait for the stem to be ready");
+    }
+    let mut said = vec![0; length];
+    socket.read_exact(&mut said).step("hear the stem")?;
+    Ok(Stem { process, socket, said: String::from_utf8_lossy(&said).into_owned() })
+}
+
+impl Stem {
+    /// Tells the engine that it waits. Who entered a root of its own has the engine find it.
+    pub(crate) fn announce(&self, walls: Walls, control: &UnixStream) -> Result<(), Failure> {
+        let report = Report::Warmed { said: self.said.clone() };
+        if matches!(walls, Walls::Container { .. }) {
+            return init::send_with(control, &report, &[]);
+        }
+        let mounts = open("/proc/self/ns/mnt", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .step("open the mount namespace")?;
+        init::send_with(control, &report, &[mounts.as_fd()])
+    }
+
+    /// Waits for the function and has the stem become it.
+    pub(crate) fn become_function(
+        mut self,
+        control: &mut UnixStream,
+        children: &OwnedFd,
+        keeper: &OwnedFd,
+    ) -> Result<Pid, Failure> {
+        loop {
+            let mut fds = [
+                PollFd::new(&*control, PollFlags::IN),
+                PollFd::new(children, PollFlags::IN),
+                PollFd::new(keeper, PollFlags::empty()),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) if !fds[2].revents().is_empty() => return Err("it has ended").step("wait for the keeper's word"),
+                Ok(_) if !fds[1].revents().is_empty() => {
+                    let _raised = rustix::io::read(children, &mut [0; 128]);
+                    // A child that was stopped raises this too; an orphan that the imports left may have ended.
+                    while let Ok(Some((ended, _))) = wait(WaitOptions::NOHANG) {
+                        if ended == self.process {
+                            return Err("it has ended").step("keep a stem");
+                        }
+                    }
+                }
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).step("wait for the function"),
+            }
+        }
+        let Order::Launch(launch) = crate::receive(control).step("read what the sandbox shall be")? else {
+            return Err("it is warmed already").step("warm a sandbox");
+        };
+        self.socket.write_all(&stem_message(&launch)).step("tell the stem what to become")?;
+        let mut word = [0];
+        // One that was ended in this moment is replaced, and no caller hears of it.
+        self.socket.read_exact(&mut word).step("have the stem become it")?;
+        if word != [BECOMES] {
+            return Err("it says something else").step("have the stem become it");
+        }
+        Ok(self.process)
+    }
+}

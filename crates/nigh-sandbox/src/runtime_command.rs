@@ -1,0 +1,455 @@
+//! What a function's process is: its command, its environment as Lambda sets it, the folders it needs. Pure.
+//!
+//! The environment follows the Lambda developer guide, "Defined runtime environment variables": the reserved names
+//! are Nigh's whatever the function says, the others are defaults that the function may replace.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use nigh_functions::action::Action;
+use nigh_functions::function::{Function, Runtime};
+use nigh_terms::{AccessKeyId, SandboxId, SecretKey, Timestamp};
+use thiserror::Error;
+
+use crate::sandbox::root_tree::{CODE, LAYERS};
+use crate::sandbox::{DATA_PORT, RUNTIME_PORT};
+
+/// The stem of Python, as a program in one argument.
+const STEM: &str = include_str!("../../../runtimes/python/nigh_stem.py");
+/// Where Lambda's own runtimes live; nothing is there in a sandbox of Nigh.
+const RUNTIME_DIR: &str = "/var/runtime";
+/// The folder in Nigh's Python package that stands first in the path: it holds the `sitecustomize` that loads the hook
+/// for boto3, and puts the package itself last.
+pub const SITE_FOLDER: &str = "site";
+
+const PYTHON_PATH: &str = "PYTHONPATH";
+/// The launcher of actions for Node.js, in its folder.
+const NODE_LAUNCHER: &str = "launcher.js";
+/// What has the adapter run a program for each invocation.
+pub const EXEC_MODE: &str = "exec";
+
+/// Names that a function's own environment cannot set (Lambda developer guide).
+pub const RESERVED_NAMES: [&str; 18] = [
+    "_HANDLER",
+    "_X_AMZN_TRACE_ID",
+    "AWS_ACCESS_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_DEFAULT_REGION",
+    "AWS_EXECUTION_ENV",
+    "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+    "AWS_LAMBDA_FUNCTION_NAME",
+    "AWS_LAMBDA_FUNCTION_VERSION",
+    "AWS_LAMBDA_INITIALIZATION_TYPE",
+    "AWS_LAMBDA_LOG_GROUP_NAME",
+    "AWS_LAMBDA_LOG_STREAM_NAME",
+    "AWS_LAMBDA_RUNTIME_API",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "LAMBDA_RUNTIME_DIR",
+    "LAMBDA_TASK_ROOT",
+];
+
+/// A Python that functions may run on, with the vendor's runtime interface client among its packages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PythonRuntime {
+    /// The `x` of 3.x.
+    pub minor: u8,
+    /// The interpreter: a virtual environment's, or one whose packages hold `awslambdaric`.
+    pub interpreter: PathBuf,
+    /// Folders that it needs beyond the system's own: the virtual environment, its base installation.
+    pub folders: Vec<PathBuf>,
+}
+
+/// A Node.js that actions may run on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRuntime {
+    /// Its major version.
+    pub major: u8,
+    /// The program.
+    pub program: PathBuf,
+    /// Folders that it needs beyond the system's own.
+    pub folders: Vec<PathBuf>,
+}
+
+/// What all functions of a node share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimeSettings {
+    /// The region that functions are told.
+    pub region: String,
+    /// The Pythons that are installed.
+    pub pythons: Vec<PythonRuntime>,
+    /// The program that runs functions which are HTTP servers, alone in its folder.
+    pub http_adapter: Option<PathBuf>,
+    /// The folder of Nigh's Python package, if functions get it (`runtimes/python`).
+    pub python_library: Option<PathBuf>,
+    /// The Node.js that are installed.
+    pub nodes: Vec<NodeRuntime>,
+    /// The folder of what calls OpenWhisk's actions, if it could be brought (`runtimes/openwhisk`).
+    pub launchers: Option<PathBuf>,
+}
+
+/// What stands in one sandbox's environment and nowhere else.
+pub struct SandboxIdentity<'a> {
+    /// The sandbox.
+    pub id: SandboxId,
+    /// Its key.
+    pub key: &'a AccessKeyId,
+    /// Its key's secret.
+    pub secret: &'a SecretKey,
+    /// When it is made: a part of its log stream's name.
+    pub made: Timestamp,
+}
+
+/// A process to be.
+pub struct RuntimeCommand {
+    /// The program and its arguments, as seen inside.
+    pub command: Vec<OsString>,
+    /// Its whole environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Folders of the host that it needs.
+    pub folders: Vec<PathBuf>,
+}
+
+/// Why there is no process for a function.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuntimeCommandError {
+    /// The node has no such Python.
+    #[error("python3.{asked} is not installed here (there is: {there}); deploy the function for one that is")]
+    NoPython {
+        /// The minor version asked for.
+        asked: u8,
+        /// Those that are there.
+        there: String,
+    },
+    /// The node has no adapter for HTTP servers.
+    #[error("{0} is not installed here: nigh-http-adapter was not found beside nigh")]
+    NoHttpAdapter(&'static str),
+    /// The node has no such Node.js.
+    #[error("nodejs:{0} is not installed here; set functions.node to one, or deploy the action for another kind")]
+    NoNode(u8),
+    /// The launchers of actions could not be brought.
+    #[error("OpenWhisk's actions cannot be called here: `nigh status` says why their launchers are missing")]
+    NoLaunchers,
+}
+
+/// The process of `function`.
+///
+/// # Errors
+/// If its runtime is not installed.
+pub fn runtime_command(
+    function: &Function,
+    settings: &RuntimeSettings,
+    sandbox: &SandboxIdentity<'_>,
+) -> Result<RuntimeCommand, RuntimeCommandError> {
+    let (command, folders) = match function.runtime {
+        Runtime::Provided => (vec![OsString::from(format!("{CODE}/bootstrap"))], Vec::new()),
+        Runtime::ProvidedHttp => {
+            let (adapter, folder) = adapter(settings, "provided.http")?;
+            (vec![adapter.into()], vec![folder])
+        }
+        Runtime::Native => {
+            let (adapter, folder) = adapter(settings, "native")?;
+            (vec![adapter.into(), EXEC_MODE.into()], vec![folder])
+        }
+        Runtime::Node { major } => {
+            let node = settings.nodes.iter().find(|node| node.major == major);
+            let node = node.ok_or(RuntimeCommandError::NoNode(major))?;
+            let launchers = settings.launchers.as_ref().ok_or(RuntimeCommandError::NoLaunchers)?;
+            let launcher = launchers.join(NODE_LAUNCHER);
+            let folders = node.folders.iter().chain([launchers]).cloned().collect();
+            (vec![node.program.clone().into(), launcher.into(), (&function.handler).into()], folders)
+        }
+        Runtime::Python { minor } => {
+            let python = settings.pythons.iter().find(|python| python.minor == minor).ok_or_else(|| {
+                let there: Vec<String> = settings.pythons.iter().map(|one| format!("python3.{}", one.minor)).collect();
+                RuntimeCommandError::NoPython { asked: minor, there: there.join(", ") }
+            })?;
+            let command =
+                vec![python.interpreter.clone().into(), "-m".into(), "awslambdaric".into(), (&function.handler).into()];
+            (command, python_folders(python, settings))
+        }
+    };
+    let mut environment = defaults(&function.runtime, !function.layers.is_empty());
+    environment.extend(function.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+    for name in RESERVED_NAMES {
+        environment.remove(name);
+    }
+    environment.extend(fixed(function, settings, sandbox));
+    if let Some(action) = &function.action {
+        environment.extend(of_action(function, action, sandbox));
+        if matches!(function.runtime, Runtime::Python { .. }) {
+            let launchers = settings.launchers.as_ref().ok_or(RuntimeCommandError::NoLaunchers)?;
+            prepend_path(&mut environment, launchers);
+        }
+    }
+    prepend_site(&mut environment, &function.runtime, settings);
+    let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Ok(RuntimeCommand { command, environment, folders })
+}
+
+/// The stem of `runtime`: a process that imports `imports` and then waits to become any function's of this runtime.
+/// Nothing if the runtime has none, or is not installed.
+#[must_use]
+pub fn stem_command(runtime: &Runtime, settings: &RuntimeSettings, imports: &[String]) -> Option<RuntimeCommand> {
+    let Runtime::Python { minor } = runtime else { return None };
+    let python = settings.pythons.iter().find(|python| python.minor == *minor)?;
+    let command = [python.interpreter.clone().into(), "-c".into(), STEM.into()];
+    let command = command.into_iter().chain(imports.iter().map(Into::into)).collect();
+    let mut environment = defaults(runtime, false);
+    environment.extend(fixed_by_runtime(runtime));
+    prepend_site(&mut environment, runtime, settings);
+    let environment = environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Some(RuntimeCommand { command, environment, folders: python_folders(python, settings) })
+}
+
+/// The folders that `python` needs, and the package's.
+fn python_folders(python: &PythonRuntime, settings: &RuntimeSettings) -> Vec<PathBuf> {
+    python.folders.iter().chain(&settings.python_library).chain(&settings.launchers).cloned().collect()
+}
+
+/// The adapter of functions that do not speak the Runtime API, and its folder; `runtime` wants it.
+fn adapter(settings: &RuntimeSettings, runtime: &'static str) -> Result<(PathBuf, PathBuf), RuntimeCommandError> {
+    let adapter = settings.http_adapter.clone().ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
+    let folder = adapter.parent().map(Path::to_owned).ok_or(RuntimeCommandError::NoHttpAdapter(runtime))?;
+    Ok((adapter, folder))
+}
+
+/// What an OpenWhisk action finds in its environment; what differs from one activation to the next its launcher sets.
+fn of_action(function: &Function, action: &Action, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
+    let mut environment = vec![
+        ("__OW_NAMESPACE".to_owned(), function.namespace.to_string()),
+        ("__OW_ACTION_NAME".to_owned(), format!("/{}/{}", function.namespace, action.path)),
+        ("__OW_ACTION_VERSION".to_owned(), action.version.to_string()),
+    ];
+    if action.annotations.says("provide-api-key") {
+        environment.push(("__OW_API_KEY".to_owned(), format!("{}:{}", sandbox.key, sandbox.secret.reveal())));
+    }
+    environment
+}
+
+/// Puts `folder` before whatever path a function has.
+fn prepend_path(environment: &mut BTreeMap<String, String>, folder: &Path) {
+    let folder = folder.display().to_string();
+    let path = match environment.get(PYTHON_PATH) {
+        Some(own) if !own.is_empty() => format!("{folder}:{own}"),
+        _ => folder,
+    };
+    environment.insert(PYTHON_PATH.to_owned(), path);
+}
+
+/// Whatever path a function has, the package's `sitecustomize` comes first: it gives way to an own one by itself.
+fn prepend_site(environment: &mut BTreeMap<String, String>, runtime: &Runtime, settings: &RuntimeSettings) {
+    let (Runtime::Python { .. }, Some(library)) = (runtime, &settings.python_library) else { return };
+    prepend_path(environment, &library.join(SITE_FOLDER));
+}
+
+/// What a function may replace.
+fn defaults(runtime: &Runtime, has_layers: bool) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::from(
+        [
+            ("LANG", "en_US.UTF-8"),
+            ("TZ", ":UTC"),
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:/opt/bin"),
+            ("LD_LIBRARY_PATH", "/var/task:/var/task/lib:/opt/lib"),
+            // Without it an SDK that misses its credentials would wait for a metadata service that is not there.
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned())),
+    );
+    if let Runtime::Python { minor } = runtime {
+        let mut path = CODE.to_owned();
+        if has_layers {
+            path.push_str(&format!(":{LAYERS}/python:{LAYERS}/python/lib/python3.{minor}/site-packages"));
+        }
+        environment.insert(PYTHON_PATH.to_owned(), path);
+    }
+    environment
+}
+
+/// What is as it is.
+fn fixed(function: &Function, settings: &RuntimeSettings, sandbox: &SandboxIdentity<'_>) -> Vec<(String, String)> {
+    let made = sandbox.made.date();
+    let stream = format!("{}/{:02}/{:02}/[$LATEST]{}", made.year(), u8::from(made.month()), made.day(), sandbox.id);
+    let environment = [
+        ("_HANDLER", function.handler.clone()),
+        ("AWS_ACCESS_KEY_ID", sandbox.key.to_string()),
+        ("AWS_SECRET_ACCESS_KEY", sandbox.secret.reveal().to_owned()),
+        ("AWS_REGION", settings.region.clone()),
+        ("AWS_DEFAULT_REGION", settings.region.clone()),
+        // An address and no name: SDKs then put the bucket into the path.
+        ("AWS_ENDPOINT_URL_S3", format!("http://127.0.0.1:{DATA_PORT}")),
+        ("AWS_LAMBDA_FUNCTION_NAME", function.name.to_string()),
+        ("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST".to_owned()),
+        ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", function.memory.mib_ceil().to_string()),
+        ("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand".to_owned()),
+        ("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name)),
+        ("AWS_LAMBDA_LOG_STREAM_NAME", stream),
+        ("LAMBDA_TASK_ROOT", CODE.to_owned()),
+        ("LAMBDA_RUNTIME_DIR", RUNTIME_DIR.to_owned()),
+    ];
+    let environment = environment.into_iter().map(|(name, value)| (name.to_owned(), value));
+    environment.chain(fixed_by_runtime(&function.runtime)).collect()
+}
+
+/// What is the same for all functions of a runtime; its modules read it when they are imported.
+fn fixed_by_runtime(runtime: &Runtime) -> Vec<(String, String)> {
+    let mut environment = vec![("AWS_LAMBDA_RUNTIME_API".to_owned(), format!("127.0.0.1:{RUNTIME_PORT}"))];
+    if let Runtime::Python { .. } = runtime {
+        environment.push(("AWS_EXECUTION_ENV".to_owned(), format!("AWS_Lambda_{runtime}")));
+    }
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::ByteSize;
+
+    use super::*;
+    use nigh_functions::function::LayerUse;
+    use nigh_functions::test_support::function;
+
+    fn settings() -> RuntimeSettings {
+        let python =
+            PythonRuntime { minor: 11, interpreter: "/venv/bin/python3".into(), folders: vec!["/venv".into()] };
+        RuntimeSettings {
+            region: "us-east-1".to_owned(),
+            pythons: vec![python],
+            http_adapter: None,
+            nodes: Vec::new(),
+            launchers: None,
+            python_library: None,
+        }
+    }
+
+    fn command_of(function: &Function) -> Result<RuntimeCommand, RuntimeCommandError> {
+        command_with(function, &settings())
+    }
+
+    fn command_with(function: &Function, settings: &RuntimeSettings) -> Result<RuntimeCommand, RuntimeCommandError> {
+        let (key, secret) = (AccessKeyId::new("KEY"), SecretKey::new("secret"));
+        let made = Timestamp(1_700_000_000_000);
+        runtime_command(
+            function,
+            settings,
+            &SandboxIdentity { id: SandboxId::random(), key: &key, secret: &secret, made },
+        )
+    }
+
+    fn value<'a>(command: &'a RuntimeCommand, name: &str) -> Option<&'a str> {
+        command.environment.get(&OsString::from(name)).and_then(|value| value.to_str())
+    }
+
+    #[test]
+    fn python_functions_run_under_the_vendors_client() {
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor: 11 };
+        let command = command_of(&function).unwrap();
+        assert_eq!(command.command, ["/venv/bin/python3", "-m", "awslambdaric", "app.handler"]);
+        assert_eq!(command.folders, [PathBuf::from("/venv")]);
+        for (name, expected) in [
+            ("_HANDLER", "app.handler"),
+            ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000"),
+            ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128"),
+            ("AWS_LAMBDA_LOG_GROUP_NAME", "/aws/lambda/thumbnail"),
+            ("AWS_EXECUTION_ENV", "AWS_Lambda_python3.11"),
+            ("AWS_ACCESS_KEY_ID", "KEY"),
+            ("TZ", ":UTC"),
+            ("PYTHONPATH", "/var/task"),
+        ] {
+            assert_eq!(value(&command, name), Some(expected), "{name}");
+        }
+        let used = LayerUse {
+            arn: String::new(),
+            name: function.name.clone(),
+            sha256: String::new(),
+            size: ByteSize::ZERO,
+            unpacked: ByteSize::ZERO,
+        };
+        function.layers.push(used);
+        let layered = command_of(&function).unwrap();
+        let path = "/var/task:/opt/python:/opt/python/lib/python3.11/site-packages";
+        assert_eq!(value(&layered, "PYTHONPATH"), Some(path));
+        assert!(value(&command, "AWS_LAMBDA_LOG_STREAM_NAME").unwrap().starts_with("2023/11/14/[$LATEST]"));
+    }
+
+    #[test]
+    fn the_package_is_shown_and_its_site_comes_first_whatever_path_a_function_has() {
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor: 11 };
+        let settings = RuntimeSettings { python_library: Some("/library".into()), ..settings() };
+        let path_of = |function: &Function| {
+            let command = command_with(function, &settings).unwrap();
+            assert_eq!(command.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
+            value(&command, "PYTHONPATH").unwrap().to_owned()
+        };
+        assert_eq!(path_of(&function), "/library/site:/var/task");
+        for (own, expected) in [("/var/task/vendor", "/library/site:/var/task/vendor"), ("", "/library/site")] {
+            function.environment.insert("PYTHONPATH".to_owned(), own.to_owned());
+            assert_eq!(path_of(&function), expected);
+        }
+        let stem = stem_command(&function.runtime, &settings, &[]).unwrap();
+        assert_eq!(stem.environment[&OsString::from("PYTHONPATH")], "/library/site:/var/task");
+        assert_eq!(stem.folders, [PathBuf::from("/venv"), PathBuf::from("/library")]);
+        function.runtime = Runtime::Provided;
+        assert_eq!(value(&command_with(&function, &settings).unwrap(), "PYTHONPATH"), Some(""));
+    }
+
+    #[test]
+    fn an_action_finds_its_names_and_a_key_only_where_it_says_so() {
+        let mut function = function("p__a");
+        function.runtime = Runtime::Python { minor: 11 };
+        let action = serde_json::json!({ "path": "p/a", "kind": "python:3" });
+        let mut action: Action = serde_json::from_value(action).unwrap();
+        function.action = Some(action.clone());
+        let settings = RuntimeSettings { launchers: Some("/launchers".into()), ..settings() };
+        let command = command_with(&function, &settings).unwrap();
+        assert_eq!(value(&command, "__OW_ACTION_NAME"), Some("/tenant/p/a"));
+        assert_eq!(value(&command, "PYTHONPATH"), Some("/launchers:/var/task"));
+        assert_eq!((value(&command, "__OW_API_KEY"), command.folders.len()), (None, 2));
+        action.annotations.set("provide-api-key", true.into());
+        function.action = Some(action);
+        let keyed = command_with(&function, &settings).unwrap();
+        assert!(value(&keyed, "__OW_API_KEY").is_some_and(|key| key.starts_with("KEY:")));
+        assert!(command_of(&function).is_err(), "without its launcher it cannot be called");
+    }
+
+    #[test]
+    fn a_stem_has_what_all_functions_of_its_runtime_have_and_no_secret() {
+        let (minor, imports) = (11, ["boto3".to_owned()]);
+        let stem = stem_command(&Runtime::Python { minor }, &settings(), &imports).unwrap();
+        assert_eq!((stem.command.len(), stem.command.last()), (4, Some(&"boto3".into())));
+        let mut function = function("thumbnail");
+        function.runtime = Runtime::Python { minor };
+        let fresh = command_of(&function).unwrap();
+        assert_eq!((&stem.command[0], stem.folders), (&fresh.command[0], fresh.folders));
+        assert!(stem.environment.iter().all(|(name, value)| fresh.environment.get(name) == Some(value)));
+        assert!(stem.environment.keys().all(|name| !name.to_string_lossy().contains("KEY")));
+        assert!(stem_command(&Runtime::Provided, &settings(), &imports).is_none());
+        assert!(stem_command(&Runtime::Python { minor: 8 }, &settings(), &imports).is_none());
+    }
+
+    #[test]
+    fn a_function_sets_its_own_names_and_cannot_set_reserved_ones() {
+        let mut function = function("f");
+        for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3", "PATH", "MINE"]) {
+            function.environment.insert(name.to_owned(), "own".to_owned());
+        }
+        let command = command_of(&function).unwrap();
+        for name in RESERVED_NAMES.into_iter().chain(["AWS_ENDPOINT_URL_S3"]) {
+            assert_ne!(value(&command, name), Some("own"), "{name}");
+        }
+        assert_eq!((value(&command, "PATH"), value(&command, "MINE")), (Some("own"), Some("own")));
+        assert_eq!(command.command, ["/var/task/bootstrap"]);
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_named_with_those_that_are() {
+        let mut function = function("f");
+        function.runtime = Runtime::Python { minor: 8 };
+        let error = command_of(&function).err().map(|error| error.to_string()).unwrap();
+        assert!(error.contains("python3.8") && error.contains("python3.11"), "{error}");
+    }
+}

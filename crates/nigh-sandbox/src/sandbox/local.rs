@@ -1,0 +1,276 @@
+//! The sandboxes of this machine, behind the strongest walls that it gives: made by runc, or by Nigh itself.
+//!
+//! Which of the two is settled once, at the start, by raising walls around nothing. From then on both are one engine:
+//! the same init, the same stock of blanks, the same supervision.
+
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use nigh_functions::function_network::FunctionNetwork;
+use nigh_terms::SandboxId;
+use serde::{Deserialize, Serialize};
+
+use super::blank::{Begun, Failed, Made, Maker};
+use super::control::Listeners;
+use super::isolation::Isolation;
+use super::log_lines::Output;
+use super::outbound::{Outbound, OutboundSettings};
+use super::slots::DEFAULT_UIDS;
+use super::supervise::{LocalSandbox, Running};
+use super::{SandboxEngine, SandboxError, SandboxSpec, Started, Stem, StemSpec, process, runc};
+use crate::cgroup::cpuset::{Cpusets, SandboxCpus};
+
+/// The name of the sandboxes' init, beside Nigh's own program.
+const INIT: &str = "nigh-sandbox";
+/// Blank sandboxes kept ready, unless set otherwise; one is two sleeping processes of about a megabyte together.
+const DEFAULT_BLANKS: usize = 2;
+/// Where folders that live as long as the machine runs are kept (Filesystem Hierarchy Standard, 3.15).
+const RUNTIME_FOLDER: &str = "/run";
+
+/// Who makes the sandboxes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// runc where it works, else Nigh.
+    #[default]
+    Auto,
+    /// runc, or nobody.
+    Runc,
+    /// Nigh itself.
+    Process,
+}
+
+/// Why an engine gives no way out that was not told to.
+pub(super) const NOT_TOLD: &str = "the engine is not told to give any";
+
+/// What the engine is told.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Who makes the sandboxes.
+    pub choice: EngineChoice,
+    /// Tells this Nigh from others on the machine, the same at each start: letters and digits only.
+    pub instance: String,
+    /// The program `nigh-sandbox`; none: looked for beside the running program.
+    pub init: Option<PathBuf>,
+    /// The program runc; none: looked for where programs are.
+    pub runc: Option<PathBuf>,
+    /// Where the folder is made that runc works in.
+    pub runtime_folder: PathBuf,
+    /// The users that sandboxes run as, when Nigh is root. runc's take half of them for their own roots.
+    pub uids: Range<u32>,
+    /// Run functions also where nothing keeps them apart.
+    pub trust_functions: bool,
+    /// Where Nigh keeps its state: named when it is not protected.
+    pub state: PathBuf,
+    /// Blank sandboxes to keep ready: a start then has the kernel's slowest step behind it.
+    pub blanks: usize,
+    /// Tell functions of the fast path; whoever makes the node serves it.
+    pub fast_path: bool,
+    /// Give each sandbox a cpuset, so that it can be confined to processors.
+    pub cpusets: Cpusets,
+    /// How sandboxes that are to have a way out to the network get it; none: they do not.
+    pub outbound: Option<OutboundSettings>,
+}
+
+impl EngineSettings {
+    /// The usual settings.
+    #[must_use]
+    pub fn new(instance: impl Into<String>, state: impl Into<PathBuf>) -> Self {
+        let (instance, state) = (instance.into(), state.into());
+        Self {
+            choice: EngineChoice::Auto,
+            instance,
+            init: None,
+            runc: None,
+            runtime_folder: RUNTIME_FOLDER.into(),
+            uids: DEFAULT_UIDS,
+            trust_functions: false,
+            state,
+            blanks: DEFAULT_BLANKS,
+            fast_path: false,
+            cpusets: Cpusets::Unused,
+            outbound: None,
+        }
+    }
+}
+
+/// Makes sandboxes on this machine.
+#[derive(Debug)]
+pub struct LocalEngine {
+    pub(super) kind: &'static str,
+    pub(super) isolation: Isolation,
+    pub(super) maker: Arc<Maker>,
+    pub(super) cpus: Result<SandboxCpus, String>,
+    pub(super) outbound: Result<Outbound, String>,
+}
+
+impl LocalEngine {
+    /// Finds out which walls can be had, by raising them, and takes the strongest.
+    ///
+    /// # Errors
+    /// `Unsupported` if there are none and functions are not trusted, if runc is demanded and does not work, or
+    /// `nigh-sandbox` cannot be found.
+    pub async fn open(settings: EngineSettings) -> Result<Self, SandboxError> {
+        let init = match &settings.init {
+            Some(init) => init.clone(),
+            None => find_init()?,
+        };
+        let mut engine = match settings.choice {
+            EngineChoice::Process => process::open(&settings, init, None).await?,
+            EngineChoice::Runc => runc::open(&settings, init).await.map_err(|why| {
+                SandboxError::Unsupported(format!("functions.engine is \"runc\", and {why}; \"auto\" takes what works"))
+            })?,
+            EngineChoice::Auto => match runc::open(&settings, init.clone()).await {
+                Ok(engine) => engine,
+                Err(why) => process::open(&settings, init, Some(format!("runc: {why}"))).await?,
+            },
+        };
+        if let Some(outbound) = &settings.outbound {
+            engine.outbound = Outbound::open(outbound, engine.maker.walls()).await;
+        }
+        engine.maker.restock();
+        Ok(engine)
+    }
+
+    /// Ends what is kept ready, and makes no more of it. When this returns nothing is left of it, nor, where no sandbox
+    /// lives, of Nigh's cgroups.
+    pub async fn close(&self) {
+        self.maker.close().await;
+    }
+
+    /// What keeps its sandboxes apart.
+    #[must_use]
+    pub fn probe(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    /// The processors of its sandboxes, by which one can be confined.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn sandbox_cpus(&self) -> Result<SandboxCpus, String> {
+        self.cpus.clone()
+    }
+}
+
+#[async_trait]
+impl SandboxEngine for LocalEngine {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn isolation(&self) -> String {
+        self.isolation.to_string()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.maker.trouble()
+    }
+
+    fn outbound(&self) -> Result<String, String> {
+        self.outbound.as_ref().map(Outbound::line).map_err(Clone::clone)
+    }
+
+    async fn start(&self, spec: SandboxSpec) -> Result<Started, SandboxError> {
+        let id = spec.id;
+        if spec.command.is_empty() {
+            return Err(Failed::at("start its command", "there is none").into_error(id));
+        }
+        let outbound = match spec.network {
+            FunctionNetwork::None => None,
+            FunctionNetwork::Outbound => match &self.outbound {
+                Ok(outbound) => Some(outbound),
+                Err(why) => return Err(Failed::at("give it a way out to the network", why).into_error(id)),
+            },
+        };
+        let outcome = self.maker.make(&spec, outbound).await;
+        self.maker.restock();
+        outcome.map(|made| started(made, spec)).map_err(|failed| failed.into_error(id))
+    }
+
+    fn makes_stems(&self) -> Result<(), String> {
+        self.maker.no_stems().map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
+    async fn warm(&self, spec: &StemSpec) -> Result<Stem, SandboxError> {
+        self.makes_stems().map_err(SandboxError::Unsupported)?;
+        self.maker.warm(spec).await.map_err(|failed| failed.into_error(SandboxId::random()))
+    }
+
+    async fn start_from(&self, stem: Stem, spec: SandboxSpec) -> Result<Started, SandboxError> {
+        if spec.network != FunctionNetwork::None {
+            // The runtime of a stem may have looked for name servers already, and found none.
+            stem.end().await;
+            return self.start(spec).await;
+        }
+        match self.maker.adopt(stem, &spec).await {
+            Ok(made) => Ok(started(made, spec)),
+            Err(failed) => {
+                let why = failed.sentence();
+                tracing::info!(sandbox = %spec.id, why, "a prewarmed sandbox is not taken; another is made");
+                self.start(spec).await
+            }
+        }
+    }
+
+    async fn sweep(&self) -> Result<usize, SandboxError> {
+        let maker = Arc::clone(&self.maker);
+        blocking(move || maker.sweep()).await
+    }
+}
+
+/// Begins to watch over what was made.
+fn started(made: Made, spec: SandboxSpec) -> Started {
+    let Made { begun, group, lease, network, steps } = made;
+    let Begun { keeper, control, output, listeners, process: _, network: _ } = begun;
+    let Listeners { runtime, data, fast } = listeners;
+    let output = Output::new(output, spec.log);
+    let running = Running { id: spec.id, control, keeper, output, group, lease, network };
+    Started { sandbox: Arc::new(LocalSandbox::supervise(running)), runtime, data, fast, steps }
+}
+
+/// Beside the running program, or beside the folder it is in (where Cargo puts tests).
+fn find_init() -> Result<PathBuf, SandboxError> {
+    let this = std::env::current_exe()
+        .map_err(|source| SandboxError::Io { what: "find the running program".to_owned(), source })?;
+    this.ancestors().skip(1).take(2).map(|folder| folder.join(INIT)).find(|init| init.is_file()).ok_or_else(|| {
+        SandboxError::Unsupported(format!(
+            "the program {INIT} is missing; install it beside {}, or name it in the settings",
+            this.display()
+        ))
+    })
+}
+
+/// Runs what blocks for up to milliseconds off the async threads.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SandboxError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| SandboxError::Io { what: "run a blocking step".to_owned(), source: io::Error::other(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(choice: EngineChoice) -> EngineSettings {
+        let init = Some("/absent/init".into());
+        EngineSettings { choice, init, runc: Some("/absent/runc".into()), ..EngineSettings::new("x", "/srv/nigh") }
+    }
+
+    #[tokio::test]
+    async fn a_missing_init_is_named() {
+        let error = LocalEngine::open(settings(EngineChoice::Process)).await.unwrap_err();
+        assert!(error.to_string().contains("/absent/init"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_demanded_runc_that_is_not_there_is_named_and_nothing_else_is_taken() {
+        let error = LocalEngine::open(settings(EngineChoice::Runc)).await.unwrap_err();
+        assert!(matches!(error, SandboxError::Unsupported(_)), "{error}");
+        // Who is not root hears of that first.
+        assert!(error.to_string().contains("/absent/runc") || error.to_string().contains("root"), "{error}");
+    }
+}

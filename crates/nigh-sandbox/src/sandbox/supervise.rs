@@ -1,0 +1,262 @@
+//! One running sandbox: a task that waits for its end and clears up after it, and the handle that others hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nigh_llc::resctrl::Members;
+use nigh_schedule::grant::SandboxMemory;
+use nigh_terms::SandboxId;
+use tokio::process::Child;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::blank::Lease;
+use super::control::Control;
+use super::launch::{CONTINUE, Report, STOP};
+use super::log_lines::Output;
+use super::outbound::Attached;
+use super::{Sandbox, SandboxEnd, SandboxError};
+use crate::cgroup::Group;
+
+/// How long the keeper may take to end a sandbox before its processes are ended from outside.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last lines may take to be read after the last process has ended.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long processes may take to stop where no freezer stops them.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
+/// Words to the init that may wait; each caller of freeze or thaw has one.
+const WORDS_MAX: usize = 16;
+const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
+
+/// All that belongs to a sandbox that has begun.
+pub(super) struct Running {
+    pub(super) id: SandboxId,
+    pub(super) control: Control,
+    pub(super) keeper: Child,
+    pub(super) output: Output,
+    pub(super) group: Group,
+    pub(super) lease: Lease,
+    /// Its way out, if it has one.
+    pub(super) network: Option<Attached>,
+}
+
+/// A running sandbox, whoever raised its walls.
+pub(super) struct LocalSandbox {
+    id: SandboxId,
+    group: Arc<Group>,
+    output: Arc<Output>,
+    stop: CancellationToken,
+    words: mpsc::Sender<u8>,
+    stopped: watch::Receiver<bool>,
+    end: watch::Receiver<Option<SandboxEnd>>,
+    cleared: watch::Receiver<bool>,
+    /// Processes that the kernel had ended for want of memory when the last invocation began.
+    oom_kills: Arc<AtomicU64>,
+}
+
+impl LocalSandbox {
+    /// Begins to watch over it.
+    pub(super) fn supervise(running: Running) -> Self {
+        let Running { id, control, keeper, output, group, lease, network } = running;
+        let output = Arc::new(output);
+        let printed = Arc::clone(&output);
+        let passed_on = tokio::spawn(async move { printed.pass_on().await });
+        let group = Arc::new(group);
+        let stop = CancellationToken::new();
+        let (words, to_say) = mpsc::channel(WORDS_MAX);
+        let (says_stopped, stopped) = watch::channel(false);
+        let (says_end, end) = watch::channel(None);
+        let (says_cleared, cleared) = watch::channel(false);
+        let oom_kills = Arc::new(AtomicU64::new(0));
+        let watcher = Watcher {
+            control,
+            to_say,
+            stopped: says_stopped,
+            stop: stop.clone(),
+            group: Arc::clone(&group),
+            oom_kills: Arc::clone(&oom_kills),
+            network,
+        };
+        let own_group = Arc::clone(&group);
+        tokio::spawn(async move {
+            let (end, mut keeper, control, network) = watcher.watch(keeper).await;
+            if let Some(network) = network {
+                // A container runtime deletes only what is empty.
+                network.end().await;
+            }
+            // The keeper of a container has waited for this, and has the runtime delete it now.
+            control.end();
+            let _late_lines_are_lost = timeout(OUTPUT_PATIENCE, passed_on).await;
+            says_end.send_replace(Some(end));
+            if timeout(END_PATIENCE, keeper.wait()).await.is_err() {
+                let _gone = keeper.start_kill();
+            }
+            let removed = tokio::task::spawn_blocking(move || own_group.end()).await;
+            if !removed.unwrap_or(false) {
+                tracing::warn!(sandbox = %id, "its cgroup is still busy; the next sweep removes it");
+            }
+            drop(lease);
+            says_cleared.send_replace(true);
+        });
+        Self { id, group, output, stop, words, stopped, end, cleared, oom_kills }
+    }
+
+    /// Has the init stop its processes, or let them run on.
+    async fn say(&self, word: u8) -> Result<(), SandboxError> {
+        let ended = SandboxError::Ended(self.id);
+        if self.words.send(word).await.is_err() {
+            return Err(ended);
+        }
+        let wanted = word == STOP;
+        let mut stopped = self.stopped.clone();
+        match timeout(STOP_PATIENCE, stopped.wait_for(|now| *now == wanted)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(ended),
+            Err(_) => Err(SandboxError::Io {
+                what: "stop or continue its processes".to_owned(),
+                source: std::io::ErrorKind::TimedOut.into(),
+            }),
+        }
+    }
+
+    fn frozen_or_ended(&self, outcome: Result<(), crate::cgroup::CgroupError>) -> Result<(), SandboxError> {
+        match outcome {
+            // The group of an ended sandbox is gone.
+            Err(_) if self.stop.is_cancelled() || self.end.borrow().is_some() => Err(SandboxError::Ended(self.id)),
+            outcome => outcome.map_err(|error| SandboxError::Io { what: error.to_string(), source: error.source }),
+        }
+    }
+}
+
+#[async_trait]
+impl Sandbox for LocalSandbox {
+    fn id(&self) -> SandboxId {
+        self.id
+    }
+
+    fn memory(&self) -> &dyn SandboxMemory {
+        self.group.memory()
+    }
+
+    fn tasks(&self) -> Option<Members> {
+        self.group.folders().first().cloned().map(Members::Cgroup)
+    }
+
+    fn begin_run(&self) {
+        if let Ok(kills) = self.group.memory().oom_kills() {
+            self.oom_kills.store(kills, Ordering::Release);
+        }
+    }
+
+    async fn freeze(&self) -> Result<(), SandboxError> {
+        if self.group.has_freezer() { self.frozen_or_ended(self.group.freeze().await) } else { self.say(STOP).await }
+    }
+
+    async fn thaw(&self) -> Result<(), SandboxError> {
+        if self.group.has_freezer() { self.frozen_or_ended(self.group.thaw()) } else { self.say(CONTINUE).await }
+    }
+
+    async fn flush_log(&self) {
+        self.output.drain();
+    }
+
+    async fn destroy(&self) {
+        self.stop.cancel();
+        let mut cleared = self.cleared.clone();
+        // Fails only if the task is gone, with the whole runtime.
+        let _runtime_gone = cleared.wait_for(|cleared| *cleared).await;
+    }
+
+    async fn ended(&self) -> SandboxEnd {
+        let mut end = self.end.clone();
+        match end.wait_for(Option::is_some).await {
+            Ok(end) => end.clone().unwrap_or(SandboxEnd::Destroyed),
+            Err(_runtime_gone) => SandboxEnd::Destroyed,
+        }
+    }
+}
+
+impl Drop for LocalSandbox {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Listens to the init until the sandbox has ended.
+struct Watcher {
+    control: Control,
+    to_say: mpsc::Receiver<u8>,
+    stopped: watch::Sender<bool>,
+    stop: CancellationToken,
+    group: Arc<Group>,
+    oom_kills: Arc<AtomicU64>,
+    network: Option<Attached>,
+}
+
+/// Returns when a sandbox that had a way out has none any more.
+async fn lost(network: &mut Option<Attached>) {
+    match network {
+        Some(network) => network.lost().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Watcher {
+    async fn watch(mut self, mut keeper: Child) -> (SandboxEnd, Child, Control, Option<Attached>) {
+        let mut end = None;
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                report = self.control.report() => match report {
+                    Ok(Some(Report::Exited(code))) => drop(end.get_or_insert(SandboxEnd::Exited(code))),
+                    Ok(Some(Report::Signalled(signal))) => drop(end.get_or_insert(SandboxEnd::Signalled(signal))),
+                    Ok(Some(Report::Stopped)) => drop(self.stopped.send_replace(true)),
+                    Ok(Some(Report::Continued)) => drop(self.stopped.send_replace(false)),
+                    Ok(Some(
+                        other @ (Report::Ready
+                        | Report::Contained { .. }
+                        | Report::Warmed { .. }
+                        | Report::Running
+                        | Report::Failed { .. }),
+                    )) => {
+                        tracing::debug!(?other, "a late report of a sandbox");
+                    }
+                    // The init is gone and with it all processes; the keeper has nothing more to say.
+                    Ok(Some(Report::Over) | None) | Err(_) => break,
+                },
+                () = self.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    end.get_or_insert(SandboxEnd::Destroyed);
+                    self.control.end();
+                }
+                () = lost(&mut self.network), if !stopping => {
+                    tracing::warn!("a sandbox has lost its way out to the network and ends");
+                    stopping = true;
+                    self.control.end();
+                }
+                () = sleep(END_PATIENCE), if stopping => {
+                    // The keeper itself was stopped or killed: the group ends the rest.
+                    let _gone = keeper.start_kill();
+                    let group = Arc::clone(&self.group);
+                    let _ended = tokio::task::spawn_blocking(move || group.end()).await;
+                    break;
+                }
+                Some(word) = self.to_say.recv(), if !stopping => {
+                    // A sandbox that does not listen has ended; its end is the next report.
+                    let _ended = self.control.say(word);
+                }
+            }
+        }
+        let killed = matches!(end, None | Some(SandboxEnd::Signalled(SIGKILL)));
+        let earlier = self.oom_kills.load(Ordering::Acquire);
+        // None: the init itself went, which nobody inside can do.
+        let end = match self.group.memory().oom_kills() {
+            Ok(kills) if killed && kills > earlier => SandboxEnd::OutOfMemory,
+            _ => end.unwrap_or(SandboxEnd::Signalled(SIGKILL)),
+        };
+        (end, keeper, self.control, self.network)
+    }
+}

@@ -1,0 +1,81 @@
+//! What failed for good and has no destination, or whose destination does not take it. Bounded; pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nigh_functions::event_config::Destination;
+use nigh_terms::{ByteSize, InvocationId, Namespace, Timestamp};
+
+use super::EventFacts;
+
+/// What is left of a dead letter, and so what a retry of it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// The event: it is run again.
+    Event,
+    /// The record of its end: it is delivered again.
+    Record(Destination),
+}
+
+/// An event that is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The event.
+    pub id: InvocationId,
+    /// What it is.
+    pub facts: EventFacts,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why it is given up.
+    pub reason: String,
+    /// When.
+    pub died: Timestamp,
+    /// What is left.
+    pub remains: Remains,
+}
+
+/// Dead letters by namespace, in the order of their events.
+#[derive(Debug)]
+pub(super) struct DeadLetters {
+    letters_max: usize,
+    bytes_max: ByteSize,
+    letters: HashMap<Namespace, BTreeMap<InvocationId, DeadLetter>>,
+}
+
+impl DeadLetters {
+    pub(super) fn new(letters_max: usize, bytes_max: ByteSize) -> Self {
+        Self { letters_max, bytes_max, letters: HashMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.letters.values().map(BTreeMap::len).sum()
+    }
+
+    /// Adds one; those that have to go for it come out, the oldest first.
+    pub(super) fn add(&mut self, letter: DeadLetter) -> Vec<InvocationId> {
+        let own = self.letters.entry(letter.facts.namespace.clone()).or_default();
+        own.insert(letter.id, letter);
+        let mut gone = Vec::new();
+        let bytes =
+            |own: &BTreeMap<InvocationId, DeadLetter>| -> ByteSize { own.values().map(|one| one.facts.bytes).sum() };
+        let mut held = bytes(own);
+        while own.len() > self.letters_max.max(1) || (held > self.bytes_max && own.len() > 1) {
+            let Some((id, oldest)) = own.pop_first() else { break };
+            held = held.saturating_sub(oldest.facts.bytes);
+            gone.push(id);
+        }
+        gone
+    }
+
+    pub(super) fn get(&self, namespace: &Namespace, id: InvocationId) -> Option<&DeadLetter> {
+        self.letters.get(namespace)?.get(&id)
+    }
+
+    pub(super) fn take(&mut self, namespace: &Namespace, id: InvocationId) -> Option<DeadLetter> {
+        self.letters.get_mut(namespace)?.remove(&id)
+    }
+
+    /// Newest first.
+    pub(super) fn of(&self, namespace: &Namespace) -> Vec<&DeadLetter> {
+        self.letters.get(namespace).into_iter().flat_map(|own| own.values().rev()).collect()
+    }
+}

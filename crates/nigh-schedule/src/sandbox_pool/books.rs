@@ -1,0 +1,432 @@
+//! Every sandbox of a node, what it does and takes, and how its function is used: pure.
+//!
+//! It answers which sandbox an invocation may have, what a further one would cost, and which idle ones end for it: those
+//! that are worth least for each MiB. When that is asked, and in whose turn, the pool decides.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_functions::function::Function;
+use nigh_terms::{ByteSize, Monotonic, Namespace};
+
+use super::command::{Lost, PoolLimits, StartId};
+use super::concurrency::{Concurrency, Which, which};
+use super::demand::{Demand, Loss, START_UNKNOWN};
+use super::restart_budget::RestartBudget;
+use super::room::{Lack, Room};
+use super::run_rule::{RUN_UNKNOWN, may_begin};
+use super::start_rule::{Processors, Want};
+
+/// One that has been idle for less is about to be frozen, and takes less then: it is not ended before.
+const FREEZES_WITHIN: Duration = Duration::from_millis(250);
+/// What was measured says nothing of later.
+const MEASURED_FOR: Duration = Duration::from_secs(1);
+/// A start that takes no longer than this keeps a processor busy.
+const STARTS_WITHIN: Duration = Duration::from_secs(3);
+/// A sandbox that is made ahead is not waited for any longer than this.
+const AHEAD_WITHIN: Duration = Duration::from_secs(2);
+/// Functions of which it is known how they are used.
+const KNOWN_MAX: usize = 16_384;
+
+/// What a sandbox does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has an invocation.
+    Busy,
+    /// It has none since then, and is not frozen.
+    Idle(Monotonic),
+    /// It has none since then, and stands still.
+    Resting(Monotonic),
+    /// It is being ended.
+    Ending,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) function: Arc<Function>,
+    pub(super) state: State,
+    pub(super) takes: ByteSize,
+    pub(super) made: Monotonic,
+    /// When its last run began.
+    pub(super) began: Monotonic,
+    /// It has been asked to freeze at once.
+    pub(super) is_hurried: bool,
+}
+
+impl Record {
+    pub(super) const fn idle_since(&self) -> Option<Monotonic> {
+        match self.state {
+            State::Idle(since) | State::Resting(since) => Some(since),
+            State::Busy | State::Ending => None,
+        }
+    }
+}
+
+/// What is known of a function.
+#[derive(Clone, Debug)]
+pub(super) struct FunctionUse<S> {
+    pub(super) demand: Demand,
+    /// Its sandboxes, of all versions.
+    pub(super) members: Vec<S>,
+    /// Those that are being made.
+    pub(super) making: usize,
+    /// Invocations that wait, and the sum of the seconds at which they came.
+    pub(super) waiting: usize,
+    came_s: f64,
+    /// One is expected.
+    pub(super) is_expected: bool,
+    /// Why its last sandbox ended.
+    pub(super) lost: Option<Lost>,
+}
+
+impl<S> Default for FunctionUse<S> {
+    fn default() -> Self {
+        Self {
+            demand: Demand::default(),
+            members: Vec::new(),
+            making: 0,
+            waiting: 0,
+            came_s: 0.0,
+            is_expected: false,
+            lost: None,
+        }
+    }
+}
+
+fn seconds(at: Monotonic) -> f64 {
+    at.since(Monotonic::default()).as_secs_f64()
+}
+
+impl<S> FunctionUse<S> {
+    pub(super) fn waits(&mut self, since: Monotonic) {
+        self.waiting += 1;
+        self.came_s += seconds(since);
+    }
+
+    pub(super) fn waits_no_more(&mut self, since: Monotonic, now: Monotonic) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.came_s = if self.waiting == 0 { 0.0 } else { self.came_s - seconds(since) };
+        self.demand.waited(now.since(since), now);
+    }
+
+    /// What its invocations have waited together since its last start.
+    fn waited_s(&self, now: Monotonic) -> f64 {
+        self.demand.waited_s(now) + (seconds(now) * self.waiting as f64 - self.came_s).max(0.0)
+    }
+}
+
+/// A sandbox that is being made.
+#[derive(Clone, Debug)]
+pub(super) struct Starting {
+    pub(super) function: Arc<Function>,
+    pub(super) since: Monotonic,
+    /// For nobody who waits: nobody hears if it hangs.
+    pub(super) is_ahead: bool,
+}
+
+/// Memory and places promised to one waiter, from these sandboxes, until they are gone.
+#[derive(Clone, Debug)]
+pub(super) struct Promise<S> {
+    pub(super) victims: Vec<S>,
+    pub(super) lack: Lack,
+}
+
+/// An idle sandbox that may end for another.
+struct Candidate<'a, S> {
+    /// When it was made, if somebody waits for it.
+    waited_for_since: Option<Monotonic>,
+    loss: Loss,
+    idle_since: Monotonic,
+    sandbox: &'a S,
+}
+
+/// Sandboxes that end for another, and what that costs in seconds.
+pub(super) struct Victims<S> {
+    pub(super) sandboxes: Vec<S>,
+    pub(super) loss_s: f64,
+}
+
+/// See the module.
+pub(super) struct Books<S> {
+    pub(super) limits: PoolLimits,
+    pub(super) room: Room,
+    pub(super) records: HashMap<S, Record>,
+    pub(super) functions: HashMap<Which, FunctionUse<S>>,
+    pub(super) running: Concurrency,
+    pub(super) starts: BTreeMap<StartId, Starting>,
+    pub(super) promises: Vec<Promise<S>>,
+    pub(super) budget: RestartBudget,
+    /// Processors that had nothing to do, how many ran or started then, and when that was; none where nobody measures them.
+    pub(super) idle_processors: Option<(f64, usize, Monotonic)>,
+    /// Memory gathers for this function, which books so much, until then.
+    pub(super) gathers: Option<(Which, ByteSize, Monotonic)>,
+    /// For whom it was gathered last: then it is another's turn.
+    pub(super) gathered_last: Option<Which>,
+    /// Not before then.
+    pub(super) gathers_again: Monotonic,
+    /// How long a start takes, whosever it is.
+    usual_start: Duration,
+}
+
+impl<S: Clone + Eq + Hash> Books<S> {
+    pub(super) fn new(limits: PoolLimits) -> Self {
+        Self {
+            limits,
+            room: Room::default(),
+            records: HashMap::new(),
+            functions: HashMap::new(),
+            running: Concurrency::default(),
+            starts: BTreeMap::new(),
+            promises: Vec::new(),
+            budget: RestartBudget::new(limits.processors),
+            idle_processors: None,
+            gathers: None,
+            gathered_last: None,
+            gathers_again: Monotonic::default(),
+            usual_start: START_UNKNOWN,
+        }
+    }
+
+    /// How long a start takes, whosever it is.
+    pub(super) const fn usual_start(&self) -> Duration {
+        self.usual_start
+    }
+
+    pub(super) fn of(&mut self, function: &Function) -> &mut FunctionUse<S> {
+        let key = which(function);
+        if self.functions.len() >= KNOWN_MAX && !self.functions.contains_key(&key) {
+            self.functions.retain(|_, one| !one.members.is_empty() || one.making + one.waiting > 0 || one.is_expected);
+        }
+        self.functions.entry(key).or_default()
+    }
+
+    /// Those that have nothing to do, as far as is known: what has begun since they were measured counts as busy.
+    pub(super) fn processors(&self, now: Monotonic) -> Processors {
+        let at_work = self.running.all() + self.starts.len();
+        let guessed = || self.limits.processors.saturating_sub(at_work) as f64;
+        let measured = self.idle_processors.filter(|(.., when)| now.since(*when) <= MEASURED_FOR);
+        let idle = measured.map_or_else(guessed, |(idle, then, _)| idle - at_work.saturating_sub(then) as f64);
+        Processors { idle: idle.max(0.0) }
+    }
+
+    /// The idle sandbox that the next invocation of `function` gets: the one used last.
+    pub(super) fn warmest(&self, function: &Function) -> Option<&S> {
+        let members = &self.functions.get(&which(function))?.members;
+        let idle = members.iter().filter_map(|one| {
+            let record = self.records.get(one)?;
+            Some((record.idle_since()?, one)).filter(|_| record.function.same_version(function))
+        });
+        idle.max_by_key(|(since, _)| *since).map(|(_, one)| one)
+    }
+
+    /// How many sandboxes of this version there are that do not end, those being made included.
+    pub(super) fn sandboxes_of(&self, function: &Function, now: Monotonic) -> usize {
+        let Some(known) = self.functions.get(&which(function)) else { return 0 };
+        let is_one = |record: &Record| record.state != State::Ending && record.function.same_version(function);
+        known.members.iter().filter(|one| self.records.get(*one).is_some_and(is_one)).count()
+            + self.making_of(function, now)
+    }
+
+    /// How many of them are being made. One made ahead that takes very long counts as none.
+    pub(super) fn making_of(&self, function: &Function, now: Monotonic) -> usize {
+        let counts = |one: &&Starting| !one.is_ahead || now.since(one.since) < AHEAD_WITHIN;
+        self.starts.values().filter(counts).filter(|one| one.function.same_version(function)).count()
+    }
+
+    /// True if one more sandbox of `namespace` may be made now: no more are at once than there are processors. One that takes
+    /// very long keeps none busy, and does not count; and a namespace has all but one of them at most, if there are several.
+    pub(super) fn may_start(&self, namespace: &Namespace, now: Monotonic) -> bool {
+        let long = (self.usual_start * 4).max(STARTS_WITHIN);
+        let counted = || self.starts.values().filter(|one| now.since(one.since) < long);
+        let own = self.starts.values().filter(|one| one.function.namespace == *namespace).count();
+        // Those that take long have a bound of their own, as many again for each namespace.
+        let processors = self.limits.processors.max(1);
+        counted().count() < processors && own < 4 * processors
+    }
+
+    /// How `function` stands, of which `waiting` wait.
+    pub(super) fn want(&self, function: &Function, now: Monotonic) -> Want {
+        let known = self.functions.get(&which(function));
+        Want {
+            waiting: known.map_or(0, |known| known.waiting),
+            sandboxes: self.sandboxes_of(function, now),
+            making: self.making_of(function, now),
+            run: known.and_then(|known| known.demand.run()),
+            start: known.map_or(self.usual_start, |known| known.demand.start(self.usual_start)),
+            waited_s: known.map_or(0.0, |known| known.waited_s(now)),
+        }
+    }
+
+    /// What is missing for `function` to run in a sandbox that takes `held` now, or for a new one; none if it does not fit
+    /// beside what is busy, or beside what others gather.
+    pub(super) fn lack(&self, function: &Function, held: Option<ByteSize>) -> Option<Lack> {
+        self.fits(function, function.memory).then_some(())?;
+        match held {
+            Some(held) => self.room.for_run(function.memory, held, &self.limits),
+            None => self.room.for_start(function.memory, &self.limits),
+        }
+    }
+
+    /// True if `more` can be booked for `function` beside what is busy, and beside what gathers for another.
+    pub(super) fn fits(&self, function: &Function, more: ByteSize) -> bool {
+        let gathered = match &self.gathers {
+            Some((who, booked, _)) if *who != which(function) => *booked,
+            _ => ByteSize::ZERO,
+        };
+        self.room.busy + more + gathered <= self.limits.memory()
+    }
+
+    /// True if one more run of `function` had better begin now than wait until a processor has nothing to do.
+    pub(super) fn may_begin(&self, function: &Function, waited: Duration, now: Monotonic) -> bool {
+        let processors = self.limits.processors.max(1);
+        if self.running.all() < processors || self.processors(now).has_idle() {
+            return true;
+        }
+        let expected = |function: &Function| {
+            let known = self.functions.get(&which(function)).and_then(|known| known.demand.run());
+            known.unwrap_or(RUN_UNKNOWN).as_secs_f64()
+        };
+        let busy = self.records.values().filter(|record| record.state == State::Busy);
+        let busy = busy.map(|record| (expected(&record.function), now.since(record.began).as_secs_f64()));
+        may_begin(expected(function), waited.as_secs_f64(), busy, processors)
+    }
+
+    /// The idle sandboxes that end so that `lack` is made up for: those that are worth least for each MiB, but not `own`,
+    /// nor those that somebody waits for; if `waited_for`, those too, after the others and the oldest first, so that each has
+    /// its time. None if all together are not enough.
+    pub(super) fn victims(&self, lack: Lack, own: Option<&S>, waited_for: bool, now: Monotonic) -> Option<Victims<S>> {
+        if lack.is_none() {
+            return Some(Victims { sandboxes: Vec::new(), loss_s: 0.0 });
+        }
+        let mut all: Vec<Candidate<'_, S>> = Vec::new();
+        let with_sandboxes = self.functions.values().filter(|known| !known.members.is_empty());
+        for known in with_sandboxes.filter(|known| waited_for || known.waiting == 0) {
+            let idle = known.members.iter().filter_map(|one| Some((one, self.records.get(one)?)));
+            let mut idle: Vec<(Monotonic, &S, &Record)> =
+                idle.filter_map(|(one, record)| Some((record.idle_since()?, one, record))).collect();
+            idle.sort_unstable_by_key(|(since, ..)| std::cmp::Reverse(*since));
+            let start_s = known.demand.start(self.usual_start).as_secs_f64();
+            for (warmer, (since, one, record)) in idle.into_iter().enumerate() {
+                // One that somebody waits for has no time to freeze.
+                let is_still = matches!(record.state, State::Resting(_)) || now.since(since) >= FREEZES_WITHIN;
+                let is_still = is_still || known.waiting > 0;
+                if own == Some(one) || !is_still {
+                    continue;
+                }
+                let is_sure = known.is_expected || known.waiting > 0;
+                let returns = if is_sure { 1.0 } else { known.demand.returns(warmer, since, now) };
+                let waited_for_since = (known.waiting > 0).then_some(record.made);
+                let loss = Loss { seconds: start_s * returns, frees: record.takes };
+                all.push(Candidate { waited_for_since, loss, idle_since: since, sandbox: one });
+            }
+        }
+        all.sort_by(|one, other| {
+            let worth = one.loss.a_mib().total_cmp(&other.loss.a_mib());
+            one.waited_for_since.cmp(&other.waited_for_since).then(worth).then(one.idle_since.cmp(&other.idle_since))
+        });
+        let (mut left, mut sandboxes, mut loss_s) = (lack, Vec::new(), 0.0);
+        for Candidate { loss, sandbox: one, .. } in all {
+            if left.is_none() {
+                break;
+            }
+            left.made_up(loss.frees);
+            loss_s += loss.seconds;
+            sandboxes.push(one.clone());
+        }
+        left.is_none().then_some(Victims { sandboxes, loss_s })
+    }
+
+    /// These are being ended, for `lack`, by `why`.
+    pub(super) fn end(&mut self, victims: &[S], lack: Lack, why: &Lost) {
+        for one in victims {
+            self.begin_end(one, why);
+        }
+        if !lack.is_none() {
+            self.room.promised = self.room.promised.plus(lack);
+            self.promises.push(Promise { victims: victims.to_vec(), lack });
+        }
+    }
+
+    /// This one is being ended.
+    pub(super) fn begin_end(&mut self, sandbox: &S, why: &Lost) {
+        let Some(record) = self.records.get_mut(sandbox).filter(|record| record.state != State::Ending) else { return };
+        let sum = match record.state {
+            State::Resting(_) => &mut self.room.resting,
+            State::Busy | State::Idle(_) | State::Ending => &mut self.room.busy,
+        };
+        *sum = sum.saturating_sub(record.takes);
+        self.room.ending += record.takes;
+        record.state = State::Ending;
+        let function = Arc::clone(&record.function);
+        let known = self.functions.get(&which(&function));
+        let ends = |one: &S| self.records.get(one).is_none_or(|record| record.state == State::Ending);
+        if known.is_none_or(|known| known.making == 0 && known.members.iter().all(ends)) {
+            self.of(&function).lost = Some(why.clone());
+        }
+    }
+
+    /// Nothing is left of `sandbox`.
+    pub(super) fn gone(&mut self, sandbox: &S) {
+        self.begin_end(sandbox, &Lost::Died);
+        let Some(record) = self.records.remove(sandbox) else { return };
+        self.room.ending = self.room.ending.saturating_sub(record.takes);
+        self.room.sandboxes = self.room.sandboxes.saturating_sub(1);
+        self.of(&record.function).members.retain(|one| one != sandbox);
+        if let Some(at) = self.promises.iter().position(|promise| promise.victims.contains(sandbox)) {
+            let promise = &mut self.promises[at];
+            promise.victims.retain(|one| one != sandbox);
+            let mut part = promise.lack.made_up(record.takes);
+            if promise.victims.is_empty() {
+                part = part.plus(promise.lack);
+                self.promises.swap_remove(at);
+            }
+            self.room.promised = self.room.promised.less(part);
+        }
+    }
+
+    /// `sandbox` is to have an invocation: it takes what it books from now on.
+    pub(super) fn begin_run(&mut self, sandbox: &S, now: Monotonic) {
+        let Some(record) = self.records.get_mut(sandbox) else { return };
+        record.began = now;
+        if let State::Resting(_) = record.state {
+            self.room.resting = self.room.resting.saturating_sub(record.takes);
+            self.room.busy += record.function.memory;
+            record.takes = record.function.memory;
+        }
+        (record.state, record.is_hurried) = (State::Busy, false);
+    }
+
+    /// `sandbox` stands still and takes `held`.
+    pub(super) fn rest(&mut self, sandbox: &S, held: ByteSize) {
+        let Some(record) = self.records.get_mut(sandbox) else { return };
+        let State::Idle(since) = record.state else { return };
+        let held = held.min(record.function.memory);
+        self.room.busy = self.room.busy.saturating_sub(record.takes);
+        self.room.resting += held;
+        (record.takes, record.state, record.is_hurried) = (held, State::Resting(since), false);
+    }
+
+    /// A start of `function` took so long.
+    pub(super) fn start_took(&mut self, function: &Function, took: Duration) {
+        self.usual_start = (self.usual_start * 7 + took) / 8;
+        self.of(function).demand.started(took);
+    }
+
+    /// The idle ones that have not been asked to freeze, which are now; but not those that are about to run.
+    pub(super) fn hurry(&mut self) -> Vec<S> {
+        let mut hurried = Vec::new();
+        for (one, record) in &mut self.records {
+            let who = which(&record.function);
+            let gathers_for_another = self.gathers.as_ref().is_some_and(|(for_whom, ..)| *for_whom != who);
+            let is_wanted = self.functions.get(&who).is_some_and(|known| known.waiting > 0);
+            let may_rest = gathers_for_another || !is_wanted;
+            if matches!(record.state, State::Idle(_)) && !record.is_hurried && may_rest {
+                record.is_hurried = true;
+                hurried.push(one.clone());
+            }
+        }
+        hurried
+    }
+}

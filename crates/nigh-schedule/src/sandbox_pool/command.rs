@@ -1,0 +1,251 @@
+//! What a pool is asked, what it answers, and what it has done.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nigh_functions::function::Function;
+use nigh_terms::{ByteSize, FunctionName};
+
+use crate::scheduler::dispatch_queue::DispatchTicket;
+
+/// Names an invocation that waits.
+pub type Ticket = DispatchTicket;
+
+/// Names a start, from its promise until the sandbox is made or will not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StartId(pub(super) u64);
+
+/// What an asker hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It waits under this ticket until a command names it.
+    Waiting(Ticket),
+    /// It cannot even wait, for this reason.
+    Refused(String),
+    /// It cannot even wait: as many run as are reserved for its function.
+    OverReserved(usize),
+    /// Nobody is admitted any more.
+    Closed,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<S> {
+    /// The invocation with this ticket runs in this sandbox, which is its alone, once those in `after` are ended.
+    Run {
+        /// The invocation.
+        ticket: Ticket,
+        /// Its sandbox.
+        sandbox: S,
+        /// In whose memory it runs.
+        after: Vec<S>,
+    },
+    /// A sandbox is to be made, once those in `after` are ended.
+    Start(Start<S>),
+    /// This one is to be frozen at once: somebody waits for the memory that it booked.
+    Freeze(S),
+    /// The invocation with this ticket has waited too long.
+    Refuse {
+        /// The invocation.
+        ticket: Ticket,
+        /// For what it waited.
+        waits_for: WaitsFor,
+    },
+}
+
+/// A sandbox that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start<S> {
+    /// Its name until it is made.
+    pub id: StartId,
+    /// Its function.
+    pub function: Arc<Function>,
+    /// The invocation that it is made for, unless it is made ahead of one. Another may get it.
+    pub ticket: Option<Ticket>,
+    /// In whose room it is made.
+    pub after: Vec<S>,
+    /// Why it is made.
+    pub reason: ColdReason,
+}
+
+/// Why a sandbox is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ColdReason {
+    /// The function has not been invoked since the node began, or not for long.
+    First,
+    /// So many of it are busy, and waiting for them would take longer.
+    Busy(usize),
+    /// The last one of the function was ended, for this.
+    Ended(Lost),
+    /// It was expected to be invoked.
+    Ahead,
+}
+
+/// Why an idle sandbox was ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// For the room of this function.
+    To(FunctionName),
+    /// It was idle for as long as sandboxes are kept.
+    KeepAlive,
+    /// Its function has changed.
+    Changed,
+    /// Running sandboxes grew, or the cache makes more of its memory.
+    Memory,
+    /// It has ended by itself, or was ended with its invocation.
+    Died,
+}
+
+impl Lost {
+    /// The reason as metrics name it.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::To(_) => "room",
+            Self::KeepAlive => "keep_alive",
+            Self::Changed => "changed",
+            Self::Memory => "memory",
+            Self::Died => "died",
+        }
+    }
+}
+
+impl ColdReason {
+    /// The reason as metrics name it.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Busy(_) => "busy",
+            Self::Ended(lost) => lost.label(),
+            Self::Ahead => "ahead",
+        }
+    }
+}
+
+impl fmt::Display for ColdReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::First => write!(f, "the function had none"),
+            Self::Busy(1) => write!(f, "its one sandbox was busy, and waiting for it would have taken longer"),
+            Self::Busy(busy) => {
+                write!(f, "its {busy} sandboxes were busy, and waiting for one would have taken longer")
+            }
+            Self::Ended(Lost::To(other)) => write!(f, "its last one had been ended to make room for {other}"),
+            Self::Ended(Lost::KeepAlive) => write!(f, "its last one had been idle for as long as sandboxes are kept"),
+            Self::Ended(Lost::Changed) => write!(f, "the function had changed since its last one was made"),
+            Self::Ended(Lost::Memory) => write!(f, "its last one had been ended for its memory"),
+            Self::Ended(Lost::Died) => write!(f, "its last one had ended"),
+            Self::Ahead => write!(f, "it was expected to be invoked"),
+        }
+    }
+}
+
+/// What an invocation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitsFor {
+    /// Its turn: as many run as may.
+    Turn,
+    /// A sandbox of its function that runs.
+    Sandbox,
+    /// A sandbox of its function that is being made.
+    Making,
+    /// That fewer sandboxes are being made: as many are as there are processors.
+    Starts,
+    /// Memory that running sandboxes have booked.
+    Memory,
+    /// That sandboxes of others may be ended for it: their functions are called often.
+    Room,
+}
+
+impl WaitsFor {
+    /// As metrics name it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Sandbox => "sandbox",
+            Self::Making => "making",
+            Self::Starts => "starts",
+            Self::Memory => "memory",
+            Self::Room => "room",
+        }
+    }
+
+    /// In words, after "the node".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Turn => "ran as many invocations as it may",
+            Self::Sandbox => "had all sandboxes of the function busy",
+            Self::Making => "was making a sandbox of the function",
+            Self::Starts => "was making as many sandboxes as it has processors",
+            Self::Memory => "had not enough memory beside the running sandboxes",
+            Self::Room => "would have had to end sandboxes that others need more",
+        }
+    }
+}
+
+/// What a node's sandboxes may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Sandboxes, idle ones included.
+    pub sandboxes_max: usize,
+    /// What is set aside for them: no function books more.
+    pub memory_max: ByteSize,
+    /// What the cache lends them beside that, where more is booked by those that run, or held by those that are idle.
+    pub lent_max: ByteSize,
+    /// Invocations that run at once.
+    pub invocations_max: usize,
+    /// Invocations that may wait beside those that may run.
+    pub waiting_max: usize,
+    /// How long each may wait.
+    pub wait_max: Duration,
+    /// Processors: so many sandboxes are made at once.
+    pub processors: usize,
+}
+
+impl PoolLimits {
+    /// What all sandboxes may take.
+    #[must_use]
+    pub fn memory(&self) -> ByteSize {
+        self.memory_max + self.lent_max
+    }
+
+    /// Lambda's limits and this project's defaults, without memory.
+    pub const LAMBDA: Self = Self {
+        sandboxes_max: 256,
+        memory_max: ByteSize::ZERO,
+        lent_max: ByteSize::ZERO,
+        invocations_max: 256,
+        waiting_max: 1024,
+        wait_max: Duration::from_secs(10),
+        processors: 1,
+    };
+}
+
+/// What the pool holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Sandboxes, from their promise until they are gone.
+    pub sandboxes: usize,
+    /// Those of them that are idle.
+    pub idle: usize,
+    /// Those of them that are being made.
+    pub starting: usize,
+    /// What those have booked that are being made, run, or are not frozen yet.
+    pub booked: ByteSize,
+    /// What those take that stand still.
+    pub idle_held: ByteSize,
+    /// What those have booked, which they take when they run.
+    pub idle_booked: ByteSize,
+    /// Stems, from the promise of their room until they are gone or a function's.
+    pub stems: usize,
+    /// What these book beside the sandboxes.
+    pub prewarmed: ByteSize,
+    /// Invocations that run.
+    pub running: usize,
+    /// Invocations that wait for their turn to run, or for a sandbox.
+    pub waiting: usize,
+}

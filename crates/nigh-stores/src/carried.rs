@@ -1,0 +1,379 @@
+//! What of an object's metadata goes into which header of a store, and back. Pure.
+//!
+//! What the store has a header for goes there, so that others who read the bucket see it. The rest (the version and token,
+//! tags, checksums, part lengths, the entity tag and time that were acknowledged, whatever the store computes, and
+//! texts that a header or Swift cannot hold) goes as JSON, `%XX` for what is not printable ASCII, cut into user
+//! metadata `nigh-0`, `-1`, ...: Swift takes at most 256 bytes a value. It names the key it was written for, so that a copy made by
+//! others, which takes the headers along, is not believed.
+
+use std::collections::BTreeMap;
+
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap,
+    HeaderName, HeaderValue, LAST_MODIFIED,
+};
+use nigh_data::{Attributes, Checksum, ETag, ObjectError, ObjectMeta, Tags};
+use nigh_terms::{ObjectKey, Timestamp, Token, Version};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use time::PrimitiveDateTime;
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+
+/// How a store writes user metadata.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// The store's kind, for messages.
+    pub(super) store: &'static str,
+    /// What stands before the name of user metadata in a header.
+    pub(super) meta: &'static str,
+    /// What its names may have between letters and digits: `-` or `_`.
+    pub(super) joint: char,
+    /// The attributes that have a header of their own.
+    pub(super) system: fn(&HeaderName) -> bool,
+}
+
+impl Dialect {
+    /// Of a store whose user metadata are headers: S3, Swift.
+    pub(super) const fn of_headers(store: &'static str, meta: &'static str) -> Self {
+        Self { store, meta, joint: '-', system: |_| true }
+    }
+
+    /// The names Nigh keeps for itself within user metadata begin so.
+    fn ours(self) -> String {
+        format!("nigh{}", self.joint)
+    }
+
+    fn is_plain_name(self, name: &str) -> bool {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == self.joint;
+        // A name with `_` is an identifier of C#'s: Azure's rule.
+        let begins = self.joint == '-' || !name.starts_with(|c: char| c.is_ascii_digit());
+        !name.is_empty()
+            && name.len() <= NAME_MAX
+            && !name.starts_with(&self.ours())
+            && begins
+            && name.chars().all(plain)
+    }
+}
+
+/// The bytes of one value: Swift's limit is 256.
+const VALUE_MAX: usize = 250;
+/// The longest name sent as it is: Swift's limit is 128.
+const NAME_MAX: usize = 100;
+/// What may be carried in all. S3 allows 2 KiB of user metadata, Swift 4 KiB; an S3 that counts strictly refuses more.
+const CARRIED_MAX: usize = 3000;
+/// What is not sent as it is, beside all that is not ASCII. A blank at the end of a piece would be lost on the way.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%').add(b' ');
+const HTTP_DATE: &[BorrowedFormatItem<'_>] =
+    format_description!("[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT");
+
+/// What the remote has no place for. Short names: the room is small.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Carried {
+    /// The key it belongs to.
+    #[serde(rename = "k")]
+    key: String,
+    #[serde(rename = "v")]
+    version: Version,
+    #[serde(rename = "t", skip_serializing_if = "Token::is_empty")]
+    token: Token,
+    #[serde(rename = "m")]
+    modified: Timestamp,
+    /// Absent in what was written before it was always kept.
+    #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
+    etag: Option<ETag>,
+    #[serde(rename = "g", skip_serializing_if = "BTreeMap::is_empty")]
+    tags: Tags,
+    #[serde(rename = "c", skip_serializing_if = "Vec::is_empty")]
+    checksums: Vec<Checksum>,
+    /// Part lengths as (length, how many in a row).
+    #[serde(rename = "p", skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<(u64, u32)>,
+    /// The attributes that no header holds.
+    #[serde(rename = "a", skip_serializing_if = "is_default")]
+    attributes: Attributes,
+    /// The object has no content type, whatever the remote puts in its place.
+    #[serde(rename = "u", skip_serializing_if = "std::ops::Not::not")]
+    untyped: bool,
+}
+
+fn is_default(attributes: &Attributes) -> bool {
+    *attributes == Attributes::default()
+}
+
+/// What a key is recognised by.
+fn mark(key: &ObjectKey) -> String {
+    format!("{:016x}", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_str().as_bytes()))
+}
+
+/// True for what is sent and comes back unchanged, here and by Swift.
+fn is_plain(text: &str) -> bool {
+    text.len() <= VALUE_MAX && text.trim() == text && !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~'))
+}
+
+fn system_headers(attributes: &mut Attributes) -> [(HeaderName, &mut Option<String>); 6] {
+    [
+        (CONTENT_TYPE, &mut attributes.content_type),
+        (CACHE_CONTROL, &mut attributes.cache_control),
+        (CONTENT_DISPOSITION, &mut attributes.content_disposition),
+        (CONTENT_ENCODING, &mut attributes.content_encoding),
+        (CONTENT_LANGUAGE, &mut attributes.content_language),
+        (EXPIRES, &mut attributes.expires),
+    ]
+}
+
+/// The headers that store `meta` with the object `key`.
+///
+/// # Errors
+/// `MetadataTooLarge` if the remote has no room for all of it. Part lengths are left behind before that: without
+/// them the object can still be read, if not by the number of a part.
+pub(super) fn to_headers(
+    dialect: Dialect,
+    key: &ObjectKey,
+    meta: &ObjectMeta,
+) -> Result<Vec<(HeaderName, HeaderValue)>, ObjectError> {
+    let mut headers = Vec::new();
+    let mut rest = meta.attributes.clone();
+    for (name, value) in system_headers(&mut rest) {
+        if let Some(text) = value.take_if(|text| is_plain(text) && (dialect.system)(&name))
+            && let Ok(text) = HeaderValue::from_str(&text)
+        {
+            headers.push((name, text));
+        }
+    }
+    for (name, value) in std::mem::take(&mut rest.user) {
+        let header =
+            HeaderName::try_from(format!("{}{name}", dialect.meta)).ok().filter(|_| dialect.is_plain_name(&name));
+        match (header, HeaderValue::from_str(&value).ok().filter(|_| is_plain(&value))) {
+            (Some(header), Some(text)) => headers.push((header, text)),
+            _ => {
+                rest.user.insert(name, value);
+            }
+        }
+    }
+    let mut carried = Carried {
+        key: mark(key),
+        version: meta.version,
+        token: meta.token.clone(),
+        modified: meta.modified,
+        etag: Some(meta.etag.clone()),
+        tags: meta.tags.clone(),
+        checksums: meta.checksums.clone(),
+        parts: run_lengths(&meta.parts),
+        untyped: meta.attributes.content_type.is_none(),
+        attributes: rest,
+    };
+    let mut text = carried.to_text(dialect)?;
+    if text.len() > CARRIED_MAX {
+        carried.parts.clear();
+        text = carried.to_text(dialect)?;
+    }
+    if text.len() > CARRIED_MAX {
+        return Err(ObjectError::MetadataTooLarge);
+    }
+    // The text is ASCII, so that any cut falls between characters.
+    for (index, piece) in text.as_bytes().chunks(VALUE_MAX).enumerate() {
+        let name = HeaderName::try_from(format!("{}{}{index}", dialect.meta, dialect.ours()));
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(piece)) {
+            headers.push((name, value));
+        }
+    }
+    Ok(headers)
+}
+
+impl Carried {
+    fn to_text(&self, dialect: Dialect) -> Result<String, ObjectError> {
+        let json = serde_json::to_string(self).map_err(|error| ObjectError::Store {
+            store: dialect.store,
+            operation: "put",
+            reason: format!("the metadata cannot be written: {error}"),
+        })?;
+        Ok(utf8_percent_encode(&json, ESCAPED).to_string())
+    }
+
+    fn from_headers(dialect: Dialect, headers: &HeaderMap, key: &ObjectKey) -> Option<Self> {
+        let mut text = String::new();
+        for index in 0.. {
+            let Some(piece) = headers.get(format!("{}{}{index}", dialect.meta, dialect.ours())) else { break };
+            text.push_str(piece.to_str().ok()?);
+        }
+        let json = percent_decode_str(&text).decode_utf8().ok()?;
+        serde_json::from_str(&json).ok().filter(|carried: &Self| carried.key == mark(key))
+    }
+}
+
+/// What the remote's answer says of the object `key` of `size` bytes; and the remote's own entity tag.
+pub(super) fn from_headers(dialect: Dialect, key: &ObjectKey, size: u64, headers: &HeaderMap) -> (ObjectMeta, ETag) {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let remote_etag = ETag(text(ETAG).unwrap_or_default().trim_matches('"').to_owned());
+    let carried = Carried::from_headers(dialect, headers, key);
+    let ours = carried.is_some();
+    let Carried { version, token, modified, etag, tags, checksums, parts, mut attributes, untyped, .. } =
+        carried.unwrap_or_default();
+    for (name, value) in system_headers(&mut attributes) {
+        if value.is_none() && !(untyped && name == CONTENT_TYPE) {
+            *value = text(name);
+        }
+    }
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix(dialect.meta)
+            && !name.starts_with(&dialect.ours())
+        {
+            attributes.user.insert(name.to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned());
+        }
+    }
+    let modified = if ours { modified } else { text(LAST_MODIFIED).map_or(Timestamp(0), |date| http_date(&date)) };
+    let meta = ObjectMeta {
+        size,
+        etag: etag.unwrap_or_else(|| remote_etag.clone()),
+        modified,
+        attributes,
+        tags,
+        checksums,
+        parts: parts.into_iter().flat_map(|(length, count)| std::iter::repeat_n(length, count as usize)).collect(),
+        version,
+        token,
+    };
+    (meta, remote_etag)
+}
+
+/// An HTTP date; the beginning of 1970 if it is none.
+pub(super) fn http_date(text: &str) -> Timestamp {
+    PrimitiveDateTime::parse(text, HTTP_DATE)
+        .ok()
+        .and_then(|date| u64::try_from(date.assume_utc().unix_timestamp()).ok())
+        .map_or(Timestamp(0), |seconds| Timestamp(seconds * 1000))
+}
+
+/// True for what the remote computes itself.
+pub(super) fn is_md5(etag: &ETag) -> bool {
+    etag.0.len() == 32 && etag.0.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn run_lengths(parts: &[u64]) -> Vec<(u64, u32)> {
+    let mut runs: Vec<(u64, u32)> = Vec::new();
+    for &length in parts {
+        match runs.last_mut() {
+            Some((last, count)) if *last == length => *count += 1,
+            _ => runs.push((length, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use nigh_terms::{Epoch, Sequence, ShardId};
+    use proptest::prelude::*;
+
+    use super::*;
+    use nigh_data::ChecksumAlgorithm;
+
+    const S3: Dialect = Dialect::of_headers("s3", "x-amz-meta-");
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("k").unwrap()
+    }
+
+    fn rich() -> ObjectMeta {
+        let version = Version { epoch: Epoch(3), sequence: Sequence(77) };
+        let mut token = Token::empty();
+        token.see(ShardId(1), version);
+        ObjectMeta {
+            size: 7,
+            etag: ETag(format!("{}-2", "0".repeat(32))),
+            modified: Timestamp(1_700_000_000_123),
+            attributes: Attributes {
+                content_type: Some("text/plain".to_owned()),
+                content_language: Some("dé".to_owned()),
+                expires: Some(String::new()),
+                user: [
+                    ("plain", "value"),
+                    ("under_score", "v"),
+                    ("long", &"l".repeat(400)),
+                    ("nigh-0", "mine"),
+                    ("ü", " ü "),
+                ]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+                ..Attributes::default()
+            },
+            tags: [("a b".to_owned(), "c%d".to_owned())].into(),
+            checksums: vec![Checksum { algorithm: ChecksumAlgorithm::Crc32, value: "AAAAAA==".to_owned() }],
+            parts: vec![5, 2],
+            version,
+            token,
+        }
+    }
+
+    /// The headers as the remote gives them back, with what it adds.
+    fn answered(headers: Vec<(HeaderName, HeaderValue)>) -> HeaderMap {
+        let mut all: HeaderMap = headers.into_iter().collect();
+        all.insert(ETAG, HeaderValue::from_static("\"ffffffffffffffffffffffffffffffff\""));
+        all.insert(LAST_MODIFIED, HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+        all.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/octet-stream"));
+        all
+    }
+
+    #[test]
+    fn what_goes_out_comes_back() {
+        let meta = rich();
+        let headers = to_headers(S3, &key(), &meta).unwrap();
+        assert!(headers.iter().all(|(_, value)| value.len() <= 256));
+        assert!(headers.iter().any(|(name, value)| name == "x-amz-meta-plain" && value == "value"));
+        let (back, remote) = from_headers(S3, &key(), 7, &answered(headers));
+        assert_eq!(back, meta);
+        assert_eq!(remote.0, "f".repeat(32));
+    }
+
+    #[test]
+    fn an_object_without_a_type_has_none_whatever_the_remote_says() {
+        let meta = ObjectMeta { attributes: Attributes::default(), ..rich() };
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
+        assert_eq!(back.attributes, Attributes::default());
+    }
+
+    #[test]
+    fn an_outsiders_object_is_what_the_remote_says() {
+        let mut headers = answered(Vec::new());
+        headers.insert("x-amz-meta-a", HeaderValue::from_static("b"));
+        let (meta, _) = from_headers(S3, &key(), 9, &headers);
+        assert_eq!(meta.modified, Timestamp(784_111_777_000));
+        assert_eq!((meta.size, meta.version), (9, Version::OUTSIDE));
+        assert_eq!(meta.attributes.user, [("a".to_owned(), "b".to_owned())].into());
+        assert_eq!(meta.attributes.content_type.as_deref(), Some("application/octet-stream"));
+    }
+
+    #[test]
+    fn what_was_carried_for_another_key_is_not_believed() {
+        let headers = answered(to_headers(S3, &key(), &rich()).unwrap());
+        let (meta, _) = from_headers(S3, &ObjectKey::new("copy").unwrap(), 7, &headers);
+        assert_eq!((meta.etag.0, meta.version), ("f".repeat(32), Version::OUTSIDE));
+        assert!(meta.tags.is_empty());
+    }
+
+    #[test]
+    fn part_lengths_give_way_before_metadata_is_refused() {
+        let mut meta = rich();
+        meta.parts = vec![5 << 20; 9999];
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
+        assert_eq!(back.parts.len(), 9999);
+        meta.parts = (0..1000).collect();
+        let (back, _) = from_headers(S3, &key(), 7, &answered(to_headers(S3, &key(), &meta).unwrap()));
+        assert_eq!((back.parts.len(), back.tags), (0, meta.tags.clone()));
+        meta.tags.insert("k".to_owned(), "ü".repeat(600));
+        assert!(matches!(to_headers(S3, &key(), &meta), Err(ObjectError::MetadataTooLarge)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_user_metadata_comes_back(user in proptest::collection::btree_map("[a-zü_-]{1,8}", any::<String>(), 0..4)) {
+            let mut meta = rich();
+            meta.attributes.user = user;
+            if let Ok(headers) = to_headers(S3, &key(), &meta) {
+                prop_assert_eq!(from_headers(S3, &key(), 7, &answered(headers)).0, meta);
+            }
+        }
+    }
+}

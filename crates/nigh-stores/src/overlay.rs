@@ -1,0 +1,419 @@
+//! A store that reads from one store and writes into another: what a run may do without leaving a trace.
+//!
+//! Reads find what was written here first, then the lower store, which is never written. A deletion hides the lower
+//! store's object. Drop the upper store and nothing has happened. Profile runs of functions stand on this.
+//!
+//! It never follows the lower store's changes consistently: an object may be read in two versions by two runs.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use nigh_data::{BucketInfo, ByteStream, ETag, Listed, ObjectError, ObjectId, ObjectMeta, Tags};
+use nigh_terms::{BucketName, ByteSize, Namespace};
+use parking_lot::Mutex;
+use tokio::io::AsyncWriteExt;
+
+use super::{Payload, Store};
+
+/// Deletions that are remembered; further ones are refused.
+const HIDDEN_MAX: usize = 100_000;
+
+/// What is deleted here and may still stand in the lower store.
+#[derive(Default)]
+struct Hidden {
+    objects: HashSet<ObjectId>,
+    buckets: HashSet<(Namespace, BucketName)>,
+}
+
+/// An upper store over a lower one.
+pub struct OverlayStore {
+    upper: Arc<dyn Store>,
+    lower: Arc<dyn Store>,
+    hidden: Mutex<Hidden>,
+    written: AtomicU64,
+    written_max: ByteSize,
+    copies: AtomicU64,
+}
+
+/// True if `error` says that there is nothing.
+const fn is_absence(error: &ObjectError) -> bool {
+    matches!(error, ObjectError::NoSuchKey(_) | ObjectError::NoSuchBucket(_))
+}
+
+impl OverlayStore {
+    /// An overlay that takes up to `written_max` bytes of new objects into `upper`, which must be empty.
+    #[must_use]
+    pub fn new(upper: Arc<dyn Store>, lower: Arc<dyn Store>, written_max: ByteSize) -> Self {
+        Self {
+            upper,
+            lower,
+            hidden: Mutex::default(),
+            written: AtomicU64::new(0),
+            written_max,
+            copies: AtomicU64::new(0),
+        }
+    }
+
+    fn hides_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> bool {
+        self.hidden.lock().buckets.contains(&(namespace.clone(), bucket.clone()))
+    }
+
+    /// Refuses what the lower store must not be asked for.
+    fn visible_below(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        let hidden = self.hidden.lock();
+        if hidden.buckets.contains(&(object.namespace.clone(), object.bucket.clone()))
+            || hidden.objects.contains(object)
+        {
+            return Err(ObjectError::NoSuchKey(object.key.clone()));
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` of new objects.
+    fn charge(&self, bytes: u64) -> Result<(), ObjectError> {
+        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.written_max.0 {
+            self.written.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(ObjectError::Store {
+                store: "overlay",
+                operation: "put",
+                reason: format!("the run has written more than the {} it may", self.written_max),
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes the bucket in the upper store, if it is visible at all.
+    async fn bucket_above(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        if self.upper.head_bucket(namespace, bucket).await.is_ok() {
+            return Ok(());
+        }
+        self.head_bucket(namespace, bucket).await?;
+        match self.upper.create_bucket(namespace, bucket).await {
+            Err(ObjectError::BucketAlreadyOwnedByYou(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Brings the lower store's object up, to be changed here.
+    async fn copy_up(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        self.visible_below(object)?;
+        self.bucket_above(&object.namespace, &object.bucket).await?;
+        let (mut meta, mut body) = self.lower.get(object, None, None).await?;
+        self.charge(meta.size)?;
+        let spool = self.upper.spool().map_or_else(std::env::temp_dir, Path::to_owned);
+        let path = spool.join(format!("overlay-{}", self.copies.fetch_add(1, Ordering::Relaxed)));
+        let failed = |error: std::io::Error| ObjectError::Store {
+            store: "overlay",
+            operation: "copy",
+            reason: format!("{}: {error}", path.display()),
+        };
+        let mut file = tokio::fs::File::create(&path).await.map_err(failed)?;
+        while let Some(bytes) = body.try_next().await? {
+            file.write_all(&bytes).await.map_err(failed)?;
+        }
+        file.flush().await.map_err(failed)?;
+        // One file now, whatever its parts were.
+        meta.parts.clear();
+        self.upper.put(object, &Payload::Files(vec![path.clone()]), &meta).await
+    }
+}
+
+#[async_trait]
+impl Store for OverlayStore {
+    fn kind(&self) -> &'static str {
+        "overlay"
+    }
+
+    fn spool(&self) -> Option<&Path> {
+        self.upper.spool()
+    }
+
+    async fn create_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        if self.head_bucket(namespace, bucket).await.is_ok() {
+            return Err(ObjectError::BucketAlreadyOwnedByYou(bucket.clone()));
+        }
+        self.upper.create_bucket(namespace, bucket).await
+    }
+
+    async fn delete_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<(), ObjectError> {
+        self.head_bucket(namespace, bucket).await?;
+        if !self.list(namespace, bucket, "", None, 1).await?.is_empty() {
+            return Err(ObjectError::BucketNotEmpty(bucket.clone()));
+        }
+        {
+            let mut hidden = self.hidden.lock();
+            if hidden.buckets.len() >= HIDDEN_MAX {
+                return Err(ObjectError::SlowDown("too many buckets deleted in one run"));
+            }
+            hidden.buckets.insert((namespace.clone(), bucket.clone()));
+        }
+        match self.upper.delete_bucket(namespace, bucket).await {
+            Err(error) if !is_absence(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn head_bucket(&self, namespace: &Namespace, bucket: &BucketName) -> Result<BucketInfo, ObjectError> {
+        match self.upper.head_bucket(namespace, bucket).await {
+            Err(error) if is_absence(&error) && !self.hides_bucket(namespace, bucket) => {
+                self.lower.head_bucket(namespace, bucket).await
+            }
+            other => other,
+        }
+    }
+
+    async fn list_buckets(&self, namespace: &Namespace) -> Result<Vec<BucketInfo>, ObjectError> {
+        let mut buckets = BTreeMap::new();
+        for info in self.lower.list_buckets(namespace).await? {
+            if !self.hides_bucket(namespace, &info.name) {
+                buckets.insert(info.name.clone(), info);
+            }
+        }
+        for info in self.upper.list_buckets(namespace).await? {
+            buckets.entry(info.name.clone()).or_insert(info);
+        }
+        Ok(buckets.into_values().collect())
+    }
+
+    async fn put(&self, object: &ObjectId, payload: &Payload, meta: &ObjectMeta) -> Result<(), ObjectError> {
+        self.bucket_above(&object.namespace, &object.bucket).await?;
+        self.charge(meta.size)?;
+        self.upper.put(object, payload, meta).await
+    }
+
+    async fn head(&self, object: &ObjectId) -> Result<ObjectMeta, ObjectError> {
+        match self.upper.head(object).await {
+            Err(error) if is_absence(&error) => {
+                self.head_bucket(&object.namespace, &object.bucket).await?;
+                self.visible_below(object)?;
+                self.lower.head(object).await
+            }
+            other => other,
+        }
+    }
+
+    async fn get(
+        &self,
+        object: &ObjectId,
+        range: Option<Range<u64>>,
+        pinned: Option<&ETag>,
+    ) -> Result<(ObjectMeta, ByteStream), ObjectError> {
+        match self.upper.get(object, range.clone(), pinned).await {
+            Err(error) if is_absence(&error) => {
+                self.head_bucket(&object.namespace, &object.bucket).await?;
+                self.visible_below(object)?;
+                self.lower.get(object, range, pinned).await
+            }
+            other => other,
+        }
+    }
+
+    async fn delete(&self, object: &ObjectId) -> Result<(), ObjectError> {
+        {
+            let mut hidden = self.hidden.lock();
+            if hidden.objects.len() >= HIDDEN_MAX {
+                return Err(ObjectError::SlowDown("too many objects deleted in one run"));
+            }
+            hidden.objects.insert(object.clone());
+        }
+        match self.upper.delete(object).await {
+            Err(error) if !is_absence(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn put_tags(&self, object: &ObjectId, tags: &Tags) -> Result<(), ObjectError> {
+        match self.upper.head(object).await {
+            Err(error) if is_absence(&error) => self.copy_up(object).await?,
+            other => drop(other?),
+        }
+        self.upper.put_tags(object, tags).await
+    }
+
+    async fn list(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, ObjectError> {
+        self.head_bucket(namespace, bucket).await?;
+        let above = match self.upper.list(namespace, bucket, prefix, after, limit).await {
+            Err(error) if is_absence(&error) => Vec::new(),
+            other => other?,
+        };
+        let mut merged: BTreeMap<_, _> = BTreeMap::new();
+        let mut from = after.map(str::to_owned);
+        // Hidden objects take places of the lower store's page; go on until the page is full of what is visible.
+        while !self.hides_bucket(namespace, bucket) && merged.len() < limit {
+            let below = match self.lower.list(namespace, bucket, prefix, from.as_deref(), limit).await {
+                Err(error) if is_absence(&error) => Vec::new(),
+                other => other?,
+            };
+            let at_end = below.len() < limit;
+            from = below.last().map(|listed| listed.key.as_str().to_owned());
+            for listed in below {
+                let object = ObjectId { namespace: namespace.clone(), bucket: bucket.clone(), key: listed.key.clone() };
+                if !self.hidden.lock().objects.contains(&object) {
+                    merged.insert(listed.key.clone(), listed);
+                }
+            }
+            if at_end {
+                break;
+            }
+        }
+        merged.extend(above.into_iter().map(|listed| (listed.key.clone(), listed)));
+        Ok(merged.into_values().take(limit).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use nigh_terms::{ObjectKey, SystemClock, Timestamp, Token, Version};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::directory::DirectoryStore;
+    use nigh_data::Attributes;
+
+    struct Layers {
+        lower: Arc<DirectoryStore>,
+        overlay: OverlayStore,
+        _folders: TempDir,
+    }
+
+    fn namespace() -> Namespace {
+        Namespace::new("tenant").unwrap()
+    }
+
+    fn bucket() -> BucketName {
+        BucketName::new("bucket").unwrap()
+    }
+
+    fn id(key: &str) -> ObjectId {
+        ObjectId { namespace: namespace(), bucket: bucket(), key: ObjectKey::new(key).unwrap() }
+    }
+
+    async fn put(store: &dyn Store, key: &str, bytes: &[u8]) -> Result<(), ObjectError> {
+        let path = store.spool().unwrap().join(format!("{key}.spooled"));
+        std::fs::write(&path, bytes).unwrap();
+        let meta = ObjectMeta {
+            size: bytes.len() as u64,
+            etag: ETag(format!("{:x}", bytes.len())),
+            modified: Timestamp(1_700_000_000_000),
+            attributes: Attributes::default(),
+            tags: Tags::new(),
+            checksums: Vec::new(),
+            parts: Vec::new(),
+            version: Version::OUTSIDE,
+            token: Token::empty(),
+        };
+        store.put(&id(key), &Payload::Files(vec![path]), &meta).await
+    }
+
+    async fn read(store: &dyn Store, key: &str) -> Result<Bytes, ObjectError> {
+        let (_, body) = store.get(&id(key), None, None).await?;
+        Ok(body
+            .try_fold(Vec::new(), |mut all, bytes| async move {
+                all.extend_from_slice(&bytes);
+                Ok(all)
+            })
+            .await?
+            .into())
+    }
+
+    async fn keys(store: &dyn Store, after: Option<&str>, limit: usize) -> Vec<String> {
+        let listed = store.list(&namespace(), &bucket(), "", after, limit).await.unwrap();
+        listed.into_iter().map(|listed| listed.key.as_str().to_owned()).collect()
+    }
+
+    async fn layers(written_max: u64) -> Layers {
+        let folders = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            Arc::new(DirectoryStore::open(&folders.path().join(name), Arc::new(SystemClock::new())).unwrap())
+        };
+        let (upper, lower) = (open("upper"), open("lower"));
+        lower.create_bucket(&namespace(), &bucket()).await.unwrap();
+        for key in ["a", "b", "c"] {
+            put(&*lower, key, format!("lower {key}").as_bytes()).await.unwrap();
+        }
+        let overlay = OverlayStore::new(upper, Arc::clone(&lower) as Arc<dyn Store>, ByteSize(written_max));
+        Layers { lower, overlay, _folders: folders }
+    }
+
+    #[tokio::test]
+    async fn what_a_run_writes_it_reads_and_the_lower_store_never_sees() {
+        let layers = layers(1000).await;
+        assert_eq!(read(&layers.overlay, "a").await.unwrap(), "lower a");
+        put(&layers.overlay, "a", b"new").await.unwrap();
+        put(&layers.overlay, "d", b"more").await.unwrap();
+        assert_eq!(read(&layers.overlay, "a").await.unwrap(), "new");
+        assert_eq!(keys(&layers.overlay, None, 10).await, ["a", "b", "c", "d"]);
+        assert_eq!(read(&*layers.lower, "a").await.unwrap(), "lower a");
+        assert_eq!(keys(&*layers.lower, None, 10).await, ["a", "b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn a_deletion_hides_and_a_write_after_it_shows_again() {
+        let layers = layers(1000).await;
+        layers.overlay.delete(&id("b")).await.unwrap();
+        assert!(matches!(layers.overlay.head(&id("b")).await, Err(ObjectError::NoSuchKey(_))));
+        assert_eq!(keys(&layers.overlay, None, 10).await, ["a", "c"]);
+        put(&layers.overlay, "b", b"again").await.unwrap();
+        assert_eq!(read(&layers.overlay, "b").await.unwrap(), "again");
+        layers.overlay.delete(&id("b")).await.unwrap();
+        assert!(layers.overlay.get(&id("b"), None, None).await.is_err());
+        assert_eq!(read(&*layers.lower, "b").await.unwrap(), "lower b");
+    }
+
+    #[tokio::test]
+    async fn a_page_is_full_though_hidden_objects_stand_in_its_way() {
+        let layers = layers(1000).await;
+        layers.overlay.delete(&id("a")).await.unwrap();
+        layers.overlay.delete(&id("b")).await.unwrap();
+        assert_eq!(keys(&layers.overlay, None, 1).await, ["c"]);
+        assert_eq!(keys(&layers.overlay, Some("c"), 1).await, Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_bucket_is_deleted_and_made_anew_above_only() {
+        let layers = layers(1000).await;
+        let refused = layers.overlay.delete_bucket(&namespace(), &bucket()).await;
+        assert!(matches!(refused, Err(ObjectError::BucketNotEmpty(_))));
+        for key in ["a", "b", "c"] {
+            layers.overlay.delete(&id(key)).await.unwrap();
+        }
+        layers.overlay.delete_bucket(&namespace(), &bucket()).await.unwrap();
+        assert!(layers.overlay.head_bucket(&namespace(), &bucket()).await.is_err());
+        assert!(layers.overlay.list_buckets(&namespace()).await.unwrap().is_empty());
+        layers.overlay.create_bucket(&namespace(), &bucket()).await.unwrap();
+        assert!(keys(&layers.overlay, None, 10).await.is_empty());
+        assert_eq!(keys(&*layers.lower, None, 10).await, ["a", "b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn tags_of_a_lower_object_are_changed_on_a_copy() {
+        let layers = layers(1000).await;
+        let tags = Tags::from([("kind".to_owned(), "photo".to_owned())]);
+        layers.overlay.put_tags(&id("c"), &tags).await.unwrap();
+        assert_eq!(layers.overlay.head(&id("c")).await.unwrap().tags, tags);
+        assert_eq!(read(&layers.overlay, "c").await.unwrap(), "lower c");
+        assert!(layers.lower.head(&id("c")).await.unwrap().tags.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_writes_without_end_is_refused() {
+        let layers = layers(10).await;
+        put(&layers.overlay, "x", b"12345").await.unwrap();
+        let refused = put(&layers.overlay, "y", b"123456").await;
+        assert!(refused.unwrap_err().to_string().contains("may"));
+    }
+}

@@ -1,0 +1,61 @@
+//! A payload as the pieces that go over a network: views of a segment or of mapped spool files, without a copy.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use nigh_data::{ObjectError, ObjectMeta, Segment};
+
+use super::Payload;
+
+/// A segment as one piece.
+struct Whole(Segment);
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+/// The payload, one piece for each part that the object was uploaded in; one piece if it was not.
+pub(super) fn pieces(store: &'static str, payload: &Payload, meta: &ObjectMeta) -> Result<Vec<Bytes>, ObjectError> {
+    let failed = |reason: String| ObjectError::Store { store, operation: "put", reason };
+    let one = [meta.size];
+    let files = matches!(payload, Payload::Files(files) if files.len() != 1);
+    let in_parts = meta.parts.len() > 1 && meta.parts.iter().sum::<u64>() == meta.size;
+    let lengths = if files || in_parts { meta.parts.as_slice() } else { &one };
+    if lengths.iter().sum::<u64>() != meta.size {
+        return Err(failed("the parts are not as long as the object".to_owned()));
+    }
+    let cut = |mut rest: Bytes| lengths.iter().map(|length| rest.split_to(*length as usize)).collect();
+    let map = |path: &Path, length| map_file(path, length).map_err(&failed);
+    match payload {
+        Payload::Segment(segment) if segment.as_slice().len() as u64 == meta.size => {
+            Ok(cut(Bytes::from_owner(Whole(segment.clone()))))
+        }
+        Payload::Segment(segment) => {
+            Err(failed(format!("the payload has {} bytes, not {}", segment.as_slice().len(), meta.size)))
+        }
+        // One file of an object that came in parts: cut as a segment is.
+        Payload::Files(files) if files.len() == 1 => Ok(cut(map(&files[0], meta.size)?)),
+        Payload::Files(files) if files.len() == lengths.len() => {
+            files.iter().zip(lengths).map(|(path, length)| map(path, *length)).collect()
+        }
+        Payload::Files(files) => Err(failed(format!("{} spooled files, {} lengths", files.len(), lengths.len()))),
+    }
+}
+
+/// The first `length` bytes of a spooled file. They are read as the network takes them, and cost no memory.
+fn map_file(path: &Path, length: u64) -> Result<Bytes, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?.len();
+    if found < length {
+        return Err(format!("{} has {found} bytes, not {length}", path.display()));
+    }
+    if length == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: a spooled file belongs to the one put that names it; nobody writes or shortens it meanwhile.
+    let map = unsafe { memmap2::MmapOptions::new().len(length as usize).map(&file) }.map_err(failed)?;
+    Ok(Bytes::from_owner(map))
+}

@@ -1,0 +1,330 @@
+//! Shadows: versions that Nigh has acknowledged and whose payload is not in Swift yet (OFC, section 6.2).
+//!
+//! The client of the protocol that Swift's middleware speaks (`integrations/swift/README.md`): a placeholder with tags,
+//! the push that replaces it and nothing younger, writes and deletions that expect a state, and taking a placeholder
+//! back. Decides no mode and keeps no payload. A Swift without the middleware refuses each of these and writes nothing.
+//! With shadows every request of the store is signed: unsigned ones are an outsider's, of which Nigh would be told.
+
+pub(super) mod signature;
+pub(super) mod tags;
+
+use http::Method;
+use http::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
+use nigh_data::{ETag, ObjectError, ObjectId, ObjectMeta};
+use nigh_terms::{BucketName, Epoch, Namespace, SecretKey, Sequence, Version};
+use thiserror::Error;
+
+use self::signature::{OPERATION, Signer};
+pub use self::tags::Found;
+use super::large::segments;
+use super::shadowed::Shadowing;
+use super::{STORE, SwiftStore, put_headers, store_error};
+use crate::Payload;
+use crate::answer::Answer;
+use crate::carried::is_md5;
+use crate::payload::pieces;
+use crate::wire::{Call, WireError};
+
+pub(super) const TAGS: HeaderName = HeaderName::from_static("x-nigh-shadow");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("x-nigh-version");
+const EXPECT: HeaderName = HeaderName::from_static("x-nigh-expect");
+const CACHED: HeaderName = HeaderName::from_static("x-nigh-cached");
+const TIMESTAMP: &str = "x-nigh-timestamp";
+const PROTOCOL: &str = "x-nigh-protocol";
+/// What a Swift without the middleware refuses a PUT and a DELETE for.
+const GUARD_PUT: HeaderName = HeaderName::from_static("x-delete-at");
+const GUARD_DELETE: HeaderName = HeaderName::from_static("x-if-delete-at");
+/// The protocol's number.
+const SPOKEN: &str = "1";
+
+/// Who this node is to Swift's middleware.
+#[derive(Clone, Debug)]
+pub struct ShadowConfig {
+    /// The secret of the middleware's `secret_file`: 32 bytes or more.
+    pub secret: SecretKey,
+    /// This node's id in the middleware's `nodes`.
+    pub node: String,
+}
+
+/// Why a shadow was not made, pushed or taken back.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each message says what the fields hold")]
+pub enum ShadowError {
+    #[error("this store has no shadows; give the middleware's secret and this node's id")]
+    Unconfigured,
+    #[error("the Swift behind has no Nigh middleware of protocol {SPOKEN}; see integrations/swift/README.md")]
+    NoMiddleware,
+    /// To be written through.
+    #[error("this version cannot be a shadow: {0}; write it through")]
+    Unfit(&'static str),
+    #[error("Swift has a newer version of Nigh's: {0}")]
+    Newer(Found),
+    /// To be kept under a conflict key.
+    #[error("Swift has what others wrote, and it was not overwritten: {0}")]
+    Outside(Found),
+    /// To be tried again.
+    #[error("a younger write came meanwhile, and was not overwritten: {0}")]
+    Raced(String),
+    #[error("the bucket is not marked as cached by Nigh; mark it first")]
+    NotCached,
+    /// Nothing has happened, and nothing will.
+    #[error("it was not sent: {0}")]
+    NotSent(ObjectError),
+    /// It may have happened, or may yet.
+    #[error(transparent)]
+    Store(#[from] ObjectError),
+}
+
+/// What a write expects to replace. Of a shadow, entity tag and version are those of its tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever is there.
+    Any,
+    /// Nothing.
+    Absent,
+    /// Some object.
+    Present,
+    /// The object with this entity tag.
+    ETag(ETag),
+    /// This version of Nigh's.
+    Version(Version),
+}
+
+impl Expected {
+    fn header(&self) -> Result<HeaderValue, ShadowError> {
+        let text = match self {
+            Self::Any => return Ok(HeaderValue::from_static("any")),
+            Self::Absent => return Ok(HeaderValue::from_static("absent")),
+            Self::Present => return Ok(HeaderValue::from_static("present")),
+            Self::ETag(etag) => format!("etag:{etag}"),
+            Self::Version(version) => format!("version:{version}"),
+        };
+        HeaderValue::from_str(&text).map_err(|_| ShadowError::Unfit("the expected entity tag is not printable"))
+    }
+}
+
+/// The place of a write in Swift's own order, as Swift writes it: text of equal length, compared as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SwiftTimestamp(pub String);
+
+/// Refuses an answer that is a shadow's: what comes with it is no payload.
+pub(super) fn refuse_shadow(headers: &HeaderMap) -> Result<(), ObjectError> {
+    if !headers.contains_key(TAGS) {
+        return Ok(());
+    }
+    Err(store_error("read", "Swift has a placeholder; the payload is the node's that acknowledged it"))
+}
+
+impl SwiftStore {
+    /// Gives the store shadows: from here on all its requests are signed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the secret is shorter than the middleware takes.
+    pub fn with_shadows(mut self, config: ShadowConfig) -> Result<Self, ObjectError> {
+        let short = || ObjectError::InvalidArgument("the secret shared with Swift has fewer than 32 bytes".to_owned());
+        self.wire.access.sign_with(Signer::new(config.secret).ok_or_else(short)?);
+        self.shadowing = Some(Shadowing::new(config.node));
+        Ok(self)
+    }
+
+    /// Says whether this node caches the bucket. Only then is it told of outside writes, and may make shadows in it.
+    ///
+    /// # Errors
+    /// As of `push_shadow`.
+    pub async fn mark_cached(
+        &self,
+        namespace: &Namespace,
+        bucket: &BucketName,
+        cached: bool,
+    ) -> Result<(), ShadowError> {
+        let node = if cached { self.node()? } else { "" };
+        let node = HeaderValue::from_str(node).map_err(|_| ShadowError::Unfit("the node's id is not printable"))?;
+        let name = self.names.on_store(namespace, bucket)?;
+        let call = Call::new("mark bucket", Method::POST, format!("/{name}")).repeatable();
+        self.ask("cache", call.header(CACHED, node)).await.map(drop)
+    }
+
+    /// Puts a placeholder of `meta`: whoever reads Swift waits for its push from now on.
+    ///
+    /// # Errors
+    /// As of `push_shadow`; `Unfit` if it must be written through.
+    pub async fn put_placeholder(
+        &self,
+        object: &ObjectId,
+        meta: &ObjectMeta,
+        expected: &Expected,
+    ) -> Result<SwiftTimestamp, ShadowError> {
+        self.check_fit(object, meta)?;
+        let tags = tags::encode(meta, &put_headers(object, meta)?, self.node()?)?;
+        let call = Call::new("put placeholder", Method::PUT, self.target(object)?).repeatable();
+        self.ask("placeholder", guarded(call).header(TAGS, tags).header(EXPECT, expected.header()?)).await
+    }
+
+    /// Replaces the placeholder of `meta`'s version by its payload. May be repeated.
+    ///
+    /// # Errors
+    /// `Newer` if it is superseded, `Outside` if others wrote or deleted since, `Raced` if they do now: in none of them
+    /// was anything overwritten.
+    pub async fn push_shadow(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+    ) -> Result<SwiftTimestamp, ShadowError> {
+        let call = self.payload_call("push", object, payload, meta)?;
+        let timestamp = self.ask("push", call).await?;
+        self.drop_segments(object).await?;
+        Ok(timestamp)
+    }
+
+    /// Writes a version through, if Swift has what is expected; nothing that came after that is overwritten.
+    ///
+    /// # Errors
+    /// As of `push_shadow`; `Unfit` for an object that Swift would have in segments.
+    pub async fn put_expecting(
+        &self,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+        expected: &Expected,
+    ) -> Result<SwiftTimestamp, ShadowError> {
+        let call = self.payload_call("put", object, payload, meta)?;
+        let timestamp = self.ask("put", call.header(EXPECT, expected.header()?)).await?;
+        self.drop_segments(object).await?;
+        Ok(timestamp)
+    }
+
+    /// Deletes as `version`, if Swift has what is expected. One that is not there is deleted.
+    ///
+    /// # Errors
+    /// As of `push_shadow`.
+    pub async fn delete_expecting(
+        &self,
+        object: &ObjectId,
+        version: Version,
+        expected: &Expected,
+    ) -> Result<(), ShadowError> {
+        let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
+        let call = guarded(call).header(VERSION, version_header(version)?).header(EXPECT, expected.header()?);
+        self.ask("delete", call).await?;
+        Ok(self.drop_segments(object).await?)
+    }
+
+    /// Deletes whatever is there. False if nothing is.
+    pub(super) async fn delete_whatever(&self, object: &ObjectId) -> Result<bool, ShadowError> {
+        let call = Call::new("delete", Method::DELETE, self.target(object)?).repeatable();
+        let any = Expected::Any.header()?;
+        let timestamp = self.ask("delete", guarded(call).header(EXPECT, any)).await?;
+        self.drop_segments(object).await?;
+        Ok(!timestamp.0.is_empty())
+    }
+
+    /// Takes the placeholder of `version` back: the object is as it was before.
+    ///
+    /// # Errors
+    /// As of `push_shadow`; `Outside` if it does not stand.
+    pub async fn drop_placeholder(&self, object: &ObjectId, version: Version) -> Result<(), ShadowError> {
+        let call = Call::new("drop placeholder", Method::DELETE, self.target(object)?);
+        self.ask("drop", guarded(call).header(VERSION, version_header(version)?)).await.map(drop)
+    }
+
+    fn node(&self) -> Result<&str, ShadowError> {
+        Ok(self.shadowing.as_ref().ok_or(ShadowError::Unconfigured)?.node())
+    }
+
+    /// Refuses an object that must be written through.
+    pub(super) fn check_fit(&self, object: &ObjectId, meta: &ObjectMeta) -> Result<(), ShadowError> {
+        if !is_md5(&meta.etag) {
+            return Err(ShadowError::Unfit("its entity tag is not its MD5, and Swift would show another"));
+        }
+        // The version is not known yet: the longest.
+        let version = Version { epoch: Epoch(u64::MAX), sequence: Sequence(u64::MAX) };
+        let meta = ObjectMeta { version, ..meta.clone() };
+        tags::encode(&meta, &put_headers(object, &meta)?, self.node()?).map(drop)
+    }
+
+    fn payload_call(
+        &self,
+        operation: &'static str,
+        object: &ObjectId,
+        payload: &Payload,
+        meta: &ObjectMeta,
+    ) -> Result<Call, ShadowError> {
+        let parts = pieces(STORE, payload, meta)?;
+        if segments(&parts).is_some() {
+            return Err(ShadowError::Unfit("Swift would have it in segments"));
+        }
+        let mut call = Call::new(operation, Method::PUT, self.target(object)?).repeatable().body(parts);
+        call.headers = tags::with_type(put_headers(object, meta)?);
+        if is_md5(&meta.etag)
+            && let Ok(md5) = HeaderValue::from_str(&meta.etag.0)
+        {
+            call = call.header(ETAG, md5);
+        }
+        Ok(guarded(call).header(VERSION, version_header(meta.version)?))
+    }
+
+    /// Sends what only the middleware understands.
+    async fn ask(&self, operation: &'static str, call: Call) -> Result<SwiftTimestamp, ShadowError> {
+        self.node()?;
+        let call = call.header(OPERATION, HeaderValue::from_static(operation));
+        match self.wire.send(&call).await {
+            Ok(answer) => {
+                let timestamp = told(&answer)?;
+                if let Some(shadowing) = &self.shadowing {
+                    shadowing.wrote(&timestamp);
+                }
+                Ok(timestamp)
+            }
+            // A deletion of nothing.
+            Err(error) if error.is_missing() && operation == "delete" => Ok(SwiftTimestamp(String::new())),
+            Err(error) => Err(self.refused(error, &call)),
+        }
+    }
+
+    fn refused(&self, error: WireError, call: &Call) -> ShadowError {
+        match error {
+            WireError::Refused { code, message, .. } if code == "newer" => ShadowError::Newer(Found::parse(message)),
+            WireError::Refused { code, message, .. } if code == "outside" => {
+                ShadowError::Outside(Found::parse(message))
+            }
+            WireError::Refused { code, message, .. } if code == "raced" => ShadowError::Raced(message),
+            WireError::Refused { code, .. } if code == "not-cached" => ShadowError::NotCached,
+            // The guards of `guarded`, met by Swift itself.
+            WireError::Refused { status, code, .. }
+                if code.is_empty() && matches!(status.as_u16(), 400 | 412) && guards(call) =>
+            {
+                ShadowError::NoMiddleware
+            }
+            error @ (WireError::NotSent(_) | WireError::NotAllowed(_) | WireError::Queued) => {
+                ShadowError::NotSent(self.wire.error(error, call))
+            }
+            error @ WireError::Refused { status, .. } if status.is_client_error() => {
+                ShadowError::NotSent(self.wire.error(error, call))
+            }
+            error => self.wire.error(error, call).into(),
+        }
+    }
+}
+
+fn told(answer: &Answer) -> Result<SwiftTimestamp, ShadowError> {
+    if answer.headers.get(PROTOCOL).is_none_or(|protocol| protocol != SPOKEN) {
+        return Err(ShadowError::NoMiddleware);
+    }
+    let timestamp = answer.headers.get(TIMESTAMP).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(SwiftTimestamp(timestamp.to_owned()))
+}
+
+/// A write that a Swift without the middleware refuses.
+fn guarded(call: Call) -> Call {
+    let guard = if call.method == Method::PUT { GUARD_PUT } else { GUARD_DELETE };
+    call.header(guard, HeaderValue::from_static("1"))
+}
+
+fn guards(call: &Call) -> bool {
+    call.headers.iter().any(|(name, _)| name == GUARD_PUT || name == GUARD_DELETE)
+}
+
+fn version_header(version: Version) -> Result<HeaderValue, ShadowError> {
+    HeaderValue::from_str(&version.to_string()).map_err(|_| ShadowError::Unfit("its version is not printable"))
+}

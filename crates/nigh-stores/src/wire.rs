@@ -1,0 +1,403 @@
+//! Requests to a store over HTTP: how many at once, how long, how often again.
+//!
+//! Keys go onto the wire as they are, percent-encoded once: `a//b`, `/a`, `a/../b` and `a/` are four keys, and no
+//! step on the way (as a URL library would) may fold them. What is sent again is `retry`'s decision. What makes a
+//! request one that the store takes, a signature or a token, is an `Access`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
+use http::{Method, StatusCode};
+use nigh_data::ObjectError;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::Semaphore;
+
+use super::answer::Answer;
+use super::connections::{Connections, head_of, not_sent};
+use super::retry::{Failure, Next, is_busy, retry_after};
+
+/// What may stand as it is in a path (RFC 3986, unreserved, and the slash).
+const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+/// What may stand as it is in a query's value.
+const QUERY: &AsciiSet = &PATH.add(b'/');
+
+/// A key as a part of a path.
+pub(super) fn encode_path(text: &str) -> String {
+    utf8_percent_encode(text, PATH).to_string()
+}
+
+/// A text as a query's value.
+pub(super) fn encode_query(text: &str) -> String {
+    utf8_percent_encode(text, QUERY).to_string()
+}
+
+/// A request, before it is authorised.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// What it does, for messages.
+    pub(super) operation: &'static str,
+    pub(super) method: Method,
+    /// Path below the store's URL, and query, encoded; empty or begins with a slash or `?`.
+    pub(super) target: String,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) body: Vec<Bytes>,
+    /// True if it may be carried out twice, or late: it changes no object.
+    repeatable: bool,
+    /// What the store needs for its work, beside the usual time to an answer.
+    pub(super) work: Duration,
+}
+
+impl Call {
+    pub(super) fn new(operation: &'static str, method: Method, target: String) -> Self {
+        let repeatable = method == Method::GET || method == Method::HEAD;
+        Self { operation, method, target, headers: Vec::new(), body: Vec::new(), repeatable, work: Duration::ZERO }
+    }
+
+    /// Says of a request that writes something: it is no object.
+    pub(super) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
+        self
+    }
+
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    pub(super) fn body(mut self, body: Vec<Bytes>) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// Asks for `range`, which is not empty.
+    pub(super) fn range(self, range: &Range<u64>) -> Result<Self, WireError> {
+        let text = HeaderValue::try_from(format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
+        let text = text.map_err(|error| WireError::NotSent(format!("the range: {error}")))?;
+        Ok(self.header(http::header::RANGE, text))
+    }
+}
+
+/// What authorised a request: a number that changes when it is renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pass(pub(super) u64);
+
+/// How requests to a store are authorised, and what its refusals say.
+#[async_trait]
+pub(super) trait Access: Send + Sync {
+    /// The store's kind, for messages.
+    fn store(&self) -> &'static str;
+    /// Gives `head` the URL of `target` and what shows that it may be asked for.
+    async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError>;
+    /// A request with `pass` was refused as unauthorised. True if another may be had.
+    async fn is_renewed(&self, pass: Pass) -> bool;
+    /// Code and message of a refusal's body.
+    fn explain(&self, body: &[u8]) -> (String, String);
+    /// True if an answer of 503 says that nothing was written, not even in part.
+    fn busy_wrote_nothing(&self) -> bool;
+}
+
+/// Why there is none.
+#[derive(Clone, Debug)]
+pub(super) enum WireError {
+    /// The store said no.
+    Refused { status: StatusCode, code: String, message: String, retry_after: Option<Duration> },
+    /// It was not sent.
+    NotSent(String),
+    /// It was not sent, and is not worth another attempt: a login that was refused.
+    NotAllowed(String),
+    /// Too many requests were under way before it.
+    Queued,
+    /// Nothing came, or nothing that could be read. It may have been carried out, or yet be.
+    Failed(String),
+}
+
+impl WireError {
+    /// How `retry` sees it, if it may be sent again at all.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match self {
+            Self::Refused { status, code, retry_after, .. } => Some(Failure::Refused {
+                status: *status,
+                busy: matches!(code.as_str(), "RequestTimeout" | "OperationAborted" | "SlowDown"),
+                retry_after: *retry_after,
+            }),
+            Self::NotSent(_) => Some(Failure::NotSent),
+            Self::Failed(_) => Some(Failure::NoAnswer),
+            Self::NotAllowed(_) | Self::Queued => None,
+        }
+    }
+
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        self.status() == Some(StatusCode::NOT_FOUND)
+    }
+
+    /// The store's error for what has no closer one.
+    pub(super) fn into_object_error(self, store: &'static str, operation: &'static str) -> ObjectError {
+        let because = |reason| ObjectError::Store { store, operation, reason };
+        match self {
+            Self::Refused { status, .. } if is_busy(status) => {
+                ObjectError::SlowDown("the store behind asks for fewer requests")
+            }
+            Self::Queued => ObjectError::SlowDown("too many requests to the store behind are under way"),
+            // A gateway's words for a store that does not answer it.
+            Self::Refused {
+                status: status @ (StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT), message, ..
+            } => ObjectError::StoreSilent { store, operation, reason: format!("{status} {message}") },
+            Self::Refused { status, code, message, .. } => {
+                let hint = match status {
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                        "; check the store's access key, its rights, and this machine's clock"
+                    }
+                    StatusCode::MOVED_PERMANENTLY | StatusCode::BAD_REQUEST => {
+                        "; check the store's endpoint and region"
+                    }
+                    _ => "",
+                };
+                because(format!("{status} {code} {message}{hint}"))
+            }
+            Self::NotSent(reason) => ObjectError::StoreUnreached { store, operation, reason },
+            Self::Failed(reason) => ObjectError::StoreSilent { store, operation, reason },
+            Self::NotAllowed(reason) => because(reason),
+        }
+    }
+}
+
+/// The client of one store.
+pub(super) struct Wire<A> {
+    connections: Connections,
+    pub(super) access: A,
+    requests: Arc<Semaphore>,
+}
+
+impl<A: Access> Wire<A> {
+    /// A client that asks through `access`.
+    pub(super) fn new(connections: Connections, access: A) -> Self {
+        let requests = Arc::new(Semaphore::new(connections.limits().concurrency.max(1)));
+        Self { connections, access, requests }
+    }
+
+    /// Sends `call`, again if that is in order, and returns its successful answer.
+    pub(super) async fn send(&self, call: &Call) -> Result<Answer, WireError> {
+        let policy = self.connections.limits().retry;
+        let (mut attempt, mut renewed, mut doubted) = (1, false, false);
+        loop {
+            let (error, pass) = match self.send_once(call).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            // A pass that was refused was taken for nothing: the request did not happen. Once is enough: a new pass
+            // that is refused as well is no matter of time.
+            if error.status() == Some(StatusCode::UNAUTHORIZED)
+                && let Some(pass) = pass
+                && !renewed
+                && self.access.is_renewed(pass).await
+            {
+                renewed = true;
+                continue;
+            }
+            let failure = error.failure();
+            doubted |= failure.is_some_and(Failure::is_in_doubt);
+            let next = failure.map(|why| policy.next(attempt, why, call.repeatable, rand::random()));
+            let Some(Next::Wait(wait)) = next else {
+                return Err(match error {
+                    // An attempt before it may have come there.
+                    WireError::NotSent(reason) if doubted => WireError::Failed(reason),
+                    error => error,
+                });
+            };
+            tracing::debug!(operation = call.operation, attempt, ?error, ?wait, "the store is asked again");
+            tokio::time::sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    async fn send_once(&self, call: &Call) -> Result<Answer, (WireError, Option<Pass>)> {
+        let patience = self.connections.limits().answer;
+        let permit = tokio::time::timeout(patience, Arc::clone(&self.requests).acquire_owned())
+            .await
+            .map_err(|_| (WireError::Queued, None))?
+            .map_err(|error| (not_sent("the limit of requests", &error), None))?;
+        let mut head = head_of(call.method.clone(), "/").map_err(|error| (error, None))?;
+        head.headers.extend(call.headers.iter().cloned());
+        let pass = self.access.authorise(&mut head, &call.target).await.map_err(|error| (error, None))?;
+        let asked = (self.access.store(), call.operation);
+        let answer = self.connections.ask((head, call.body.clone()), asked, call.work).await;
+        let mut answer = answer.map_err(|error| (error, Some(pass)))?;
+        answer.hold(permit);
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status;
+        let retry_after = retry_after(answer.headers.get(RETRY_AFTER));
+        let text = answer.read().await.unwrap_or_default();
+        let (code, message) = self.access.explain(&text);
+        Err((WireError::Refused { status, code, message, retry_after }, Some(pass)))
+    }
+
+    /// As `send`; what has no closer error is the store's.
+    pub(super) async fn send_or_fail(&self, call: &Call) -> Result<Answer, ObjectError> {
+        self.send(call).await.map_err(|error| self.error(error, call))
+    }
+
+    /// The store's error for what has no closer one. A write of an object may have come through in part though the
+    /// store says that it is busy, if it is one that says so then.
+    pub(super) fn error(&self, error: WireError, call: &Call) -> ObjectError {
+        let store = self.access.store();
+        match error {
+            WireError::Refused { status: StatusCode::SERVICE_UNAVAILABLE, message, .. }
+                if !call.repeatable && !self.access.busy_wrote_nothing() =>
+            {
+                let reason = format!("503 {message}; the write may have come through in part");
+                ObjectError::StoreSilent { store, operation: call.operation, reason }
+            }
+            error => error.into_object_error(store, call.operation),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::NetworkLimits;
+
+    const NO_ANSWER: &str = "";
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const BROKEN: &str = "HTTP/1.1 500 Broken\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const UNKNOWN: &str = "HTTP/1.1 401 Who\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const DONE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    /// Lets everything through, to one place.
+    struct Open {
+        endpoint: String,
+        renewals: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Access for Open {
+        fn store(&self) -> &'static str {
+            "open"
+        }
+
+        async fn authorise(&self, head: &mut Parts, target: &str) -> Result<Pass, WireError> {
+            head.uri = head_of(Method::GET, &format!("{}{target}", self.endpoint))?.uri;
+            Ok(Pass(0))
+        }
+
+        async fn is_renewed(&self, _: Pass) -> bool {
+            self.renewals.fetch_add(1, Ordering::SeqCst);
+            true
+        }
+
+        fn explain(&self, _: &[u8]) -> (String, String) {
+            Default::default()
+        }
+
+        fn busy_wrote_nothing(&self) -> bool {
+            true
+        }
+    }
+
+    fn wire(endpoint: String, limits: NetworkLimits) -> Wire<Open> {
+        Wire::new(Connections::new(limits).unwrap(), Open { endpoint, renewals: AtomicUsize::new(0) })
+    }
+
+    /// A server that takes whole requests with a body of one byte or none, and gives `answers` in turn, then `DONE`.
+    async fn serve(answers: &'static [&'static str]) -> (Wire<Open>, Arc<AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let wire = wire(format!("http://{}", listener.local_addr().unwrap()), NetworkLimits::default());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                let is_whole = |request: &[u8]| {
+                    let end = request.windows(4).position(|end| end == b"\r\n\r\n");
+                    end.is_some_and(|end| request.starts_with(b"GET") || request.len() > end + 4)
+                };
+                while !is_whole(&request) {
+                    assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+                }
+                let answer = answers.get(counted.fetch_add(1, Ordering::SeqCst)).unwrap_or(&DONE);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (wire, requests)
+    }
+
+    fn write(method: Method) -> Call {
+        Call::new("write", method, "/bucket/key".to_owned()).body(vec![Bytes::from_static(b"x")])
+    }
+
+    fn read() -> Call {
+        Call::new("read", Method::GET, "/bucket/key".to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_sent_and_got_no_answer_is_not_sent_again() {
+        let cases: [&'static [&'static str]; 3] = [&[NO_ANSWER], &[BROKEN], &[BUSY, NO_ANSWER]];
+        for answers in cases {
+            for method in [Method::PUT, Method::POST, Method::DELETE] {
+                let (wire, requests) = serve(answers).await;
+                let error = wire.send(&write(method)).await.err().unwrap();
+                assert!(error.failure().unwrap().is_in_doubt());
+                assert!(error.into_object_error("open", "write").is_in_doubt());
+                assert_eq!(requests.load(Ordering::SeqCst), answers.len());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_changes_no_object_is_sent_again_and_so_is_a_write_that_the_store_was_too_busy_for() {
+        let (wire, requests) = serve(&[NO_ANSWER, BROKEN, BUSY]).await;
+        wire.send(&read()).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 4);
+        let (wire, requests) = serve(&[NO_ANSWER]).await;
+        wire.send(&write(Method::PUT).repeatable()).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+        let (wire, requests) = serve(&[BUSY, BUSY]).await;
+        wire.send(&write(Method::PUT)).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_is_refused_is_renewed_once_and_the_request_sent_again() {
+        let (wire, requests) = serve(&[UNKNOWN]).await;
+        wire.send(&write(Method::PUT)).await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+        let (wire, requests) = serve(&[UNKNOWN, UNKNOWN]).await;
+        assert_eq!(wire.send(&read()).await.err().unwrap().status(), Some(StatusCode::UNAUTHORIZED));
+        assert_eq!((requests.load(Ordering::SeqCst), wire.access.renewals.load(Ordering::SeqCst)), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn a_write_that_could_not_be_sent_is_in_no_doubt() {
+        let nowhere = wire("http://127.0.0.1:1".to_owned(), NetworkLimits::default());
+        let error = nowhere.send_or_fail(&write(Method::PUT)).await.err().unwrap();
+        assert!(matches!(&error, ObjectError::StoreUnreached { .. }) && !error.is_in_doubt(), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_for_those_before_it_no_longer_than_for_an_answer() {
+        let limits = NetworkLimits { concurrency: 1, answer: Duration::from_millis(50), ..NetworkLimits::default() };
+        let wire = wire("http://127.0.0.1:1".to_owned(), limits);
+        let _all = Arc::clone(&wire.requests).acquire_owned().await.unwrap();
+        let error = wire.send_or_fail(&read()).await.err().unwrap();
+        assert!(matches!(error, ObjectError::SlowDown(_)), "{error:?}");
+    }
+}

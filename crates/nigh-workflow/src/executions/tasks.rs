@@ -1,0 +1,149 @@
+//! One task of an execution: an invocation, and what its end is to the machine.
+
+use bytes::Bytes;
+use nigh_invoke::event_invoker::NewEvent;
+use nigh_invoke::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked};
+use nigh_schedule::scheduler::lost_invocation::RERUNS_MAX;
+use nigh_terms::{Namespace, Principal, Token};
+use serde_json::Value;
+
+use super::Inner;
+use crate::error_names;
+use crate::event::{TaskEnd, TaskRun};
+
+impl Inner {
+    /// A task that was begun before: as it ended at the node that ran it, where that is known; else it runs again, if it may
+    /// (`again`), and else nobody knows how it ended. Nothing, if it is to go on elsewhere.
+    pub(super) async fn take_up(&self, namespace: &Namespace, task: TaskRun, again: bool) -> Option<(TaskEnd, Token)> {
+        let found = if task.later { None } else { self.found_run(namespace, &task).await? };
+        match found {
+            Some(invoked) => Some((end_of(&invoked), invoked.token)),
+            None if again => self.invoke_task(namespace, task, 2, true, true).await,
+            None => {
+                let cause = format!(
+                    "whoever led the execution ended while invocation {} of {} ran, and no node knows how it ended; mark \
+                     the function idempotent to have it run again",
+                    task.invocation, task.function
+                );
+                Some((failed(error_names::OUTCOME_UNKNOWN, cause), Token::empty()))
+            }
+        }
+    }
+
+    async fn found_run(&self, namespace: &Namespace, task: &TaskRun) -> Option<Option<Invoked>> {
+        let _turn = self.parts.over.run_until_cancelled(self.parts.turns.acquire()).await?.ok()?;
+        self.parts.over.run_until_cancelled(self.parts.invoke.find(namespace, task.invocation)).await
+    }
+
+    /// Runs a task to its end; gives what it had seen, too. Nothing, if the node ended before. `again`: it may run more
+    /// than once.
+    pub(super) async fn invoke_task(
+        &self,
+        namespace: &Namespace,
+        task: TaskRun,
+        mut attempt: u32,
+        is_kept: bool,
+        again: bool,
+    ) -> Option<(TaskEnd, Token)> {
+        let TaskRun { invocation, function, payload, client_context, later, token, .. } = task;
+        let turn = self.parts.turns.acquire();
+        // What is kept goes on elsewhere, or in the node's next life; all else ends in this one.
+        let _turn = if is_kept { self.parts.over.run_until_cancelled(turn).await?.ok()? } else { turn.await.ok()? };
+        let payload = Bytes::from(payload.to_string());
+        let ended = if later {
+            let event =
+                NewEvent { namespace: namespace.clone(), function, payload, client_context, token: token.clone() };
+            self.parts.events.accept(event).await.map(|_| (TaskEnd::Answered(Value::Null), token))
+        } else {
+            let who = Principal::outside(namespace.clone());
+            loop {
+                let request = InvokeRequest {
+                    function: function.clone(),
+                    payload: payload.clone(),
+                    client_context: client_context.clone(),
+                    token: token.clone(),
+                    event: Some(EventAttempt { id: invocation, attempt, wrote: None }),
+                };
+                match self.parts.invoke.invoke(&who, request).await {
+                    // Its node was lost.
+                    Err(InvokeError::Lost(_)) if again && attempt <= RERUNS_MAX => attempt += 1,
+                    ended => break ended.map(|invoked| (end_of(&invoked), invoked.token)),
+                }
+            }
+        };
+        match ended {
+            Ok(ended) => Some(ended),
+            // It goes on elsewhere.
+            Err(_) if is_kept && self.parts.over.is_cancelled() => None,
+            Err(error) => Some((refused(&error), Token::empty())),
+        }
+    }
+}
+
+fn failed(error: &str, cause: impl Into<String>) -> TaskEnd {
+    TaskEnd::Failed { error: error.to_owned(), cause: cause.into() }
+}
+
+/// How an invocation ended that ran.
+fn end_of(invoked: &Invoked) -> TaskEnd {
+    let answer = serde_json::from_slice::<Value>(&invoked.payload);
+    match (answer, invoked.function_error) {
+        (Ok(answer), None) => TaskEnd::Answered(answer),
+        (Err(error), None) => failed(error_names::RUNTIME, format!("the function's answer is no JSON: {error}")),
+        (answer, Some(_)) => {
+            let error = answer.unwrap_or_default();
+            let kind = error.get("errorType").and_then(Value::as_str).unwrap_or("Lambda.Unknown");
+            failed(kind, String::from_utf8_lossy(&invoked.payload))
+        }
+    }
+}
+
+/// How one ended that did not run, in the words of AWS's integration.
+fn refused(error: &InvokeError) -> TaskEnd {
+    let kind = match error {
+        InvokeError::NotFound(_) => "Lambda.ResourceNotFoundException",
+        InvokeError::TooManyRequests(_) | InvokeError::ReservedConcurrency { .. } | InvokeError::Gate(_) => {
+            "Lambda.TooManyRequestsException"
+        }
+        InvokeError::InvalidRequest(_) => "Lambda.InvalidRequestContentException",
+        InvokeError::PayloadTooLarge { .. } => "Lambda.RequestTooLargeException",
+        InvokeError::Lost(_) => error_names::OUTCOME_UNKNOWN,
+        InvokeError::Network(_) | InvokeError::ShuttingDown | InvokeError::Internal(_) => "Lambda.ServiceException",
+    };
+    failed(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_invoke::invocation::RunTimes;
+    use nigh_schedule::scheduler::lost_invocation::LossError;
+    use nigh_terms::{FunctionName, InvocationId};
+
+    fn invoked(payload: &'static str, function_error: Option<&'static str>) -> Invoked {
+        Invoked {
+            id: InvocationId::now(),
+            payload: Bytes::from_static(payload.as_bytes()),
+            function_error,
+            log: Vec::new(),
+            run: RunTimes::default(),
+            token: Token::empty(),
+            touched: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ends_have_the_names_that_retry_and_catch_rules_give_them() {
+        let name = |end: TaskEnd| match end {
+            TaskEnd::Answered(answer) => answer.to_string(),
+            TaskEnd::Failed { error, .. } => error,
+        };
+        assert_eq!(name(end_of(&invoked("{\"a\":1}", None))), "{\"a\":1}");
+        assert_eq!(name(end_of(&invoked("plain", None))), "States.Runtime");
+        assert_eq!(name(end_of(&invoked("{\"errorType\":\"ValueError\"}", Some("Unhandled")))), "ValueError");
+        assert_eq!(name(end_of(&invoked("{}", Some("Unhandled")))), "Lambda.Unknown");
+        let function = FunctionName::new("f").unwrap();
+        assert_eq!(name(refused(&InvokeError::NotFound(function))), "Lambda.ResourceNotFoundException");
+        assert_eq!(name(refused(&InvokeError::Lost(LossError::MayHaveRun))), "Nigh.OutcomeUnknown");
+    }
+}

@@ -1,0 +1,258 @@
+//! Executions of a cluster: those of a namespace are led by whoever owns its dispatch, in the term in which it does.
+//!
+//! Their histories are the cluster's. An owner takes those of its namespace, whereby the one before it writes nothing more,
+//! goes through them and goes on: what of a task is known at a node it hears from there. It dispatches in its own term
+//! alone, which nodes refuse once there is a higher one. A namespace that has executions says so in the document of its
+//! owner: when that is gone, another takes it without being asked (`duty`, pure).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nigh_dispatch::{AskedStates, Dispatcher, OWNERS_TABLE, Owner, Ownership, Standing};
+use nigh_engine::{PresentMember, Registry, RegistryChange, RegistryError, SharedHistories};
+use nigh_invoke::invocation::InvokeError;
+use nigh_terms::Namespace;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::sync::{OnceCell, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::duty::{Duty, duty};
+use super::executions::{ExecutionError, ExecutionLimits, ExecutionParts, Executions};
+
+/// How often it is looked after namespaces that have lost their owner.
+const LOOKED_EVERY: Duration = Duration::from_millis(250);
+
+/// What leads the executions of the namespaces that this process owns.
+pub struct OwnedParts {
+    /// Whose namespaces are, and what runs tasks.
+    pub dispatcher: Dispatcher,
+    /// Where executions are kept.
+    pub histories: Arc<dyn SharedHistories>,
+    /// Where the owners stand.
+    pub registry: Arc<dyn Registry>,
+    /// Who lives.
+    pub present: watch::Receiver<Vec<PresentMember>>,
+    /// What executions stand on. Those of a namespace have histories, invocations and an end of their own.
+    pub like: ExecutionParts,
+    /// How much there may be, of each namespace.
+    pub limits: ExecutionLimits,
+}
+
+/// Where the executions of a namespace are led.
+pub enum Led {
+    /// In this process.
+    Here(Executions),
+    /// In another.
+    There(PresentMember),
+}
+
+/// Why it cannot be said, or done, now.
+#[derive(Debug, Error)]
+#[expect(missing_docs, reason = "each source says what happened")]
+pub enum OwnedError {
+    #[error("who leads the executions of the namespace cannot be found out: {0}")]
+    Owner(#[from] InvokeError),
+    #[error("the histories of the namespace cannot be had: {0}")]
+    Histories(#[from] RegistryError),
+    #[error(transparent)]
+    Executions(#[from] ExecutionError),
+    #[error("another process leads the executions of the namespace")]
+    NotOwner,
+    #[error("who leads the executions of the namespace does not answer: {0}")]
+    Silent(String),
+}
+
+/// The executions of a namespace, in one term.
+struct Tenure {
+    term: u64,
+    executions: OnceCell<Executions>,
+    over: CancellationToken,
+}
+
+struct Inner {
+    parts: OwnedParts,
+    tenures: Mutex<HashMap<Namespace, Arc<Tenure>>>,
+    /// Namespaces that are being taken, or taken up.
+    busy: Mutex<HashSet<Namespace>>,
+    closed: CancellationToken,
+}
+
+/// See the module. A clone is another handle to the same.
+#[derive(Clone)]
+pub struct OwnedExecutions(Arc<Inner>);
+
+impl OwnedExecutions {
+    /// Leads none yet; `look_after` takes up what others have left.
+    #[must_use]
+    pub fn new(parts: OwnedParts) -> Self {
+        let (tenures, busy, closed) = (Mutex::default(), Mutex::default(), CancellationToken::new());
+        Self(Arc::new(Inner { parts, tenures, busy, closed }))
+    }
+
+    /// Where the executions of `namespace` are led. This process takes them if nobody does, and it may.
+    ///
+    /// # Errors
+    /// Why that cannot be said now.
+    pub async fn at(&self, namespace: &Namespace) -> Result<Led, OwnedError> {
+        match self.0.parts.dispatcher.owner_of(namespace).await? {
+            Owner::Me(term) => Ok(Led::Here(self.0.led(namespace, term).await?)),
+            Owner::Other(owner) => Ok(Led::There(owner)),
+        }
+    }
+
+    /// Hands a request to `owner`: the status and the body of its answer.
+    ///
+    /// # Errors
+    /// If it does not answer, or is the owner no more.
+    pub async fn ask(
+        &self,
+        owner: &PresentMember,
+        asked: &AskedStates,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), OwnedError> {
+        let answered = self.0.parts.dispatcher.ask_states(owner, asked, body).await.map_err(OwnedError::Silent)?;
+        answered.ok_or(OwnedError::NotOwner)
+    }
+
+    /// Leads what there is to lead, until `close`.
+    ///
+    /// # Errors
+    /// If the owners of namespaces cannot be followed.
+    pub async fn look_after(self) -> Result<(), RegistryError> {
+        let Inner { parts, closed, .. } = &*self.0;
+        let mut changes = parts.registry.watch(OWNERS_TABLE).await?;
+        let mut present = parts.present.clone();
+        let mut owners: HashMap<Namespace, Ownership> = HashMap::new();
+        let mut open_since: HashMap<Namespace, Instant> = HashMap::new();
+        loop {
+            tokio::select! {
+                () = closed.cancelled() => return Ok(()),
+                change = changes.recv() => {
+                    let Some(RegistryChange { key, now }) = change else { return Ok(()) };
+                    let Ok(namespace) = Namespace::new(&key) else { continue };
+                    match now.map(|now| Ownership::decode(&now.value)).transpose() {
+                        Ok(Some(owner)) => drop(owners.insert(namespace, owner)),
+                        Ok(None) => drop(owners.remove(&namespace)),
+                        Err(why) => tracing::error!(%namespace, why, "it cannot be read who owns the namespace"),
+                    }
+                }
+                // Its sender lives as long as the process.
+                Ok(()) = present.changed() => {}
+                () = tokio::time::sleep(LOOKED_EVERY) => {}
+            }
+            for (namespace, owner) in owners.iter().filter(|(_, owner)| owner.executes) {
+                let standing = parts.dispatcher.standing(owner);
+                let open = match standing {
+                    Standing::Open { .. } => {
+                        let since = open_since.entry(namespace.clone()).or_insert_with(Instant::now);
+                        Some((parts.dispatcher.rank(namespace), since.elapsed()))
+                    }
+                    Standing::Mine(_) | Standing::Theirs(_) => {
+                        open_since.remove(namespace);
+                        None
+                    }
+                };
+                let (rank, open_for) = open.unwrap_or_default();
+                match duty(&standing, rank, open_for) {
+                    Duty::Lead(term) if self.0.leads(namespace, term) => {}
+                    Duty::Lead(_) | Duty::Take => self.take_up(namespace),
+                    Duty::LetGo => self.0.let_go(namespace, owner.term),
+                }
+            }
+        }
+    }
+
+    /// Takes up the executions of `namespace`, in the background; what fails is tried again when it is looked again.
+    fn take_up(&self, namespace: &Namespace) {
+        if !self.0.busy.lock().insert(namespace.clone()) {
+            return;
+        }
+        let (this, namespace) = (self.clone(), namespace.clone());
+        tokio::spawn(async move {
+            if let Err(error) = this.at(&namespace).await {
+                tracing::warn!(%namespace, %error, "executions wait for somebody who leads them");
+            }
+            this.0.busy.lock().remove(&namespace);
+        });
+    }
+
+    /// Leads none any more: they go on elsewhere, or in the node's next life.
+    pub fn close(&self) {
+        self.0.closed.cancel();
+        for (_, tenure) in self.0.tenures.lock().drain() {
+            tenure.over.cancel();
+        }
+    }
+}
+
+impl Inner {
+    fn leads(&self, namespace: &Namespace, term: u64) -> bool {
+        let tenures = self.tenures.lock();
+        let tenure = tenures.get(namespace).filter(|tenure| tenure.term == term && !tenure.over.is_cancelled());
+        tenure.is_some_and(|tenure| tenure.executions.initialized())
+    }
+
+    /// The namespace is another's, in `term`, or nobody's.
+    fn let_go(&self, namespace: &Namespace, term: u64) {
+        let mut tenures = self.tenures.lock();
+        // The owner of a later one has not been told yet.
+        if tenures.get(namespace).is_some_and(|tenure| tenure.term <= term)
+            && let Some(tenure) = tenures.remove(namespace)
+        {
+            tenure.over.cancel();
+            self.parts.dispatcher.forget(namespace, tenure.term);
+        }
+    }
+
+    /// The executions of a namespace that this process owns in `term`.
+    async fn led(&self, namespace: &Namespace, term: u64) -> Result<Executions, OwnedError> {
+        if self.closed.is_cancelled() {
+            return Err(ExecutionError::ShuttingDown.into());
+        }
+        let tenure = {
+            let mut tenures = self.tenures.lock();
+            let known =
+                tenures.get(namespace).filter(|known| known.term == term && !known.over.is_cancelled()).cloned();
+            known.unwrap_or_else(|| {
+                let (executions, over) = (OnceCell::new(), CancellationToken::new());
+                let tenure = Arc::new(Tenure { term, executions, over });
+                if let Some(before) = tenures.insert(namespace.clone(), Arc::clone(&tenure)) {
+                    before.over.cancel();
+                }
+                tenure
+            })
+        };
+        let opened = tenure.executions.get_or_try_init(|| self.open(namespace, &tenure)).await;
+        if opened.is_err() {
+            // The next one begins anew.
+            tenure.over.cancel();
+        }
+        opened.cloned()
+    }
+
+    async fn open(&self, namespace: &Namespace, Tenure { term, over, .. }: &Tenure) -> Result<Executions, OwnedError> {
+        let OwnedParts { dispatcher, histories, like, limits, .. } = &self.parts;
+        if !dispatcher.will_execute(namespace, *term).await? {
+            return Err(OwnedError::NotOwner);
+        }
+        let taken = histories.take(namespace, *term).await;
+        if let Err(RegistryError::Conflict { .. }) = &taken {
+            dispatcher.forget(namespace, *term);
+        }
+        let (histories, until, over) = (taken?, over.clone(), over.clone());
+        let lost = Arc::clone(&histories);
+        tokio::spawn(async move {
+            if until.run_until_cancelled(lost.lost()).await.is_some() {
+                until.cancel();
+            }
+        });
+        let invoke = Arc::new(dispatcher.in_term(*term, over.clone()));
+        let parts = ExecutionParts { histories, invoke, over, ..like.clone() };
+        tracing::info!(%namespace, term, "this process leads the executions of the namespace");
+        Ok(Executions::open(parts, *limits).await?)
+    }
+}
