@@ -151,7 +151,7 @@ pub(crate) fn coherence(protocol: CoherenceProtocol) -> String {
     match protocol {
         CoherenceProtocol::Nigh => protocol.to_string(),
         CoherenceProtocol::None | CoherenceProtocol::VersionCheck | CoherenceProtocol::Synchronous => {
-            format!("{protocol}, for comparisons (docs/comparison.md)")
+            format!("{protocol}, for comparisons (docs/design/comparison.md)")
         }
     }
 }
