@@ -174,7 +174,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     let Some(cluster) = status.cluster else {
         return Err(CliError::Usage(format!(
-            "the node {} is alone; docs/operate.md says how to make a cluster",
+            "the node {} is alone; docs/cluster.md says how to make a cluster",
             status.node
         )));
     };
