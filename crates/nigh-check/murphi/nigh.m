@@ -1,6 +1,6 @@
 -- Nigh's consistency contract as a model of its own, for rumur (Murphi).
 --
--- It was written from the contract and docs/coherence.md alone and shares no code with the machines in
+-- It was written from the contract and docs/design/coherence.md alone and shares no code with the machines in
 -- nigh-objects: where the two agree, a mistake in one encoding is not the reason. Programs are not given: an
 -- invocation does any reads and writes, up to STEPS of them, on any node, in any order of events.
 --

@@ -12,7 +12,7 @@ pub(crate) type Object = u8;
 /// A write: the place of its operation in the program. The first content of every object has none.
 pub(crate) type Op = u8;
 
-/// The promises, as docs/coherence.md numbers them.
+/// The promises, as docs/design/coherence.md numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Promise {
     /// An invocation dispatched after the end of one that wrote sees the write; what has ended writes no more.

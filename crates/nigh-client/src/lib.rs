@@ -1,4 +1,4 @@
-//! A client of a node's fast path (docs/fast-path.md): objects without HTTP and, from 64 KiB on, without a copy.
+//! A client of a node's fast path (docs/design/fast-path.md): objects without HTTP and, from 64 KiB on, without a copy.
 //!
 //! `Client::get` gives a `View`: the object's bytes as the node has them, mapped for reading. `Client::create` gives
 //! a `Created`: memory of the node's to be filled, which `commit` makes an object; `Client::open` gives an `ObjectFile`,

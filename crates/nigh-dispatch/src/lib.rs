@@ -5,7 +5,7 @@
 //! hands them to the owner; there they wait in one fair queue for a node that `schedule` finds by what nodes report
 //! (`cluster_view`, pure), and are sent with the frontier's token. At a node the `RunDoor` takes them for exactly this life
 //! of it, from nobody whose term is over (`terms`, pure), and keeps their answers for whoever asks again (`kept_runs`).
-//! docs/dispatch.md.
+//! docs/design/dispatch.md.
 
 mod books;
 mod calls;

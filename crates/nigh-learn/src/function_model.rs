@@ -4,7 +4,7 @@
 //! is a step of its own ([`refitted`](FunctionModel::refitted)) that leaves this value as it is, so that a caller does
 //! it off the path and puts the new value in the old one's place at once. Who has many functions keeps their
 //! [`Predictor`]s at hand and this in a store, where both come together again ([`resumed`](FunctionModel::resumed)). It
-//! is stored as a document with a number (docs/formats.md).
+//! is stored as a document with a number (docs/design/formats.md).
 
 use std::sync::Arc;
 

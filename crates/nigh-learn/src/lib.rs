@@ -1,7 +1,7 @@
 //! What an invocation needs: features, models of peak memory and of caching benefit, maturity, training sets.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. OFC's section 5 is what this room follows, with its
-//! own C4.5-like tree by name as the baseline; where it departs, docs/learning.md says why.
+//! own C4.5-like tree by name as the baseline; where it departs, docs/design/learning.md says why.
 
 mod benefit;
 mod csv_table;

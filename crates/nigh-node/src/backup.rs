@@ -5,7 +5,7 @@
 //! the directory store. What is not: records of invocations, uploads and profiles under way.
 //!
 //! `archive` is the form, `writer` and `reader` its two directions over any stream, `source` what of a node goes in,
-//! `restore` what becomes of it, `placing` the crash-safe last step. docs/formats.md draws the archive.
+//! `restore` what becomes of it, `placing` the crash-safe last step. docs/design/formats.md draws the archive.
 
 pub mod archive;
 pub(crate) mod placing;

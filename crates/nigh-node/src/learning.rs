@@ -32,7 +32,7 @@ pub(crate) struct Learning {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedRows {
-    /// A training set (docs/learning.md).
+    /// A training set (docs/design/learning.md).
     pub csv: String,
 }
 

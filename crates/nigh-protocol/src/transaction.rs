@@ -5,7 +5,7 @@
 //! record when it is prepared, and holds the turns until it knows how it ended. Who recovers such a record asks the
 //! deciding shard, which answers that it was aborted if it knows nothing of it, and forgets what it held when it is asked:
 //! what it has told can never become untrue. Nothing is acknowledged before every shard has applied its writes.
-//! It holds no turns, writes no records and sends nothing: the shell does. docs/transactions.md.
+//! It holds no turns, writes no records and sends nothing: the shell does. docs/design/transactions.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The header of every frame (docs/rpc.md): what a peer may say is decided here, before a byte is kept for it. Pure.
+//! The header of every frame (docs/design/rpc.md): what a peer may say, decided before a byte is kept for it. Pure.
 
 use thiserror::Error;
 

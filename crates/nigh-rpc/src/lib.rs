@@ -1,5 +1,5 @@
 //! Calls between the processes of a cluster, straight from one to the other: pooled connections, mutual TLS, bodies of any
-//! size. The bytes are docs/rpc.md.
+//! size. The bytes are docs/design/rpc.md.
 //!
 //! A connection carries one call at a time: a large body holds nobody else up, and an abandoned call is a closed
 //! connection. It knows nothing of objects or functions: a method is a number with limits, heads are opaque bytes.

@@ -1,5 +1,5 @@
 //! Transactions over several objects, an extension of Nigh's: they begin and end by requests of their own on `/`, and an
-//! operation on one object is in one by a header. docs/transactions.md.
+//! operation on one object is in one by a header. docs/design/transactions.md.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ pub const RUNTIME_PORT: u16 = 9001;
 /// Where the data door listens inside a sandbox.
 pub const DATA_PORT: u16 = 9000;
 
-/// The fast path's abstract socket inside a sandbox whose network is its own (unix(7)); docs/fast-path.md.
+/// The fast path's abstract socket inside a sandbox whose network is its own (unix(7)); docs/design/fast-path.md.
 pub const FAST_PATH: &str = "nigh-fast";
 /// The variable that names it to the function, with the `@` that abstract names are written with.
 pub const FAST_PATH_VARIABLE: &str = "NIGH_FAST_PATH";

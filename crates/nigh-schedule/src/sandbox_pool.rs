@@ -1,4 +1,4 @@
-//! Which sandbox an invocation gets, and when one is made or ended for it: pure (`docs/scheduling.md`, "One node").
+//! Which sandbox an invocation gets, and when one is made or ended: pure (`docs/design/scheduling.md`, "One node").
 //!
 //! Every invocation waits in the queue of its function until the pool gives it a sandbox, perhaps at once. Namespaces and
 //! their functions have turns (`dispatch_queue`). A sandbox whose invocation has ended goes to who waits for one of its

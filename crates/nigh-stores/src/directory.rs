@@ -10,7 +10,7 @@
 //!
 //! A write is durable when it returns, and a crash at any point leaves the old object or the new one (`commit`).
 //! Files that are not as they were written are reported and never served (`object_file`). Whoever may reach which
-//! namespace is decided above: the store takes a namespace's name as it is given. docs/directory-store.md draws
+//! namespace is decided above: the store takes a namespace's name as it is given. docs/design/directory-store.md draws
 //! the formats.
 
 mod bucket;

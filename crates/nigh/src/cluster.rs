@@ -151,7 +151,7 @@ pub(crate) fn coherence(protocol: CoherenceProtocol) -> String {
     match protocol {
         CoherenceProtocol::Nigh => protocol.to_string(),
         CoherenceProtocol::None | CoherenceProtocol::VersionCheck | CoherenceProtocol::Synchronous => {
-            format!("{protocol}, for comparisons (docs/comparison.md)")
+            format!("{protocol}, for comparisons (docs/design/comparison.md)")
         }
     }
 }
@@ -174,7 +174,7 @@ async fn status(globals: &Globals) -> Result<(), CliError> {
     let status: Status = globals.admin()?.get("/status").await?;
     let Some(cluster) = status.cluster else {
         return Err(CliError::Usage(format!(
-            "the node {} is alone; docs/operate.md says how to make a cluster",
+            "the node {} is alone; docs/cluster.md says how to make a cluster",
             status.node
         )));
     };

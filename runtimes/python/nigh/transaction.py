@@ -10,7 +10,7 @@
     run(s3, move)                             # calls move() in a transaction, again while others were first
 
 The client's GetObject, HeadObject, PutObject and DeleteObject are in it, as far as the thread (or task) that entered it
-makes them; what else it calls is not. docs/transactions.md of Nigh says what is promised.
+makes them; what else it calls is not. docs/design/transactions.md of Nigh says what is promised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packets of the fast path, as docs/fast-path.md draws them. Pure: bytes in, values out.
+"""Packets of the fast path, as docs/design/fast-path.md draws them. Pure: bytes in, values out.
 
 A packet is a header of 16 bytes, a JSON object and a body; the two lengths fill the packet exactly. Whatever is not
 that is a `ProtocolError`, never a guess.

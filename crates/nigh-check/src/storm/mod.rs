@@ -3,7 +3,7 @@
 //! The machines are the production types: home, node cache, gate and frontier of the protocol; of what stands behind
 //! them the order of appends, what waits for the store and when it is pushed, and the pages of listings. Network,
 //! ledger, store, clocks and the engine's view of who lives are modelled by their contracts. An observer who sees no
-//! machine judges the history. docs/coherence.md, "Storms".
+//! machine judges the history. docs/design/coherence.md, "Storms".
 
 mod clock;
 mod dice;

@@ -1,4 +1,4 @@
-//! The bytes of a segment: its header and its records, as docs/journal.md draws them. Pure.
+//! The bytes of a segment: its header and its records, as docs/design/journal.md draws them. Pure.
 //!
 //! A record's head (with its names and lists) and its body have a CRC-32C each, so that a damaged body can still be
 //! called by its object's name. Every head says which use of its file it belongs to (generation, salt), where it stands,

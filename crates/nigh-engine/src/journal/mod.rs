@@ -1,7 +1,7 @@
 //! The journal: the ledger of one machine. Preallocated segment files, one thread that writes, one `fdatasync` for all
 //! that waits, before any of it is acknowledged.
 //!
-//! The format, the commit and the proof of recovery are in docs/journal.md. `format`, `scan`, `recovery`, `live` and
+//! Format, commit and proof of recovery: docs/design/journal.md. `format`, `scan`, `recovery`, `live` and
 //! `requests` are pure; `disk` is all that touches files.
 
 mod disk;

@@ -1,4 +1,4 @@
-//! The bytes of a document's message, as docs/cluster-engine.md draws them. Pure.
+//! The bytes of a document's message, as docs/design/cluster-engine.md draws them. Pure.
 
 use bytes::Bytes;
 

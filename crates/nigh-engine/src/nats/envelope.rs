@@ -1,4 +1,4 @@
-//! The bytes of a message in a shard's stream, as docs/cluster-engine.md draws them: records, one behind the other. Pure.
+//! The bytes of a message in a shard's stream, as docs/design/cluster-engine.md draws them. Pure.
 //!
 //! A record has a head with a CRC-32C of its own, then a body with its: a damaged body can still be called by its object's
 //! name. The server's checksums are not relied on: what it serves is what was written, or it is damaged.

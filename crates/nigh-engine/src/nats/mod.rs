@@ -2,7 +2,7 @@
 //!
 //! Its one reliance is the compare-and-append: a message is taken if the last one of a named subject is the one that its
 //! writer expects, and acknowledged when a majority of the servers has it on the disk. No read decides anything: servers
-//! may answer from the past. Every message has a checksum of our own. docs/cluster-engine.md has the settings, the
+//! may answer from the past. Every message has our checksum. docs/design/cluster-engine.md has the settings, the
 //! formats, and what faults did.
 
 mod document_format;
@@ -81,7 +81,7 @@ pub enum ClusterError {
         wanted: String,
     },
     /// A stream that was there is not.
-    #[error("the stream {stream} is gone, with what was acknowledged in it; restore it, see docs/cluster-engine.md")]
+    #[error("the stream {stream} is gone, with what was acknowledged in it; restore it: docs/design/cluster-engine.md")]
     Gone {
         /// The stream.
         stream: String,
@@ -89,7 +89,7 @@ pub enum ClusterError {
     /// A stream holds less than it did.
     #[error(
         "the stream {stream} ends at {found} and had reached {known}: acknowledged writes are gone; restore it, see \
-         docs/cluster-engine.md"
+         docs/design/cluster-engine.md"
     )]
     WentBack {
         /// The stream.

@@ -1,5 +1,5 @@
 //! A node's part in a cluster: the engine of NATS, this node's life as a member, calls between nodes, and the homes of
-//! shards (docs/cluster-engine.md).
+//! shards (docs/design/cluster-engine.md).
 //!
 //! `ClusterEngine::join` begins the life; others know of this node then, and give it nothing. `serve` says who serves as
 //! home: from there on the keeper of homes takes what is to be this node's. At the end `leave` lets all go and ends the life.

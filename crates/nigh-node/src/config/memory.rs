@@ -66,7 +66,7 @@ pub struct MemorySettings {
     pub prefetch: Switch,
     /// How models are fitted.
     pub learner: MemoryLearner,
-    /// Whether headers of stored objects are looked at (docs/learning.md).
+    /// Whether headers of stored objects are looked at (docs/design/learning.md).
     pub features: Switch,
     /// What the features of objects may take in memory, and as much in the state file.
     pub features_memory: ByteSize,

@@ -94,7 +94,7 @@ pub struct S3Settings {
     pub object_max: ByteSize,
     /// Connections at a time; further ones wait to be accepted.
     pub connections_max: usize,
-    /// Whether objects can be had without HTTP, by a Unix socket and in sandboxes (docs/fast-path.md).
+    /// Whether objects can be had without HTTP, by a Unix socket and in sandboxes (docs/design/fast-path.md).
     pub fast_path: Switch,
 }
 

@@ -1,7 +1,7 @@
 //! What the memory asks of the protocol's machines, under one lock: reads and writes begin here, and end when node and
 //! home have said so.
 //!
-//! What has left memory by a step is handed out, to be freed when no lock is held. docs/coherence.md, "In a node".
+//! What has left memory by a step is handed out, to be freed without a lock. docs/design/coherence.md, "In a node".
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing: `nigh_protocol::Gate` says when an invocation begins and has ended, `nigh_protocol::Frontier` what the next
 //! one of a namespace begins with. Here is who waits for them, which calls join which, and the bound of what is
-//! remembered. docs/coherence.md, "In a node".
+//! remembered. docs/design/coherence.md, "In a node".
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};

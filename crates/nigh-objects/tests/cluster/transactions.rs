@@ -164,7 +164,7 @@ async fn transactions_of_many_nodes_keep_a_sum_while_a_node_and_its_homes_are_lo
     world.end().await;
 }
 
-/// Keeps in a shard's ledger what a home keeps of a transaction, as docs/transactions.md writes it down.
+/// Keeps in a shard's ledger what a home keeps of a transaction, as docs/design/transactions.md writes it down.
 async fn keep(world: &World, node: u32, object: &str, bytes: &'static [u8], record: serde_json::Value) {
     let id = "000000000000000000000000000000ab";
     let about = json!({"format": 1, "transaction": id, "record": record});

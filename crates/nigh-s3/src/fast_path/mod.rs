@@ -1,4 +1,4 @@
-//! The fast path: objects over a Unix socket, as descriptors of sealed segments (docs/fast-path.md).
+//! The fast path: objects over a Unix socket, as descriptors of sealed segments (docs/design/fast-path.md).
 //!
 //! It answers what the S3 door would answer, through the same handlers, conditions, headers and errors; here is what
 //! differs: packets (`wire`), what a holder may hold (`held`, `holdings`), how the same questions come and the same

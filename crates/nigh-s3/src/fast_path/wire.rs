@@ -1,4 +1,4 @@
-//! The fast path's packets: what their bytes mean. Pure; docs/fast-path.md draws them.
+//! The fast path's packets: what their bytes mean. Pure; docs/design/fast-path.md draws them.
 //!
 //! Nothing is guessed: a packet is exactly one header, one JSON object with known fields and one body, or it is refused.
 

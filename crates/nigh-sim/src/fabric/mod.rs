@@ -5,7 +5,7 @@
 //! [`workflows`] has the paper's six. Time is in whole picoseconds, so that equal runs are equal to the last digit.
 //!
 //! It does not model processors: how long a function computes is given. Where the paper gives a mechanism (outstanding
-//! lines, logging before writing) it is modelled, and the paper's percentages are left to compare with (docs/fabric.md).
+//! lines, logging before writing) it is modelled, and the paper's percentages are compared (docs/design/fabric.md).
 
 mod engine;
 mod hardware;

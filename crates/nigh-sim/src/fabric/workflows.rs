@@ -10,7 +10,7 @@ const C1: Server = Server(0);
 const C2: Server = Server(1);
 const C3: Server = Server(2);
 
-/// The model that image prediction loads beside its picture. The paper does not name it; calibrated (docs/fabric.md).
+/// The model that image prediction loads beside its picture. Not named by the paper; fitted (docs/design/fabric.md).
 pub const IMAGE_MODEL_BYTES: u64 = 5_400_000;
 
 /// Objects while they are listed.

@@ -1,6 +1,6 @@
 //! What the registry keeps of one function: all rows and the model, which of its arguments name inputs.
 //!
-//! One document a function, of the version that was learned last; format 1 (docs/formats.md). It is derived data: one
+//! One document a function, of the version learned last; format 1 (docs/design/formats.md). It is derived data: one
 //! that is damaged, or of a newer Nigh, is left out with its reason, and the function is learned anew.
 
 use std::sync::Arc;

@@ -28,7 +28,7 @@ const ZSTD_SUFFIX: &str = "zst";
 /// Options of `nigh llc pack-trace`.
 #[derive(Args)]
 #[command(after_help = "Example:\n  nigh llc pack-trace blur.raw blur.trace.zst --stats blur.json --function blur \
---input-bytes 124177\n\nHow to record: docs/llc.md. Named OUT.trace it is left uncompressed; both are read alike.")]
+--input-bytes 124177\n\nHow to record: data/llc-traces/README.md. OUT.trace stays uncompressed; both are read alike.")]
 pub(crate) struct PackArgs {
     /// What the tracer wrote (its out=)
     raw: PathBuf,

@@ -19,7 +19,7 @@ Examples:
   nigh --json objects features nigh://pictures/a.png
 
 They are recorded when an object is stored, out of its header; an invocation that names the object is predicted by them.
-docs/learning.md says what there is.")]
+docs/design/learning.md says what there is.")]
 pub(crate) struct FeaturesArgs {
     /// nigh://bucket/key
     address: ObjectAddress,

@@ -19,7 +19,7 @@ Examples:
   nigh objects policy nigh://incoming --access shared --revalidate true
 
 Modes, weakest first: ephemeral, lazy, shadow, through. What is not named stays; writes acknowledged before stay as they
-are. docs/writes.md says what each mode promises.")]
+are. docs/stores.md says what each mode promises.")]
 pub(crate) struct PolicyArgs {
     /// nigh://bucket
     address: ObjectAddress,

@@ -19,7 +19,7 @@ Examples:
   nigh objects unpushed nigh://pictures/a.png --drop     give up its last write: it is gone for good
 
 What waits for a bucket that others removed goes on when the bucket is made again (nigh objects mb). To keep an object
-elsewhere, copy it first (nigh objects cp): it is read here until it is dropped. docs/writes.md says more.")]
+elsewhere, copy it first (nigh objects cp): it is read here until it is dropped. docs/stores.md says more.")]
 pub(crate) struct UnpushedArgs {
     /// nigh://bucket/prefix, or nigh://bucket/key with --drop; all if absent
     address: Option<ObjectAddress>,
