@@ -51,4 +51,4 @@ install: deps    ## Install nigh and its programs beside each other in ~/.cargo/
 	@cargo build --release --bins
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
 		target/release/nigh-http-adapter target/release/nigh-features \
-		target/release/nigh-resctrl-guest
+		target/release/nigh-lab target/release/nigh-peer target/release/nigh-resctrl-guest

@@ -145,12 +145,27 @@ pub enum LabError {
         /// What becomes of what was done.
         kept: &'static str,
     },
+    /// An argument that clap cannot know to be wrong.
+    #[error("{0}")]
+    Usage(String),
     /// A chart cannot be drawn.
     #[error("chart: {0}")]
     Chart(String),
 }
 
 impl LabError {
+    /// The exit code where the command line is wrong; clap's own.
+    pub const USAGE: u8 = 2;
+
+    /// For scripts: as `nigh --help` says.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => Self::USAGE,
+            _ => 1,
+        }
+    }
+
     /// A file's reason.
     pub(crate) fn file(path: impl Into<PathBuf>, reason: &dyn std::fmt::Display) -> Self {
         Self::File { path: path.into(), reason: reason.to_string() }

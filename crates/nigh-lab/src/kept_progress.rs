@@ -15,20 +15,25 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::programs;
 
 /// Bytes of a file that is taken up.
 const KEPT_MAX: u64 = 64 << 20;
 
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
-/// A program: its size, and the nanosecond it was built in. Other code may decide otherwise.
-type Program = (u64, u128);
+/// Of nigh-lab and the `nigh` that it starts, if that is there: size, and the nanosecond it was built in. Other code may
+/// decide otherwise.
+type Program = [(u64, u128); 2];
 
 fn this_program() -> Result<Program, LabError> {
-    let path = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
-    let known = fs::metadata(&path).and_then(|known| Ok((known.len(), known.modified()?)));
-    let (bytes, built) = known.map_err(|error| LabError::file(&path, &error))?;
-    Ok((bytes, built.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())))
+    let built = |path: &Path| -> Result<(u64, u128), LabError> {
+        let known = fs::metadata(path).and_then(|known| Ok((known.len(), known.modified()?)));
+        let (bytes, built) = known.map_err(|error| LabError::file(path, &error))?;
+        Ok((bytes, built.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())))
+    };
+    let own = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+    Ok([built(&own)?, programs::nigh().map_or(Ok((0, 0)), |nigh| built(&nigh))?])
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -121,7 +126,7 @@ mod tests {
         let again = open(&path, "seed 1");
         assert_eq!((again.done("a"), again.done("b"), again.done("c")), (Some(0.02), Some(0.04), None));
         assert_eq!(open(&path, "seed 2").done("a"), None);
-        assert_eq!(Numbers::of_program(&path, "seed 1".to_owned(), (1, 1)).unwrap().done("a"), None);
+        assert_eq!(Numbers::of_program(&path, "seed 1".to_owned(), [(1, 1); 2]).unwrap().done("a"), None);
         kept.finish().unwrap();
         assert!(!path.exists());
     }
@@ -130,7 +135,7 @@ mod tests {
     fn a_file_cut_off_begins_anew_and_one_that_cannot_be_read_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.state");
-        fs::write(&path, "{\"format\":2,\"asked\":").unwrap();
+        fs::write(&path, "{\"format\":3,\"asked\":").unwrap();
         assert_eq!(open(&path, "seed 1").done("a"), None);
         let error = Numbers::open(folder.path(), "seed 1".to_owned()).unwrap_err().to_string();
         assert!(error.contains(&folder.path().display().to_string()), "{error}");

@@ -7,6 +7,7 @@
 pub(crate) mod arrivals;
 pub(crate) mod booking;
 pub(crate) mod door_client;
+pub(crate) mod doors;
 pub(crate) mod open_loop;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -22,10 +23,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use tokio::runtime::Handle;
 
-pub use self::stage::Doors;
-
 use self::arrivals::{ArrivalLaw, schedule};
 use self::door_client::{DoorClient, Events};
+use self::doors::Doors;
 use self::open_loop::Pace;
 use self::report::LoadReport;
 use self::run::Run;
@@ -63,19 +63,20 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
     trace: PathBuf,
     /// The S3 door, where --endpoint names a Lambda door that is not of a node on this machine
-    #[arg(long, value_name = "URL")]
-    pub s3_endpoint: Option<String>,
+    #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL_S3", hide_env = true)]
+    s3_endpoint: Option<String>,
     /// The bucket that is made for the inputs and outputs, and removed
     #[arg(long, value_name = "NAME", default_value = "nigh-load")]
     bucket: String,
 }
 
 impl LoadArgs {
-    /// Plays the load on the platform behind `doors` and prints what came of it.
+    /// Plays the load on the platform that the environment names and prints what came of it.
     ///
     /// # Errors
     /// If the platform refuses what a load needs, or the load was interrupted: then what had been done is printed.
-    pub async fn run(self, doors: Doors, json: bool) -> Result<(), LabError> {
+    pub async fn run(self, json: bool) -> Result<(), LabError> {
+        let doors = Doors::of_environment(self.s3_endpoint.as_deref())?;
         let machine = Machine::of_this_command();
         let settings = LoadSettings::read(self.file.as_ref(), &self.flags)?;
         let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;

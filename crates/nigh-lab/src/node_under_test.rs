@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal};
 use crate::LabError;
 use crate::peer::S3Access;
 use crate::peer::started::{StartedProcesses, TOKEN, new_token};
+use crate::programs;
 use crate::sign::Signer;
 
 /// How long it may take to start, and to stop.
@@ -49,7 +50,7 @@ impl NodeUnderTest {
     /// # Errors
     /// As `start`.
     pub fn start_again(folder: &Path) -> Result<Self, LabError> {
-        let program = std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?;
+        let program = programs::nigh()?;
         let (state, config) = (folder.join("state"), folder.join("nigh.toml"));
         let log_path = folder.join("nigh.log");
         let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;

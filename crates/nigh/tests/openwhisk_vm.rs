@@ -1,7 +1,5 @@
 //! CASY's flow through OpenWhisk's API (section V-C), on a kernel that allocates cache: an action is registered and profiled,
 //! the ways that an invocation's input needs are predicted, and it runs in the class that has them.
-
-#![cfg(feature = "lab")]
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 use std::path::{Path, PathBuf};

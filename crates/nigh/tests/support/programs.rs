@@ -11,7 +11,7 @@ pub(crate) fn build_programs() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         if std::env::var_os("NIGH_TEST_BUILT").is_none() {
-            let build = ["build", "--quiet", "-p", "nigh-faas", "-p", "nigh-llc", "--bins"];
+            let build = ["build", "--quiet", "-p", "nigh-faas", "-p", "nigh-llc", "-p", "nigh-lab", "--bins"];
             let built = Command::new(env!("CARGO")).args(build).status();
             assert!(built.is_ok_and(|status| status.success()), "the programs beside `nigh` could not be built");
         }

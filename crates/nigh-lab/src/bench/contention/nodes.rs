@@ -17,6 +17,7 @@ use crate::LabError;
 use crate::cpu_time;
 use crate::node_under_test::{NodeUnderTest, python, socket_address};
 use crate::platform::{Deployment, LambdaClient, counter, status, zip_folder};
+use crate::programs;
 use crate::settled_cluster::settled;
 use crate::sign::Signer;
 
@@ -67,7 +68,7 @@ impl Nodes {
         let settings = LocalClusterSettings {
             folder: folder.join("cluster"),
             nodes: cell.nodes,
-            program: std::env::current_exe().map_err(|error| failed(&error))?,
+            program: programs::nigh()?,
             nats_server: find_nats_server().ok_or_else(no_nats_server)?,
             networks: false,
             relays: Vec::new(),

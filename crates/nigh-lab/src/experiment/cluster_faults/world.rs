@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
 use crate::node_under_test::{python, socket_address};
+use crate::programs;
 use crate::sign::Signer;
 use crate::tcp_relay::{TcpRelay, Weather};
 
@@ -133,7 +134,7 @@ impl World {
     pub(super) fn start(folder: &Path, nodes: u8, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
         let missing = "nats-server".to_owned();
         let nats_server = find_nats_server().ok_or(LabError::Missing { missing, hint: "run `make peers` first" })?;
-        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        let program = programs::nigh()?;
         let disks: Result<Vec<Disk>, LabError> =
             (1..=nodes).map(|number| Disk::mount(folder.join(format!("node-{number}")))).collect();
         let disks = disks?;

@@ -23,6 +23,7 @@ use super::request_mix::RequestMix;
 use super::sweep::Configuration;
 use crate::LabError;
 use crate::peer::PeerProcess;
+use crate::programs;
 
 const STORE: &str = "key-value store";
 const JOB: &str = "training job";
@@ -172,8 +173,7 @@ impl LivePlan {
     }
 
     fn row(&self, configuration: Configuration, cache: Option<&LiveCache<'_>>) -> Result<LiveRow, LabError> {
-        let program =
-            std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?.with_file_name("nigh-peer");
+        let program = programs::nigh_peer()?;
         let start = |peer: &'static str, arguments: [String; 2]| {
             PeerProcess::start(peer, Command::new(&program).args(arguments))
         };

@@ -21,6 +21,7 @@ use super::{BUCKET, Played};
 use crate::LabError;
 use crate::node_under_test::socket_address;
 use crate::platform::{Deployment, LambdaClient};
+use crate::programs;
 use crate::s3_door::S3Door;
 use crate::settled_cluster::settled;
 use crate::sign::Signer;
@@ -59,7 +60,7 @@ impl ClusterSide {
         set: Vec<String>,
     ) -> Result<Self, LabError> {
         let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("the cluster {protocol}: {error}"));
-        let program = std::env::current_exe().map_err(|error| failed(&error))?;
+        let program = programs::nigh()?;
         let set = set.into_iter().chain([format!("cluster.coherence={protocol}")]).collect();
         let nats_server = nats_server.to_owned();
         let relays = Vec::new();
