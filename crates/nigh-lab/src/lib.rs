@@ -26,6 +26,7 @@ pub mod sign;
 mod states_door;
 pub mod stats;
 pub mod tcp_relay;
+mod tree;
 pub mod vm;
 
 pub use bench::BenchArgs;

@@ -8,6 +8,7 @@ use nigh_terms::{ByteSize, Clock, SystemClock};
 use serde::Serialize;
 
 use crate::peer::Peer;
+use crate::tree::Tree;
 
 /// What a reader needs to know to weigh a figure.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +39,11 @@ pub struct Machine {
     pub date: String,
     /// The command that prints the figure.
     pub command: String,
+    /// The commit that the command was run in, short; `unknown` outside a clone.
+    pub commit: String,
+    /// The tree was not as that commit has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dirty: bool,
     /// Nigh's version.
     pub nigh: &'static str,
     /// Versions of the peers that took part.
@@ -52,6 +58,7 @@ impl Machine {
         let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let processor = file("/proc/cpuinfo");
         let memory = memory("MemTotal").bytes() as f64;
+        let tree = Tree::read();
         Self {
             cpu: field(&processor, "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -64,6 +71,8 @@ impl Machine {
             load: file("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default(),
             date: SystemClock::new().wall().rfc3339(),
             command,
+            commit: tree.commit.clone(),
+            dirty: tree.dirty,
             nigh: env!("CARGO_PKG_VERSION"),
             peers: BTreeMap::new(),
         }
@@ -94,7 +103,10 @@ impl fmt::Display for Machine {
                 write!(f, ", {what} {known}")?;
             }
         }
-        write!(f, ", {}", self.date)?;
+        write!(f, ", {}, commit {}", self.date, self.commit)?;
+        if self.dirty {
+            write!(f, " with changes")?;
+        }
         for (peer, version) in &self.peers {
             write!(f, ", {peer} {version}")?;
         }

@@ -20,6 +20,7 @@ use self::collected::Collected;
 use super::write_page;
 use crate::LabError;
 use crate::kept_progress::KeptProgress;
+use crate::tree::Tree;
 
 /// Where results are stored in the clone.
 const STORED: &str = "experiments";
@@ -39,6 +40,9 @@ pub(super) struct AllArgs {
     /// Only these (names of folders in experiments/)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
+    /// Store results though the tree has changes that no commit has; they say so
+    #[arg(long)]
+    dirty: bool,
     /// Write one page of all results to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -74,6 +78,9 @@ impl AllArgs {
     pub(super) fn run(&self, json: bool) -> Result<(), LabError> {
         let out = self.out.clone().unwrap_or_else(|| STORED.into());
         let chosen = self.chosen()?;
+        if out == Path::new(STORED) && !self.dirty {
+            committed(Tree::read())?;
+        }
         fs::create_dir_all(&out).map_err(|error| LabError::file(&out, &error))?;
         let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
         let kept = KeptProgress::open(&out.join(STATE), Asked { quick: self.quick })?;
@@ -135,6 +142,26 @@ impl ReportArgs {
     }
 }
 
+/// Results that are stored are of a commit, so that others can take them again.
+fn committed(tree: &Tree) -> Result<(), LabError> {
+    if tree.dirty {
+        let why = "the tree has changes that no commit has; commit them, or store by --dirty or elsewhere by --out";
+        return Err(LabError::Usage(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Keeps a result only if it says what it is of.
+fn has_evidence(result: &Path) -> Result<(), LabError> {
+    let text = fs::read(result).map_err(|error| LabError::file(result, &error))?;
+    let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| LabError::file(result, &error))?;
+    let lacks = |field: &&&str| value["machine"][**field].as_str().is_none_or(str::is_empty);
+    match ["date", "command", "commit"].iter().find(lacks) {
+        Some(field) => Err(LabError::file(result, &format!("it does not say its {field}, and is not stored"))),
+        None => Ok(()),
+    }
+}
+
 /// Runs one and puts its result into its folder, if it gives one.
 fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outcome {
     let begin = Instant::now();
@@ -159,6 +186,7 @@ fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> 
         let _ = fs::remove_file(&fresh);
         return Err(LabError::Request { what: experiment.name.to_owned(), reason: status.to_string() });
     }
+    has_evidence(&fresh)?;
     fs::rename(&fresh, &result).map_err(|error| LabError::file(&result, &error))
 }
 
@@ -192,7 +220,8 @@ mod tests {
     fn a_result_is_stored_whole_and_one_that_fails_leaves_the_one_before() {
         let folder = tempfile::tempdir().unwrap();
         let experiment = &EXPERIMENTS[0];
-        let good = program(folder.path(), "echo \"{\\\"arguments\\\": \\\"$*\\\"}\"");
+        let evidence = r#"echo '{"machine": {"date": "1", "commit": "2", "command": "'"$*"'"}}'"#;
+        let good = program(folder.path(), evidence);
         assert_eq!(run(&good, experiment, folder.path(), true).failed, None);
         let stored = folder.path().join(experiment.name).join(RESULT);
         let first = fs::read_to_string(&stored).unwrap();
@@ -202,13 +231,23 @@ mod tests {
         let failed = run(&bad, experiment, folder.path(), true).failed.unwrap();
         assert!(failed.contains('3') && failed.contains(experiment.name), "{failed}");
         assert_eq!(fs::read_to_string(&stored).unwrap(), first);
+        let without = program(folder.path(), "echo '{}'");
+        assert!(run(&without, experiment, folder.path(), true).failed.unwrap().contains("date"));
         assert!(text(&[run(&bad, experiment, folder.path(), true)]).contains("failed"));
+    }
+
+    #[test]
+    fn results_of_a_tree_with_changes_are_not_stored_unless_it_is_told() {
+        let tree = |dirty| Tree { commit: "1234567".to_owned(), dirty };
+        assert!(committed(&tree(false)).is_ok());
+        assert!(committed(&tree(true)).unwrap_err().to_string().contains("--dirty"));
     }
 
     #[test]
     fn an_experiment_that_there_is_not_is_told_with_those_that_there_are() {
         let only = vec!["no-such".to_owned()];
-        let error = AllArgs { out: None, quick: false, only, html: None }.chosen().unwrap_err().to_string();
+        let error =
+            AllArgs { out: None, quick: false, only, dirty: false, html: None }.chosen().unwrap_err().to_string();
         assert!(error.contains("no-such") && error.contains("llc-tail"), "{error}");
     }
 }
