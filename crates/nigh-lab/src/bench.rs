@@ -10,7 +10,6 @@ mod journal;
 mod ledger;
 mod llc;
 mod llc_binding;
-pub(crate) mod made_up;
 mod members;
 mod memory;
 mod objects;
@@ -29,7 +28,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
 
 /// What `nigh bench` takes.
 #[derive(Clone, Debug, Args)]
@@ -95,7 +94,7 @@ impl Length {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What was done.
     pub what: String,
     /// To whom.
@@ -163,59 +162,59 @@ impl BenchArgs {
             What::Workflow(length) => workflow::run(length).await?,
             What::Coldstart(length) => {
                 let report = coldstart::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
+                return crate::instrument::report::print_report(&report, || coldstart::text(&report), json);
             }
             What::Contention(args) => {
                 let report = contention::run(&args, machine).await?;
-                return crate::experiment::llc::print_report(&report, || contention::text(&report), json);
+                return crate::instrument::report::print_report(&report, || contention::text(&report), json);
             }
             What::Functions(many) => {
                 let report = functions::run(&many, machine).await?;
-                return crate::experiment::llc::print_report(&report, || functions::text(&report), json);
+                return crate::instrument::report::print_report(&report, || functions::text(&report), json);
             }
             What::Journal(length) => {
                 let report = journal::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
+                return crate::instrument::report::print_report(&report, || journal::text(&report), json);
             }
             What::Ledger(length) => {
                 let report = ledger::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || ledger::text(&report), json);
+                return crate::instrument::report::print_report(&report, || ledger::text(&report), json);
             }
             What::Rpc(length) => {
                 let report = rpc::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || rpc::text(&report), json);
+                return crate::instrument::report::print_report(&report, || rpc::text(&report), json);
             }
             What::Objects(length) => {
                 let report = objects::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || objects::text(&report), json);
+                return crate::instrument::report::print_report(&report, || objects::text(&report), json);
             }
             What::Shrink(length) => {
                 let report = shrink::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
+                return crate::instrument::report::print_report(&report, || shrink::text(&report), json);
             }
             What::Reelect(length) => {
                 let report = reelect::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || reelect::text(&report), json);
+                return crate::instrument::report::print_report(&report, || reelect::text(&report), json);
             }
             What::Grant(length) => {
                 let report = grant::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || grant::text(&report), json);
+                return crate::instrument::report::print_report(&report, || grant::text(&report), json);
             }
             What::Memory(length) => {
                 let report = memory::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || memory::text(&report), json);
+                return crate::instrument::report::print_report(&report, || memory::text(&report), json);
             }
             What::Predict(length) => {
                 let report = predict::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || predict::text(&report), json);
+                return crate::instrument::report::print_report(&report, || predict::text(&report), json);
             }
             What::Coherence(length) => {
                 let report = coherence::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || coherence::text(&report), json);
+                return crate::instrument::report::print_report(&report, || coherence::text(&report), json);
             }
             What::Llc(length) => {
                 let report = llc::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || llc::text(&report), json);
+                return crate::instrument::report::print_report(&report, || llc::text(&report), json);
             }
         };
         print(&Report { machine, rows, summary, asked }, json)

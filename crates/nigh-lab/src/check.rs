@@ -19,10 +19,10 @@ use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::experiment::llc::print_report;
-use crate::kept_progress::KeptProgress;
-use crate::machine::{Machine, memory_available};
-use crate::peer::installed::cache_folder;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::{Machine, memory_available};
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::report::print_report;
 
 use murphi::MurphiRow;
 

@@ -1,38 +1,23 @@
-//! The laboratory: experiments, benches, load generation, the peers' servers, statistics and plots.
+//! The laboratory: experiments, benches, checks and load generation, which `nigh-lab` runs.
 //!
-//! Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine.
+//! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
+//! `bench`, `check`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured, which do not
+//! know each other. Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the
+//! machine.
 
-pub mod bench;
+mod bench;
 mod check;
-pub mod cpu_time;
-mod error;
-pub mod experiment;
-pub mod fault_proxy;
-pub mod http_load;
-mod kept_progress;
-pub mod load;
-pub mod machine;
-pub mod node_under_test;
-mod parallel;
-pub mod peer;
-pub mod platform;
+mod experiment;
+pub mod instrument;
+mod load;
 mod profile;
-mod programs;
-mod recorded_invocations;
-pub mod s3_door;
 mod selftest;
-mod settled_cluster;
-pub mod sign;
-mod states_door;
-pub mod stats;
-pub mod tcp_relay;
-mod tree;
-pub mod vm;
 
 pub use bench::BenchArgs;
 pub use check::CheckArgs;
-pub use error::LabError;
 pub use experiment::ExperimentArgs;
+pub use experiment::llc_tail::{kv_server, training_server};
+pub use instrument::error::LabError;
 pub use load::LoadArgs;
 pub use profile::ProfileArgs;
 pub use selftest::SelftestArgs;

@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use tokio::runtime::Handle;
 
 use self::arrivals::{ArrivalLaw, schedule};
@@ -33,11 +32,11 @@ use self::settings::{LoadFlags, LoadSettings};
 use self::stage::{LoadStage, offered};
 use self::tenants::{Tenant, tenants};
 use crate::LabError;
-use crate::experiment::demo::{bar, stop_on_interrupt};
-use crate::experiment::sample_function::SampleFunction;
-use crate::machine::Machine;
-use crate::platform::{LambdaClient, activations_while};
-use crate::recorded_invocations;
+use crate::instrument::machine::Machine;
+use crate::instrument::platform::{LambdaClient, activations_while};
+use crate::instrument::progress;
+use crate::instrument::recorded_invocations;
+use crate::instrument::sample_function::SampleFunction;
 
 /// Records of one load that are read at the end.
 const RECORDS_MAX: usize = 200_000;
@@ -89,7 +88,7 @@ impl LoadArgs {
             ArrivalLaw::Recorded => recorded_invocations::read_trace(&self.trace)?,
             _ => Vec::new(),
         };
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let lambda = LambdaClient::to(doors.lambda, doors.lambda_signer.clone())?;
         let handle = Handle::current();
         let load = move || {
@@ -101,7 +100,7 @@ impl LoadArgs {
             let rows: Vec<(Tenant, u64)> = tenants.iter().cloned().zip(booked).collect();
             let interrupted = stop.load(Ordering::Relaxed);
             let report = LoadReport::new(machine, settings, scheduled, interrupted, &rows, &runs);
-            crate::experiment::llc::print_report(&report, || report.text(), json)?;
+            crate::instrument::report::print_report(&report, || report.text(), json)?;
             removed?;
             if interrupted { Err(LabError::Interrupted { kept: "what had been done is told" }) } else { Ok(()) }
         };
@@ -119,7 +118,7 @@ fn play(
     stop: &AtomicBool,
     handle: &Handle,
 ) -> Result<(usize, Vec<u64>, Vec<Run>), LabError> {
-    let progress = ProgressBar::new(stage.tenants.len() as u64).with_style(bar());
+    let progress = progress::bar(stage.tenants.len() as u64);
     progress.enable_steady_tick(Duration::from_millis(500));
     progress.set_message("putting inputs and functions");
     handle.block_on(stage.set(inputs))?;

@@ -8,9 +8,9 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use crate::LabError;
-use crate::experiment::llc::print_report;
-use crate::machine::Machine;
-use crate::vm::{KernelFolder, KernelReport, ResctrlCheck};
+use crate::instrument::machine::Machine;
+use crate::instrument::report::print_report;
+use crate::instrument::vm::{KernelFolder, KernelReport, ResctrlCheck};
 
 /// What `nigh llc selftest --vm` takes.
 #[derive(Clone, Debug, Args)]

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
-use nigh_lab::peer::PeerError;
-use nigh_lab::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
-use nigh_lab::peer::swift::Swift;
+use nigh_lab::instrument::peer::PeerError;
+use nigh_lab::instrument::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
+use nigh_lab::instrument::peer::swift::Swift;
 use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
 use nigh_objects::store::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_objects::store::swift::{SwiftConfig, SwiftStore};

@@ -13,11 +13,11 @@ use nigh_node::{Activation, SandboxStart};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::platform::{Deployment, LambdaClient, activations, status};
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::platform::{Deployment, LambdaClient, activations, status};
+use crate::instrument::stats::Sample;
 
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
 /// What is called, and what its module does when it is loaded.

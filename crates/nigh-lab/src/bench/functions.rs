@@ -12,10 +12,10 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::platform::{Deployment, LambdaClient, zip_folder};
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::platform::{Deployment, LambdaClient, zip_folder};
+use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return context.function_name\n";
 /// A namespace has no more.
@@ -83,11 +83,12 @@ pub(super) async fn run(many: &Many, machine: Machine) -> Result<ManyReport, Lab
     drop(node);
     let (node, one) = restart(folder.path(), 0).await?;
 
-    let cpu = crate::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
+    let cpu = crate::instrument::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
     let begin = Instant::now();
     took.extend(create(&node, &code, &archive, 1..many.count).await?);
     let create_total = begin.elapsed();
-    let cpu_after = crate::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
+    let cpu_after =
+        crate::instrument::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
     drop(node);
     let (node, all) = restart(folder.path(), many.count - 1).await?;
 

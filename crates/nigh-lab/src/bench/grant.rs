@@ -25,10 +25,10 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python, settings};
-use crate::platform::{Deployment, LambdaClient, activations};
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
+use crate::instrument::platform::{Deployment, LambdaClient, activations};
+use crate::instrument::stats::Sample;
 
 /// Writes of a limit that are timed.
 const WRITES: usize = 20_000;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::{Length, Row};
 use crate::LabError;
-use crate::cpu_time;
-use crate::http_load::Connection;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::platform::{Deployment, LambdaClient};
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::http_load::Connection;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return event\n";
 const PAYLOAD: &[u8] = b"{\"ping\":1}";

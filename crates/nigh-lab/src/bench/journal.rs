@@ -24,8 +24,8 @@ use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
 
 const SHARD: ShardId = ShardId(0);
 /// What a writer says of an object, bytes: about what its metadata takes.

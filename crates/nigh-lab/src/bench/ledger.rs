@@ -22,10 +22,10 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::peer::Peer as _;
-use crate::peer::nats::NatsCluster;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::Peer as _;
+use crate::instrument::peer::nats::NatsCluster;
+use crate::instrument::stats::Sample;
 
 const SHARD: ShardId = ShardId(0);
 /// What a writer says of an object, bytes: about what its metadata takes.

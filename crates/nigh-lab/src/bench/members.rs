@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::LabError;
-use crate::bench::made_up::{failed, key, store};
+use crate::instrument::made_up::{failed, key, store};
 
 const CLUSTER: &str = "bench";
 const LIFE: u64 = 1;

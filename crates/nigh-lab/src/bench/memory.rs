@@ -11,9 +11,9 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::{Filled, failed, key};
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::{Filled, failed, key};
 
 /// What is asked: bytes an object, beside its pages and its key.
 const OVERHEAD_MAX: f64 = 256.0;

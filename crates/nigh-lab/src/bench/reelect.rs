@@ -13,11 +13,11 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::failed;
 use super::members::{Members, Over};
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
+use crate::instrument::stats::Sample;
 
 /// Sizes that OFC gives, in MB, and its times in milliseconds.
 const OFC: [(u64, f64); 5] = [(8, 0.18), (64, 1.2), (256, 3.8), (512, 7.5), (1024, 13.5)];

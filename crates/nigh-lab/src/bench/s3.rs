@@ -12,13 +12,13 @@ use http::Method;
 
 use super::{Asked, Length, Row};
 use crate::LabError;
-use crate::cpu_time;
-use crate::http_load::{Connection, closed_loop};
-use crate::node_under_test::NodeUnderTest;
-use crate::peer::{PeerProcess, bare_s3s, canned};
-use crate::programs;
-use crate::sign::Signer;
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::http_load::{Connection, closed_loop};
+use crate::instrument::node_under_test::NodeUnderTest;
+use crate::instrument::peer::{PeerProcess, bare_s3s, canned};
+use crate::instrument::programs;
+use crate::instrument::sign::Signer;
+use crate::instrument::stats::Sample;
 
 const BUCKET: &str = "bench-bucket";
 

@@ -16,10 +16,10 @@ use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::{Filled, failed};
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::{Filled, failed};
+use crate::instrument::stats::Sample;
 
 /// How many objects there are while one in a hundred is given up.
 const COUNTS: [u64; 3] = [1_000, 10_000, 100_000];

@@ -12,7 +12,7 @@ use nigh_check::{MurphiModel, MurphiProgram, MurphiReport, murphi_programs, with
 use serde::Serialize;
 
 use crate::LabError;
-use crate::parallel::in_parallel;
+use crate::instrument::parallel::in_parallel;
 
 /// Bytes of address space a verifier may take; then it ends, and its search counts as cut.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;

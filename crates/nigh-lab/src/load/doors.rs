@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use nigh_node::state_folder::StatePaths;
 
 use crate::LabError;
-use crate::s3_door::S3Door;
-use crate::sign::Signer;
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sign::Signer;
 
 /// The platform that is loaded.
 #[derive(Clone, Debug)]

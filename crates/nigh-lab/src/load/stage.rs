@@ -14,8 +14,8 @@ use super::door_client::{Events, invoke};
 use super::doors::Doors;
 use super::tenants::{Offered, Tenant};
 use crate::LabError;
-use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
-use crate::platform::{Deployment, LambdaClient, memory_of_sandboxes};
+use crate::instrument::platform::{Deployment, LambdaClient, memory_of_sandboxes};
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 
 /// The sample functions of these names, each with its inputs of at most so many bytes.
 pub(crate) fn offered(

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use nigh_lab::peer::minio::Minio;
-use nigh_lab::peer::versitygw::VersityGw;
-use nigh_lab::peer::{Peer, PeerError, S3Access};
+use nigh_lab::instrument::peer::minio::Minio;
+use nigh_lab::instrument::peer::versitygw::VersityGw;
+use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
 use nigh_objects::store::remote::{RemoteConfig, RemoteStore};
 use nigh_objects::store::{NetworkLimits, Payload, Store};
 use nigh_objects::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};

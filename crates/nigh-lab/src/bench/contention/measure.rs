@@ -13,8 +13,8 @@ use super::requests::Requests;
 use super::schedule::{Phases, Schedule, warmup};
 use super::{COMPUTE_MS, Row, Settings};
 use crate::LabError;
-use crate::cpu_time;
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::stats::Sample;
 
 /// The load begins so long after its callers are started: all are connected then.
 const READY: Duration = Duration::from_millis(300);

@@ -14,12 +14,12 @@ use nigh_node::status::Status;
 use super::cell::{BOOKED, Cell};
 use super::handler;
 use crate::LabError;
-use crate::cpu_time;
-use crate::node_under_test::{NodeUnderTest, python, socket_address};
-use crate::platform::{Deployment, LambdaClient, counter, status, zip_folder};
-use crate::programs;
-use crate::settled_cluster::settled;
-use crate::sign::Signer;
+use crate::instrument::cpu_time;
+use crate::instrument::node_under_test::{NodeUnderTest, python, socket_address};
+use crate::instrument::platform::{Deployment, LambdaClient, counter, status, zip_folder};
+use crate::instrument::programs;
+use crate::instrument::settled_cluster::settled;
+use crate::instrument::sign::Signer;
 
 /// How long a node of a cluster may take to be well, and to drain.
 const PATIENCE: Duration = Duration::from_secs(90);

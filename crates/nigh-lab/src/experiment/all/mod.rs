@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use self::catalogue::{EXPERIMENTS, Experiment};
 use self::collected::Collected;
-use super::write_page;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::tree::Tree;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::report::{print_report, write_page};
+use crate::instrument::tree::Tree;
 
 /// Where results are stored in the clone.
 const STORED: &str = "experiments";
@@ -102,7 +102,7 @@ impl AllArgs {
         if let Some(path) = &self.html {
             write_page(path, &collected_page::page(&Collected::read(&out)?))?;
         }
-        super::llc::print_report(&outcomes, || text(&outcomes), json)?;
+        print_report(&outcomes, || text(&outcomes), json)?;
         let failed: Vec<&str> =
             outcomes.iter().filter(|one| one.failed.is_some()).map(|one| one.experiment.as_str()).collect();
         if failed.is_empty() {
@@ -138,7 +138,7 @@ impl ReportArgs {
             let faults = collected.faults.iter().map(|fault| format!("\n{fault}")).collect::<String>();
             format!("{} results in {}{faults}", collected.results.len(), self.html.display())
         };
-        super::llc::print_report(&report, text, json)
+        print_report(&report, text, json)
     }
 }
 

@@ -17,8 +17,8 @@ use super::clients::{BUCKET, OBJECTS, key};
 use super::record::{Record, now, read, write};
 use super::world::{Access, Doors};
 use crate::LabError;
-use crate::http_load::{Connection, header};
-use crate::platform::{Deployment, LambdaClient};
+use crate::instrument::http_load::{Connection, header};
+use crate::instrument::platform::{Deployment, LambdaClient};
 
 const STEPS: &str = include_str!("steps.py");
 /// A function that does its steps,

@@ -30,12 +30,13 @@ use tokio::runtime::Handle;
 use self::availability::Outage;
 use self::part::{MutationOutcome, PartOutcome, play, play_sharers};
 use self::sharers::PutWithSharersDead;
-use super::llc;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::peer::installed::cache_folder;
-use crate::stats::Sample;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::stats::Sample;
 
 /// Faults of one cluster. A run that is cut off loses at most these.
 const PART_FAULTS: u32 = 20;
@@ -175,7 +176,7 @@ impl ClusterFaultsArgs {
         }
         // A thread of its own: the processes live no longer than the thread that starts them.
         let (tell, told) = tokio::sync::oneshot::channel();
-        let (handle, interrupted) = (Handle::current(), super::stop_on_interrupt());
+        let (handle, interrupted) = (Handle::current(), progress::stop_on_interrupt());
         let work = move || {
             // Nobody listens only if the command is being ended.
             let _ = tell.send(self.play(machine, &handle, &interrupted));
@@ -183,7 +184,7 @@ impl ClusterFaultsArgs {
         let thread = std::thread::Builder::new().name("cluster-faults".to_owned()).spawn(work);
         thread.map_err(|error| LabError::Node(format!("no thread: {error}")))?;
         let report = told.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         let Report { lost, stale, mixed, not_recovered, .. } = report;
         match lost + stale + mixed + not_recovered {
             0 => Ok(()),

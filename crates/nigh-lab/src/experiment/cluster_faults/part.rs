@@ -21,7 +21,7 @@ use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
 use crate::experiment::crash::s3_calls::Answer;
-use crate::peer::porcupine;
+use crate::instrument::peer::porcupine;
 
 /// Clients at the S3 doors, and at the Lambda doors.
 const CLIENTS: usize = 6;

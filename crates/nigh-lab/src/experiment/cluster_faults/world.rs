@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
-use crate::node_under_test::{python, socket_address};
-use crate::programs;
-use crate::sign::Signer;
-use crate::tcp_relay::{TcpRelay, Weather};
+use crate::instrument::node_under_test::{python, socket_address};
+use crate::instrument::programs;
+use crate::instrument::sign::Signer;
+use crate::instrument::tcp_relay::{TcpRelay, Weather};
 
 /// How long a node may take to be well.
 const PATIENCE: Duration = Duration::from_secs(120);

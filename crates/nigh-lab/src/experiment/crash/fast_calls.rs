@@ -10,7 +10,7 @@ use super::BUCKET;
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::history::Seen;
 use super::s3_calls::Answer;
-use crate::peer::S3Access;
+use crate::instrument::peer::S3Access;
 
 /// Who asks the node, and where.
 #[derive(Debug)]

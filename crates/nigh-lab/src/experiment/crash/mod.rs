@@ -24,12 +24,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use self::node_lives::{Lives, PartOutcome};
-use super::llc;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::peer::installed::cache_folder;
-use crate::stats::Sample;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::report::print_report;
+use crate::instrument::stats::Sample;
 
 /// The one bucket.
 const BUCKET: &str = "crash";
@@ -122,7 +122,7 @@ impl CrashArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         let Report { lost, stale, mixed, listings_wrong, .. } = report;
         match lost + stale + mixed + listings_wrong {
             0 => Ok(()),

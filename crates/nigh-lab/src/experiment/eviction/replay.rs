@@ -5,7 +5,7 @@ use std::time::Instant;
 use nigh_objects::eviction::{Doubtful, EvictionPolicy, Order, Origin, fetch_us};
 
 use super::requests::Requests;
-use crate::experiment::simulated_copies::SimulatedCopies;
+use crate::instrument::simulated_copies::SimulatedCopies;
 
 /// What an object takes at least, as the node's cache counts it.
 const OBJECT_MIN: u64 = 320;

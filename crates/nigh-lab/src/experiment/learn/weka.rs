@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::data_set::{FunctionRows, Split};
 use super::score::Outcome;
 use crate::LabError;
-use crate::peer::installed::cache_folder;
+use crate::instrument::peer::installed::cache_folder;
 
 const PROGRAM: &str = include_str!("../../../peers/weka/Splits.java");
 const POM: &str = include_str!("../../../peers/weka/pom.xml");

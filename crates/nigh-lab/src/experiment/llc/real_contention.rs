@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::paper;
 use crate::LabError;
-use crate::experiment::sample_function::SampleFunction;
-use crate::peer::bare_runtime::BareRuntime;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::sample_function::SampleFunction;
+use crate::instrument::stats::{Estimate, Sample};
 
 /// What stands between the runtime client and a sample function.
 const HANDLER: &str = include_str!("local_handler.py");

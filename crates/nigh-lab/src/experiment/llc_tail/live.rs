@@ -22,8 +22,8 @@ use super::report::{micros, percent};
 use super::request_mix::RequestMix;
 use super::sweep::Configuration;
 use crate::LabError;
-use crate::peer::PeerProcess;
-use crate::programs;
+use crate::instrument::peer::PeerProcess;
+use crate::instrument::programs;
 
 const STORE: &str = "key-value store";
 const JOB: &str = "training job";

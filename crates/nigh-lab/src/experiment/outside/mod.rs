@@ -19,10 +19,10 @@ use serde::Serialize;
 
 use self::verdict::Verdict;
 use self::world::World;
-use super::llc;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::peer::PeerError;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::PeerError;
+use crate::instrument::report::print_report;
 
 /// The one bucket.
 const BUCKET: &str = "outside";
@@ -166,7 +166,7 @@ impl OutsideArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         report.check()
     }
 

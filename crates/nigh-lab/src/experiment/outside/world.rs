@@ -14,12 +14,12 @@ use super::clients::{Asked, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
 use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
-use crate::http_load::{Connection, header};
-use crate::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
-use crate::peer::S3Access;
-use crate::peer::minio::{Minio, WEBHOOK};
-use crate::peer::swift::{NighMiddleware, Swift};
-use crate::peer::versitygw::VersityGw;
+use crate::instrument::http_load::{Connection, header};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::instrument::peer::S3Access;
+use crate::instrument::peer::minio::{Minio, WEBHOOK};
+use crate::instrument::peer::swift::{NighMiddleware, Swift};
+use crate::instrument::peer::versitygw::VersityGw;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";

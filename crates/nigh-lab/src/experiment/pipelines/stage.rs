@@ -19,16 +19,16 @@ use super::bare_engine::{BareEngine, Executed};
 use super::figures::Figures;
 use super::scenario::Scenario;
 use crate::LabError;
-use crate::experiment::pipeline_inputs::{make_inputs, measured_code};
 use crate::experiment::single::left_out;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings, socket_address};
-use crate::peer::installed::{client_version, python_clients};
-use crate::peer::redis::Redis;
-use crate::peer::swift::{AccessLog, Swift};
-use crate::platform::{Deployment, LambdaClient, activations_while, runtime_name, status};
-use crate::s3_door::S3Door;
-use crate::states_door::StatesDoor;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::peer::installed::{client_version, python_clients};
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::peer::swift::{AccessLog, Swift};
+use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::platform::{Deployment, LambdaClient, activations_while, runtime_name, status};
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::states_door::StatesDoor;
 
 /// The bucket of Swift and Redis themselves, and that of Nigh in front of the same Swift.
 const BUCKET: &str = "pipelines";

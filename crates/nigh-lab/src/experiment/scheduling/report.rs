@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::contenders::{CONTENDERS, SETTLED};
 use super::outcome::Figures;
 use super::pressure::{self, PressureRow, PressureSummary};
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
 
 /// One weighting under one workload on one cluster.
 #[derive(Debug, Serialize)]

@@ -12,17 +12,17 @@ use std::time::Instant;
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use indicatif::ProgressBar;
 use nigh_check::storm::{Breach, LeftOut, StormEnd, Strikes, shrink, storm, traced};
 use serde::{Deserialize, Serialize};
 
 use self::weakened::left_out_by_name;
-use super::llc::print_report;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
-use crate::peer::installed::cache_folder;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
 
 /// Storms of a part. A run that is cut off loses at most these.
 const PART_SEEDS: u64 = 50;
@@ -182,7 +182,7 @@ impl StormArgs {
             std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
         }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { from, seeds })?;
-        let bar = ProgressBar::new(seeds).with_style(super::bar()).with_message("storms");
+        let bar = progress::bar(seeds).with_message("storms");
         let parts: Vec<u64> = (0..seeds.div_ceil(PART_SEEDS)).collect();
         let outcomes = in_parallel(&parts, |part| {
             let (first, last) = (part * PART_SEEDS, seeds.min((part + 1) * PART_SEEDS));

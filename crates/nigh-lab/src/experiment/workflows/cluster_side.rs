@@ -19,12 +19,12 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use super::pipeline::IN_MEMORY;
 use super::{BUCKET, Played};
 use crate::LabError;
-use crate::node_under_test::socket_address;
-use crate::platform::{Deployment, LambdaClient};
-use crate::programs;
-use crate::s3_door::S3Door;
-use crate::settled_cluster::settled;
-use crate::sign::Signer;
+use crate::instrument::node_under_test::socket_address;
+use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::programs;
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::settled_cluster::settled;
+use crate::instrument::sign::Signer;
 
 pub(super) const NODES: u8 = 3;
 /// How long a node may take to be well, and to drain.

@@ -15,14 +15,14 @@ use super::pipeline::Pipeline;
 use super::side::Side;
 use super::{BUCKET, Played};
 use crate::LabError;
-use crate::experiment::pipeline_inputs::{make_inputs, measured_code};
 use crate::experiment::single::left_out;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings};
-use crate::peer::installed::{client_version, python_clients};
-use crate::peer::redis::Redis;
-use crate::platform::{Deployment, activations_while, runtime_name};
-use crate::s3_door::S3Door;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings};
+use crate::instrument::peer::installed::{client_version, python_clients};
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::platform::{Deployment, activations_while, runtime_name};
+use crate::instrument::s3_door::S3Door;
 
 /// Records that are looked at to see where stages ran.
 const RECORDS_MAX: usize = 200;

@@ -27,8 +27,9 @@ use self::plan::{planned, session};
 use self::recording::{ROWS_MAX, Recording};
 use self::stage::{BOOKED_MB, Stage};
 use crate::LabError;
-use crate::experiment::{bar, llc, stop_on_interrupt};
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
 
 /// Beside the rows: how they were made.
 const MADE: &str = "made.json";
@@ -109,14 +110,14 @@ impl MemoryArgs {
         let missing: u32 = recorders.iter().map(|one| self.rows.saturating_sub(one.recording.next())).sum();
         let mut failures = Vec::new();
         if missing > 0 {
-            let progress = ProgressBar::new(u64::from(missing)).with_style(bar());
+            let progress = progress::bar(u64::from(missing));
             let mut stage = Stage::set(&project, &functions).await?;
             self.record(&mut stage, &mut recorders, &mut failures, &progress).await?;
             progress.finish_and_clear();
         }
         let functions = recorders.into_iter().map(|one| one.done).collect();
         let report = Report { machine, out: self.out, seed: self.seed, functions, failures };
-        llc::print_report(&report, || text(&report), json)
+        print_report(&report, || text(&report), json)
     }
 
     fn choose(&self) -> Result<Vec<&'static Profiled>, LabError> {
@@ -157,7 +158,7 @@ impl MemoryArgs {
         failures: &mut Vec<String>,
         progress: &ProgressBar,
     ) -> Result<(), LabError> {
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let (last, _) = session(self.rows - 1);
         for number in 0..=last {
             for one in recorders.iter_mut() {

@@ -141,7 +141,7 @@ fn field(value: Option<&Value>) -> String {
 }
 
 fn median(of: &[f64]) -> f64 {
-    crate::stats::Sample::new(of.to_vec()).median()
+    crate::instrument::stats::Sample::new(of.to_vec()).median()
 }
 
 #[cfg(test)]

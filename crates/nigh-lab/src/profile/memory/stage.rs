@@ -20,10 +20,10 @@ use super::plan::Planned;
 use super::recording::{Known, Measured};
 use super::sandbox_group::SandboxGroup;
 use crate::LabError;
-use crate::http_load::Connection;
-use crate::node_under_test::{self, NodeUnderTest};
-use crate::platform::{self, Deployment, LambdaClient};
-use crate::sign::Signer;
+use crate::instrument::http_load::Connection;
+use crate::instrument::node_under_test::{self, NodeUnderTest};
+use crate::instrument::platform::{self, Deployment, LambdaClient};
+use crate::instrument::sign::Signer;
 
 /// What each function books: the memory of one whole processor on Lambda.
 pub(super) const BOOKED_MB: u64 = 1769;

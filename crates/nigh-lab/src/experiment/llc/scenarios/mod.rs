@@ -23,14 +23,15 @@ use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::Fitted;
 use self::stage::{Play, Stage};
-use super::chart::{self, Series};
 use super::paper;
-use super::trace_library::TraceLibrary;
 use crate::LabError;
-use crate::experiment::write_page;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
+use crate::instrument::chart::{self, Series};
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::report::print_report;
+use crate::instrument::report::write_page;
+use crate::instrument::trace_library::TraceLibrary;
 
 /// What Nigh keeps its predictions to, so that with their errors nobody is slower by more than 1 %. Set on other draws
 /// and seeds than those of the plan.
@@ -113,7 +114,7 @@ impl ScenariosArgs {
         if let Some(path) = &html {
             write_page(path, &page(&report)?)?;
         }
-        super::print_report(&report, || summary_table(&report), json)?;
+        print_report(&report, || summary_table(&report), json)?;
         kept.map_or(Ok(()), Kept::finish)
     }
 

@@ -11,8 +11,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use super::super::sizing::HERTZ;
 use crate::LabError;
+use crate::instrument::cache_sizing::HERTZ;
 
 /// Invocations of one scenario: each has a core.
 const INVOCATIONS_MAX: usize = 64;
