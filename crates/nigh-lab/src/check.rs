@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_check::{
     Configuration, Counterexample, Cut, Explored, Limits, Missed, MurphiModel, WeakenedTransaction, Weakening,
     configurations, explore, explore_transactions, long_configurations, murphi_models, retell,
@@ -24,6 +23,8 @@ use crate::instrument::machine::{Machine, memory_available};
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::report::print_report;
 
+use crate::instrument::error::Tried;
+use crate::instrument::table::table_of;
 use murphi::MurphiRow;
 
 /// What `nigh check` takes.
@@ -242,7 +243,7 @@ impl CheckArgs {
         }
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+            std::fs::create_dir_all(folder).at(folder)?;
         }
         KeptProgress::open(&path, Asked { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
     }
@@ -313,16 +314,7 @@ impl CheckArgs {
 }
 
 fn text(report: &Report) -> String {
-    let mut worlds = Table::new();
-    worlds.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "configuration",
-        "states",
-        "depth",
-        "complete",
-        "violations",
-        "stuck",
-        "s",
-    ]);
+    let mut worlds = table_of("configuration | states | depth | complete | violations | stuck | s");
     for row in &report.configurations {
         let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise.as_str()).collect();
         worlds.add_row([
@@ -338,8 +330,7 @@ fn text(report: &Report) -> String {
             format!("{:.1}", row.seconds),
         ]);
     }
-    let mut rules = Table::new();
-    rules.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["left out", "breaks", "steps", "what goes wrong", "s"]);
+    let mut rules = table_of("left out | breaks | steps | what goes wrong | s");
     for row in &report.weakened {
         rules.add_row([
             row.rule.clone(),

@@ -3,7 +3,6 @@
 mod all;
 mod cluster_faults;
 mod crash;
-mod demo;
 mod escape;
 mod eviction;
 mod fabric;
@@ -24,6 +23,7 @@ mod workflows;
 use clap::{Args, Subcommand};
 
 use crate::LabError;
+use crate::demo::DemoArgs;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::started::{Ended, StartedProcesses};
 use crate::instrument::report::print_report;
@@ -38,7 +38,7 @@ pub struct ExperimentArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
-    Demo(demo::DemoArgs),
+    Demo(DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
     Crash(crash::CrashArgs),
     /// A real cluster under real faults: no acknowledged write may be lost, no read old (root)

@@ -1,12 +1,13 @@
 //! The laboratory: experiments, benches, checks and load generation, which `nigh-lab` runs.
 //!
 //! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
-//! `bench`, `check`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured, which do not
-//! know each other. Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the
+//! `bench`, `check`, `demo`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured. Every
+//! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the
 //! machine.
 
 mod bench;
 mod check;
+mod demo;
 mod experiment;
 pub mod instrument;
 mod load;

@@ -32,6 +32,7 @@ use self::settings::{LoadFlags, LoadSettings};
 use self::stage::{LoadStage, offered};
 use self::tenants::{Tenant, tenants};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::platform::{LambdaClient, activations_while};
 use crate::instrument::progress;
@@ -78,7 +79,7 @@ impl LoadArgs {
         let doors = Doors::of_environment(self.s3_endpoint.as_deref())?;
         let machine = Machine::of_this_command();
         let settings = LoadSettings::read(self.file.as_ref(), &self.flags)?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let inputs = project.join(".deps/inputs");
         let all = SampleFunction::read_all(&project.join("functions"))?;
         let (functions, offered): (Vec<_>, Vec<_>) =
@@ -105,7 +106,7 @@ impl LoadArgs {
             if interrupted { Err(LabError::Interrupted { kept: "what had been done is told" }) } else { Ok(()) }
         };
         let ended = tokio::task::spawn_blocking(load).await;
-        ended.map_err(|error| LabError::Node(error.to_string()))?
+        ended.of_node()?
     }
 }
 

@@ -8,6 +8,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::report::print_report;
 use crate::instrument::vm::{KernelFolder, KernelReport, ResctrlCheck};
@@ -36,7 +37,7 @@ impl SelftestArgs {
     /// If a kernel cannot be booted.
     pub fn run(self, json: bool) -> Result<ExitCode, LabError> {
         let machine = Machine::of_this_command();
-        let own = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        let own = std::env::current_exe().at("the program")?;
         let programs = own.parent().map_or_else(PathBuf::new, PathBuf::from);
         let kernels = KernelFolder::new(&self.kernels);
         let check = ResctrlCheck { kernels, programs, sequences: self.seeds, first_seed: self.first_seed };

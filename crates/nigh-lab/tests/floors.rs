@@ -5,12 +5,13 @@
 use std::path::Path;
 
 /// Each module of the crate with those that it may import.
-const FLOORS: [(&str, &[&str]); 7] = [
+const FLOORS: [(&str, &[&str]); 8] = [
     ("instrument", &[]),
     ("load", &["instrument"]),
     ("bench", &["instrument", "load"]),
     ("check", &["instrument"]),
-    ("experiment", &["instrument", "load"]),
+    ("demo", &["instrument"]),
+    ("experiment", &["demo", "instrument", "load"]),
     ("profile", &["instrument"]),
     ("selftest", &["instrument"]),
 ];

@@ -13,6 +13,7 @@ use http::Method;
 use super::{Asked, Length, Row};
 use crate::LabError;
 use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, closed_loop};
 use crate::instrument::node_under_test::NodeUnderTest;
 use crate::instrument::peer::{PeerProcess, bare_s3s, canned};
@@ -128,7 +129,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
     let peer_program = programs::nigh_peer()?;
     let bare = PeerProcess::start(BARE, Command::new(peer_program).arg("bare-s3s"))?;

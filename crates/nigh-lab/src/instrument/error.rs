@@ -171,3 +171,22 @@ impl LabError {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
 }
+
+/// Why a step of an experiment failed, by what it was about.
+pub(crate) trait Tried<T> {
+    /// It was about the file or folder `path`.
+    fn at(self, path: impl Into<PathBuf>) -> Result<T, LabError>;
+
+    /// It was about the node under test.
+    fn of_node(self) -> Result<T, LabError>;
+}
+
+impl<T, E: std::fmt::Display> Tried<T> for Result<T, E> {
+    fn at(self, path: impl Into<PathBuf>) -> Result<T, LabError> {
+        self.map_err(|error| LabError::file(path, &error))
+    }
+
+    fn of_node(self) -> Result<T, LabError> {
+        self.map_err(|error| LabError::Node(error.to_string()))
+    }
+}

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::programs;
 
 /// Bytes of a file that is taken up.
@@ -29,10 +30,10 @@ type Program = [(u64, u128); 2];
 fn this_program() -> Result<Program, LabError> {
     let built = |path: &Path| -> Result<(u64, u128), LabError> {
         let known = fs::metadata(path).and_then(|known| Ok((known.len(), known.modified()?)));
-        let (bytes, built) = known.map_err(|error| LabError::file(path, &error))?;
+        let (bytes, built) = known.at(path)?;
         Ok((bytes, built.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())))
     };
-    let own = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+    let own = std::env::current_exe().at("the program")?;
     Ok([built(&own)?, programs::nigh().map_or(Ok((0, 0)), |nigh| built(&nigh))?])
 }
 
@@ -69,7 +70,7 @@ where
                     &"this is no kept progress: too large; delete it or name another file",
                 ));
             }
-            Ok(_) => Some(fs::read(path).map_err(|error| LabError::file(path, &error))?),
+            Ok(_) => Some(fs::read(path).at(path)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(LabError::file(path, &error)),
         };
@@ -90,10 +91,10 @@ where
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.done.insert(part.to_owned(), outcome.clone());
         let fresh = self.path.with_extension("fresh");
-        let text = serde_json::to_vec(&*kept).map_err(|error| LabError::file(&self.path, &error))?;
+        let text = serde_json::to_vec(&*kept).at(&self.path)?;
         // Renamed, so that a run cut off while it writes leaves the state before.
         let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &self.path));
-        written.map_err(|error| LabError::file(&self.path, &error))
+        written.at(&self.path)
     }
 
     /// All is done and told.

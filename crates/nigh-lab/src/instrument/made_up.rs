@@ -17,6 +17,7 @@ use nigh_terms::{
 };
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// Reads at a time.
 const READERS: usize = 16;
@@ -134,7 +135,7 @@ pub(crate) struct Filled {
 
 impl Filled {
     pub(crate) async fn begin(length: u64, cache: ByteSize) -> Result<Self, LabError> {
-        let folder = tempfile::tempdir().map_err(|error| LabError::file("a folder", &error))?;
+        let folder = tempfile::tempdir().at("a folder")?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let limits = MemoryLimits { cache, cached_object: ByteSize::mib(16), object: ByteSize::mib(16) };
         let (store, spool) = (store(length), folder.path().join("spool"));

@@ -30,6 +30,7 @@ pub(crate) mod simulated_copies;
 pub(crate) mod stacked_bars;
 pub(crate) mod states_door;
 pub(crate) mod stats;
+pub(crate) mod table;
 pub(crate) mod tcp_relay;
 pub(crate) mod trace_library;
 pub(crate) mod tree;

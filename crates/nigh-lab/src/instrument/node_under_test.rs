@@ -15,6 +15,7 @@ use nigh_node::state_folder::StatePaths;
 use rustix::process::{Pid, Signal};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::peer::S3Access;
 use crate::instrument::peer::started::{StartedProcesses, TOKEN, new_token};
 use crate::instrument::programs;
@@ -53,8 +54,8 @@ impl NodeUnderTest {
         let program = programs::nigh()?;
         let (state, config) = (folder.join("state"), folder.join("nigh.toml"));
         let log_path = folder.join("nigh.log");
-        let log = std::fs::File::create(&log_path).map_err(|error| LabError::file(&log_path, &error))?;
-        let output = log.try_clone().map_err(|error| LabError::file(&log_path, &error))?;
+        let log = std::fs::File::create(&log_path).at(&log_path)?;
+        let output = log.try_clone().at(&log_path)?;
         let token = new_token();
         let mut child = Command::new(program)
             .env(TOKEN, &token)
@@ -65,7 +66,7 @@ impl NodeUnderTest {
             .stdout(output)
             .stderr(log)
             .spawn()
-            .map_err(|error| LabError::Node(error.to_string()))?;
+            .of_node()?;
         if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
             let _ = child.kill();
             let _ = child.wait();
@@ -145,8 +146,7 @@ impl NodeUnderTest {
     /// If the node has no key of it.
     pub fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
         let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
-        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace)
-            .map_err(|error| LabError::Node(error.to_string()))?;
+        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
         Ok(Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
     }
 
@@ -201,9 +201,7 @@ pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> 
     let config = folder.join("nigh.toml");
     // It may hold a store's secret; a node refuses a file that others can read.
     let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
-    private
-        .and_then(|mut file| file.write_all(all.to_string().as_bytes()))
-        .map_err(|error| LabError::file(&config, &error))
+    private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
 }
 
 /// The address in `http://address`.

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::http_load::{Connection, header};
 use crate::instrument::node_under_test::NodeUnderTest;
 use crate::instrument::sign::Signer;
@@ -99,7 +100,7 @@ impl LambdaClient {
     /// # Errors
     /// If it does not listen.
     pub(crate) fn to(address: SocketAddr, signer: Signer) -> Result<Self, LabError> {
-        let connection = Connection::open(address).map_err(|error| LabError::Node(error.to_string()))?;
+        let connection = Connection::open(address).of_node()?;
         Ok(Self { address, signer, runtime: runtime_name()?, connection })
     }
 
@@ -108,7 +109,7 @@ impl LambdaClient {
     /// # Errors
     /// If the connection refuses that.
     pub(crate) fn waiting(self, patience: Duration) -> Result<Self, LabError> {
-        self.connection.wait_for(patience).map_err(|error| LabError::Node(error.to_string()))?;
+        self.connection.wait_for(patience).of_node()?;
         Ok(self)
     }
 
@@ -143,7 +144,7 @@ impl LambdaClient {
 
     /// Connects anew: a door closes what idles, and a connection that broke is not used again.
     pub(crate) fn reconnect(&mut self) -> Result<(), LabError> {
-        self.connection = Connection::open(self.address).map_err(|error| LabError::Node(error.to_string()))?;
+        self.connection = Connection::open(self.address).of_node()?;
         Ok(())
     }
 
@@ -224,7 +225,7 @@ pub(crate) fn runtime_name() -> Result<String, LabError> {
     let output = std::process::Command::new(&python)
         .args(["-c", "import sys; print(f'python3.{sys.version_info.minor}')"])
         .output()
-        .map_err(|error| LabError::file(&python, &error))?;
+        .at(&python)?;
     let name = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     Ok(NAME.get_or_init(|| name).clone())
 }
@@ -232,18 +233,18 @@ pub(crate) fn runtime_name() -> Result<String, LabError> {
 /// The folder's files as an archive, by Python's own zipfile.
 pub(crate) fn zip_folder(folder: &Path) -> Result<Vec<u8>, LabError> {
     let python = crate::instrument::node_under_test::python()?;
-    let target = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let target = tempfile::tempdir().at(std::env::temp_dir())?;
     let archive = target.path().join("code.zip");
     let status = std::process::Command::new(&python)
         .args(["-c", "import shutil, sys; shutil.make_archive(sys.argv[1], 'zip', sys.argv[2])"])
         .arg(archive.with_extension(""))
         .arg(folder)
         .status()
-        .map_err(|error| LabError::file(&python, &error))?;
+        .at(&python)?;
     if !status.success() {
         return Err(LabError::file(folder, &"cannot be archived"));
     }
-    std::fs::read(&archive).map_err(|error| LabError::file(&archive, &error))
+    std::fs::read(&archive).at(&archive)
 }
 
 /// The records of a node's invocations, from its admin API.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 const HINT: &str = "it is installed beside nigh-lab; `cargo build --bins` builds both";
 
@@ -17,7 +18,7 @@ pub(crate) fn nigh_peer() -> Result<PathBuf, LabError> {
 }
 
 fn beside(name: &str) -> Result<PathBuf, LabError> {
-    let own = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+    let own = std::env::current_exe().at("the program")?;
     let path = own.with_file_name(name);
     if path.is_file() { Ok(path) } else { Err(LabError::Missing { missing: path.display().to_string(), hint: HINT }) }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// The handler of a folder that `SampleFunction::measured` makes.
 pub(crate) const MEASURED_HANDLER: &str = "measured.handler";
@@ -56,7 +57,7 @@ impl SampleFunction {
         for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
             let path = entry.path().join("function.toml");
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut function: Self = toml::from_str(&text).map_err(|error| LabError::file(&path, &error))?;
+            let mut function: Self = toml::from_str(&text).at(&path)?;
             function.folder = entry.path();
             functions.insert(function.name.clone(), function);
         }
@@ -79,7 +80,7 @@ impl SampleFunction {
         for entry in std::fs::read_dir(&kind).map_err(missing)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if self.input.suffixes.first().is_some_and(|suffix| name.ends_with(suffix.as_str())) {
-                let bytes = entry.metadata().map_err(|error| LabError::file(entry.path(), &error))?.len();
+                let bytes = entry.metadata().at(entry.path())?.len();
                 found.push((bytes, format!("{}/{name}", self.input.kind)));
             }
         }
@@ -108,13 +109,13 @@ impl SampleFunction {
     /// Writes the code to `folder`, with the measure around it and, where the function is to use another client than
     /// boto3, that in its place.
     pub(crate) fn measured(&self, folder: &Path, client: Option<&str>) -> Result<(), LabError> {
-        std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+        std::fs::create_dir_all(folder).at(folder)?;
         let own = self.folder.join("app.py");
-        let own = std::fs::read_to_string(&own).map_err(|error| LabError::file(&own, &error))?;
+        let own = std::fs::read_to_string(&own).at(&own)?;
         let files = [("app.py", Some(own.as_str())), ("measured.py", Some(MEASURED)), ("boto3.py", client)];
         for (name, text) in files {
             let Some(text) = text else { continue };
-            std::fs::write(folder.join(name), text).map_err(|error| LabError::file(folder.join(name), &error))?;
+            std::fs::write(folder.join(name), text).at(folder.join(name))?;
         }
         Ok(())
     }
@@ -122,15 +123,15 @@ impl SampleFunction {
     /// Copies the code, with the instrument beside it, to `target`.
     pub(crate) fn instrumented(&self, instrument: &Path, target: &Path) -> Result<(), LabError> {
         let package = target.join("nigh_phases");
-        std::fs::create_dir_all(&package).map_err(|error| LabError::file(&package, &error))?;
+        std::fs::create_dir_all(&package).at(&package)?;
         let sources = [(self.folder.as_path(), target), (instrument, package.as_path())];
         for (from, to) in sources {
-            let entries = std::fs::read_dir(from).map_err(|error| LabError::file(from, &error))?;
+            let entries = std::fs::read_dir(from).at(from)?;
             for path in
                 entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("py".as_ref()))
             {
                 let copy = to.join(path.file_name().unwrap_or_default());
-                std::fs::copy(&path, &copy).map_err(|error| LabError::file(&copy, &error))?;
+                std::fs::copy(&path, &copy).at(&copy)?;
             }
         }
         Ok(())

@@ -14,6 +14,7 @@ use super::door_client::{Events, invoke};
 use super::doors::Doors;
 use super::tenants::{Offered, Tenant};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::platform::{Deployment, LambdaClient, memory_of_sandboxes};
 use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 
@@ -75,7 +76,7 @@ impl LoadStage<'_> {
             }
         }
         let most_mb = self.most_mb()?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         for tenant in self.tenants {
             let Some(function) = self.functions.iter().find(|one| one.name == tenant.function) else { continue };
             let code = work.path().join(&function.name);

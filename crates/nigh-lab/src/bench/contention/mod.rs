@@ -21,17 +21,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_node::local_cluster::find_nats_server;
 use serde::{Deserialize, Serialize};
 
 use self::cell::{BOOKED, Cell};
 use super::Asked;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::progress;
+use crate::instrument::table::table_of;
 
 /// A handler waits, and then computes, for so long: 20 ms, as a function has that calls a service and works on the answer.
 /// A handler that only slept would leave the processors to the starts of sandboxes, which then cost nobody anything; one
@@ -234,7 +235,7 @@ impl ContentionArgs {
         let usual = || is_long.then(|| cache_folder().with_file_name("bench-contention.state"));
         let Some(path) = self.progress.clone().or_else(usual) else { return Ok(None) };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+            std::fs::create_dir_all(folder).at(folder)?;
         }
         KeptProgress::open(&path, settings.clone()).map(Some)
     }
@@ -291,27 +292,9 @@ pub(super) async fn run(args: &ContentionArgs, machine: Machine) -> Result<Conte
 
 /// The report for people.
 pub(super) fn text(report: &ContentionReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "nodes",
-        "memory",
-        "functions",
-        "callers",
-        "functions are",
-        "1/s",
-        "of best",
-        "p50 ms",
-        "p99 ms",
-        "due p50",
-        "due p99",
-        "refused",
-        "failed",
-        "starts",
-        "first",
-        "measured",
-        "a call",
-        "node cpu",
-    ]);
+    let mut table = table_of(
+        "nodes | memory | functions | callers | functions are | 1/s | of best | p50 ms | p99 ms | due p50 | due p99 | refused | failed | starts | first | measured | a call | node cpu",
+    );
     let number =
         |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
     for row in &report.rows {

@@ -15,6 +15,7 @@ use super::cell::{BOOKED, Cell};
 use super::handler;
 use crate::LabError;
 use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
 use crate::instrument::node_under_test::{NodeUnderTest, python, socket_address};
 use crate::instrument::platform::{Deployment, LambdaClient, counter, status, zip_folder};
 use crate::instrument::programs;
@@ -95,9 +96,7 @@ impl Nodes {
 
     async fn deploy(&self, cell: &Cell, folder: &Path) -> Result<(), LabError> {
         let code: PathBuf = folder.join("code");
-        std::fs::create_dir(&code)
-            .and_then(|()| std::fs::write(code.join("app.py"), handler()))
-            .map_err(|error| LabError::file(&code, &error))?;
+        std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), handler())).at(&code)?;
         let archive = zip_folder(&code)?;
         let Some(&door) = self.doors.first() else { return Err(LabError::Node("there is no node".to_owned())) };
         let mut lambda = LambdaClient::to(door, self.signer.clone())?;

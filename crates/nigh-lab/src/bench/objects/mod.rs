@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use self::contestant::{Contestant, PROGRAM, PythonClient};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python};
 use crate::instrument::peer::installed::{client_version, python_clients};
@@ -24,6 +25,7 @@ use crate::instrument::peer::redis::Redis;
 use crate::instrument::peer::{Peer, PeerError};
 use crate::instrument::platform::runtime_name;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 const HOOK: &str = "boto3 by the hook";
 const MINIO: &str = "boto3 + MinIO";
@@ -192,7 +194,7 @@ struct Stage {
 
 pub(super) fn run(length: &ObjectsLength, mut machine: Machine) -> Result<ObjectsReport, LabError> {
     let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).map_err(|error| LabError::file(&parent, &error))?;
+    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
     let mut stage = Stage::set(folder.path(), &mut machine)?;
     let (mut rows, mut summary, mut asked) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     let rounds = if length.quick { QUICK_ROUNDS } else { length.rounds.max(1) };
@@ -266,7 +268,7 @@ impl Stage {
     fn set(folder: &Path, machine: &mut Machine) -> Result<Self, LabError> {
         let (python, package) = (python()?, package()?);
         let program = folder.join("objects_client.py");
-        std::fs::write(&program, PROGRAM).map_err(|error| LabError::file(&program, &error))?;
+        std::fs::write(&program, PROGRAM).at(&program)?;
         let mut skipped = Vec::new();
 
         let node = NodeUnderTest::start(folder, &settings())?;
@@ -287,7 +289,7 @@ impl Stage {
         let by_python = client(PYTHON, "nigh", &mut own(package))?;
         let by_rust =
             nigh_client::Client::connect(&Address::File(fast.clone()), &s3.access_key, s3.secret_key.reveal())
-                .map_err(|error| LabError::Node(error.to_string()))?;
+                .of_node()?;
         let mut contestants = vec![
             hook,
             Contestant::python(PYTHON, by_python, vec![node.pid()]),
@@ -379,8 +381,7 @@ pub(super) fn text(report: &ObjectsReport) -> String {
         cells.push(row.peer.unwrap_or_default().to_owned());
         rows.add_row(cells);
     }
-    let mut ratios = Table::new();
-    ratios.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["times faster", "measured", "asked"]);
+    let mut ratios = table_of("times faster | measured | asked");
     for (name, measured) in &report.summary {
         let asked = report.asked.get(name).map_or_else(String::new, |asked| format!("{asked:.0}"));
         ratios.add_row([

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_rpc::certificates::{Authority, CertificateError};
 use nigh_rpc::{
     Call, ClientSettings, Credentials, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role,
@@ -31,8 +30,10 @@ use self::bare::{Bare, Tcp, Tls};
 use super::Asked;
 use super::members::{Members, Over};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 const CLUSTER: &str = "bench";
 const DAYS: u32 = 2;
@@ -244,7 +245,7 @@ impl Round {
 
 pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcReport, LabError> {
     let bytes = Bytes::from((0..LARGEST).map(|at| (at % 251) as u8).collect::<Vec<_>>());
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let refused = |error: CertificateError| failed("certificates", &error);
     let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
     let issue = |name: &str| authority.issue(&identity(name)?, &[LOCALHOST.to_owned()], DAYS, false).map_err(refused);
@@ -331,20 +332,9 @@ async fn compare(
 }
 
 pub(super) fn text(report: &RpcReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "what",
-        "over",
-        "bytes",
-        "p50 us",
-        "p99 us",
-        "cpu us",
-        "bare p50 us",
-        "bare p99 us",
-        "bare cpu us",
-        "ratio",
-        "cpu ratio",
-    ]);
+    let mut table = table_of(
+        "what | over | bytes | p50 us | p99 us | cpu us | bare p50 us | bare p99 us | bare cpu us | ratio | cpu ratio",
+    );
     for row in &report.rows {
         let own = [row.p50_us, row.p99_us, row.cpu_us];
         let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_cpu_us]);

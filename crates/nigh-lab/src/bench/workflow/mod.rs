@@ -18,6 +18,7 @@ use self::actions::Actions;
 use super::s3::Outcome;
 use super::{Asked, Length, Row};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
 use crate::instrument::node_under_test::{NodeUnderTest, python};
 use crate::instrument::platform::{Deployment, LambdaClient};
@@ -92,11 +93,9 @@ impl Side {
 }
 
 pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let (python, code) = (python()?, folder.path().join("code"));
-    std::fs::create_dir(&code)
-        .and_then(|()| std::fs::write(code.join("app.py"), HANDLER))
-        .map_err(|error| LabError::file(&code, &error))?;
+    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
     let sandboxes = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let functions = toml::Table::from_iter([
         ("python".to_owned(), python.to_string_lossy().into_owned().into()),

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::catalogue::{EXPERIMENTS, Experiment};
 use self::collected::Collected;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::report::{print_report, write_page};
 use crate::instrument::tree::Tree;
@@ -81,8 +82,8 @@ impl AllArgs {
         if out == Path::new(STORED) && !self.dirty {
             committed(Tree::read())?;
         }
-        fs::create_dir_all(&out).map_err(|error| LabError::file(&out, &error))?;
-        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        fs::create_dir_all(&out).at(&out)?;
+        let program = std::env::current_exe().at("the program")?;
         let kept = KeptProgress::open(&out.join(STATE), Asked { quick: self.quick })?;
         let mut outcomes = Vec::new();
         for (at, experiment) in chosen.iter().enumerate() {
@@ -153,8 +154,8 @@ fn committed(tree: &Tree) -> Result<(), LabError> {
 
 /// Keeps a result only if it says what it is of.
 fn has_evidence(result: &Path) -> Result<(), LabError> {
-    let text = fs::read(result).map_err(|error| LabError::file(result, &error))?;
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| LabError::file(result, &error))?;
+    let text = fs::read(result).at(result)?;
+    let value: serde_json::Value = serde_json::from_slice(&text).at(result)?;
     let lacks = |field: &&&str| value["machine"][**field].as_str().is_none_or(str::is_empty);
     match ["date", "command", "commit"].iter().find(lacks) {
         Some(field) => Err(LabError::file(result, &format!("it does not say its {field}, and is not stored"))),
@@ -171,23 +172,23 @@ fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outc
 
 fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Result<(), LabError> {
     let folder = out.join(experiment.name);
-    fs::create_dir_all(&folder).map_err(|error| LabError::file(&folder, &error))?;
+    fs::create_dir_all(&folder).at(&folder)?;
     // Renamed when it is whole: a run that fails leaves the result before.
     let (fresh, result) = (folder.join("result.fresh"), folder.join(RESULT));
-    let output = File::create(&fresh).map_err(|error| LabError::file(&fresh, &error))?;
+    let output = File::create(&fresh).at(&fresh)?;
     let status = Command::new(program)
         .args(experiment.arguments(out, quick))
         .stdin(Stdio::null())
         .stdout(output)
         .status()
-        .map_err(|error| LabError::file(program, &error))?;
+        .at(program)?;
     if !status.success() {
         // Its reason is on standard error, above.
         let _ = fs::remove_file(&fresh);
         return Err(LabError::Request { what: experiment.name.to_owned(), reason: status.to_string() });
     }
     has_evidence(&fresh)?;
-    fs::rename(&fresh, &result).map_err(|error| LabError::file(&result, &error))
+    fs::rename(&fresh, &result).at(&result)
 }
 
 fn text(outcomes: &[Outcome]) -> String {

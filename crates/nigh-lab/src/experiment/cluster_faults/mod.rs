@@ -31,6 +31,7 @@ use self::availability::Outage;
 use self::part::{MutationOutcome, PartOutcome, play, play_sharers};
 use self::sharers::PutWithSharersDead;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
@@ -197,7 +198,7 @@ impl ClusterFaultsArgs {
         let usual = || cache_folder().with_file_name("cluster-faults.state");
         let path = self.progress.clone().unwrap_or_else(usual);
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+            std::fs::create_dir_all(folder).at(folder)?;
         }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { faults, nodes, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} faults, {msg}, {eta} left");
@@ -325,7 +326,7 @@ impl ClusterFaultsArgs {
 
 /// Where a cluster's files go.
 fn work_folder() -> Result<tempfile::TempDir, LabError> {
-    tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))
+    tempfile::tempdir().at(std::env::temp_dir())
 }
 
 impl Unavailable {

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use self::node_lives::{Lives, PartOutcome};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
@@ -135,7 +136,7 @@ impl CrashArgs {
         let path =
             self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+            std::fs::create_dir_all(folder).at(folder)?;
         }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { kills, seconds, store, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
@@ -149,7 +150,7 @@ impl CrashArgs {
                 progress.inc(u64::from(of_part));
                 done
             } else {
-                let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+                let work = tempfile::tempdir().at(std::env::temp_dir())?;
                 let longest = Duration::from_secs_f64(seconds);
                 let mut lives = Lives::begin(work.path(), store, seed.wrapping_add(u64::from(part) << 32), handle)?;
                 for _ in 0..of_part {

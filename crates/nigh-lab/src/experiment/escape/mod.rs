@@ -14,7 +14,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_node::client::{NETWORK_VARIABLE, OUTBOUND};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,10 +21,12 @@ use sha2::{Digest as _, Sha256};
 
 use self::targets::{MARK_VARIABLE, Targets};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python};
 use crate::instrument::platform::{Deployment, LambdaClient};
 use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// The attempts, each a function; see the head of the file.
 const ATTEMPTS: &str = include_str!("attempts.py");
@@ -137,7 +138,7 @@ impl EscapeArgs {
             ENGINES.iter().filter(|engine| self.engines.is_empty() || self.engines.iter().any(|one| one == *engine));
         let (mut rows, mut control, mut absent) = (Vec::new(), Vec::new(), Vec::new());
         for engine in engines {
-            let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+            let work = tempfile::tempdir().at(std::env::temp_dir())?;
             let node = match NodeUnderTest::start(work.path(), &settings(engine, &python)) {
                 Ok(node) => node,
                 Err(error) => {
@@ -188,7 +189,7 @@ fn settings(engine: &str, python: &Path) -> toml::Table {
 
 fn list(python: &Path, code: &Path) -> Result<Vec<Listed>, LabError> {
     let output = Command::new(python).arg(code.join("attempts.py")).arg("--list").output();
-    let output = output.map_err(|error| LabError::file(python, &error))?;
+    let output = output.at(python)?;
     serde_json::from_slice(&output.stdout).map_err(|error| LabError::file(code.join("attempts.py"), &error))
 }
 
@@ -238,7 +239,7 @@ fn without_walls(
         }
         let mut command = Command::new("timeout");
         command.arg(CONTROL_SECONDS).arg(python).arg(targets.code().join("attempts.py")).arg(event.to_string());
-        let output = command.output().map_err(|error| LabError::file("timeout", &error))?;
+        let output = command.output().at("timeout")?;
         rows.push(match serde_json::from_slice::<Said>(&output.stdout) {
             Ok(_) if attempt == ENDS_TARGETS && !targets.canary_lives() => {
                 row("succeeded", "the canary was ended".to_owned())
@@ -398,8 +399,7 @@ fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabErro
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["engine", "attempt", "outcome", "detail"]);
+    let mut table = table_of("engine | attempt | outcome | detail");
     for row in report.rows.iter().chain(&report.control) {
         let detail: String = row.detail.chars().take(DETAIL_CHARS).collect();
         table.add_row([row.engine.clone(), row.attempt.replace('_', " "), row.outcome.clone(), detail]);

@@ -11,7 +11,6 @@ mod requests;
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_objects::eviction::{DEFAULT_DOUBTFUL, Doubtful, GreedyDual, Judged, Lru, Periodic, S3Fifo};
 use serde::Serialize;
 
@@ -21,6 +20,7 @@ use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::recorded_invocations;
 use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// Cache sizes, in percent of the bytes of all objects that are read.
 const SIZES_PERCENT: [u64; 4] = [1, 5, 10, 25];
@@ -154,16 +154,8 @@ fn ranking(rows: &[EvictionRow]) -> Vec<(String, f64)> {
 }
 
 fn text(report: &EvictionReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "policy",
-        "outputs nobody read",
-        "cache %",
-        "hits",
-        "hit bytes",
-        "fetch time saved",
-        "ns a request",
-    ]);
+    let mut table =
+        table_of("policy | outputs nobody read | cache % | hits | hit bytes | fetch time saved | ns a request");
     for row in &report.rows {
         table.add_row([
             row.policy.to_owned(),

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{self, NodeUnderTest, python};
@@ -27,6 +27,7 @@ use crate::instrument::platform::{self, Deployment, LambdaClient};
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 /// The lies, each a function; see the head of the file.
 const LIES: &str = include_str!("liar.py");
@@ -128,7 +129,7 @@ impl LiesArgs {
         let stage = Stage::set().await?;
         let handle = Handle::current();
         let report = tokio::task::spawn_blocking(move || self.tell_all(&stage, machine, &handle)).await;
-        let report = report.map_err(|error| LabError::Node(error.to_string()))??;
+        let report = report.of_node()??;
         print_report(&report, || text(&report), json)?;
         let harm = report.harm_to_others;
         if harm == 0 { Ok(()) } else { Err(LabError::Harmed { harm }) }
@@ -206,17 +207,17 @@ struct Told {
 
 impl Stage {
     async fn set() -> Result<Self, LabError> {
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let code = work.path().join("code");
-        std::fs::create_dir(&code).map_err(|error| LabError::file(&code, &error))?;
+        std::fs::create_dir(&code).at(&code)?;
         let file = code.join("liar.py");
-        std::fs::write(&file, LIES).map_err(|error| LabError::file(&file, &error))?;
+        std::fs::write(&file, LIES).at(&file)?;
         let node = Arc::new(NodeUnderTest::start(work.path(), &settings(&python()?))?);
         let input: Vec<u8> = (0..INPUT_BYTES).map(|at| (at * at % 251) as u8).collect();
         for tenant in [HONEST, LIAR] {
             let signer = node.signer_of(tenant, "s3")?;
             let server = node.s3()?;
-            let mut connection = Connection::open(server).map_err(|error| LabError::Node(error.to_string()))?;
+            let mut connection = Connection::open(server).of_node()?;
             for (path, body) in [(format!("/{BUCKET}"), &[][..]), (format!("/{BUCKET}/{INPUT}"), &input[..])] {
                 let request = signer.signed(Method::PUT, server, &path, &[], body).await?;
                 let failed = |reason: String| LabError::Request { what: path.clone(), reason };
@@ -245,7 +246,7 @@ impl Stage {
         let file = self.work.path().join("code/liar.py");
         let python = python()?;
         let output = std::process::Command::new(&python).arg(&file).env("AWS_DEFAULT_REGION", "none").output();
-        let output = output.map_err(|error| LabError::file(&python, &error))?;
+        let output = output.at(&python)?;
         serde_json::from_slice(&output.stdout)
             .map_err(|error| LabError::file(&file, &format!("{error}: {}", String::from_utf8_lossy(&output.stderr))))
     }
@@ -426,20 +427,8 @@ fn settings(python: &Path) -> toml::Table {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "lie",
-        "told",
-        "answered",
-        "honest",
-        "failed",
-        "wrong",
-        "late",
-        "p50 ms",
-        "p99 ms",
-        "slower",
-        "over budget",
-    ]);
+    let mut table =
+        table_of("lie | told | answered | honest | failed | wrong | late | p50 ms | p99 ms | slower | over budget");
     for row in &report.rows {
         let Row { lie, liar, honest, slower, over_budget, .. } = row;
         table.add_row([

@@ -15,11 +15,11 @@ use super::real_contention::{self, Inputs, RealRuns};
 use crate::LabError;
 use crate::instrument::cache_sizing::HERTZ;
 use crate::instrument::chart::{self, Series};
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::progress;
-use crate::instrument::report::print_report;
-use crate::instrument::report::write_page;
+use crate::instrument::report::publish;
 use crate::instrument::stats::{Estimate, Sample};
 use crate::instrument::trace_library::TraceLibrary;
 
@@ -77,11 +77,7 @@ struct Report {
 impl ContentionArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {
@@ -114,7 +110,7 @@ impl ContentionArgs {
 
 /// The four on this machine.
 fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
-    let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+    let project = std::env::current_dir().at(".")?;
     let progress = progress::bar(0);
     let (which, rounds) = if quick { (Inputs::Smallest, REAL_ROUNDS_QUICK) } else { (Inputs::Largest, REAL_ROUNDS) };
     let runs = real_contention::measure(&project, which, rounds, &progress);

@@ -18,8 +18,7 @@ use crate::LabError;
 use crate::instrument::cache_sizing::{self, RULE};
 use crate::instrument::chart::{self, Series};
 use crate::instrument::machine::Machine;
-use crate::instrument::report::print_report;
-use crate::instrument::report::write_page;
+use crate::instrument::report::publish;
 use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
 /// What the time with the predicted ways may be of that with all.
@@ -86,11 +85,7 @@ struct Score {
 impl PredictionArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {

@@ -30,6 +30,7 @@ use self::report::{Played, Report};
 use self::side::Side;
 use self::stage::{Cast, Stage, Stretch, folder_of};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
@@ -128,7 +129,7 @@ struct Whole {
 impl MacroArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let plan = self.plan()?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let (python, inputs) = (python()?, project.join(".deps/inputs"));
         let all = SampleFunction::read_all(&project.join("functions"))?;
         let (functions, offered): (Vec<_>, Vec<_>) =
@@ -153,7 +154,7 @@ impl MacroArgs {
             kept.map_or(Ok(()), KeptProgress::finish)
         };
         let ended = tokio::task::spawn_blocking(whole).await;
-        ended.map_err(|error| LabError::Node(error.to_string()))?
+        ended.of_node()?
     }
 
     fn plan(&self) -> Result<Plan, LabError> {

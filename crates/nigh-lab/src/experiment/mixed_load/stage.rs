@@ -18,6 +18,7 @@ use super::node_look::{Seen, watch};
 use super::side::Side;
 use crate::LabError;
 use crate::experiment::single::left_out;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
 use crate::instrument::peer::installed::python_clients;
@@ -92,10 +93,10 @@ impl Stage {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let work = tempfile::tempdir_in(folder).map_err(|error| LabError::file(folder, &error))?;
+        let work = tempfile::tempdir_in(folder).at(folder)?;
         let place = |name: &str| {
             let place = work.path().join(name);
-            std::fs::create_dir(&place).map(|()| place.clone()).map_err(|error| LabError::file(place, &error))
+            std::fs::create_dir(&place).map(|()| place.clone()).at(place)
         };
         let swift = Swift::start(&place("swift")?)?;
         machine.add_peer(&swift);

@@ -20,6 +20,7 @@ use serde::Serialize;
 use self::verdict::Verdict;
 use self::world::World;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::PeerError;
 use crate::instrument::report::print_report;
@@ -179,7 +180,7 @@ impl OutsideArgs {
             if !self.only.is_empty() && !self.only.iter().any(is_meant) {
                 continue;
             }
-            let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+            let folder = tempfile::tempdir().at(std::env::temp_dir())?;
             let world = match World::start(setting, folder.path(), handle) {
                 Ok(world) => world,
                 Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => {

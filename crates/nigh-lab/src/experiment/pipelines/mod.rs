@@ -28,6 +28,7 @@ use self::rounds::Cell;
 use self::scenario::Scenario;
 use self::stage::Stage;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
@@ -70,7 +71,7 @@ struct Asked {
 
 impl PipelinesArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let applications = Application::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&applications)?;

@@ -12,7 +12,6 @@ mod replay;
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use self::replay::{Day, play};
@@ -21,6 +20,7 @@ use crate::instrument::machine::Machine;
 use crate::instrument::recorded_invocations;
 use crate::instrument::report::print_report;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 /// Cache sizes, in percent of the bytes of all objects that recur.
 const SIZES_PERCENT: [u64; 3] = [2, 10, 50];
@@ -120,19 +120,9 @@ impl PrewarmArgs {
 }
 
 fn text(report: &PrewarmReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "cache %",
-        "prewarmed",
-        "hits",
-        "mean ms",
-        "first mean ms",
-        "first p50 ms",
-        "first p99 ms",
-        "store GB",
-        "brought GB",
-        "in vain GB",
-    ]);
+    let mut table = table_of(
+        "cache % | prewarmed | hits | mean ms | first mean ms | first p50 ms | first p99 ms | store GB | brought GB | in vain GB",
+    );
     let gb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e9);
     for row in &report.rows {
         table.add_row([

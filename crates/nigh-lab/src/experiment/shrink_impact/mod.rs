@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use self::memory_group::{MemoryGroup, python_inside};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::made_up::Filled;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
@@ -161,7 +162,7 @@ impl ShrinkImpactArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let rounds = if self.quick { 3 } else { self.rounds };
         let sizes = if self.quick { &SIZES[1..3] } else { &SIZES[..] };
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let mut stage = Stage::set(&project, sizes).await?;
         let progress = progress::bar((sizes.len() * usize::from(rounds)) as u64);
         let mut random = StdRng::seed_from_u64(SEED);
@@ -274,7 +275,7 @@ impl Stage {
             missing: format!("the sample function {FUNCTION}"),
             hint: "run this in the project's folder; each folder of functions/ is one",
         })?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let group = MemoryGroup::make(&format!("nigh-shrink-impact-{}", std::process::id()))?;
         let node = NodeUnderTest::start(work.path(), &settings(None, &python))?;
         let door = S3Door { signer: node.signer("s3"), address: node.s3()? };

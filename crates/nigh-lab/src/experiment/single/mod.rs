@@ -26,6 +26,7 @@ use self::rounds::{Cell, RoundLimits};
 use self::scenario::Scenario;
 use self::stage::Stage;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
@@ -77,7 +78,7 @@ struct Asked {
 
 impl SingleArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let functions = self.functions(&SampleFunction::read_all(&project.join("functions"))?)?;
         let sizes = chosen("size", &self.sizes, &SIZES, if self.quick { QUICK_SIZES } else { SIZES.len() })?;

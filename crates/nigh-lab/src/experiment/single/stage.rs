@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::scenario::Scenario;
 use crate::LabError;
 use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
 use crate::instrument::peer::bare_runtime::BareRuntime;
@@ -54,7 +55,7 @@ impl Stage {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let swift = Swift::start(&work.path().join("swift"))?;
         machine.add_peer(&swift);
         let redis = left_out(Redis::start(&work.path().join("redis")), &say)?;

@@ -11,18 +11,19 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_check::storm::{Breach, LeftOut, StormEnd, Strikes, shrink, storm, traced};
 use serde::{Deserialize, Serialize};
 
 use self::weakened::left_out_by_name;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// Storms of a part. A run that is cut off loses at most these.
 const PART_SEEDS: u64 = 50;
@@ -179,7 +180,7 @@ impl StormArgs {
         let Self { from, seeds, .. } = *self;
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("storm.state"));
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
+            std::fs::create_dir_all(folder).at(folder)?;
         }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { from, seeds })?;
         let bar = progress::bar(seeds).with_message("storms");
@@ -276,8 +277,7 @@ impl One {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["fault", "strikes"]);
+    let mut table = table_of("fault | strikes");
     for (kind, count) in &report.faults_by_kind {
         table.add_row([kind.clone(), count.to_string()]);
     }

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use comfy_table::{Table, presets};
 use nigh_check::storm::{Duty, LeftOut, storm};
 use nigh_check::weakenings;
 use serde::Serialize;
@@ -13,6 +12,7 @@ use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// One that was left out.
 #[derive(Debug, Serialize)]
@@ -71,8 +71,7 @@ pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabErr
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["left out", "breaks", "seeds", "s"]);
+    let mut table = table_of("left out | breaks | seeds | s");
     for Weakened { rule, seeds, breaks, seconds, .. } in &report.weakened {
         let seeds = seeds.map_or_else(|| format!("not in {}", report.seeds_max), |seeds| seeds.to_string());
         table.add_row([rule.clone(), breaks.clone(), seeds, format!("{seconds:.1}")]);

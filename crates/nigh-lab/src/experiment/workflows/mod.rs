@@ -28,6 +28,7 @@ use self::rounds::Cell;
 use self::side::Side;
 use self::sides::Sides;
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::python;
@@ -82,7 +83,7 @@ enum Part {
 
 impl WorkflowsArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let pipelines = Pipeline::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&pipelines)?;

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,9 +26,11 @@ use self::plan::{planned, session};
 use self::recording::{ROWS_MAX, Recording};
 use self::stage::{BOOKED_MB, Stage};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
 use crate::instrument::progress;
 use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// Beside the rows: how they were made.
 const MADE: &str = "made.json";
@@ -98,7 +99,7 @@ struct Recorder {
 impl MemoryArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let functions = self.choose()?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         self.sign(&machine)?;
         let mut recorders = Vec::new();
         for &function in &functions {
@@ -132,7 +133,7 @@ impl MemoryArgs {
 
     /// Says beside the rows how they are made, if nobody has; another seed's rows are not mixed with them.
     fn sign(&self, machine: &Machine) -> Result<(), LabError> {
-        std::fs::create_dir_all(&self.out).map_err(|error| LabError::file(&self.out, &error))?;
+        std::fs::create_dir_all(&self.out).at(&self.out)?;
         let path = self.out.join(MADE);
         let wrong = |reason: &dyn std::fmt::Display| LabError::file(&path, reason);
         match std::fs::read(&path) {
@@ -227,10 +228,7 @@ impl MemoryArgs {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_header(["function", "recorded", "rows", "failed", "least MB", "most MB"]);
+    let mut table = table_of("function | recorded | rows | failed | least MB | most MB");
     let megabytes = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |megabytes| format!("{megabytes:.0}"));
     for done in &report.functions {
         table.add_row([

@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_llc::{Casy, CasyLiteral, ClosLayout, Tolerance, Unpartitioned};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +30,7 @@ use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::report::print_report;
 use crate::instrument::report::write_page;
+use crate::instrument::table::table_of;
 use crate::instrument::trace_library::TraceLibrary;
 
 /// What Nigh keeps its predictions to, so that with their errors nobody is slower by more than 1 %. Set on other draws
@@ -235,20 +235,8 @@ fn percent(part: f64) -> String {
 }
 
 fn summary_table(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "scenario",
-        "function",
-        "no CAT s",
-        "CASY",
-        "printed",
-        "Nigh",
-        "best",
-        "gain: CASY",
-        "printed",
-        "Nigh",
-        "best",
-    ]);
+    let mut table =
+        table_of("scenario | function | no CAT s | CASY | printed | Nigh | best | gain: CASY | printed | Nigh | best");
     for row in rows(report) {
         table.add_row(row);
     }

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use http::Method;
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -26,6 +25,7 @@ use rand::seq::SliceRandom;
 use self::report::{Report, Run, Side, summarize};
 use self::side::{DirectFunctions, Job, through_nigh};
 use crate::LabError;
+use crate::instrument::error::Tried;
 use crate::instrument::http_load::Connection;
 use crate::instrument::machine::Machine;
 use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
@@ -37,15 +37,16 @@ use crate::instrument::progress;
 use crate::instrument::report::write_page;
 use crate::instrument::sample_function::SampleFunction;
 use crate::instrument::sign::Signer;
+use crate::instrument::table::table_of;
 
 const BUCKET: &str = "demo-bucket";
 /// The order of the load is the same in every run.
 const SEED: u64 = 3;
-pub(super) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
+pub(crate) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
 
 /// What `nigh experiment demo` takes.
 #[derive(Clone, Debug, Args)]
-pub(super) struct DemoArgs {
+pub(crate) struct DemoArgs {
     /// Write the page with the charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -106,13 +107,13 @@ impl DemoArgs {
         Ok(())
     }
 
-    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+    pub(crate) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let mut functions = SampleFunction::read_all(&project.join("functions"))?;
         let inputs = project.join(".deps/inputs");
         self.choose(&mut functions, &inputs)?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
 
         let progress = progress::spinner();
         progress.enable_steady_tick(Duration::from_millis(120));
@@ -157,7 +158,7 @@ impl DemoArgs {
             return Ok(Store { swift: None });
         }
         let folder = work.join("swift");
-        std::fs::create_dir(&folder).map_err(|error| LabError::file(&folder, &error))?;
+        std::fs::create_dir(&folder).at(&folder)?;
         match Swift::start(&folder) {
             Ok(swift) => Ok(Store { swift: Some(swift) }),
             Err(PeerError::NotInstalled { hint, .. }) => {
@@ -297,7 +298,7 @@ fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a
 
 /// Puts every input into the store that both sides read.
 async fn upload(door: &Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
-    let mut connection = Connection::open(door.address).map_err(|error| LabError::Node(error.to_string()))?;
+    let mut connection = Connection::open(door.address).of_node()?;
     put(door, &mut connection, &format!("/{BUCKET}"), b"").await?;
     let names: std::collections::BTreeSet<&String> =
         functions.iter().flat_map(|function| &function.demo.inputs).collect();
@@ -321,24 +322,13 @@ async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) 
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
 fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabError> {
     if json {
-        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
+        let text = serde_json::to_string_pretty(report).at("report")?;
         println!("{text}");
         return Ok(());
     }
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "function",
-        "",
-        "runs",
-        "p50 ms",
-        "p95 ms",
-        "extract",
-        "transform",
-        "load",
-        "hits",
-        "time, Nigh / direct",
-        "processor time of its work, Nigh / direct",
-    ]);
+    let mut table = table_of(
+        "function |  | runs | p50 ms | p95 ms | extract | transform | load | hits | time, Nigh / direct | processor time of its work, Nigh / direct",
+    );
     for summary in &report.summaries {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
