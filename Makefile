@@ -29,7 +29,7 @@ vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc self
 
 demo: deps       ## Run real functions on one machine and show where their time goes
 	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
-	@cargo build --release --bins
+	@cargo build --release --workspace --bins --no-default-features
 	@target/release/nigh experiment demo --html demo.html
 
 test: lint       ## Run every test; needs no set-up beforehand

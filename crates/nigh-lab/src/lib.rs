@@ -2,23 +2,40 @@
 //!
 //! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
 //! `bench`, `check`, `demo`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured. Every
-//! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the
-//! machine.
+//! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine. Without the feature
+//! `all` there is the demonstration alone.
 
+// Of the instruments the demonstration needs some.
+#![cfg_attr(not(feature = "all"), allow(dead_code))]
+
+#[cfg(feature = "all")]
 mod bench;
+#[cfg(feature = "all")]
 mod check;
 mod demo;
+#[cfg(feature = "all")]
 mod experiment;
 pub mod instrument;
+#[cfg(feature = "all")]
 mod load;
+#[cfg(not(feature = "all"))]
+mod only_demo;
+#[cfg(feature = "all")]
 mod profile;
+#[cfg(feature = "all")]
 mod selftest;
 
-pub use bench::BenchArgs;
-pub use check::CheckArgs;
-pub use experiment::ExperimentArgs;
-pub use experiment::llc_tail::{kv_server, training_server};
 pub use instrument::error::LabError;
-pub use load::LoadArgs;
-pub use profile::ProfileArgs;
-pub use selftest::SelftestArgs;
+#[cfg(not(feature = "all"))]
+pub use only_demo::ExperimentArgs;
+
+#[cfg(feature = "all")]
+pub use {
+    bench::BenchArgs,
+    check::CheckArgs,
+    experiment::ExperimentArgs,
+    experiment::llc_tail::{kv_server, training_server},
+    load::LoadArgs,
+    profile::ProfileArgs,
+    selftest::SelftestArgs,
+};

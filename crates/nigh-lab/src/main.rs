@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use mimalloc::MiMalloc;
-use nigh_lab::{BenchArgs, CheckArgs, ExperimentArgs, LabError, LoadArgs, ProfileArgs, SelftestArgs};
+#[cfg(feature = "all")]
+use nigh_lab::{BenchArgs, CheckArgs, LoadArgs, ProfileArgs, SelftestArgs};
+use nigh_lab::{ExperimentArgs, LabError};
 
 /// As `nigh`: `bench memory` weighs what a node keeps of objects.
 #[global_allocator]
@@ -50,14 +52,22 @@ struct NodeOptions {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run an experiment and print its table
+    Experiment(ExperimentArgs),
+    #[cfg(feature = "all")]
+    #[command(flatten)]
+    Other(Other),
+}
+
+#[cfg(feature = "all")]
+#[derive(Subcommand)]
+enum Other {
     /// Play the load of some tenants on a node, and tell how it fared
     Load(LoadArgs),
     /// Measure against the peers on this machine
     Bench(BenchArgs),
     /// Explore the consistency contract in every order of events, with and without each of its rules
     Check(CheckArgs),
-    /// Run an experiment and print its table
-    Experiment(ExperimentArgs),
     /// Measure what functions need, run by run
     Profile(ProfileArgs),
     /// Last-level cache ways
@@ -65,6 +75,7 @@ enum Command {
     Llc(LlcCommand),
 }
 
+#[cfg(feature = "all")]
 #[derive(Subcommand)]
 enum LlcCommand {
     /// Boot the pinned kernels in virtual machines and compare them with the emulator
@@ -93,12 +104,21 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, json: bool) -> Result<ExitCode, LabError> {
     match command {
-        Command::Load(args) => Box::pin(args.run(json)).await?,
-        Command::Bench(args) => Box::pin(args.run(json)).await?,
-        Command::Check(args) => tokio::task::block_in_place(|| args.run(json))?,
         Command::Experiment(args) => Box::pin(args.run(json)).await?,
-        Command::Profile(args) => Box::pin(args.run(json)).await?,
-        Command::Llc(LlcCommand::Selftest(args)) => return tokio::task::block_in_place(|| args.run(json)),
+        #[cfg(feature = "all")]
+        Command::Other(other) => return Box::pin(run_other(other, json)).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "all")]
+async fn run_other(command: Other, json: bool) -> Result<ExitCode, LabError> {
+    match command {
+        Other::Load(args) => Box::pin(args.run(json)).await?,
+        Other::Bench(args) => Box::pin(args.run(json)).await?,
+        Other::Check(args) => tokio::task::block_in_place(|| args.run(json))?,
+        Other::Profile(args) => Box::pin(args.run(json)).await?,
+        Other::Llc(LlcCommand::Selftest(args)) => return tokio::task::block_in_place(|| args.run(json)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,6 +153,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    #[cfg(feature = "all")]
     #[test]
     fn wrong_usage_is_told_to_a_program_without_the_help() {
         let error = Cli::try_parse_from(["nigh", "bench", "s4"]).err().map(|error| error.render().to_string());

@@ -10,6 +10,7 @@ pub mod installed;
 pub mod keystone;
 pub mod minio;
 pub mod nats;
+#[cfg(feature = "all")]
 pub mod porcupine;
 pub mod redis;
 mod servers;
