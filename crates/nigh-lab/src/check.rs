@@ -23,7 +23,6 @@ use crate::instrument::machine::{Machine, memory_available};
 use crate::instrument::peer::installed::cache_folder;
 use crate::instrument::report::print_report;
 
-use crate::instrument::error::Tried;
 use crate::instrument::table::table_of;
 use murphi::MurphiRow;
 
@@ -242,9 +241,6 @@ impl CheckArgs {
             return Ok(None);
         }
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).at(folder)?;
-        }
         KeptProgress::open(&path, Asked { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
     }
 
@@ -271,7 +267,7 @@ impl CheckArgs {
         let broken = report.murphi.iter().filter(|row| row.is_wrong()).count();
         let unfinished = report.murphi.iter().filter(|row| row.is_cut()).count();
         if broken + unfinished > 0 {
-            return Err(LabError::Contract { broken, unfinished, unmissed: 0 });
+            return Err(unconfirmed(broken, unfinished, 0));
         }
         Ok(())
     }
@@ -293,7 +289,7 @@ impl CheckArgs {
         let unfinished = report.configurations.iter().filter(cut).count();
         let unmissed = report.weakened.iter().filter(|one| one.counterexample_steps.is_none()).count();
         if broken + unfinished + unmissed > 0 {
-            return Err(LabError::Contract { broken, unfinished, unmissed });
+            return Err(unconfirmed(broken, unfinished, unmissed));
         }
         Ok(())
     }
@@ -311,6 +307,13 @@ impl CheckArgs {
         let events: Vec<String> = told.iter().map(|(event, before)| before.describe(*event)).collect();
         print_report(&events, || events.join("\n"), json)
     }
+}
+
+fn unconfirmed(broken: usize, unfinished: usize, unmissed: usize) -> LabError {
+    LabError::Found(format!(
+        "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules can \
+         be left out unnoticed"
+    ))
 }
 
 fn text(report: &Report) -> String {

@@ -3,6 +3,8 @@
 //! It reads the words that `nigh` was given and keeps its exit codes and its errors in JSON. Nodes that it needs are
 //! processes of the `nigh` beside it.
 
+#[cfg(not(feature = "all"))]
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +59,10 @@ enum Command {
     #[cfg(feature = "all")]
     #[command(flatten)]
     Other(Other),
+    /// All else is left out of this build
+    #[cfg(not(feature = "all"))]
+    #[command(external_subcommand)]
+    LeftOut(Vec<OsString>),
 }
 
 #[cfg(feature = "all")]
@@ -107,6 +113,8 @@ async fn run(command: Command, json: bool) -> Result<ExitCode, LabError> {
         Command::Experiment(args) => Box::pin(args.run(json)).await?,
         #[cfg(feature = "all")]
         Command::Other(other) => return Box::pin(run_other(other, json)).await,
+        #[cfg(not(feature = "all"))]
+        Command::LeftOut(words) => return Err(LabError::left_out(&words)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! `nigh experiment` with the demonstration alone.
 
+use std::ffi::OsString;
+
 use clap::{Args, Subcommand};
 
 use crate::LabError;
@@ -17,6 +19,9 @@ pub struct ExperimentArgs {
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
     Demo(DemoArgs),
+    /// All else is left out of this build
+    #[command(external_subcommand)]
+    LeftOut(Vec<OsString>),
 }
 
 impl ExperimentArgs {
@@ -25,7 +30,9 @@ impl ExperimentArgs {
     /// # Errors
     /// If something it needs is missing or fails.
     pub async fn run(self, json: bool) -> Result<(), LabError> {
-        let What::Demo(demo) = self.what;
-        demo.run(Machine::of_this_command(), json).await
+        match self.what {
+            What::Demo(demo) => demo.run(Machine::of_this_command(), json).await,
+            What::LeftOut(words) => Err(LabError::left_out(&words)),
+        }
     }
 }

@@ -53,84 +53,9 @@ pub enum LabError {
         /// What it said.
         reason: String,
     },
-    /// Functions are not kept apart.
-    #[error("{succeeded} escape attempts succeeded, and {broken} went wrong themselves; the report names them")]
-    Escaped {
-        /// Attempts that got something.
-        succeeded: usize,
-        /// Attempts that show nothing.
-        broken: usize,
-    },
-    /// A tenant noticed another's lies.
-    #[error("{harm} times an honest tenant, or the node, was harmed by another's lies; the report says by which")]
-    Harmed {
-        /// How often.
-        harm: usize,
-    },
-    /// Crashes broke promises.
-    #[error(
-        "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and {listings_wrong} \
-         listings are wrong; the report names the first"
-    )]
-    Crash {
-        /// Reads after a start, or of the store, that miss an acknowledged write.
-        lost: u64,
-        /// Old reads under load.
-        stale: u64,
-        /// Objects that are of no one write.
-        mixed: u64,
-        /// Listings that differ from what is read.
-        listings_wrong: u64,
-    },
-    /// Faults of a cluster broke promises.
-    #[error(
-        "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and {not_recovered} \
-         times the cluster was not whole again in time; the report names the first"
-    )]
-    ClusterFaults {
-        /// Reads after the faults that miss an acknowledged write.
-        lost: u64,
-        /// Old reads, and objects whose operations no order explains.
-        stale: u64,
-        /// Objects that are of no one write.
-        mixed: u64,
-        /// Clusters or objects that were not whole again in time.
-        not_recovered: u64,
-    },
-    /// Readers and writers beside Nigh met what they must not, or the control showed that this could not be seen.
-    #[error(
-        "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of the \
-         control found nothing; the report names the first"
-    )]
-    Outside {
-        /// Old reads where none may be.
-        stale: u64,
-        /// Lost writes where none may be.
-        lost: u64,
-        /// Objects that are of no one write.
-        mixed: u64,
-        /// Rows without a guard that show neither.
-        blind: u64,
-    },
-    /// Storms broke promises.
-    #[error("{broken} storms break a promise; the report names them")]
-    Storm {
-        /// How many.
-        broken: u64,
-    },
-    /// The consistency contract was not confirmed.
-    #[error(
-        "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules \
-         can be left out unnoticed; the report names them"
-    )]
-    Contract {
-        /// Worlds with a counterexample.
-        broken: usize,
-        /// Worlds that took too long.
-        unfinished: usize,
-        /// Rules without a counterexample.
-        unmissed: usize,
-    },
+    /// A run found what must not be: a broken promise, an escape, harm done.
+    #[error("{0}; the report names the first")]
+    Found(String),
     /// A simulation cannot be run.
     #[error("simulating {what}: {reason}")]
     Simulation {
@@ -164,6 +89,16 @@ impl LabError {
             Self::Usage(_) => Self::USAGE,
             _ => 1,
         }
+    }
+
+    /// `words` ask for what this nigh-lab, built for the demonstration, does not have.
+    #[cfg(not(feature = "all"))]
+    #[must_use]
+    pub fn left_out(words: &[std::ffi::OsString]) -> Self {
+        let asked = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+        Self::Usage(format!(
+            "{asked} is left out of this nigh-lab, which `make demo` built; `cargo build --release --bins` builds all of it"
+        ))
     }
 
     /// A file's reason.

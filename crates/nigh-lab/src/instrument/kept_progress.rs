@@ -59,6 +59,9 @@ where
 {
     /// Takes up what is kept at `path` for what is asked, or begins anew.
     pub(crate) fn open(path: &Path, asked: Q) -> Result<Self, LabError> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).at(folder)?;
+        }
         Self::of_program(path, asked, this_program()?)
     }
 

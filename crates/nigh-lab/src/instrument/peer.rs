@@ -3,6 +3,25 @@
 //! `make peers` installs them (`installed`); `servers` starts, watches and ends them; `started` keeps the record by which
 //! the next run ends what a crashed one has left.
 
+/// A `Peer` with a field `servers`, a field `version` and its file's name `PEER`.
+macro_rules! served {
+    ($peer:ty) => {
+        impl Peer for $peer {
+            fn name(&self) -> &'static str {
+                PEER
+            }
+
+            fn version(&self) -> String {
+                self.version.to_string()
+            }
+
+            fn processes(&self) -> Vec<u32> {
+                self.servers.processes()
+            }
+        }
+    };
+}
+
 pub mod bare_runtime;
 pub mod bare_s3s;
 pub mod canned;

@@ -20,5 +20,5 @@ pub(crate) fn nigh_peer() -> Result<PathBuf, LabError> {
 fn beside(name: &str) -> Result<PathBuf, LabError> {
     let own = std::env::current_exe().at("the program")?;
     let path = own.with_file_name(name);
-    if path.is_file() { Ok(path) } else { Err(LabError::Missing { missing: path.display().to_string(), hint: HINT }) }
+    if path.is_file() { Ok(path) } else { Err(LabError::Node(format!("{} is not there; {HINT}", path.display()))) }
 }

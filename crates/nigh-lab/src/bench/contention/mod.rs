@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 use self::cell::{BOOKED, Cell};
 use super::Asked;
 use crate::LabError;
-use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::peer::installed::cache_folder;
@@ -234,9 +233,6 @@ impl ContentionArgs {
         let is_long = !self.quick && self.cell.is_empty();
         let usual = || is_long.then(|| cache_folder().with_file_name("bench-contention.state"));
         let Some(path) = self.progress.clone().or_else(usual) else { return Ok(None) };
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).at(folder)?;
-        }
         KeptProgress::open(&path, settings.clone()).map(Some)
     }
 }

@@ -189,7 +189,10 @@ impl ClusterFaultsArgs {
         let Report { lost, stale, mixed, not_recovered, .. } = report;
         match lost + stale + mixed + not_recovered {
             0 => Ok(()),
-            _ => Err(LabError::ClusterFaults { lost, stale, mixed, not_recovered }),
+            _ => Err(LabError::Found(format!(
+                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and \
+                 {not_recovered} times the cluster was not whole again in time"
+            ))),
         }
     }
 
@@ -197,9 +200,6 @@ impl ClusterFaultsArgs {
         let Self { faults, nodes, seed, .. } = *self;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
         let path = self.progress.clone().unwrap_or_else(usual);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).at(folder)?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { faults, nodes, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} faults, {msg}, {eta} left");
         let bar = ProgressBar::new(u64::from(faults));

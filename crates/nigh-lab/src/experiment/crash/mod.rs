@@ -127,7 +127,10 @@ impl CrashArgs {
         let Report { lost, stale, mixed, listings_wrong, .. } = report;
         match lost + stale + mixed + listings_wrong {
             0 => Ok(()),
-            _ => Err(LabError::Crash { lost, stale, mixed, listings_wrong }),
+            _ => Err(LabError::Found(format!(
+                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and \
+                 {listings_wrong} listings are wrong"
+            ))),
         }
     }
 
@@ -135,9 +138,6 @@ impl CrashArgs {
         let Self { kills, seconds, store, seed, .. } = *self;
         let path =
             self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).at(folder)?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { kills, seconds, store, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
         let progress =

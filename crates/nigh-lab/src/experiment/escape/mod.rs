@@ -161,7 +161,9 @@ impl EscapeArgs {
                 hint: "the report says why each does not work",
             }),
             (_, 0, 0) => Ok(()),
-            _ => Err(LabError::Escaped { succeeded, broken }),
+            _ => Err(LabError::Found(format!(
+                "{succeeded} escape attempts succeeded, and {broken} went wrong themselves"
+            ))),
         }
     }
 

@@ -132,7 +132,11 @@ impl LiesArgs {
         let report = report.of_node()??;
         print_report(&report, || text(&report), json)?;
         let harm = report.harm_to_others;
-        if harm == 0 { Ok(()) } else { Err(LabError::Harmed { harm }) }
+        if harm == 0 {
+            Ok(())
+        } else {
+            Err(LabError::Found(format!("{harm} times an honest tenant, or the node, was harmed by another's lies")))
+        }
     }
 
     fn tell_all(self, stage: &Stage, machine: Machine, handle: &Handle) -> Result<Report, LabError> {

@@ -257,7 +257,10 @@ impl Report {
         }
         match stale + lost + mixed + blind {
             0 => Ok(()),
-            _ => Err(LabError::Outside { stale, lost, mixed, blind }),
+            _ => Err(LabError::Found(format!(
+                "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of \
+                 the control found nothing"
+            ))),
         }
     }
 

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use self::weakened::left_out_by_name;
 use crate::LabError;
-use crate::instrument::error::Tried;
 use crate::instrument::kept_progress::KeptProgress;
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
@@ -172,16 +171,13 @@ impl StormArgs {
         print_report(&report, || text(&report), json)?;
         match report.broken {
             0 => Ok(()),
-            broken => Err(LabError::Storm { broken }),
+            broken => Err(broken_storms(broken)),
         }
     }
 
     fn play(&self, machine: Machine) -> Result<Report, LabError> {
         let Self { from, seeds, .. } = *self;
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("storm.state"));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).at(folder)?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { from, seeds })?;
         let bar = progress::bar(seeds).with_message("storms");
         let parts: Vec<u64> = (0..seeds.div_ceil(PART_SEEDS)).collect();
@@ -244,10 +240,14 @@ impl StormArgs {
         };
         print_report(&told, || told.text(), json)?;
         match told.broken {
-            Some(_) if left_out == LeftOut::Nothing => Err(LabError::Storm { broken: 1 }),
+            Some(_) if left_out == LeftOut::Nothing => Err(broken_storms(1)),
             _ => Ok(()),
         }
     }
+}
+
+fn broken_storms(count: u64) -> LabError {
+    LabError::Found(format!("{count} storms break a promise"))
 }
 
 /// One storm as it is told.

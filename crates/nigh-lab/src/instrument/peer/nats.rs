@@ -51,19 +51,7 @@ impl Nats {
     }
 }
 
-impl Peer for Nats {
-    fn name(&self) -> &'static str {
-        PEER
-    }
-
-    fn version(&self) -> String {
-        self.version.to_owned()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers.processes()
-    }
-}
+served!(Nats);
 
 /// What the servers of a cluster are called.
 const NAMES: [&str; 3] = ["nats-1", "nats-2", "nats-3"];
@@ -120,19 +108,7 @@ impl NatsCluster {
     }
 }
 
-impl Peer for NatsCluster {
-    fn name(&self) -> &'static str {
-        PEER
-    }
-
-    fn version(&self) -> String {
-        self.version.to_owned()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers.processes()
-    }
-}
+served!(NatsCluster);
 
 /// A server with clients' and monitor's port, its files in `folder`; in a cluster with where it listens for the others,
 /// and all of them.

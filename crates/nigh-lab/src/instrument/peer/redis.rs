@@ -111,19 +111,7 @@ impl Redis {
     }
 }
 
-impl Peer for Redis {
-    fn name(&self) -> &'static str {
-        PEER
-    }
-
-    fn version(&self) -> String {
-        self.version.clone()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers.processes()
-    }
-}
+served!(Redis);
 
 fn socket_in(folder: &Path) -> PathBuf {
     folder.join("redis.sock")

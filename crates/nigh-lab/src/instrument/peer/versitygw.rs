@@ -63,16 +63,4 @@ impl VersityGw {
     }
 }
 
-impl Peer for VersityGw {
-    fn name(&self) -> &'static str {
-        PEER
-    }
-
-    fn version(&self) -> String {
-        self.version.to_owned()
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers.processes()
-    }
-}
+served!(VersityGw);
