@@ -29,7 +29,7 @@ vm:              ## Install QEMU, pqos and the pinned kernels for `nigh llc self
 
 demo: deps       ## Run real functions on one machine and show where their time goes
 	@scripts/install-swift.sh || echo "demo: without Swift; times are shown, no improvement is claimed"
-	@cargo build --release --bins
+	@cargo build --release --workspace --bins --no-default-features
 	@target/release/nigh experiment demo --html demo.html
 
 test: lint       ## Run every test; needs no set-up beforehand
@@ -51,4 +51,4 @@ install: deps    ## Install nigh and its programs beside each other in ~/.cargo/
 	@cargo build --release --bins
 	@install -D -t "$${CARGO_HOME:-$$HOME/.cargo}/bin" target/release/nigh target/release/nigh-sandbox \
 		target/release/nigh-http-adapter target/release/nigh-features \
-		target/release/nigh-resctrl-guest
+		target/release/nigh-lab target/release/nigh-peer target/release/nigh-resctrl-guest

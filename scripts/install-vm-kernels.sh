@@ -1,11 +1,11 @@
 #!/bin/sh
-# Puts the kernels pinned in crates/nigh-lab/src/vm/kernels.tsv into .deps/kernels/<name>/vmlinuz, each checked by the
+# Puts the kernels pinned in crates/nigh-lab/src/instrument/vm/kernels.tsv into .deps/kernels/<name>/vmlinuz, each checked by the
 # sha256 of its package. They come from the Debian mirror that apt uses here, through apt's own downloader, or else
 # from Debian's public one. No package is installed. Ends with one clear line and status 1 when one cannot be had.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-list="$root/crates/nigh-lab/src/vm/kernels.tsv"
+list="$root/crates/nigh-lab/src/instrument/vm/kernels.tsv"
 folder="$root/.deps/kernels"
 downloader=/usr/lib/apt/apt-helper
 public=http://deb.debian.org/debian/

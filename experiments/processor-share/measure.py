@@ -109,6 +109,7 @@ def main():
         "load": round(load, 2),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["measure.py", *sys.argv[1:]]),
+        "commit": subprocess.check_output(["git", "-C", PROJECT, "describe", "--always", "--dirty"], text=True).strip(),
     }
     ratio = rows[1]["p50_took_ms"] / rows[0]["p50_took_ms"]
     print(json.dumps({"machine": machine, "rows": rows, "took_own_over_one": round(ratio, 3)}, indent=2))

@@ -10,7 +10,6 @@ mod journal;
 mod ledger;
 mod llc;
 mod llc_binding;
-pub(crate) mod made_up;
 mod members;
 mod memory;
 mod objects;
@@ -25,11 +24,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::report::show;
+use crate::instrument::table::table_of;
 
 /// What `nigh bench` takes.
 #[derive(Clone, Debug, Args)]
@@ -95,7 +96,7 @@ impl Length {
 
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// What was done.
     pub what: String,
     /// To whom.
@@ -161,62 +162,20 @@ impl BenchArgs {
             What::S3(length) => s3::run(length).await?,
             What::Invoke(length) => s3::Outcome { rows: invoke::run(length).await?, ..s3::Outcome::default() },
             What::Workflow(length) => workflow::run(length).await?,
-            What::Coldstart(length) => {
-                let report = coldstart::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || coldstart::text(&report), json);
-            }
-            What::Contention(args) => {
-                let report = contention::run(&args, machine).await?;
-                return crate::experiment::llc::print_report(&report, || contention::text(&report), json);
-            }
-            What::Functions(many) => {
-                let report = functions::run(&many, machine).await?;
-                return crate::experiment::llc::print_report(&report, || functions::text(&report), json);
-            }
-            What::Journal(length) => {
-                let report = journal::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || journal::text(&report), json);
-            }
-            What::Ledger(length) => {
-                let report = ledger::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || ledger::text(&report), json);
-            }
-            What::Rpc(length) => {
-                let report = rpc::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || rpc::text(&report), json);
-            }
-            What::Objects(length) => {
-                let report = objects::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || objects::text(&report), json);
-            }
-            What::Shrink(length) => {
-                let report = shrink::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || shrink::text(&report), json);
-            }
-            What::Reelect(length) => {
-                let report = reelect::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || reelect::text(&report), json);
-            }
-            What::Grant(length) => {
-                let report = grant::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || grant::text(&report), json);
-            }
-            What::Memory(length) => {
-                let report = memory::run(&length, machine).await?;
-                return crate::experiment::llc::print_report(&report, || memory::text(&report), json);
-            }
-            What::Predict(length) => {
-                let report = predict::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || predict::text(&report), json);
-            }
-            What::Coherence(length) => {
-                let report = coherence::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || coherence::text(&report), json);
-            }
-            What::Llc(length) => {
-                let report = llc::run(&length, machine)?;
-                return crate::experiment::llc::print_report(&report, || llc::text(&report), json);
-            }
+            What::Coldstart(length) => return show(coldstart::run(&length, machine).await, coldstart::text, json),
+            What::Contention(args) => return show(contention::run(&args, machine).await, contention::text, json),
+            What::Functions(many) => return show(functions::run(&many, machine).await, functions::text, json),
+            What::Journal(length) => return show(journal::run(&length, machine).await, journal::text, json),
+            What::Ledger(length) => return show(ledger::run(&length, machine).await, ledger::text, json),
+            What::Rpc(length) => return show(rpc::run(&length, machine).await, rpc::text, json),
+            What::Objects(length) => return show(objects::run(&length, machine), objects::text, json),
+            What::Shrink(length) => return show(shrink::run(&length, machine).await, shrink::text, json),
+            What::Reelect(length) => return show(reelect::run(&length, machine).await, reelect::text, json),
+            What::Grant(length) => return show(grant::run(&length, machine).await, grant::text, json),
+            What::Memory(length) => return show(memory::run(&length, machine).await, memory::text, json),
+            What::Predict(length) => return show(predict::run(&length, machine), predict::text, json),
+            What::Coherence(length) => return show(coherence::run(&length, machine), coherence::text, json),
+            What::Llc(length) => return show(llc::run(&length, machine), llc::text, json),
         };
         print(&Report { machine, rows, summary, asked }, json)
     }
@@ -225,14 +184,11 @@ impl BenchArgs {
 #[expect(clippy::print_stdout, reason = "the report is the command's output")]
 fn print(report: &Report, json: bool) -> Result<(), LabError> {
     if json {
-        let text = serde_json::to_string_pretty(report).map_err(|error| LabError::file("report", &error))?;
+        let text = serde_json::to_string_pretty(report).at("report")?;
         println!("{text}");
         return Ok(());
     }
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_header(["what", "server", "bytes", "clients", "p50 us", "p99 us", "cpu us", "1/s", "ratio", "of"]);
+    let mut table = table_of("what | server | bytes | clients | p50 us | p99 us | cpu us | 1/s | ratio | of");
     for row in &report.rows {
         let number =
             |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_check::{
     Configuration, Counterexample, Cut, Explored, Limits, Missed, MurphiModel, WeakenedTransaction, Weakening,
     configurations, explore, explore_transactions, long_configurations, murphi_models, retell,
@@ -19,11 +18,12 @@ use nigh_terms::ByteSize;
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::experiment::llc::print_report;
-use crate::kept_progress::KeptProgress;
-use crate::machine::{Machine, memory_available};
-use crate::peer::installed::cache_folder;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::{Machine, memory_available};
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::report::print_report;
 
+use crate::instrument::table::table_of;
 use murphi::MurphiRow;
 
 /// What `nigh check` takes.
@@ -241,9 +241,6 @@ impl CheckArgs {
             return Ok(None);
         }
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("check.state"));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
-        }
         KeptProgress::open(&path, Asked { seconds: self.limit_seconds(), memory: self.memory }).map(Some)
     }
 
@@ -270,7 +267,7 @@ impl CheckArgs {
         let broken = report.murphi.iter().filter(|row| row.is_wrong()).count();
         let unfinished = report.murphi.iter().filter(|row| row.is_cut()).count();
         if broken + unfinished > 0 {
-            return Err(LabError::Contract { broken, unfinished, unmissed: 0 });
+            return Err(unconfirmed(broken, unfinished, 0));
         }
         Ok(())
     }
@@ -292,7 +289,7 @@ impl CheckArgs {
         let unfinished = report.configurations.iter().filter(cut).count();
         let unmissed = report.weakened.iter().filter(|one| one.counterexample_steps.is_none()).count();
         if broken + unfinished + unmissed > 0 {
-            return Err(LabError::Contract { broken, unfinished, unmissed });
+            return Err(unconfirmed(broken, unfinished, unmissed));
         }
         Ok(())
     }
@@ -312,17 +309,15 @@ impl CheckArgs {
     }
 }
 
+fn unconfirmed(broken: usize, unfinished: usize, unmissed: usize) -> LabError {
+    LabError::Found(format!(
+        "{broken} worlds break a promise or cannot finish, {unfinished} were not explored whole, and {unmissed} rules can \
+         be left out unnoticed"
+    ))
+}
+
 fn text(report: &Report) -> String {
-    let mut worlds = Table::new();
-    worlds.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "configuration",
-        "states",
-        "depth",
-        "complete",
-        "violations",
-        "stuck",
-        "s",
-    ]);
+    let mut worlds = table_of("configuration | states | depth | complete | violations | stuck | s");
     for row in &report.configurations {
         let broken: Vec<&str> = row.violations.iter().map(|violation| violation.promise.as_str()).collect();
         worlds.add_row([
@@ -338,8 +333,7 @@ fn text(report: &Report) -> String {
             format!("{:.1}", row.seconds),
         ]);
     }
-    let mut rules = Table::new();
-    rules.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["left out", "breaks", "steps", "what goes wrong", "s"]);
+    let mut rules = table_of("left out | breaks | steps | what goes wrong | s");
     for row in &report.weakened {
         rules.add_row([
             row.rule.clone(),

@@ -3,42 +3,30 @@
 mod all;
 mod cluster_faults;
 mod crash;
-pub(crate) mod demo;
-mod demo_page;
-mod demo_report;
-mod demo_side;
 mod escape;
 mod eviction;
 mod fabric;
 mod learn;
 mod lies;
-pub(crate) mod llc;
+mod llc;
 pub(crate) mod llc_tail;
-mod measured_sizes;
 mod mixed_load;
 mod outside;
-mod phase_log;
-mod pipeline_inputs;
 mod pipelines;
 mod prewarm;
-pub(crate) mod sample_function;
 mod scheduling;
 mod shrink_impact;
-mod simulated_copies;
 mod single;
-mod stacked_bars;
 mod storm;
 mod workflows;
-
-pub(crate) use demo::{bar, stop_on_interrupt};
-
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::peer::started::{Ended, StartedProcesses};
+use crate::demo::DemoArgs;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::started::{Ended, StartedProcesses};
+use crate::instrument::report::print_report;
 
 /// What `nigh experiment` takes.
 #[derive(Clone, Debug, Args)]
@@ -50,7 +38,7 @@ pub struct ExperimentArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Real functions on real inputs: where their time goes, directly against the store and through Nigh (OFC figure 3)
-    Demo(demo::DemoArgs),
+    Demo(DemoArgs),
     /// A node killed again and again under load: no acknowledged write may be lost, no read old
     Crash(crash::CrashArgs),
     /// A real cluster under real faults: no acknowledged write may be lost, no read old (root)
@@ -141,12 +129,8 @@ impl ExperimentArgs {
                 let line = |one: &Ended| format!("ended {} ({}, process {})", one.peer, one.program, one.pid);
                 let text = || ended.iter().map(line).collect::<Vec<_>>().join("\n");
                 let text = || if ended.is_empty() { "nothing was left".to_owned() } else { text() };
-                llc::print_report(&ended, text, json)
+                print_report(&ended, text, json)
             }
         }
     }
-}
-
-fn write_page(path: &PathBuf, page: &str) -> Result<(), LabError> {
-    std::fs::write(path, page).map_err(|error| LabError::file(path, &error))
 }

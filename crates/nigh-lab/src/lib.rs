@@ -1,34 +1,41 @@
-//! The laboratory: experiments, benches, load generation, the peers' servers, statistics and plots.
+//! The laboratory: experiments, benches, checks and load generation, which `nigh-lab` runs.
 //!
-//! Every figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine.
+//! Below are the instruments, which know no experiment (`instrument`), and the load of some tenants (`load`). Above are
+//! `bench`, `check`, `demo`, `experiment`, `profile` and `selftest`, one module or folder each thing that is measured. Every
+//! figure is taken beside its peer in one run, in interleaved rounds, and is printed with the machine. Without the feature
+//! `all` there is the demonstration alone.
 
-pub mod bench;
+// Of the instruments the demonstration needs some.
+#![cfg_attr(not(feature = "all"), allow(dead_code))]
+
+#[cfg(feature = "all")]
+mod bench;
+#[cfg(feature = "all")]
 mod check;
-pub mod cpu_time;
-mod error;
-pub mod experiment;
-pub mod fault_proxy;
-pub mod http_load;
-mod kept_progress;
-pub mod load;
-pub mod machine;
-pub mod node_under_test;
-mod parallel;
-pub mod peer;
-pub mod platform;
+mod demo;
+#[cfg(feature = "all")]
+mod experiment;
+pub mod instrument;
+#[cfg(feature = "all")]
+mod load;
+#[cfg(not(feature = "all"))]
+mod only_demo;
+#[cfg(feature = "all")]
 mod profile;
-mod recorded_invocations;
-pub mod s3_door;
-mod settled_cluster;
-pub mod sign;
-mod states_door;
-pub mod stats;
-pub mod tcp_relay;
-pub mod vm;
+#[cfg(feature = "all")]
+mod selftest;
 
-pub use bench::BenchArgs;
-pub use check::CheckArgs;
-pub use error::LabError;
-pub use experiment::ExperimentArgs;
-pub use load::LoadArgs;
-pub use profile::ProfileArgs;
+pub use instrument::error::LabError;
+#[cfg(not(feature = "all"))]
+pub use only_demo::ExperimentArgs;
+
+#[cfg(feature = "all")]
+pub use {
+    bench::BenchArgs,
+    check::CheckArgs,
+    experiment::ExperimentArgs,
+    experiment::llc_tail::{kv_server, training_server},
+    load::LoadArgs,
+    profile::ProfileArgs,
+    selftest::SelftestArgs,
+};

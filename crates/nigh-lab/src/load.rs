@@ -7,6 +7,7 @@
 pub(crate) mod arrivals;
 pub(crate) mod booking;
 pub(crate) mod door_client;
+pub(crate) mod doors;
 pub(crate) mod open_loop;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -19,13 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use tokio::runtime::Handle;
-
-pub use self::stage::Doors;
 
 use self::arrivals::{ArrivalLaw, schedule};
 use self::door_client::{DoorClient, Events};
+use self::doors::Doors;
 use self::open_loop::Pace;
 use self::report::LoadReport;
 use self::run::Run;
@@ -33,11 +32,12 @@ use self::settings::{LoadFlags, LoadSettings};
 use self::stage::{LoadStage, offered};
 use self::tenants::{Tenant, tenants};
 use crate::LabError;
-use crate::experiment::demo::{bar, stop_on_interrupt};
-use crate::experiment::sample_function::SampleFunction;
-use crate::machine::Machine;
-use crate::platform::{LambdaClient, activations_while};
-use crate::recorded_invocations;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::platform::{LambdaClient, activations_while};
+use crate::instrument::progress;
+use crate::instrument::recorded_invocations;
+use crate::instrument::sample_function::SampleFunction;
 
 /// Records of one load that are read at the end.
 const RECORDS_MAX: usize = 200_000;
@@ -63,22 +63,23 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", default_value = recorded_invocations::STORED)]
     trace: PathBuf,
     /// The S3 door, where --endpoint names a Lambda door that is not of a node on this machine
-    #[arg(long, value_name = "URL")]
-    pub s3_endpoint: Option<String>,
+    #[arg(long, value_name = "URL", env = "AWS_ENDPOINT_URL_S3", hide_env = true)]
+    s3_endpoint: Option<String>,
     /// The bucket that is made for the inputs and outputs, and removed
     #[arg(long, value_name = "NAME", default_value = "nigh-load")]
     bucket: String,
 }
 
 impl LoadArgs {
-    /// Plays the load on the platform behind `doors` and prints what came of it.
+    /// Plays the load on the platform that the environment names and prints what came of it.
     ///
     /// # Errors
     /// If the platform refuses what a load needs, or the load was interrupted: then what had been done is printed.
-    pub async fn run(self, doors: Doors, json: bool) -> Result<(), LabError> {
+    pub async fn run(self, json: bool) -> Result<(), LabError> {
+        let doors = Doors::of_environment(self.s3_endpoint.as_deref())?;
         let machine = Machine::of_this_command();
         let settings = LoadSettings::read(self.file.as_ref(), &self.flags)?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let inputs = project.join(".deps/inputs");
         let all = SampleFunction::read_all(&project.join("functions"))?;
         let (functions, offered): (Vec<_>, Vec<_>) =
@@ -88,7 +89,7 @@ impl LoadArgs {
             ArrivalLaw::Recorded => recorded_invocations::read_trace(&self.trace)?,
             _ => Vec::new(),
         };
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let lambda = LambdaClient::to(doors.lambda, doors.lambda_signer.clone())?;
         let handle = Handle::current();
         let load = move || {
@@ -100,12 +101,12 @@ impl LoadArgs {
             let rows: Vec<(Tenant, u64)> = tenants.iter().cloned().zip(booked).collect();
             let interrupted = stop.load(Ordering::Relaxed);
             let report = LoadReport::new(machine, settings, scheduled, interrupted, &rows, &runs);
-            crate::experiment::llc::print_report(&report, || report.text(), json)?;
+            crate::instrument::report::print_report(&report, || report.text(), json)?;
             removed?;
             if interrupted { Err(LabError::Interrupted { kept: "what had been done is told" }) } else { Ok(()) }
         };
         let ended = tokio::task::spawn_blocking(load).await;
-        ended.map_err(|error| LabError::Node(error.to_string()))?
+        ended.of_node()?
     }
 }
 
@@ -118,7 +119,7 @@ fn play(
     stop: &AtomicBool,
     handle: &Handle,
 ) -> Result<(usize, Vec<u64>, Vec<Run>), LabError> {
-    let progress = ProgressBar::new(stage.tenants.len() as u64).with_style(bar());
+    let progress = progress::bar(stage.tenants.len() as u64);
     progress.enable_steady_tick(Duration::from_millis(500));
     progress.set_message("putting inputs and functions");
     handle.block_on(stage.set(inputs))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nigh_lab::vm::{Guest, GuestEnd, PinnedKernel, VmError, installed_below, pinned, report_rdt};
+use nigh_lab::instrument::vm::{Guest, GuestEnd, PinnedKernel, VmError, installed_below, pinned, report_rdt};
 use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
 
 /// Six times what the longest takes on a machine without other work.

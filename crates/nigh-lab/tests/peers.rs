@@ -10,13 +10,13 @@ use std::time::Duration;
 use http::Method;
 use nigh_engine::Registry as _;
 use nigh_engine::nats::{Cluster, NatsRegistry};
-use nigh_lab::http_load::Connection;
-use nigh_lab::peer::minio::Minio;
-use nigh_lab::peer::nats::{Nats, NatsCluster};
-use nigh_lab::peer::redis::Redis;
-use nigh_lab::peer::versitygw::VersityGw;
-use nigh_lab::peer::{Peer, PeerError, S3Access};
-use nigh_lab::sign::Signer;
+use nigh_lab::instrument::http_load::Connection;
+use nigh_lab::instrument::peer::minio::Minio;
+use nigh_lab::instrument::peer::nats::{Nats, NatsCluster};
+use nigh_lab::instrument::peer::redis::Redis;
+use nigh_lab::instrument::peer::versitygw::VersityGw;
+use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
+use nigh_lab::instrument::sign::Signer;
 
 /// The peer, if it is installed.
 fn started<P: Peer>(test: &str, peer: Result<P, PeerError>) -> Option<P> {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
 use nigh_data::{Attributes, ETag, ObjectId, ObjectMeta, Tags};
-use nigh_lab::peer::PeerError;
-use nigh_lab::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
-use nigh_lab::peer::swift::Swift;
+use nigh_lab::instrument::peer::PeerError;
+use nigh_lab::instrument::peer::keystone::{ADMIN, Keystone, REGION, TOKEN_LIFE};
+use nigh_lab::instrument::peer::swift::Swift;
 use nigh_stores::remote::{RemoteConfig, RemoteStore};
 use nigh_stores::swift::auth::{EndpointChoice, SwiftLogin};
 use nigh_stores::swift::{SwiftConfig, SwiftStore};

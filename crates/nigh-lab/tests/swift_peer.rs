@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nigh_lab::peer::PeerError;
-use nigh_lab::peer::swift::Swift;
+use nigh_lab::instrument::peer::PeerError;
+use nigh_lab::instrument::peer::swift::Swift;
 
 /// Set in the child that starts a Swift and is then killed.
 const CHILD: &str = "NIGH_TEST_SWIFT_CHILD";

@@ -51,9 +51,13 @@ pub(crate) enum CliError {
     Restore(#[from] RestoreError),
     #[error(transparent)]
     Certificates(#[from] CertificateError),
-    #[cfg(feature = "lab")]
-    #[error(transparent)]
-    Lab(#[from] nigh_lab::LabError),
+    /// The program of benches and experiments is not installed.
+    #[error(
+        "nigh-lab, the program that does this, is neither beside {} nor in PATH; `make install` in Nigh's sources \
+         installs it, and `cargo build --release -p nigh-lab` builds it",
+        .beside.display()
+    )]
+    NoLab { beside: PathBuf },
     /// The node takes nothing new.
     #[error("Nigh at {} is draining and takes nothing new: {draining}", .root.display())]
     Draining { root: PathBuf, draining: Draining },

@@ -16,10 +16,9 @@ mod explain;
 mod functions;
 mod invoke;
 mod journal;
+mod lab;
 mod learn;
 mod llc;
-#[cfg(feature = "lab")]
-mod load;
 mod logs;
 mod metrics;
 mod object_address;
@@ -130,20 +129,27 @@ enum Command {
     /// Print a shell's completions
     Completions(completions::CompletionsArgs),
     /// Play the load of some tenants on a node, and tell how it fared
-    #[cfg(feature = "lab")]
-    Load(nigh_lab::LoadArgs),
+    #[command(disable_help_flag = true)]
+    Load(lab::LabArgs),
     /// Measure against the peers on this machine
-    #[cfg(feature = "lab")]
-    Bench(nigh_lab::BenchArgs),
+    #[command(disable_help_flag = true)]
+    Bench(lab::LabArgs),
     /// Explore the consistency contract in every order of events, with and without each of its rules
-    #[cfg(feature = "lab")]
-    Check(nigh_lab::CheckArgs),
+    #[command(disable_help_flag = true)]
+    Check(lab::LabArgs),
     /// Run an experiment and print its table
-    #[cfg(feature = "lab")]
-    Experiment(nigh_lab::ExperimentArgs),
+    #[command(disable_help_flag = true)]
+    Experiment(lab::LabArgs),
     /// Measure what functions need, run by run
-    #[cfg(feature = "lab")]
-    Profile(nigh_lab::ProfileArgs),
+    #[command(disable_help_flag = true)]
+    Profile(lab::LabArgs),
+}
+
+impl Command {
+    /// nigh-lab does it, and reads what stands behind it.
+    const fn is_the_laboratorys(&self) -> bool {
+        matches!(self, Self::Load(_) | Self::Bench(_) | Self::Check(_) | Self::Experiment(_) | Self::Profile(_))
+    }
 }
 
 fn main() -> ExitCode {
@@ -156,7 +162,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    let json = cli.globals.json;
+    let json = cli.globals.json || cli.command.is_the_laboratorys() && std::env::args_os().any(|word| word == "--json");
     let ended = match threads(&cli.command).enable_all().build() {
         Ok(runtime) => runtime.block_on(Box::pin(run(cli))),
         Err(error) => Err(CliError::Local { what: "starting threads".to_owned(), source: error }),
@@ -223,16 +229,10 @@ async fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Restore(args) => backup::run_restore(args, &globals)?,
         Command::Certificates(command) => certificates::run(&command, &globals)?,
         Command::Completions(args) => completions::run::<Cli>(&args)?,
-        #[cfg(feature = "lab")]
-        Command::Load(args) => load::run(args, &globals).await?,
-        #[cfg(feature = "lab")]
-        Command::Bench(args) => Box::pin(args.run(globals.json)).await?,
-        #[cfg(feature = "lab")]
-        Command::Check(args) => tokio::task::block_in_place(|| args.run(globals.json))?,
-        #[cfg(feature = "lab")]
-        Command::Experiment(args) => Box::pin(args.run(globals.json)).await?,
-        #[cfg(feature = "lab")]
-        Command::Profile(args) => Box::pin(args.run(globals.json)).await?,
+        Command::Load(args) if !args.ask_for_help() => return Err(lab::load(&args.globals()?).await?),
+        Command::Load(_) | Command::Bench(_) | Command::Check(_) | Command::Experiment(_) | Command::Profile(_) => {
+            return Err(lab::run());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

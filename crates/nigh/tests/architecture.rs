@@ -91,6 +91,15 @@ fn every_arrow_points_down() {
 }
 
 #[test]
+fn a_users_nigh_carries_no_laboratory() {
+    let manifest = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    for import in ["nigh-lab", "nigh-check", "plotters", "indicatif", "async-nats"] {
+        assert!(!manifest["dependencies"].as_table().unwrap().contains_key(import), "nigh imports {import}");
+    }
+}
+
+#[test]
 fn the_vocabulary_touches_nothing() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("nigh-terms/Cargo.toml");
     let manifest: toml::Table = std::fs::read_to_string(manifest).unwrap().parse().unwrap();

@@ -17,6 +17,7 @@ fn project() -> PathBuf {
 }
 
 fn experiment(arguments: &[&str]) -> Output {
+    build_programs();
     Command::new(env!("CARGO_BIN_EXE_nigh")).arg("experiment").args(arguments).current_dir(project()).output().unwrap()
 }
 

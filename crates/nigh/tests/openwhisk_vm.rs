@@ -1,14 +1,13 @@
 //! CASY's flow through OpenWhisk's API (section V-C), on a kernel that allocates cache: an action is registered and profiled,
 //! the ways that an invocation's input needs are predicted, and it runs in the class that has them.
 
-#![cfg(feature = "lab")]
 #![expect(clippy::unwrap_used, reason = "tests: a broken expectation panics")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nigh_lab::vm::{Guest, VmError, installed_below, pinned, report_rdt};
+use nigh_lab::instrument::vm::{Guest, VmError, installed_below, pinned, report_rdt};
 use nigh_llc::resctrl::emulator::{Dialect, GuestMachine};
 use serde_json::Value;
 

@@ -8,16 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_node::{Activation, SandboxStart};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::platform::{Deployment, LambdaClient, activations, status};
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::platform::{Deployment, LambdaClient, activations, status};
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
 /// What is called, and what its module does when it is loaded.
@@ -112,13 +113,13 @@ struct Start {
 }
 
 pub(super) async fn run(length: &ColdLength, machine: Machine) -> Result<ColdReport, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let python = python()?;
     let codes = HANDLERS.iter().enumerate().map(|(index, (_, loads))| {
         let code = folder.path().join(format!("code-{index}"));
         std::fs::create_dir(&code)
             .and_then(|()| std::fs::write(code.join("app.py"), format!("{loads}{HANDLER}")))
-            .map_err(|error| LabError::file(&code, &error))?;
+            .at(&code)?;
         Ok(code)
     });
     let codes = codes.collect::<Result<Vec<PathBuf>, LabError>>()?;
@@ -164,7 +165,7 @@ fn candidate(
     start: &'static str,
     prewarm: &str,
 ) -> Result<Candidate, LabError> {
-    std::fs::create_dir(folder).map_err(|error| LabError::file(folder, &error))?;
+    std::fs::create_dir(folder).at(folder)?;
     let mut functions = toml::Table::new();
     functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
     functions.insert("engine".to_owned(), engine.into());
@@ -291,11 +292,9 @@ fn bare(python: &Path, code: &Path) -> Result<f64, LabError> {
 
 /// The report for people.
 pub(super) fn text(report: &ColdReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "engine", "start", "handler", "p50 ms", "p99 ms", "wait", "walls", "mount", "launch", "load", "run", "rest",
-        "MiB",
-    ]);
+    let mut table = table_of(
+        "engine | start | handler | p50 ms | p99 ms | wait | walls | mount | launch | load | run | rest | MiB",
+    );
     for row in &report.rows {
         let part =
             |of: fn(&Parts) -> f64| row.parts.as_ref().map_or_else(String::new, |parts| format!("{:.1}", of(parts)));

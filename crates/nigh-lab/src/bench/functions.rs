@@ -12,10 +12,11 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::platform::{Deployment, LambdaClient, zip_folder};
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::platform::{Deployment, LambdaClient, zip_folder};
+use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return context.function_name\n";
 /// A namespace has no more.
@@ -67,11 +68,9 @@ struct Restarted {
 }
 
 pub(super) async fn run(many: &Many, machine: Machine) -> Result<ManyReport, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let code = folder.path().join("code");
-    std::fs::create_dir(&code)
-        .and_then(|()| std::fs::write(code.join("app.py"), HANDLER))
-        .map_err(|error| LabError::file(&code, &error))?;
+    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
     let archive = zip_folder(&code)?;
     let mut functions = toml::Table::new();
     functions.insert("python".to_owned(), python()?.to_string_lossy().into_owned().into());
@@ -83,11 +82,11 @@ pub(super) async fn run(many: &Many, machine: Machine) -> Result<ManyReport, Lab
     drop(node);
     let (node, one) = restart(folder.path(), 0).await?;
 
-    let cpu = crate::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
+    let cpu = crate::instrument::cpu_time::of_process(node.pid()).of_node()?;
     let begin = Instant::now();
     took.extend(create(&node, &code, &archive, 1..many.count).await?);
     let create_total = begin.elapsed();
-    let cpu_after = crate::cpu_time::of_process(node.pid()).map_err(|error| LabError::Node(error.to_string()))?;
+    let cpu_after = crate::instrument::cpu_time::of_process(node.pid()).of_node()?;
     drop(node);
     let (node, all) = restart(folder.path(), many.count - 1).await?;
 
@@ -174,7 +173,7 @@ async fn restart(folder: &Path, number: u64) -> Result<(NodeUnderTest, Restarted
 /// The memory that a process has now, in bytes: `VmRSS` of proc(5).
 fn resident(pid: u32) -> Result<u64, LabError> {
     let path = format!("/proc/{pid}/status");
-    let status = std::fs::read_to_string(&path).map_err(|error| LabError::file(&path, &error))?;
+    let status = std::fs::read_to_string(&path).at(&path)?;
     let kib =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
     kib.map(|kib: u64| kib * 1024).ok_or_else(|| LabError::file(&path, &"it has no VmRSS"))

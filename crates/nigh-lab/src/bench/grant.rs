@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_functions::function_network::FunctionNetwork;
 use nigh_sandbox::sandbox::local::{EngineChoice, EngineSettings, LocalEngine};
 use nigh_sandbox::sandbox::{LogSink, Sandbox, SandboxEngine as _, SandboxSpec, Started};
@@ -25,10 +24,12 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python, settings};
-use crate::platform::{Deployment, LambdaClient, activations};
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
+use crate::instrument::platform::{Deployment, LambdaClient, activations};
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 /// Writes of a limit that are timed.
 const WRITES: usize = 20_000;
@@ -124,13 +125,12 @@ struct Begun {
 
 impl Begun {
     async fn start(engine: &LocalEngine, python: &Path, script: &str, grant: Grant) -> Result<Self, LabError> {
-        let code = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let code = tempfile::tempdir().at(std::env::temp_dir())?;
         // Its user is another.
-        std::fs::set_permissions(code.path(), std::fs::Permissions::from_mode(0o755))
-            .map_err(|error| LabError::file(code.path(), &error))?;
+        std::fs::set_permissions(code.path(), std::fs::Permissions::from_mode(0o755)).at(code.path())?;
         let printed = Arc::new(Printed::default());
         // What it is installed with lies beside it, and what it is a link to may lie elsewhere.
-        let real = python.canonicalize().map_err(|error| LabError::file(python, &error))?;
+        let real = python.canonicalize().at(python)?;
         let words = [real.as_os_str(), "-c".as_ref(), script.as_ref(), TOUCHED_MIB.to_string().as_ref()]
             .map(OsString::from)
             .to_vec();
@@ -214,11 +214,9 @@ async fn waits(engine: &LocalEngine, python: &Path) -> Result<Vec<f64>, LabError
 
 /// What a node's records say of the step before each run.
 async fn steps(count: usize, python: &Path) -> Result<Vec<f64>, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let code = folder.path().join("code");
-    std::fs::create_dir(&code)
-        .and_then(|()| std::fs::write(code.join("app.py"), HANDLER))
-        .map_err(|error| LabError::file(&code, &error))?;
+    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
     let node = NodeUnderTest::start(folder.path(), &settings(None, python))?;
     let mut lambda = LambdaClient::connect(&node)?;
     let environment = BTreeMap::new();
@@ -239,7 +237,7 @@ async fn steps(count: usize, python: &Path) -> Result<Vec<f64>, LabError> {
 
 pub(super) async fn run(length: &GrantLength, machine: Machine) -> Result<GrantReport, LabError> {
     let python = python()?;
-    let state = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let state = tempfile::tempdir().at(std::env::temp_dir())?;
     let instance = SandboxId::random().to_string()[..12].to_owned();
     let settings = EngineSettings { choice: EngineChoice::Process, ..EngineSettings::new(instance, state.path()) };
     let engine = LocalEngine::open(settings).await.map_err(|error| failed("sandboxes", &error))?;
@@ -267,8 +265,7 @@ pub(super) async fn run(length: &GrantLength, machine: Machine) -> Result<GrantR
 }
 
 pub(super) fn text(report: &GrantReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["what", "count", "p50 us", "p99 us"]);
+    let mut table = table_of("what | count | p50 us | p99 us");
     for Times { what, count, p50_us, p99_us } in &report.rows {
         let times = [p50_us, p99_us].map(|us| format!("{us:.1}"));
         table.add_row([vec![(*what).to_owned(), count.to_string()], times.into()].concat());

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::{Length, Row};
 use crate::LabError;
-use crate::cpu_time;
-use crate::http_load::Connection;
-use crate::node_under_test::{NodeUnderTest, python};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::platform::{Deployment, LambdaClient};
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::Connection;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::stats::Sample;
 
 const HANDLER: &str = "def handler(event, context):\n    return event\n";
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
@@ -20,12 +21,10 @@ const PAYLOAD: &[u8] = b"{\"ping\":1}";
 const ALLOWANCE_US: f64 = 150.0;
 
 pub(super) async fn run(length: Length) -> Result<Vec<Row>, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let python = python()?;
     let code = folder.path().join("code");
-    std::fs::create_dir(&code)
-        .and_then(|()| std::fs::write(code.join("app.py"), HANDLER))
-        .map_err(|error| LabError::file(&code, &error))?;
+    std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
     let settings: toml::Table = [(
         "functions".to_owned(),
         toml::Value::from(toml::Table::from_iter([

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
-use comfy_table::{Table, presets};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use nigh_engine::journal::OnDamage;
 use nigh_engine::{
@@ -24,8 +23,10 @@ use nigh_terms::{BucketName, ByteSize, Epoch, Namespace, ObjectKey, ShardId};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 const SHARD: ShardId = ShardId(0);
 /// What a writer says of an object, bytes: about what its metadata takes.
@@ -164,7 +165,7 @@ fn us(time: Duration) -> f64 {
 
 pub(super) async fn run(length: &JournalLength, machine: Machine) -> Result<JournalReport, LabError> {
     let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).map_err(|error| LabError::file(&parent, &error))?;
+    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
     let settings = JournalSettings {
         limit: ByteSize::mib(512),
         segment: ByteSize::mib(64),
@@ -282,16 +283,7 @@ async fn together(
 }
 
 pub(super) fn text(report: &JournalReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "bytes",
-        "writers",
-        "p50 us",
-        "p99 us",
-        "cpu us",
-        "bare p50 us",
-        "ratio",
-    ]);
+    let mut table = table_of("bytes | writers | p50 us | p99 us | cpu us | bare p50 us | ratio");
     for row in &report.rows {
         let figures = [row.p50_us, row.p99_us, row.cpu_us, row.bare_p50_us].map(|value| format!("{value:.0}"));
         let mut cells = vec![row.bytes.to_string(), row.writers.to_string()];

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use async_nats::jetstream;
 use bytes::Bytes;
 use clap::Args;
-use comfy_table::{Table, presets};
 use futures::future::try_join_all;
 use nigh_engine::nats::{Claim, Cluster, LedgerSettings, NatsLedger};
 use nigh_engine::{Body, Change, INLINE_MAX_BYTES, Ledger as _, LedgerError, PIECE_MAX_BYTES, Record, RequestId};
@@ -22,10 +21,12 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::peer::Peer as _;
-use crate::peer::nats::NatsCluster;
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::Peer as _;
+use crate::instrument::peer::nats::NatsCluster;
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 const SHARD: ShardId = ShardId(0);
 /// What a writer says of an object, bytes: about what its metadata takes.
@@ -156,7 +157,7 @@ impl Sides {
 
 pub(super) async fn run(length: &LedgerLength, machine: Machine) -> Result<LedgerReport, LabError> {
     let parent = length.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = tempfile::tempdir_in(&parent).map_err(|error| LabError::file(&parent, &error))?;
+    let folder = tempfile::tempdir_in(&parent).at(&parent)?;
     let servers = NatsCluster::start(folder.path())?;
     let sides = Arc::new(begin(&servers).await?);
     let (mut rows, mut summary) = (Vec::new(), BTreeMap::new());
@@ -260,18 +261,7 @@ fn row(bytes: usize, writers: usize, own: Side, other: Side, ratios: Vec<f64>) -
 }
 
 pub(super) fn text(report: &LedgerReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "bytes",
-        "writers",
-        "p50 us",
-        "p99 us",
-        "1/s",
-        "bare p50 us",
-        "bare p99 us",
-        "bare 1/s",
-        "ratio",
-    ]);
+    let mut table = table_of("bytes | writers | p50 us | p99 us | 1/s | bare p50 us | bare p99 us | bare 1/s | ratio");
     for row in &report.rows {
         let own = [row.p50_us, row.p99_us, row.per_second];
         let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_per_second]);

@@ -20,10 +20,10 @@ use serde::Serialize;
 
 use super::llc_binding::{self, BindingTimes};
 use crate::LabError;
-use crate::experiment::llc::sizing::{self, LINES_PER_WAY};
-use crate::experiment::llc::trace_library::TraceLibrary;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::cache_sizing::{self, LINES_PER_WAY};
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
+use crate::instrument::trace_library::TraceLibrary;
 
 /// Requests of one round of the simulator.
 const REQUESTS: usize = 4_000_000;
@@ -139,7 +139,7 @@ fn curve_errors(library: &TraceLibrary) -> Result<BTreeMap<String, f64>, LabErro
 }
 
 fn profiled(library: &TraceLibrary, name: &str) -> Result<(Predicted, Arc<SharingProfile>), LabError> {
-    let row = sizing::profiled(library.input(name)?, &CoreTiming::CASCADE_LAKE)?;
+    let row = cache_sizing::profiled(library.input(name)?, &CoreTiming::CASCADE_LAKE)?;
     let curves = row.curves.ok_or_else(|| failed(name, &"its profile has no curves"))?;
     let sharing = SharingProfile::new(&curves.misses, &curves.times, LINES_PER_WAY);
     Ok((Predicted { ways: row.ways, class: row.class }, Arc::new(sharing.map_err(|error| failed(name, &error))?)))

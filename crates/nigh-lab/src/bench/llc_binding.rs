@@ -11,7 +11,7 @@ use nigh_llc::resctrl::{CpuList, GroupName, Members, ProcTasks, Resctrl, TaskTar
 use nigh_terms::{WayMask, Ways};
 use serde::Serialize;
 
-use crate::stats::Sample;
+use crate::instrument::stats::Sample;
 
 /// Moves of each kind that are timed.
 const MOVES: usize = 200;

@@ -23,7 +23,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::LabError;
-use crate::bench::made_up::{failed, key, store};
+use crate::instrument::error::Tried;
+use crate::instrument::made_up::{failed, key, store};
 
 const CLUSTER: &str = "bench";
 const LIFE: u64 = 1;
@@ -86,7 +87,7 @@ fn name(number: u32) -> String {
 impl Members {
     /// Members whose memories have room for `room` each, and whose objects have `length` bytes.
     pub(crate) async fn start(over: Over, length: u64, room: ByteSize) -> Result<Self, LabError> {
-        let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let folder = tempfile::tempdir().at(std::env::temp_dir())?;
         let refused = |error| failed("certificates", &error);
         let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
         let mut members = Self { all: Vec::new(), stop: CancellationToken::new(), _folder: folder };

@@ -11,9 +11,10 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::{Filled, failed, key};
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::{Filled, failed, key};
 
 /// What is asked: bytes an object, beside its pages and its key.
 const OVERHEAD_MAX: f64 = 256.0;
@@ -44,7 +45,7 @@ pub(super) struct MemoryReport {
 /// Memory of this process that is no file's and not shared.
 pub(super) fn own_memory() -> Result<u64, LabError> {
     let path = "/proc/self/status";
-    let status = std::fs::read_to_string(path).map_err(|error| LabError::file(path, &error))?;
+    let status = std::fs::read_to_string(path).at(path)?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let kib = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kib.map(|kib| kib * 1024).ok_or_else(|| LabError::file(path, &"it has no RssAnon"))

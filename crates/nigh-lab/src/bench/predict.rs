@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use super::Asked;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample as Measured;
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample as Measured;
 
 /// Rows that are fitted to, and predictions of a round.
 const ROWS: u64 = 500;

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::failed;
 use super::members::{Members, Over};
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::failed;
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 /// Sizes that OFC gives, in MB, and its times in milliseconds.
 const OFC: [(u64, f64); 5] = [(8, 0.18), (64, 1.2), (256, 3.8), (512, 7.5), (1024, 13.5)];
@@ -138,21 +138,12 @@ pub(super) async fn run(length: &ReelectLength, machine: Machine) -> Result<Reel
 }
 
 pub(super) fn text(report: &ReelectReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "MB",
-        "objects",
-        "re-elected ms",
-        "of it asking ms",
-        "freed before ms",
-        "OFC ms",
-    ]);
+    let mut table = table_of("MB | objects | re-elected ms | of it asking ms | freed before ms | OFC ms");
     for row in &report.reelected {
         let times = [row.reelect_ms, row.asked_ms, row.free_ms, row.ofc_ms].map(|ms| format!("{ms:.2}"));
         table.add_row([vec![row.megabytes.to_string(), row.objects.to_string()], times.into()].concat());
     }
-    let mut copies = Table::new();
-    copies.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["MB", "objects", "brought elsewhere ms"]);
+    let mut copies = table_of("MB | objects | brought elsewhere ms");
     for row in &report.copied {
         copies.add_row([row.megabytes.to_string(), row.objects.to_string(), format!("{:.1}", row.copy_ms)]);
     }

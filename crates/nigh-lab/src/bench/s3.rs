@@ -12,12 +12,14 @@ use http::Method;
 
 use super::{Asked, Length, Row};
 use crate::LabError;
-use crate::cpu_time;
-use crate::http_load::{Connection, closed_loop};
-use crate::node_under_test::NodeUnderTest;
-use crate::peer::{PeerProcess, bare_s3s, canned};
-use crate::sign::Signer;
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::{Connection, closed_loop};
+use crate::instrument::node_under_test::NodeUnderTest;
+use crate::instrument::peer::{PeerProcess, bare_s3s, canned};
+use crate::instrument::programs;
+use crate::instrument::sign::Signer;
+use crate::instrument::stats::Sample;
 
 const BUCKET: &str = "bench-bucket";
 
@@ -127,10 +129,9 @@ pub(super) struct Outcome {
 }
 
 pub(super) async fn run(length: Length) -> Result<Outcome, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let node = NodeUnderTest::start(folder.path(), &toml::Table::new())?;
-    let peer_program =
-        std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?.with_file_name("nigh-peer");
+    let peer_program = programs::nigh_peer()?;
     let bare = PeerProcess::start(BARE, Command::new(peer_program).arg("bare-s3s"))?;
     let canned = canned::start(folder.path())?;
     let bare_signer = Signer::new("s3", "us-east-1", bare_s3s::ACCESS_KEY, bare_s3s::SECRET_KEY);

@@ -9,17 +9,17 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_objects::{ObjectMemory, Shrunk};
 use nigh_terms::ByteSize;
 use rustix::fs::MemfdFlags;
 use serde::Serialize;
 
 use super::Asked;
-use super::made_up::{Filled, failed};
 use crate::LabError;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::{Filled, failed};
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
 
 /// How many objects there are while one in a hundred is given up.
 const COUNTS: [u64; 3] = [1_000, 10_000, 100_000];
@@ -168,19 +168,12 @@ pub(super) async fn run(length: &ShrinkLength, machine: Machine) -> Result<Shrin
 }
 
 pub(super) fn text(report: &ShrinkReport) -> String {
-    let mut decisions = Table::new();
-    decisions.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "objects",
-        "copies given up",
-        "decision us",
-        "all us",
-    ]);
+    let mut decisions = table_of("objects | copies given up | decision us | all us");
     for row in &report.decisions {
         let times = [row.decision_us, row.decisions_us].map(|us| format!("{us:.1}"));
         decisions.add_row([vec![row.objects.to_string(), row.copies.to_string()], times.into()].concat());
     }
-    let mut whole = Table::new();
-    whole.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["object", "freed", "ms", "closing ms", "ratio"]);
+    let mut whole = table_of("object | freed | ms | closing ms | ratio");
     for row in &report.whole {
         whole.add_row([
             ByteSize(row.object_bytes).to_string(),

@@ -9,10 +9,10 @@ async fn main() -> ExitCode {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let (peer, argument) = (std::env::args().nth(1), std::env::args().nth(2));
     let served = match peer.as_deref() {
-        Some("bare-s3s") => nigh_lab::peer::bare_s3s::serve().await,
-        Some("kv") => nigh_lab::peer::kv::serve(argument),
-        Some("train") => nigh_lab::peer::training::serve(argument),
-        Some("fault-proxy") => nigh_lab::fault_proxy::run(argument, std::env::args().nth(3)).await,
+        Some("bare-s3s") => nigh_lab::instrument::peer::bare_s3s::serve().await,
+        Some("kv") => nigh_lab::kv_server::serve(argument),
+        Some("train") => nigh_lab::training_server::serve(argument),
+        Some("fault-proxy") => nigh_lab::instrument::fault_proxy::run(argument, std::env::args().nth(3)).await,
         other => {
             let there_are = "bare-s3s, kv, train, fault-proxy";
             Err(std::io::Error::other(format!("unknown peer {other:?}; there are: {there_are}")))

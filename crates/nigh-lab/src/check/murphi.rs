@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use comfy_table::{Table, presets};
 use nigh_check::{MurphiModel, MurphiProgram, MurphiReport, murphi_programs, with_choices};
 use serde::Serialize;
 
 use crate::LabError;
-use crate::parallel::in_parallel;
+use crate::instrument::error::Tried;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::table::table_of;
 
 /// Bytes of address space a verifier may take; then it ends, and its search counts as cut.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -77,7 +78,7 @@ pub(super) fn installed() -> Result<(), LabError> {
 
 /// Runs the models, each for so many seconds at most; rows in the order of the models.
 pub(super) fn explored(models: &[MurphiModel], seconds: u64) -> Result<Vec<MurphiRow>, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file("a temporary folder", &error))?;
+    let folder = tempfile::tempdir().at("a temporary folder")?;
     let programs: Vec<(usize, MurphiProgram)> = murphi_programs(models).into_iter().enumerate().collect();
     let verifiers = in_parallel(&programs, |(number, program)| verifier(folder.path(), *number, program))?;
     in_parallel(models, |model| {
@@ -85,7 +86,7 @@ pub(super) fn explored(models: &[MurphiModel], seconds: u64) -> Result<Vec<Murph
         let of_its_size =
             |(_, program): &&(usize, MurphiProgram)| program.models.iter().any(|one| one.name == model.name);
         let number = programs.iter().find(of_its_size).map_or(0, |(number, _)| *number);
-        let output = verify(&verifiers[number], model, seconds).map_err(|error| LabError::file("timeout", &error))?;
+        let output = verify(&verifiers[number], model, seconds).at("timeout")?;
         let found = MurphiReport::read(&String::from_utf8_lossy(&output.stdout));
         let violations = found.broken.iter();
         let violations =
@@ -107,8 +108,7 @@ pub(super) fn explored(models: &[MurphiModel], seconds: u64) -> Result<Vec<Murph
 /// Makes a verifier; returns where it is.
 fn verifier(folder: &Path, number: usize, program: &MurphiProgram) -> Result<PathBuf, LabError> {
     let path = |kind: &str| folder.join(format!("verifier-{number}{kind}"));
-    let write =
-        |kind: &str, text: &str| std::fs::write(path(kind), text).map_err(|error| LabError::file(path(kind), &error));
+    let write = |kind: &str, text: &str| std::fs::write(path(kind), text).at(path(kind));
     write(".m", &program.text)?;
     let generate = [
         "--threads=1",
@@ -142,7 +142,7 @@ fn verifier(folder: &Path, number: usize, program: &MurphiProgram) -> Result<Pat
 
 fn made(program: &MurphiProgram, command: &mut Command) -> Result<(), LabError> {
     let tool = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| LabError::file(&tool, &error))?;
+    let output = command.output().at(&tool)?;
     if output.status.success() {
         return Ok(());
     }
@@ -158,15 +158,7 @@ fn verify(verifier: &Path, model: &MurphiModel, seconds: u64) -> std::io::Result
 }
 
 pub(super) fn text(rows: &[MurphiRow]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "murphi",
-        "states",
-        "violations",
-        "steps",
-        "expected",
-        "s",
-    ]);
+    let mut table = table_of("murphi | states | violations | steps | expected | s");
     for row in rows {
         let broken = row.violations.first();
         table.add_row([

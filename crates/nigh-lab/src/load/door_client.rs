@@ -7,8 +7,8 @@ use super::open_loop::LoadClient;
 use super::run::Answered;
 use super::tenants::Tenant;
 use crate::LabError;
-use crate::experiment::sample_function::SampleFunction;
-use crate::platform::LambdaClient;
+use crate::instrument::platform::LambdaClient;
+use crate::instrument::sample_function::SampleFunction;
 
 /// What tenants ask for: the same event by whatever way.
 pub(crate) struct Events<'a> {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::run::{Answered, Run};
 use super::settings::LoadSettings;
 use super::tenants::Tenant;
-use crate::machine::Machine;
-use crate::stats::Sample;
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
 
 /// What is sent so much later than due counts as late.
 const LATE_MS: f64 = 20.0;

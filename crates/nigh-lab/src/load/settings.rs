@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arrivals::{ArrivalLaw, Wanted};
 use super::booking::BookingProfile;
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// OFC's six functions on images, and one of each of its other kinds that has one stage here.
 pub(crate) const FUNCTIONS: [&str; 8] =
@@ -95,8 +96,8 @@ impl LoadSettings {
         let mut settings = match file {
             None => Self::default(),
             Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, &error))?;
-                toml::from_str(&text).map_err(|error| LabError::file(path, &error))?
+                let text = std::fs::read_to_string(path).at(path)?;
+                toml::from_str(&text).at(path)?
             }
         };
         settings.take(flags);

@@ -2,8 +2,7 @@
 //! when the load has ended, whatever way it did.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use http::Method;
 use nigh_terms::ByteSize;
@@ -12,25 +11,12 @@ use tokio::runtime::Handle;
 use super::arrivals::Arrival;
 use super::booking::{BookingProfile, NAIVE_MB};
 use super::door_client::{Events, invoke};
+use super::doors::Doors;
 use super::tenants::{Offered, Tenant};
 use crate::LabError;
-use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
-use crate::platform::{Deployment, LambdaClient, memory_of_sandboxes};
-use crate::s3_door::S3Door;
-use crate::sign::Signer;
-
-/// The platform that gets the load: its doors, and who signs.
-#[derive(Clone, Debug)]
-pub struct Doors {
-    /// Where the Lambda door listens.
-    pub lambda: SocketAddr,
-    /// Signs for it.
-    pub lambda_signer: Signer,
-    /// Its S3 door.
-    pub s3: S3Door,
-    /// The node's admin socket, where it runs on this machine.
-    pub admin: Option<PathBuf>,
-}
+use crate::instrument::error::Tried;
+use crate::instrument::platform::{Deployment, LambdaClient, memory_of_sandboxes};
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 
 /// The sample functions of these names, each with its inputs of at most so many bytes.
 pub(crate) fn offered(
@@ -90,7 +76,7 @@ impl LoadStage<'_> {
             }
         }
         let most_mb = self.most_mb()?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         for tenant in self.tenants {
             let Some(function) = self.functions.iter().find(|one| one.name == tenant.function) else { continue };
             let code = work.path().join(&function.name);

@@ -5,7 +5,7 @@ mod memory;
 use clap::{Args, Subcommand};
 
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
 
 /// What `nigh profile` takes.
 #[derive(Clone, Debug, Args)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use nigh_lab::peer::PeerError;
-use nigh_lab::peer::swift::Swift;
+use nigh_lab::instrument::peer::PeerError;
+use nigh_lab::instrument::peer::swift::Swift;
 use nigh_stores::NetworkLimits;
 use nigh_stores::remote::RemoteConfig;
 use nigh_stores::swift::SwiftConfig;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nigh_data::{Attributes, ETag, ObjectError, ObjectId, ObjectMeta, Tags, WriteConditions};
-use nigh_lab::peer::minio::Minio;
-use nigh_lab::peer::versitygw::VersityGw;
-use nigh_lab::peer::{Peer, PeerError, S3Access};
+use nigh_lab::instrument::peer::minio::Minio;
+use nigh_lab::instrument::peer::versitygw::VersityGw;
+use nigh_lab::instrument::peer::{Peer, PeerError, S3Access};
 use nigh_stores::remote::{RemoteConfig, RemoteStore};
 use nigh_stores::{NetworkLimits, Payload, Store};
 use nigh_terms::{AccessKeyId, BucketName, Epoch, ObjectKey, Sequence, Timestamp, Token, Version};

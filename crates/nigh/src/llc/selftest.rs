@@ -1,10 +1,9 @@
-//! `nigh llc selftest`: the conformance cases on the emulator and on this machine's resctrl, or real kernels booted in
-//! virtual machines and compared with the emulator step by step.
+//! `nigh llc selftest`: the conformance cases on the emulator and on this machine's resctrl. With `--vm` nigh-lab boots
+//! real kernels in virtual machines and compares them with the emulator step by step.
 //!
 //! On this machine it works in groups of its own beside those of others, and removes them.
 
-#[cfg(feature = "lab")]
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,32 +14,22 @@ use serde::Serialize;
 
 use crate::context::Globals;
 use crate::error::CliError;
+use crate::lab;
 use crate::output::{self, Colour, coloured};
 
-/// Sequences per kernel and machine, when not said.
-#[cfg(feature = "lab")]
-const SEQUENCES: u32 = 20;
 /// The first process: always there, and in the emulator alone in the root group.
 const EMULATED_TASK: Tid = Tid(1);
 
 #[derive(Args)]
+#[command(after_help = "With --vm, which nigh-lab does: --seeds N (random command sequences per kernel and machine), \
+--first-seed SEED,\n--kernels FOLDER (where scripts/install-vm-kernels.sh put the kernels).")]
 pub(crate) struct SelftestArgs {
     /// Boot the pinned kernels in virtual machines and compare them with the emulator (no hardware needed)
-    #[cfg(feature = "lab")]
     #[arg(long)]
     vm: bool,
-    /// Random command sequences per kernel and machine
-    #[cfg(feature = "lab")]
-    #[arg(long, value_name = "N", default_value_t = SEQUENCES, requires = "vm")]
-    seeds: u32,
-    /// The first sequence's seed; the same seeds make the same commands
-    #[cfg(feature = "lab")]
-    #[arg(long, value_name = "SEED", default_value_t = 0, requires = "vm")]
-    first_seed: u64,
-    /// Where scripts/install-vm-kernels.sh put the kernels
-    #[cfg(feature = "lab")]
-    #[arg(long, value_name = "FOLDER", default_value = ".deps/kernels", requires = "vm")]
-    kernels: PathBuf,
+    /// Options of `--vm`, which nigh-lab does
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    of_vm: Vec<OsString>,
 }
 
 /// The whole answer.
@@ -64,42 +53,15 @@ struct Checked {
 }
 
 /// Checks, and prints what differs. The exit code is 1 if anything does.
-#[cfg_attr(not(feature = "lab"), expect(clippy::needless_pass_by_value, reason = "there is nothing to pass"))]
 pub(crate) async fn run(args: SelftestArgs, globals: &Globals) -> Result<ExitCode, CliError> {
-    let checked = tokio::task::spawn_blocking(move || check(&args)).await;
+    if args.vm || !args.of_vm.is_empty() {
+        return Err(lab::run());
+    }
+    let checked = tokio::task::spawn_blocking(here).await;
     let selftest = checked.map_err(|error| CliError::local("the self-test")(error.into()))??;
     print(&selftest, globals)?;
     let equal = selftest.kernels.iter().all(|kernel| kernel.mismatches == 0);
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-#[cfg(feature = "lab")]
-fn check(args: &SelftestArgs) -> Result<Selftest, CliError> {
-    if args.vm { in_virtual_machines(args) } else { here() }
-}
-
-#[cfg(not(feature = "lab"))]
-fn check(_none: &SelftestArgs) -> Result<Selftest, CliError> {
-    here()
-}
-
-#[cfg(feature = "lab")]
-fn in_virtual_machines(args: &SelftestArgs) -> Result<Selftest, CliError> {
-    use nigh_lab::vm::{KernelFolder, ResctrlCheck};
-
-    let own = std::env::current_exe().map_err(CliError::local("this program's own path"))?;
-    let programs = own.parent().map_or_else(PathBuf::new, PathBuf::from);
-    let kernels = KernelFolder::new(&args.kernels);
-    let check = ResctrlCheck { kernels, programs, sequences: args.seeds, first_seed: args.first_seed };
-    let reports = check.run().map_err(nigh_lab::LabError::from)?;
-    let checked = |report: nigh_lab::vm::KernelReport| Checked {
-        kernel: report.kernel,
-        cases: report.cases,
-        mismatches: report.mismatches,
-        not_applicable: report.not_applicable,
-        differences: report.differences.iter().map(ToString::to_string).collect(),
-    };
-    Ok(Selftest { kernels: reports.into_iter().map(checked).collect(), skipped: None })
 }
 
 /// The emulator as each kernel, and this machine's own mount if there is one.

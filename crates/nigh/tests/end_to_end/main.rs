@@ -14,7 +14,6 @@ mod fast_path;
 mod functions;
 mod isolation;
 mod learning;
-#[cfg(feature = "lab")]
 mod load;
 mod object_features;
 mod openwhisk;
@@ -25,7 +24,6 @@ mod sdks;
 mod segments;
 mod sessions;
 mod small_disk;
-#[cfg(feature = "lab")]
 mod store_down;
 mod terminal;
 mod workflows;

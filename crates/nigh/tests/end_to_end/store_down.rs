@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use nigh_lab::fault_proxy::FaultProxy;
-use nigh_lab::fault_proxy::plan::{Fault, Plan, Rule};
-use nigh_lab::http_load::Connection;
-use nigh_lab::node_under_test::settings_of_store;
-use nigh_lab::peer::swift::Swift;
-use nigh_lab::peer::{PeerError, S3Access};
+use nigh_lab::instrument::fault_proxy::FaultProxy;
+use nigh_lab::instrument::fault_proxy::plan::{Fault, Plan, Rule};
+use nigh_lab::instrument::http_load::Connection;
+use nigh_lab::instrument::node_under_test::settings_of_store;
+use nigh_lab::instrument::peer::swift::Swift;
+use nigh_lab::instrument::peer::{PeerError, S3Access};
 use nigh_terms::SecretKey;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -23,6 +23,8 @@ pub(crate) fn build_programs() -> PathBuf {
                 "nigh-lambda",
                 "-p",
                 "nigh-llc",
+                "-p",
+                "nigh-lab",
                 "--bins",
             ];
             let built = Command::new(env!("CARGO")).args(build).status();

@@ -11,8 +11,8 @@ use nigh_sim::llc::SplitMix64;
 use nigh_terms::{ByteSize, Incarnation};
 use serde::Serialize;
 
-use crate::cpu_time::of_this_thread;
-use crate::stats::Sample;
+use crate::instrument::cpu_time::of_this_thread;
+use crate::instrument::stats::Sample;
 
 /// Clusters of so many nodes.
 const NODES: [u16; 3] = [10, 100, 1_000];

@@ -41,7 +41,10 @@ fn row(objects: u64, homes: &mut Vec<Asked<u64>>) -> Result<DirectoryRow, LabErr
     let after = own_memory()?;
     let kept = asked.home.objects() as u64;
     if kept != objects {
-        return Err(crate::bench::made_up::failed("the directory", &format!("it has {kept} of {objects} objects")));
+        return Err(crate::instrument::made_up::failed(
+            "the directory",
+            &format!("it has {kept} of {objects} objects"),
+        ));
     }
     let bytes_per_object = after.saturating_sub(before) as f64 / objects as f64 - size_of::<u64>() as f64;
     homes.push(asked);

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use super::Length;
 use crate::LabError;
-use crate::bench::made_up::failed;
-use crate::cpu_time::of_this_thread;
-use crate::stats::Sample;
+use crate::instrument::cpu_time::of_this_thread;
+use crate::instrument::made_up::failed;
+use crate::instrument::stats::Sample;
 
 /// Nodes that ask.
 pub(super) const NODES: u32 = 64;

@@ -14,9 +14,9 @@ use serde::Serialize;
 use super::Length;
 use super::home_steps::names;
 use crate::LabError;
-use crate::bench::made_up::failed;
-use crate::cpu_time::of_this_thread;
-use crate::stats::Sample;
+use crate::instrument::cpu_time::of_this_thread;
+use crate::instrument::made_up::failed;
+use crate::instrument::stats::Sample;
 
 /// Among so many copies.
 #[derive(Debug, Serialize)]

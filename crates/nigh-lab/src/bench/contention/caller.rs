@@ -12,7 +12,7 @@ use super::cell::Cell;
 use super::nodes::function_name;
 use super::requests::Requests;
 use super::schedule::{Phases, Schedule};
-use crate::http_load::{Connection, header};
+use crate::instrument::http_load::{Connection, header};
 
 /// What a door answers that has no room.
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -129,7 +129,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::sign::Signer;
+    use crate::instrument::sign::Signer;
 
     const PERIOD: Duration = Duration::from_millis(200);
 

@@ -13,8 +13,9 @@ use super::requests::Requests;
 use super::schedule::{Phases, Schedule, warmup};
 use super::{COMPUTE_MS, Row, Settings};
 use crate::LabError;
-use crate::cpu_time;
-use crate::stats::Sample;
+use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
+use crate::instrument::stats::Sample;
 
 /// The load begins so long after its callers are started: all are connected then.
 const READY: Duration = Duration::from_millis(300);
@@ -36,7 +37,7 @@ pub(super) async fn measure(
     processors: usize,
     stop: &AtomicBool,
 ) -> Result<Row, LabError> {
-    let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
     let nodes = Nodes::start(cell, folder.path()).await?;
     let warmup = warmup(cell, Duration::from_secs_f64(settings.warmup_s));
     let length = Duration::from_secs_f64(settings.seconds);

@@ -14,11 +14,13 @@ use nigh_node::status::Status;
 use super::cell::{BOOKED, Cell};
 use super::handler;
 use crate::LabError;
-use crate::cpu_time;
-use crate::node_under_test::{NodeUnderTest, python, socket_address};
-use crate::platform::{Deployment, LambdaClient, counter, status, zip_folder};
-use crate::settled_cluster::settled;
-use crate::sign::Signer;
+use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
+use crate::instrument::node_under_test::{NodeUnderTest, python, socket_address};
+use crate::instrument::platform::{Deployment, LambdaClient, counter, status, zip_folder};
+use crate::instrument::programs;
+use crate::instrument::settled_cluster::settled;
+use crate::instrument::sign::Signer;
 
 /// How long a node of a cluster may take to be well, and to drain.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -67,7 +69,7 @@ impl Nodes {
         let settings = LocalClusterSettings {
             folder: folder.join("cluster"),
             nodes: cell.nodes,
-            program: std::env::current_exe().map_err(|error| failed(&error))?,
+            program: programs::nigh()?,
             nats_server: find_nats_server().ok_or_else(no_nats_server)?,
             networks: false,
             relays: Vec::new(),
@@ -94,9 +96,7 @@ impl Nodes {
 
     async fn deploy(&self, cell: &Cell, folder: &Path) -> Result<(), LabError> {
         let code: PathBuf = folder.join("code");
-        std::fs::create_dir(&code)
-            .and_then(|()| std::fs::write(code.join("app.py"), handler()))
-            .map_err(|error| LabError::file(&code, &error))?;
+        std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), handler())).at(&code)?;
         let archive = zip_folder(&code)?;
         let Some(&door) = self.doors.first() else { return Err(LabError::Node("there is no node".to_owned())) };
         let mut lambda = LambdaClient::to(door, self.signer.clone())?;

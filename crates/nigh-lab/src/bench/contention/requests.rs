@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 
 use super::nodes::function_name;
 use crate::LabError;
-use crate::platform::invocations_path;
-use crate::sign::Signer;
+use crate::instrument::platform::invocations_path;
+use crate::instrument::sign::Signer;
 
 const PAYLOAD: &[u8] = b"{\"ping\":1}";
 /// A request is sent again and again for so long before it is signed anew; a door takes signatures of 15 minutes.

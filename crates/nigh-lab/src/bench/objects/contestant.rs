@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::Op;
 use crate::LabError;
-use crate::cpu_time;
+use crate::instrument::cpu_time;
 
 /// What a Python client runs.
 pub(super) const PROGRAM: &str = include_str!("../../../peers/objects_client.py");

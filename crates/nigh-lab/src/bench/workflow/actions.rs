@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{INPUT, SEQUENCE, failed};
 use crate::LabError;
-use crate::http_load::Connection;
-use crate::node_under_test::NodeUnderTest;
+use crate::instrument::http_load::Connection;
+use crate::instrument::node_under_test::NodeUnderTest;
 
 const CODE: &str = "def main(args):\n    return args\n";
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::RESULT;
 use super::catalogue::EXPERIMENTS;
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// Bytes of a result or page that are read.
 const FILE_MAX: u64 = 64 << 20;
@@ -56,7 +57,7 @@ impl Collected {
     /// # Errors
     /// If the folder cannot be read; what is wrong with one result is a fault.
     pub(super) fn read(results: &Path) -> Result<Self, LabError> {
-        let entries = fs::read_dir(results).map_err(|error| LabError::file(results, &error))?;
+        let entries = fs::read_dir(results).at(results)?;
         let mut others: Vec<String> = entries
             .flatten()
             .filter(|entry| entry.path().join(RESULT).is_file())
@@ -65,7 +66,7 @@ impl Collected {
             .collect();
         others.sort();
         let mut collected = Self { results: Vec::new(), faults: Vec::new() };
-        for experiment in EXPERIMENTS {
+        for experiment in EXPERIMENTS.iter() {
             collected.add(results, experiment.name, experiment.about, experiment.page);
         }
         for name in &others {

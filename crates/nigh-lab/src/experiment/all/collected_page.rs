@@ -1,7 +1,7 @@
 //! All stored results as one page.
 
 use super::collected::{Collected, FigureTable, StoredResult};
-use crate::experiment::llc::chart::{escape, table};
+use crate::instrument::chart::{escape, table};
 
 /// The page.
 pub(super) fn page(collected: &Collected) -> String {

@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use self::catalogue::{EXPERIMENTS, Experiment};
 use self::collected::Collected;
-use super::write_page;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::report::{print_report, write_page};
+use crate::instrument::tree::Tree;
 
 /// Where results are stored in the clone.
 const STORED: &str = "experiments";
@@ -39,6 +41,9 @@ pub(super) struct AllArgs {
     /// Only these (names of folders in experiments/)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
+    /// Store results though the tree has changes that no commit has; they say so
+    #[arg(long)]
+    dirty: bool,
     /// Write one page of all results to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -74,8 +79,11 @@ impl AllArgs {
     pub(super) fn run(&self, json: bool) -> Result<(), LabError> {
         let out = self.out.clone().unwrap_or_else(|| STORED.into());
         let chosen = self.chosen()?;
-        fs::create_dir_all(&out).map_err(|error| LabError::file(&out, &error))?;
-        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        if out == Path::new(STORED) && !self.dirty {
+            committed(Tree::read())?;
+        }
+        fs::create_dir_all(&out).at(&out)?;
+        let program = std::env::current_exe().at("the program")?;
         let kept = KeptProgress::open(&out.join(STATE), Asked { quick: self.quick })?;
         let mut outcomes = Vec::new();
         for (at, experiment) in chosen.iter().enumerate() {
@@ -95,7 +103,7 @@ impl AllArgs {
         if let Some(path) = &self.html {
             write_page(path, &collected_page::page(&Collected::read(&out)?))?;
         }
-        super::llc::print_report(&outcomes, || text(&outcomes), json)?;
+        print_report(&outcomes, || text(&outcomes), json)?;
         let failed: Vec<&str> =
             outcomes.iter().filter(|one| one.failed.is_some()).map(|one| one.experiment.as_str()).collect();
         if failed.is_empty() {
@@ -131,7 +139,27 @@ impl ReportArgs {
             let faults = collected.faults.iter().map(|fault| format!("\n{fault}")).collect::<String>();
             format!("{} results in {}{faults}", collected.results.len(), self.html.display())
         };
-        super::llc::print_report(&report, text, json)
+        print_report(&report, text, json)
+    }
+}
+
+/// Results that are stored are of a commit, so that others can take them again.
+fn committed(tree: &Tree) -> Result<(), LabError> {
+    if tree.dirty {
+        let why = "the tree has changes that no commit has; commit them, or store by --dirty or elsewhere by --out";
+        return Err(LabError::Usage(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Keeps a result only if it says what it is of.
+fn has_evidence(result: &Path) -> Result<(), LabError> {
+    let text = fs::read(result).at(result)?;
+    let value: serde_json::Value = serde_json::from_slice(&text).at(result)?;
+    let lacks = |field: &&&str| value["machine"][**field].as_str().is_none_or(str::is_empty);
+    match ["date", "command", "commit"].iter().find(lacks) {
+        Some(field) => Err(LabError::file(result, &format!("it does not say its {field}, and is not stored"))),
+        None => Ok(()),
     }
 }
 
@@ -144,22 +172,23 @@ fn run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Outc
 
 fn try_run(program: &Path, experiment: &Experiment, out: &Path, quick: bool) -> Result<(), LabError> {
     let folder = out.join(experiment.name);
-    fs::create_dir_all(&folder).map_err(|error| LabError::file(&folder, &error))?;
+    fs::create_dir_all(&folder).at(&folder)?;
     // Renamed when it is whole: a run that fails leaves the result before.
     let (fresh, result) = (folder.join("result.fresh"), folder.join(RESULT));
-    let output = File::create(&fresh).map_err(|error| LabError::file(&fresh, &error))?;
+    let output = File::create(&fresh).at(&fresh)?;
     let status = Command::new(program)
         .args(experiment.arguments(out, quick))
         .stdin(Stdio::null())
         .stdout(output)
         .status()
-        .map_err(|error| LabError::file(program, &error))?;
+        .at(program)?;
     if !status.success() {
         // Its reason is on standard error, above.
         let _ = fs::remove_file(&fresh);
         return Err(LabError::Request { what: experiment.name.to_owned(), reason: status.to_string() });
     }
-    fs::rename(&fresh, &result).map_err(|error| LabError::file(&result, &error))
+    has_evidence(&fresh)?;
+    fs::rename(&fresh, &result).at(&result)
 }
 
 fn text(outcomes: &[Outcome]) -> String {
@@ -192,7 +221,8 @@ mod tests {
     fn a_result_is_stored_whole_and_one_that_fails_leaves_the_one_before() {
         let folder = tempfile::tempdir().unwrap();
         let experiment = &EXPERIMENTS[0];
-        let good = program(folder.path(), "echo \"{\\\"arguments\\\": \\\"$*\\\"}\"");
+        let evidence = r#"echo '{"machine": {"date": "1", "commit": "2", "command": "'"$*"'"}}'"#;
+        let good = program(folder.path(), evidence);
         assert_eq!(run(&good, experiment, folder.path(), true).failed, None);
         let stored = folder.path().join(experiment.name).join(RESULT);
         let first = fs::read_to_string(&stored).unwrap();
@@ -202,13 +232,23 @@ mod tests {
         let failed = run(&bad, experiment, folder.path(), true).failed.unwrap();
         assert!(failed.contains('3') && failed.contains(experiment.name), "{failed}");
         assert_eq!(fs::read_to_string(&stored).unwrap(), first);
+        let without = program(folder.path(), "echo '{}'");
+        assert!(run(&without, experiment, folder.path(), true).failed.unwrap().contains("date"));
         assert!(text(&[run(&bad, experiment, folder.path(), true)]).contains("failed"));
+    }
+
+    #[test]
+    fn results_of_a_tree_with_changes_are_not_stored_unless_it_is_told() {
+        let tree = |dirty| Tree { commit: "1234567".to_owned(), dirty };
+        assert!(committed(&tree(false)).is_ok());
+        assert!(committed(&tree(true)).unwrap_err().to_string().contains("--dirty"));
     }
 
     #[test]
     fn an_experiment_that_there_is_not_is_told_with_those_that_there_are() {
         let only = vec!["no-such".to_owned()];
-        let error = AllArgs { out: None, quick: false, only, html: None }.chosen().unwrap_err().to_string();
+        let error =
+            AllArgs { out: None, quick: false, only, dirty: false, html: None }.chosen().unwrap_err().to_string();
         assert!(error.contains("no-such") && error.contains("llc-tail"), "{error}");
     }
 }

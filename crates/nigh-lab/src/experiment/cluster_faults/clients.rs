@@ -15,7 +15,7 @@ use super::values::{body_of, value_of};
 use super::world::{Access, Doors};
 use crate::LabError;
 use crate::experiment::crash::s3_calls::{Answer, element};
-use crate::http_load::{Connection, header};
+use crate::instrument::http_load::{Connection, header};
 
 /// The one bucket.
 pub(super) const BUCKET: &str = "faults";

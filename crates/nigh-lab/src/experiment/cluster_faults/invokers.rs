@@ -17,8 +17,9 @@ use super::clients::{BUCKET, OBJECTS, key};
 use super::record::{Record, now, read, write};
 use super::world::{Access, Doors};
 use crate::LabError;
-use crate::http_load::{Connection, header};
-use crate::platform::{Deployment, LambdaClient};
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::{Connection, header};
+use crate::instrument::platform::{Deployment, LambdaClient};
 
 const STEPS: &str = include_str!("steps.py");
 /// A function that does its steps,
@@ -78,8 +79,8 @@ struct Answer {
 /// Deploys both functions by the first door.
 pub(super) fn deploy(folder: &Path, doors: &[Doors], access: &Access, handle: &Handle) -> Result<(), LabError> {
     let code = folder.join("code");
-    std::fs::create_dir_all(&code).map_err(|error| LabError::file(&code, &error))?;
-    std::fs::write(code.join("steps.py"), STEPS).map_err(|error| LabError::file(&code, &error))?;
+    std::fs::create_dir_all(&code).at(&code)?;
+    std::fs::write(code.join("steps.py"), STEPS).at(&code)?;
     for (name, network) in [(WORKER, "none"), (CALLER, "outbound")] {
         let deployment = Deployment {
             name,
@@ -163,7 +164,7 @@ impl<'a> Invoker<'a> {
             steps.insert(at, Step::Call { function: WORKER, doors, event });
         }
         let event = Event { bucket: BUCKET, steps };
-        let text = serde_json::to_vec(&event).map_err(|error| LabError::file("an event", &error))?;
+        let text = serde_json::to_vec(&event).at("an event")?;
         let server = self.doors[door].lambda;
         let path = format!("/2015-03-31/functions/{}/invocations", if calls { CALLER } else { WORKER });
         let headers = [("content-type", "application/json")];

@@ -30,12 +30,14 @@ use tokio::runtime::Handle;
 use self::availability::Outage;
 use self::part::{MutationOutcome, PartOutcome, play, play_sharers};
 use self::sharers::PutWithSharersDead;
-use super::llc;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::peer::installed::cache_folder;
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::stats::Sample;
 
 /// Faults of one cluster. A run that is cut off loses at most these.
 const PART_FAULTS: u32 = 20;
@@ -175,7 +177,7 @@ impl ClusterFaultsArgs {
         }
         // A thread of its own: the processes live no longer than the thread that starts them.
         let (tell, told) = tokio::sync::oneshot::channel();
-        let (handle, interrupted) = (Handle::current(), super::stop_on_interrupt());
+        let (handle, interrupted) = (Handle::current(), progress::stop_on_interrupt());
         let work = move || {
             // Nobody listens only if the command is being ended.
             let _ = tell.send(self.play(machine, &handle, &interrupted));
@@ -183,11 +185,14 @@ impl ClusterFaultsArgs {
         let thread = std::thread::Builder::new().name("cluster-faults".to_owned()).spawn(work);
         thread.map_err(|error| LabError::Node(format!("no thread: {error}")))?;
         let report = told.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         let Report { lost, stale, mixed, not_recovered, .. } = report;
         match lost + stale + mixed + not_recovered {
             0 => Ok(()),
-            _ => Err(LabError::ClusterFaults { lost, stale, mixed, not_recovered }),
+            _ => Err(LabError::Found(format!(
+                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} objects are of no one write, and \
+                 {not_recovered} times the cluster was not whole again in time"
+            ))),
         }
     }
 
@@ -195,9 +200,6 @@ impl ClusterFaultsArgs {
         let Self { faults, nodes, seed, .. } = *self;
         let usual = || cache_folder().with_file_name("cluster-faults.state");
         let path = self.progress.clone().unwrap_or_else(usual);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { faults, nodes, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} faults, {msg}, {eta} left");
         let bar = ProgressBar::new(u64::from(faults));
@@ -324,7 +326,7 @@ impl ClusterFaultsArgs {
 
 /// Where a cluster's files go.
 fn work_folder() -> Result<tempfile::TempDir, LabError> {
-    tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))
+    tempfile::tempdir().at(std::env::temp_dir())
 }
 
 impl Unavailable {

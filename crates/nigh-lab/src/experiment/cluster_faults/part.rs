@@ -21,7 +21,8 @@ use super::sharers::{PutWithSharersDead, measure};
 use super::world::World;
 use crate::LabError;
 use crate::experiment::crash::s3_calls::Answer;
-use crate::peer::porcupine;
+use crate::instrument::error::Tried;
+use crate::instrument::peer::porcupine;
 
 /// Clients at the S3 doors, and at the Lambda doors.
 const CLIENTS: usize = 6;
@@ -238,7 +239,7 @@ pub(super) fn play(
 /// of which the first line says which date one of them was.
 fn keep_traces(keep: &Path, folder: &Path, part: u32, blows: &[String], history: &History) -> Result<(), LabError> {
     let to = keep.join(format!("part-{part}"));
-    std::fs::create_dir_all(&to).map_err(|error| LabError::file(&to, &error))?;
+    std::fs::create_dir_all(&to).at(&to)?;
     let mut lines = vec![format!("{} {}", now(), SystemClock::new().wall().rfc3339())];
     lines.extend_from_slice(blows);
     let mut operations: Vec<&Operation> = history.operations.iter().collect();
@@ -246,11 +247,11 @@ fn keep_traces(keep: &Path, folder: &Path, part: u32, blows: &[String], history:
     lines.extend(operations.iter().map(|operation| format!("{operation:?}")));
     lines.extend(history.invocations.iter().enumerate().map(|(at, invocation)| format!("{at} {invocation:?}")));
     let path = to.join("history");
-    std::fs::write(&path, lines.join("\n")).map_err(|error| LabError::file(&path, &error))?;
-    for entry in std::fs::read_dir(folder).map_err(|error| LabError::file(folder, &error))?.flatten() {
+    std::fs::write(&path, lines.join("\n")).at(&path)?;
+    for entry in std::fs::read_dir(folder).at(folder)?.flatten() {
         if entry.path().extension() == Some("log".as_ref()) {
             let copy = to.join(entry.file_name());
-            std::fs::copy(entry.path(), &copy).map_err(|error| LabError::file(&copy, &error))?;
+            std::fs::copy(entry.path(), &copy).at(&copy)?;
         }
     }
     Ok(())

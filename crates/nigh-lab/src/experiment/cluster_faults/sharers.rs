@@ -16,7 +16,7 @@ use super::clients::{BUCKET, Caller};
 use super::world::World;
 use crate::LabError;
 use crate::experiment::crash::s3_calls::Answer;
-use crate::stats::Sample;
+use crate::instrument::stats::Sample;
 
 /// Objects that are written in a turn.
 const OBJECTS: usize = 12;

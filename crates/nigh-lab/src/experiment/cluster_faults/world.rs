@@ -17,9 +17,11 @@ use tokio::time::timeout;
 
 use super::plan::{Kind, SERVERS, Strike, Wiring};
 use crate::LabError;
-use crate::node_under_test::{python, socket_address};
-use crate::sign::Signer;
-use crate::tcp_relay::{TcpRelay, Weather};
+use crate::instrument::error::Tried;
+use crate::instrument::node_under_test::{python, socket_address};
+use crate::instrument::programs;
+use crate::instrument::sign::Signer;
+use crate::instrument::tcp_relay::{TcpRelay, Weather};
 
 /// How long a node may take to be well.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -49,7 +51,7 @@ struct Disk(PathBuf);
 
 impl Disk {
     fn mount(path: PathBuf) -> Result<Self, LabError> {
-        fs::create_dir_all(&path).map_err(|error| LabError::file(&path, &error))?;
+        fs::create_dir_all(&path).at(&path)?;
         run("mount", &["-t", "tmpfs", "-o", &format!("size={DISK},mode=700"), "nigh-faults", &path.to_string_lossy()])?;
         Ok(Self(path))
     }
@@ -133,14 +135,14 @@ impl World {
     pub(super) fn start(folder: &Path, nodes: u8, wiring: Wiring, handle: &Handle) -> Result<Self, LabError> {
         let missing = "nats-server".to_owned();
         let nats_server = find_nats_server().ok_or(LabError::Missing { missing, hint: "run `make peers` first" })?;
-        let program = std::env::current_exe().map_err(|error| LabError::file("the program", &error))?;
+        let program = programs::nigh()?;
         let disks: Result<Vec<Disk>, LabError> =
             (1..=nodes).map(|number| Disk::mount(folder.join(format!("node-{number}")))).collect();
         let disks = disks?;
         let relays = match wiring {
             Wiring::Direct => Vec::new(),
             Wiring::Relayed => {
-                let relay = |_| handle.block_on(TcpRelay::start()).map_err(|error| LabError::Node(error.to_string()));
+                let relay = |_| handle.block_on(TcpRelay::start()).of_node();
                 (0..nodes).map(relay).collect::<Result<Vec<_>, _>>()?
             }
         };
@@ -157,7 +159,7 @@ impl World {
             relays: ports,
         };
         let started = handle.block_on(LocalCluster::start(&settings, PATIENCE));
-        let mut cluster = started.map_err(|error| LabError::Node(error.to_string()))?;
+        let mut cluster = started.of_node()?;
         for (relay, node) in relays.iter().zip(cluster.nodes()) {
             node.calls().into_iter().for_each(|calls| relay.point_at(calls));
         }
@@ -259,7 +261,7 @@ impl World {
                 self.wait(Duration::from_millis(200));
                 drop(self.cluster.nodes()[node].process().kill());
             }
-            Kind::FullDisk => self.disks[node].fill().map_err(|error| LabError::file(&self.disks[node].0, &error))?,
+            Kind::FullDisk => self.disks[node].fill().at(&self.disks[node].0)?,
             Kind::BadPackets => self.netem(this, "add")?,
             Kind::SlowCalls => self.relays[node].change(|weather| {
                 (weather.delay, weather.jitter) = (Duration::from_millis(30), Duration::from_millis(150));
@@ -307,7 +309,7 @@ impl World {
             }
             Kind::FullDisk => {
                 let filler = self.disks[node].filler();
-                fs::remove_file(&filler).map_err(|error| LabError::file(filler, &error))?;
+                fs::remove_file(&filler).at(filler)?;
             }
             Kind::BadPackets => self.netem(this, "del")?,
             Kind::SlowCalls => self.relays[node].change(|weather| {

@@ -254,7 +254,7 @@ impl Client {
                 return Ok(false);
             };
             from += length;
-            let tag = crate::http_load::header(&head, "etag").unwrap_or_default();
+            let tag = crate::instrument::http_load::header(&head, "etag").unwrap_or_default();
             listed.push_str(&format!("<Part><PartNumber>{}</PartNumber><ETag>{tag}</ETag></Part>", n + 1));
         }
         let complete = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");

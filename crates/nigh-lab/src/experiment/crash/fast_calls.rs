@@ -1,4 +1,4 @@
-//! The experiment's calls by the fast path (docs/design/fast-path.md): puts, by memory of the node's from 64 KiB
+//! The calls of the experiment that go by the fast path (docs/fast-path.md): puts, by memory of the node's from 64 KiB
 //! on, and gets, which see that memory. What is known after them is told as of S3 calls.
 
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::BUCKET;
 use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::history::Seen;
 use super::s3_calls::Answer;
-use crate::peer::S3Access;
+use crate::instrument::peer::S3Access;
 
 /// Who asks the node, and where.
 #[derive(Debug)]

@@ -24,12 +24,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use self::node_lives::{Lives, PartOutcome};
-use super::llc;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::peer::installed::cache_folder;
-use crate::stats::Sample;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::report::print_report;
+use crate::instrument::stats::Sample;
 
 /// The one bucket.
 const BUCKET: &str = "crash";
@@ -122,11 +123,14 @@ impl CrashArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         let Report { lost, stale, mixed, listings_wrong, .. } = report;
         match lost + stale + mixed + listings_wrong {
             0 => Ok(()),
-            _ => Err(LabError::Crash { lost, stale, mixed, listings_wrong }),
+            _ => Err(LabError::Found(format!(
+                "{lost} reads miss acknowledged writes, {stale} are old, {mixed} are of no one write, and \
+                 {listings_wrong} listings are wrong"
+            ))),
         }
     }
 
@@ -134,9 +138,6 @@ impl CrashArgs {
         let Self { kills, seconds, store, seed, .. } = *self;
         let path =
             self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name(format!("crash-{store:?}.state")));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { kills, seconds, store, seed })?;
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kills, {msg}{eta} left");
         let progress =
@@ -149,7 +150,7 @@ impl CrashArgs {
                 progress.inc(u64::from(of_part));
                 done
             } else {
-                let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+                let work = tempfile::tempdir().at(std::env::temp_dir())?;
                 let longest = Duration::from_secs_f64(seconds);
                 let mut lives = Lives::begin(work.path(), store, seed.wrapping_add(u64::from(part) << 32), handle)?;
                 for _ in 0..of_part {

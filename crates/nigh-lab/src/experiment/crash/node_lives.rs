@@ -20,8 +20,8 @@ use super::service::Service;
 use super::store_behind::Behind;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
-use crate::fault_proxy::plan::{Fault, Plan, Rule};
-use crate::node_under_test::{NodeUnderTest, configure, socket_address};
+use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, socket_address};
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);

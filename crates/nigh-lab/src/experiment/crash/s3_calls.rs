@@ -9,8 +9,8 @@ use super::body::{self, CONTENT_HEADER, WRITE_HEADER};
 use super::fast_calls::FastDoor;
 use super::history::Seen;
 use crate::LabError;
-use crate::http_load::{Connection, header};
-use crate::sign::Signer;
+use crate::instrument::http_load::{Connection, header};
+use crate::instrument::sign::Signer;
 
 /// A call's answer, and so what is known.
 #[derive(Debug)]

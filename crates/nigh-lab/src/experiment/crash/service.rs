@@ -6,12 +6,12 @@ use tokio::runtime::Handle;
 
 use super::Store;
 use crate::LabError;
-use crate::fault_proxy::FaultProxy;
-use crate::fault_proxy::plan::Plan;
-use crate::node_under_test::settings_of_store;
-use crate::peer::S3Access;
-use crate::peer::minio::Minio;
-use crate::peer::swift::Swift;
+use crate::instrument::fault_proxy::FaultProxy;
+use crate::instrument::fault_proxy::plan::Plan;
+use crate::instrument::node_under_test::settings_of_store;
+use crate::instrument::peer::S3Access;
+use crate::instrument::peer::minio::Minio;
+use crate::instrument::peer::swift::Swift;
 
 enum Server {
     Minio(Minio),

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// In the environment of whoever is a target.
 pub(super) const MARK_VARIABLE: &str = "NIGH_LAB_MARK";
@@ -35,7 +36,7 @@ pub(super) struct Targets {
 impl Targets {
     /// Makes them.
     pub(super) fn make() -> Result<Self, LabError> {
-        let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let folder = tempfile::tempdir().at(std::env::temp_dir())?;
         let at = |error: std::io::Error| LabError::file(folder.path(), &error);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(at)?;
         let mark = format!("nigh-lab-{:016x}", rand::random::<u64>());
@@ -142,12 +143,7 @@ impl Drop for Targets {
 }
 
 fn canary(mark: &str) -> Result<Child, LabError> {
-    Command::new("sleep")
-        .arg("100000")
-        .env(MARK_VARIABLE, mark)
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|error| LabError::file("sleep", &error))
+    Command::new("sleep").arg("100000").env(MARK_VARIABLE, mark).stdin(Stdio::null()).spawn().at("sleep")
 }
 
 /// A door that signs for nothing: answers every request with 200.

@@ -6,7 +6,7 @@ use nigh_data::fetch_us;
 use nigh_objects::eviction::{Doubtful, EvictionPolicy, Order, Origin};
 
 use super::requests::Requests;
-use crate::experiment::simulated_copies::SimulatedCopies;
+use crate::instrument::simulated_copies::SimulatedCopies;
 
 /// What an object takes at least, as the node's cache counts it.
 const OBJECT_MIN: u64 = 320;

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Zipf};
 
-use crate::experiment::measured_sizes::size;
+use crate::instrument::measured_sizes::size;
 
 /// What is told of it in the report.
 pub(super) const ABOUT: &str = "made up: 1 to 1000 inputs a function (log-uniform), read by Zipf 0.9; one output an \

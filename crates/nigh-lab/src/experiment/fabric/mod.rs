@@ -1,5 +1,5 @@
 //! `nigh experiment fabric`: Apta's timing study (DSN 2023, figures 2, 8, 9 and 10) on a simulated fabric, Nigh's protocol
-//! beside the paper's configurations. What is modelled and what is fitted: docs/design/fabric.md.
+//! beside the paper's configurations. What is modelled and what is fitted: docs/fabric.md.
 
 mod calibration;
 mod consistency;
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use self::report::Report;
-use super::write_page;
 use crate::LabError;
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
+use crate::instrument::report::{print_report, write_page};
 
 /// Runs under jitter; the paper's are 50, which leave a tenth of a standard deviation to chance.
 const RUNS: u64 = 400;
@@ -66,7 +66,7 @@ impl FabricArgs {
         if let Some(path) = &self.html {
             write_page(path, &page::page(&report)?)?;
         }
-        super::llc::print_report(&report, || report.text(), json)
+        print_report(&report, || report.text(), json)
     }
 }
 

@@ -10,7 +10,7 @@ use super::speedups::{BlindRow, ComputeRow, GeomeanRow, SpeedupRow};
 use super::stores::{ShareMean, ShareRow};
 use super::sweeps::{LinkRow, ServersRow, SharersRow, SizeRow};
 use super::{Settings, paper, robustness, speedups, stores, sweeps};
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
 
 /// What is asked, and what it came to.
 #[derive(Clone, Debug, Serialize)]

@@ -102,7 +102,7 @@ fn size_spread(function: &FunctionRows) -> SizeSpread {
     let parts = points.chunks(points.len().div_ceil(PARTS).max(1)).map(ratio).collect();
     SizeSpread {
         function: function.name.clone(),
-        spread: crate::stats::Sample::new(parts).median(),
+        spread: crate::instrument::stats::Sample::new(parts).median(),
         correlation: correlation(&points),
     }
 }

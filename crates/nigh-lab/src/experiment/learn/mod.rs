@@ -31,8 +31,8 @@ use self::score::Score;
 use self::verdict::Verdict;
 use self::weka::{Asked, Timed, Weka};
 use crate::LabError;
-use crate::experiment::{llc, write_page};
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
+use crate::instrument::report::{print_report, write_page};
 
 const FOLDS: usize = 10;
 const SHUFFLES: u64 = 5;
@@ -121,7 +121,7 @@ impl LearnArgs {
         if let Some(path) = &html {
             write_page(path, &page::page(&report)?)?;
         }
-        llc::print_report(&report, || page::text(&report), json)
+        print_report(&report, || page::text(&report), json)
     }
 
     fn report(self, mut machine: Machine) -> Result<Report, LabError> {
@@ -275,7 +275,8 @@ fn mean(scores: &[FunctionScore], curve: &[Point]) -> Vec<MeanScore> {
 }
 
 fn about(function: &FunctionRows) -> FunctionAbout {
-    let peaks = crate::stats::Sample::new(function.rows.iter().map(|row| row.peak.bytes() as f64 / 1e6).collect());
+    let peaks =
+        crate::instrument::stats::Sample::new(function.rows.iter().map(|row| row.peak.bytes() as f64 / 1e6).collect());
     FunctionAbout {
         function: function.name.clone(),
         rows: function.rows.len(),

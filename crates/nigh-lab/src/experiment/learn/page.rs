@@ -7,7 +7,7 @@ use super::figures::{Maturation, MemoryPoint, SizeSpread};
 use super::verdict::Verdict;
 use super::{MeanScore, Report};
 use crate::LabError;
-use crate::experiment::llc::chart::{self, Series};
+use crate::instrument::chart::{self, Series};
 
 /// OFC's table 1: width in MB, learner, exact and exact-or-over in percent.
 const PAPER: [(u64, &str, f64, f64); 12] = [
@@ -200,7 +200,7 @@ fn figure_6(report: &Report) -> Result<String, LabError> {
     let groups = ["median".to_owned(), "p99".to_owned()];
     let middle = |algorithm: &str, of: fn(&super::Timed) -> f64| {
         let all = report.weka_times.iter().filter(|timed| timed.algorithm == algorithm).map(of).collect();
-        crate::stats::Sample::new(all).median() / 1e3
+        crate::instrument::stats::Sample::new(all).median() / 1e3
     };
     let speed = &report.speed;
     let mut series = vec![

@@ -8,7 +8,7 @@ use nigh_terms::ByteSize;
 use serde::Serialize;
 
 use super::data_set::FunctionRows;
-use crate::stats::Sample as Measured;
+use crate::instrument::stats::Sample as Measured;
 
 /// Predictions timed of a function.
 const PREDICTIONS: usize = 20_000;

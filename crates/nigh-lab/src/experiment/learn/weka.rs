@@ -16,7 +16,8 @@ use serde::Serialize;
 use super::data_set::{FunctionRows, Split};
 use super::score::Outcome;
 use crate::LabError;
-use crate::peer::installed::cache_folder;
+use crate::instrument::error::Tried;
+use crate::instrument::peer::installed::cache_folder;
 
 const PROGRAM: &str = include_str!("../../../peers/weka/Splits.java");
 const POM: &str = include_str!("../../../peers/weka/pom.xml");
@@ -71,10 +72,10 @@ impl Weka {
 
     /// Lets it predict all splits of all functions.
     pub(super) fn ask(&self, functions: &[FunctionRows], asked: &[Vec<Asked<'_>>]) -> Result<Said, LabError> {
-        let folder = tempfile::tempdir().map_err(|error| LabError::file("a temporary folder", &error))?;
+        let folder = tempfile::tempdir().at("a temporary folder")?;
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
-            fs::write(&path, text).map_err(|error| LabError::file(path, &error))
+            fs::write(&path, text).at(path)
         };
         write("Splits.java", PROGRAM)?;
         for (function, asked) in functions.iter().zip(asked) {
@@ -87,7 +88,7 @@ impl Weka {
             .arg(folder.path().join("Splits.java"))
             .arg(folder.path())
             .output()
-            .map_err(|error| LabError::file("java", &error))?;
+            .at("java")?;
         if !output.status.success() {
             let told = String::from_utf8_lossy(&output.stderr);
             // The exception, not the places it went through.

@@ -6,22 +6,22 @@ use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{Table, presets};
-use indicatif::ProgressBar;
 use nigh_sim::llc::{Classes, Job, JobId, MachineConfig, Passes, ReplayTrace, SampleRate, SimTime, simulate};
 use nigh_terms::ClosId;
 use serde::Serialize;
 
-use super::chart::{self, Series};
 use super::paper;
 use super::real_contention::{self, Inputs, RealRuns};
-use super::sizing::HERTZ;
-use super::trace_library::TraceLibrary;
 use crate::LabError;
-use crate::experiment::demo::bar;
-use crate::experiment::write_page;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::cache_sizing::HERTZ;
+use crate::instrument::chart::{self, Series};
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::progress;
+use crate::instrument::report::publish;
+use crate::instrument::stats::{Estimate, Sample};
+use crate::instrument::trace_library::TraceLibrary;
 
 /// One line in so many is simulated: what the sampled recordings hold.
 const SAMPLING: u32 = 32;
@@ -77,11 +77,7 @@ struct Report {
 impl ContentionArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        super::print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {
@@ -114,8 +110,8 @@ impl ContentionArgs {
 
 /// The four on this machine.
 fn real_runs(quick: bool) -> Result<Vec<RealRuns>, LabError> {
-    let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
-    let progress = ProgressBar::new(0).with_style(bar());
+    let project = std::env::current_dir().at(".")?;
+    let progress = progress::bar(0);
     let (which, rounds) = if quick { (Inputs::Smallest, REAL_ROUNDS_QUICK) } else { (Inputs::Largest, REAL_ROUNDS) };
     let runs = real_contention::measure(&project, which, rounds, &progress);
     progress.finish_and_clear();

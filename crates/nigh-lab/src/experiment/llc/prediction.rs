@@ -13,13 +13,13 @@ use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::chart::{self, Series};
 use super::paper;
-use super::sizing::{self, RULE};
-use super::trace_library::{RecordedInput, Role, TraceLibrary};
 use crate::LabError;
-use crate::experiment::write_page;
-use crate::machine::Machine;
+use crate::instrument::cache_sizing::{self, RULE};
+use crate::instrument::chart::{self, Series};
+use crate::instrument::machine::Machine;
+use crate::instrument::report::publish;
+use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
 /// What the time with the predicted ways may be of that with all.
 const TIME_ALLOWED: f64 = 1.05;
@@ -85,11 +85,7 @@ struct Score {
 impl PredictionArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        super::print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {
@@ -120,18 +116,20 @@ fn judge_function(
     held_out: &[&RecordedInput],
 ) -> Result<Vec<Row>, LabError> {
     let timing = CoreTiming::CASCADE_LAKE;
-    let profiled = trained.iter().map(|input| sizing::profiled(input, &timing)).collect::<Result<Vec<_>, _>>()?;
-    let nigh = sizing::learn(function, profiled.iter().cloned())?;
+    let profiled = trained.iter().map(|input| cache_sizing::profiled(input, &timing)).collect::<Result<Vec<_>, _>>()?;
+    let nigh = cache_sizing::learn(function, profiled.iter().cloned())?;
     let casy = nearest(function, &profiled)?;
     let silent = |input: &RecordedInput| LabError::Simulation {
         what: input.name.clone(),
         reason: "the model says nothing of it".to_owned(),
     };
     let row = |input: &&RecordedInput| {
-        let truth = sizing::profiled(input, &timing)?;
-        let times = sizing::counted_curves(input, &timing)?.times;
+        let truth = cache_sizing::profiled(input, &timing)?;
+        let times = cache_sizing::counted_curves(input, &timing)?.times;
         let ask = |model: &SizingModel| {
-            model.predict(&sizing::version(function), &sizing::sizing_input(input)).ok_or_else(|| silent(input))
+            model
+                .predict(&cache_sizing::version(function), &cache_sizing::sizing_input(input))
+                .ok_or_else(|| silent(input))
         };
         let judged = |said: &Prediction| Judged {
             ways: said.predicted.ways.0,
@@ -158,7 +156,7 @@ fn judge_function(
 
 /// CASY's model.
 fn nearest(function: &str, rows: &[TrainingRow]) -> Result<SizingModel, LabError> {
-    let version = sizing::version(function);
+    let version = cache_sizing::version(function);
     let failed = |reason: String| LabError::Simulation { what: function.to_owned(), reason };
     let mut set = TrainingRows::new(version.clone());
     for row in rows {

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use super::paper;
 use crate::LabError;
-use crate::experiment::sample_function::SampleFunction;
-use crate::peer::bare_runtime::BareRuntime;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::error::Tried;
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::sample_function::SampleFunction;
+use crate::instrument::stats::{Estimate, Sample};
 
 /// What stands between the runtime client and a sample function.
 const HANDLER: &str = include_str!("local_handler.py");
@@ -82,7 +83,7 @@ pub(super) fn measure(
     }
     let functions = SampleFunction::read_all(&project.join("functions"))?;
     let inputs = project.join(".deps/inputs");
-    let codes = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+    let codes = tempfile::tempdir().at(std::env::temp_dir())?;
     let mut stage = Vec::new();
     for name in paper::FUNCTIONS {
         let found = functions.iter().find(|function| function.name == name);
@@ -135,7 +136,7 @@ impl Part {
         std::fs::create_dir(&code)
             .and_then(|()| std::fs::copy(function.folder.join("app.py"), code.join("app.py")))
             .and_then(|_| std::fs::write(code.join("local_handler.py"), HANDLER))
-            .map_err(|error| LabError::file(&code, &error))?;
+            .at(&code)?;
         let event = function.event("local", &input);
         Ok(Self { name: function.name.clone(), code, python: python.to_owned(), input, file, event })
     }

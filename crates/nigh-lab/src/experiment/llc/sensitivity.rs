@@ -9,13 +9,13 @@ use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
 
-use super::chart::{self, Series};
 use super::paper;
-use super::sizing;
-use super::trace_library::{CURVE_WAYS, Role, TraceLibrary};
 use crate::LabError;
-use crate::experiment::write_page;
-use crate::machine::Machine;
+use crate::instrument::cache_sizing;
+use crate::instrument::chart::{self, Series};
+use crate::instrument::machine::Machine;
+use crate::instrument::report::publish;
+use crate::instrument::trace_library::{CURVE_WAYS, Role, TraceLibrary};
 
 /// What `nigh experiment llc-sensitivity` takes.
 #[derive(Clone, Debug, Args)]
@@ -57,18 +57,14 @@ const PAPER: [(&str, &str); 4] = [
 impl SensitivityArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        super::print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {
         let library = TraceLibrary::open(&self.traces)?;
         let inputs = paper::FUNCTIONS.into_iter().flat_map(|function| library.of(function, Role::Table));
         let rows = inputs.map(|input| {
-            let times = sizing::counted_curves(input, &CoreTiming::CASCADE_LAKE)?.times;
+            let times = cache_sizing::counted_curves(input, &CoreTiming::CASCADE_LAKE)?.times;
             Ok(Row {
                 input: input.name.clone(),
                 function: input.function.clone(),

@@ -13,14 +13,14 @@ use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
 use nigh_sim::llc::{CoreTiming, MachineConfig};
 use serde::Serialize;
 
-use super::chart::{self, Series};
 use super::paper;
-use super::sizing::{self, LINES_PER_WAY, RULE};
-use super::trace_library::{RecordedInput, Role, TraceLibrary};
 use crate::LabError;
-use crate::experiment::write_page;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
+use crate::instrument::cache_sizing::{self, LINES_PER_WAY, RULE};
+use crate::instrument::chart::{self, Series};
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::report::publish;
+use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
 /// What `nigh experiment llc-ways` takes.
 #[derive(Clone, Debug, Args)]
@@ -88,11 +88,7 @@ struct Report {
 impl WaysArgs {
     pub(crate) fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let html = self.html.clone();
-        let report = self.report(machine)?;
-        if let Some(path) = &html {
-            write_page(path, &page(&report)?)?;
-        }
-        super::print_report(&report, || text(&report), json)
+        publish(&self.report(machine)?, html.as_deref(), page, text, json)
     }
 
     fn report(self, machine: Machine) -> Result<Report, LabError> {
@@ -117,15 +113,15 @@ impl WaysArgs {
 fn row(library: &TraceLibrary, input: &RecordedInput) -> Result<Row, LabError> {
     let trace = library.recorded_trace(input)?;
     let config = MachineConfig::XEON_SILVER_4210R;
-    let simulated = sizing::simulated_curves(&input.name, &trace, &config)?;
+    let simulated = cache_sizing::simulated_curves(&input.name, &trace, &config)?;
     let neighbours_known = trace.knows_neighbours();
     let prefetching = CoreTiming::CASCADE_LAKE_PREFETCHING;
     let prefetched = if neighbours_known {
-        sizing::simulated_curves(&input.name, &trace, &MachineConfig { timing: prefetching, ..config })?.times
+        cache_sizing::simulated_curves(&input.name, &trace, &MachineConfig { timing: prefetching, ..config })?.times
     } else {
         all_neighbours(input, &simulated, &prefetching)?
     };
-    let counted = sizing::counted_curves(input, &config.timing)?;
+    let counted = cache_sizing::counted_curves(input, &config.timing)?;
     let paper = paper::ways_of(&input.name);
     Ok(Row {
         input: input.name.clone(),
@@ -145,7 +141,7 @@ fn row(library: &TraceLibrary, input: &RecordedInput) -> Result<Row, LabError> {
 /// The times if every miss were one on a neighbour line.
 fn all_neighbours(input: &RecordedInput, curves: &RunCurves, timing: &CoreTiming) -> Result<TimeCurve, LabError> {
     let work = Work { instructions: input.instructions as f64, neighbour_share: 1.0 };
-    TimeCurve::from_misses(&curves.misses, &work, &sizing::cycles(timing))
+    TimeCurve::from_misses(&curves.misses, &work, &cache_sizing::cycles(timing))
         .map_err(|error| LabError::Simulation { what: input.name.clone(), reason: error.to_string() })
 }
 

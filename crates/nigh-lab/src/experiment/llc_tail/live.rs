@@ -9,7 +9,6 @@ use std::net::UdpSocket;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use comfy_table::{Table, presets};
 use nigh_llc::Percentile;
 use nigh_llc::resctrl::{KernelFs, MOUNTINFO};
 use nigh_terms::Ways;
@@ -22,7 +21,10 @@ use super::report::{micros, percent};
 use super::request_mix::RequestMix;
 use super::sweep::Configuration;
 use crate::LabError;
-use crate::peer::PeerProcess;
+use crate::instrument::error::Tried;
+use crate::instrument::peer::PeerProcess;
+use crate::instrument::programs;
+use crate::instrument::table::table_of;
 
 const STORE: &str = "key-value store";
 const JOB: &str = "training job";
@@ -74,17 +76,7 @@ pub(super) struct LiveReport {
 impl LiveReport {
     /// The table and what it lacks.
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-            "on this machine",
-            "kops",
-            "p50 us",
-            "p95",
-            "p99",
-            "p99.9",
-            "lost",
-            "job steps/s",
-        ]);
+        let mut table = table_of("on this machine | kops | p50 us | p95 | p99 | p99.9 | lost | job steps/s");
         for row in &self.rows {
             for point in &row.points {
                 table.add_row([
@@ -115,7 +107,7 @@ fn failed(what: &str, error: &io::Error) -> LabError {
 /// The threads of a process now.
 fn threads_of(pid: u32) -> Result<Vec<u32>, LabError> {
     let path = format!("/proc/{pid}/task");
-    let folder = std::fs::read_dir(&path).map_err(|error| LabError::file(&path, &error))?;
+    let folder = std::fs::read_dir(&path).at(&path)?;
     Ok(folder.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
@@ -152,7 +144,7 @@ fn live_point(load: f64, measured: &Measured, steps_per_s: f64) -> Result<LivePo
 impl LivePlan {
     /// Runs every configuration this machine has.
     pub(super) fn run(&self, done: impl Fn(Configuration)) -> Result<LiveReport, LabError> {
-        let mount = KernelFs::find(MOUNTINFO).map_err(|error| LabError::file(MOUNTINFO, &error))?;
+        let mount = KernelFs::find(MOUNTINFO).at(MOUNTINFO)?;
         let cache = mount.as_ref().and_then(|mount| LiveCache::probe(mount));
         let no_partition_because = match (&mount, &cache) {
             (None, _) => {
@@ -172,8 +164,7 @@ impl LivePlan {
     }
 
     fn row(&self, configuration: Configuration, cache: Option<&LiveCache<'_>>) -> Result<LiveRow, LabError> {
-        let program =
-            std::env::current_exe().map_err(|error| LabError::Node(error.to_string()))?.with_file_name("nigh-peer");
+        let program = programs::nigh_peer()?;
         let start = |peer: &'static str, arguments: [String; 2]| {
             PeerProcess::start(peer, Command::new(&program).args(arguments))
         };

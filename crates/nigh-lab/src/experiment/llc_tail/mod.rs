@@ -6,19 +6,21 @@
 //! loopback UDP, partitioned where the machine can.
 
 mod findings;
-pub(crate) mod kv_store;
+pub mod kv_server;
+mod kv_store;
 mod live;
 mod live_partition;
 mod open_loop;
 mod page;
 mod recorded_streams;
 mod report;
-pub(crate) mod request_mix;
+mod request_mix;
 mod server_machine;
 mod simulated_server;
 mod sweep;
-pub(crate) mod touch;
-pub(crate) mod training_job;
+mod touch;
+mod training_job;
+pub mod training_server;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,8 +38,9 @@ use self::simulated_server::{NETWORK, SimulatedMachine};
 use self::sweep::{Asked, Kept, Part, Plan, Streams, add_partition, guard, guard_settings, sweep};
 use self::training_job::HIDDEN;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::report::{print_report, write_page};
 
 /// Digits of the simulated training job: the training set of MNIST.
 const DIGITS: usize = 60_000;
@@ -117,9 +120,9 @@ impl LlcTailArgs {
             real,
         };
         if let Some(path) = &self.html {
-            super::write_page(path, &page::page(&report)?)?;
+            write_page(path, &page::page(&report)?)?;
         }
-        super::llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         kept.map_or(Ok(()), Kept::finish)
     }
 

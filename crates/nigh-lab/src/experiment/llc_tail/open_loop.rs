@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::request_mix::RequestMix;
-use crate::peer::kv::{MESSAGE_BYTES, Message, PACK_MAX};
+use crate::experiment::llc_tail::kv_server::{MESSAGE_BYTES, Message, PACK_MAX};
 
 /// How long answers are waited for after the last request.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -182,7 +182,7 @@ mod tests {
     use super::super::findings::{best, larger_is_worse, reaches, tests::rows};
     use super::super::report::{PAPER, Report, SetReport};
     use super::*;
-    use crate::machine::Machine;
+    use crate::instrument::machine::Machine;
 
     #[test]
     fn a_page_has_three_charts_a_working_set_and_says_what_the_papers_figure_is() {

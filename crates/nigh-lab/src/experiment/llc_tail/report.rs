@@ -10,7 +10,7 @@ use super::findings::{Best, GuardResult, LargerIsWorse, Reach, SLO_US};
 use super::live::LiveReport;
 use super::simulated_server::SimulatedMachine;
 use super::sweep::Row;
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
 
 /// The paper's figures.
 #[derive(Clone, Debug, Serialize)]

@@ -14,8 +14,8 @@ use super::recorded_streams::{ServiceStream, TrainingStream};
 use super::server_machine::ServerMachine;
 use super::simulated_server::{SimulatedServer, Stretch, Workload};
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::parallel::in_parallel;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::parallel::in_parallel;
 
 /// Further loads, as parts of what the store serves without a partition.
 const NEAR_CAPACITY: [f64; 4] = [0.9, 0.95, 0.98, 0.99];

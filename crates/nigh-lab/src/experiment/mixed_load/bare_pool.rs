@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
-use crate::experiment::sample_function::MEASURED_HANDLER;
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::sample_function::MEASURED_HANDLER;
 use crate::load::arrivals::Arrival;
 use crate::load::door_client::Events;
 use crate::load::open_loop::LoadClient;
 use crate::load::run::Answered;
-use crate::peer::bare_runtime::BareRuntime;
 
 /// The processes of one side.
 pub(super) struct BarePool {

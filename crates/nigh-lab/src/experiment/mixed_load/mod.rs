@@ -29,10 +29,14 @@ use tokio::runtime::Handle;
 use self::report::{Played, Report};
 use self::side::Side;
 use self::stage::{Cast, Stage, Stretch, folder_of};
-use super::demo::{bar, stop_on_interrupt};
-use super::sample_function::SampleFunction;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::python;
+use crate::instrument::progress;
+use crate::instrument::report::{print_report, write_page};
+use crate::instrument::sample_function::SampleFunction;
 use crate::load::arrivals::{Arrival, schedule};
 use crate::load::booking::BookingProfile;
 use crate::load::open_loop::Pace;
@@ -40,8 +44,6 @@ use crate::load::run::Run;
 use crate::load::settings::LoadSettings;
 use crate::load::stage::offered;
 use crate::load::tenants::tenants;
-use crate::machine::Machine;
-use crate::node_under_test::python;
 
 /// Of a load, this many stretches, within bounds of their length.
 const STRETCHES: f64 = 12.0;
@@ -127,17 +129,17 @@ struct Whole {
 impl MacroArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
         let plan = self.plan()?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let (python, inputs) = (python()?, project.join(".deps/inputs"));
         let all = SampleFunction::read_all(&project.join("functions"))?;
         let (functions, offered): (Vec<_>, Vec<_>) =
             offered(&all, &plan.load.functions, &inputs, plan.load.input_bytes_max)?.into_iter().unzip();
         let tenants = tenants(&offered, plan.load.tenants, plan.load.inputs, plan.load.seed);
         let cast = Cast { tenants, functions, offered };
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let handle = Handle::current();
         let whole = move || {
-            let progress = ProgressBar::new(0).with_style(bar());
+            let progress = progress::bar(0);
             progress.enable_steady_tick(Duration::from_millis(500));
             progress.set_message("starting Swift, Redis and two nodes");
             let say = |said| progress.println(said);
@@ -146,13 +148,13 @@ impl MacroArgs {
             progress.finish_and_clear();
             let report = Report::new(machine, played, &stretches);
             if let Some(path) = &self.html {
-                super::write_page(path, &page::page(&report)?)?;
+                write_page(path, &page::page(&report)?)?;
             }
-            super::llc::print_report(&report, || report.text(), json)?;
+            print_report(&report, || report.text(), json)?;
             kept.map_or(Ok(()), KeptProgress::finish)
         };
         let ended = tokio::task::spawn_blocking(whole).await;
-        ended.map_err(|error| LabError::Node(error.to_string()))?
+        ended.of_node()?
     }
 
     fn plan(&self) -> Result<Plan, LabError> {

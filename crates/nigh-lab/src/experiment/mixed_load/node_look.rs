@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::LabError;
-use crate::platform::admin_document;
+use crate::instrument::platform::admin_document;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);

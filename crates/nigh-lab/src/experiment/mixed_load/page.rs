@@ -4,7 +4,7 @@ use super::node_look::added_up;
 use super::report::{HEAD, Report, percent};
 use super::side::Side;
 use crate::LabError;
-use crate::experiment::llc::chart::{Series, bars, escape, figure, lines, page as whole_page, table};
+use crate::instrument::chart::{Series, bars, escape, figure, lines, page as whole_page, table};
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -12,13 +12,13 @@ use super::node_look::{NodeLook, added_up, scalings};
 use super::side::Side;
 use super::stage::Stretch;
 use super::verdict::{Paper, Verdict, verdicts};
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
 use crate::load::booking::BookingProfile;
 use crate::load::report::{hit_ratio, sum};
 use crate::load::run::{Answered, Run};
 use crate::load::settings::LoadSettings;
 use crate::load::tenants::Tenant;
-use crate::machine::Machine;
-use crate::stats::Sample;
 
 /// Points of a series in the report; a longer one is thinned.
 const POINTS_MAX: usize = 600;

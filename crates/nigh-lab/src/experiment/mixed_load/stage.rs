@@ -17,8 +17,16 @@ use super::bare_pool::{BareClient, BarePool};
 use super::node_look::{Seen, watch};
 use super::side::Side;
 use crate::LabError;
-use crate::experiment::sample_function::SampleFunction;
 use crate::experiment::single::left_out;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::peer::installed::python_clients;
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::peer::swift::Swift;
+use crate::instrument::platform::{LambdaClient, activations_while, admin_document, runtime_name};
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::SampleFunction;
 use crate::load::arrivals::Arrival;
 use crate::load::booking::{BookingProfile, NAIVE_MB};
 use crate::load::door_client::{DoorClient, Events, invoke};
@@ -27,13 +35,6 @@ use crate::load::run::{Answered, Run};
 use crate::load::stage::{deployment, read_input};
 use crate::load::take_records;
 use crate::load::tenants::{Offered, Tenant};
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings, socket_address};
-use crate::peer::installed::python_clients;
-use crate::peer::redis::Redis;
-use crate::peer::swift::Swift;
-use crate::platform::{LambdaClient, activations_while, admin_document, runtime_name};
-use crate::s3_door::S3Door;
 
 const BUCKET: &str = "mixed-load";
 /// The cache's own memory: all else it has of what functions do not use, where the node lends that.
@@ -92,10 +93,10 @@ impl Stage {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let work = tempfile::tempdir_in(folder).map_err(|error| LabError::file(folder, &error))?;
+        let work = tempfile::tempdir_in(folder).at(folder)?;
         let place = |name: &str| {
             let place = work.path().join(name);
-            std::fs::create_dir(&place).map(|()| place.clone()).map_err(|error| LabError::file(place, &error))
+            std::fs::create_dir(&place).map(|()| place.clone()).at(place)
         };
         let swift = Swift::start(&place("swift")?)?;
         machine.add_peer(&swift);

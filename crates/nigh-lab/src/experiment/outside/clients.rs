@@ -8,7 +8,7 @@ use super::BUCKET;
 use super::verdict::Seen;
 use crate::LabError;
 use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
-use crate::http_load::Connection;
+use crate::instrument::http_load::Connection;
 
 /// Where a Swift account is, and the token for it.
 #[derive(Clone, Debug)]

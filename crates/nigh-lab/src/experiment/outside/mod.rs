@@ -19,10 +19,11 @@ use serde::Serialize;
 
 use self::verdict::Verdict;
 use self::world::World;
-use super::llc;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::peer::PeerError;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::peer::PeerError;
+use crate::instrument::report::print_report;
 
 /// The one bucket.
 const BUCKET: &str = "outside";
@@ -166,7 +167,7 @@ impl OutsideArgs {
         let handle = tokio::runtime::Handle::current();
         let played = tokio::task::spawn_blocking(move || self.play(machine, &handle));
         let report = played.await.map_err(|error| LabError::Node(format!("the run ended: {error}")))??;
-        llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         report.check()
     }
 
@@ -179,7 +180,7 @@ impl OutsideArgs {
             if !self.only.is_empty() && !self.only.iter().any(is_meant) {
                 continue;
             }
-            let folder = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+            let folder = tempfile::tempdir().at(std::env::temp_dir())?;
             let world = match World::start(setting, folder.path(), handle) {
                 Ok(world) => world,
                 Err(LabError::Peer(error @ PeerError::NotInstalled { .. })) => {
@@ -256,7 +257,10 @@ impl Report {
         }
         match stale + lost + mixed + blind {
             0 => Ok(()),
-            _ => Err(LabError::Outside { stale, lost, mixed, blind }),
+            _ => Err(LabError::Found(format!(
+                "{stale} reads are old, {lost} writes are lost, {mixed} objects are of no one write, and {blind} rows of \
+                 the control found nothing"
+            ))),
         }
     }
 

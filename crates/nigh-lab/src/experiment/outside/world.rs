@@ -14,12 +14,13 @@ use super::clients::{Asked, SwiftAccount};
 use super::{BUCKET, Guard, Mode, Setting, Store};
 use crate::LabError;
 use crate::experiment::crash::s3_calls::{Answer, Caller, Door};
-use crate::http_load::{Connection, header};
-use crate::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
-use crate::peer::S3Access;
-use crate::peer::minio::{Minio, WEBHOOK};
-use crate::peer::swift::{NighMiddleware, Swift};
-use crate::peer::versitygw::VersityGw;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::{Connection, header};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, settings_of_store, socket_address};
+use crate::instrument::peer::S3Access;
+use crate::instrument::peer::minio::{Minio, WEBHOOK};
+use crate::instrument::peer::swift::{NighMiddleware, Swift};
+use crate::instrument::peer::versitygw::VersityGw;
 
 /// The node's id to the middleware.
 const NODE: &str = "n1";
@@ -47,7 +48,7 @@ impl World {
         let secret = SecretKey::random();
         let outside = free_address()?;
         let (store, node) = (folder.join("store"), folder.join("node"));
-        std::fs::create_dir_all(&node).map_err(|error| LabError::file(&node, &error))?;
+        std::fs::create_dir_all(&node).at(&node)?;
         let (running, asked, mut settings) = match setting.store {
             Store::Swift => start_swift(setting, &store, outside, &secret)?,
             Store::Minio => {
@@ -141,7 +142,7 @@ fn private_file(folder: &Path, name: &str, text: &str) -> Result<String, LabErro
     let path = folder.join(name);
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let written = made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|error| LabError::file(&path, &error))?;
+    written.at(&path)?;
     Ok(path.to_string_lossy().into_owned())
 }
 

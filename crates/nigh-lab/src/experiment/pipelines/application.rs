@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// What of a bucket holds what lies between stages: the machines name it.
 pub(super) const SCRATCH: &str = "scratch";
@@ -65,11 +66,10 @@ impl Application {
         for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
             let path = entry.path().join("application.toml");
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut application: Self = toml::from_str(&text).map_err(|error| LabError::file(&path, &error))?;
+            let mut application: Self = toml::from_str(&text).at(&path)?;
             application.folder = entry.path();
             let machine = entry.path().join("machine.asl.json");
-            application.machine =
-                std::fs::read_to_string(&machine).map_err(|error| LabError::file(&machine, &error))?;
+            application.machine = std::fs::read_to_string(&machine).at(&machine)?;
             applications.insert(application.name.clone(), application);
         }
         Ok(applications.into_values().collect())

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::figures::Figures;
 use crate::LabError;
-use crate::peer::bare_runtime::BareRuntime;
+use crate::instrument::peer::bare_runtime::BareRuntime;
 
 /// How late what a process printed may come.
 const LOG_WITHIN: Duration = Duration::from_secs(2);

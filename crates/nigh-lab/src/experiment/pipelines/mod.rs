@@ -20,7 +20,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use self::application::{Application, Size};
@@ -28,11 +27,13 @@ use self::report::Report;
 use self::rounds::Cell;
 use self::scenario::Scenario;
 use self::stage::Stage;
-use super::demo::{bar, stop_on_interrupt};
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::node_under_test::python;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::python;
+use crate::instrument::progress;
+use crate::instrument::report::{print_report, write_page};
 
 /// Rounds of the short form.
 const QUICK_ROUNDS: usize = 1;
@@ -70,18 +71,18 @@ struct Asked {
 
 impl PipelinesArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let applications = Application::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&applications)?;
         let rounds = if self.quick { QUICK_ROUNDS } else { usize::from(self.rounds) };
 
-        let progress = ProgressBar::new(parts.len() as u64).with_style(bar());
+        let progress = progress::bar(parts.len() as u64);
         progress.enable_steady_tick(Duration::from_millis(500));
         progress.set_message("starting Swift, Redis and Nigh");
         let stage = Stage::set(&python, &mut machine, |said| progress.println(said)).await?;
         let kept = self.kept(Asked { rounds, at_once: stage.at_once(), scenarios: stage.scenarios() })?;
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let mut cells = Vec::new();
         let mut cast = None;
         for (application, size) in parts {
@@ -107,9 +108,9 @@ impl PipelinesArgs {
         progress.finish_and_clear();
         let report = Report::new(machine, rounds, stage.at_once(), &cells);
         if let Some(path) = &self.html {
-            super::write_page(path, &page::page(&report)?)?;
+            write_page(path, &page::page(&report)?)?;
         }
-        super::llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         kept.map_or(Ok(()), KeptProgress::finish)
     }
 

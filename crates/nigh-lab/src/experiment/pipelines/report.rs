@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::rounds::{Cell, Run};
 use super::scenario::Scenario;
-use crate::machine::Machine;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::{Estimate, Sample};
 
 /// The same resamples for the same runs.
 const SEED: u64 = 19;

@@ -19,16 +19,17 @@ use super::bare_engine::{BareEngine, Executed};
 use super::figures::Figures;
 use super::scenario::Scenario;
 use crate::LabError;
-use crate::experiment::pipeline_inputs::{make_inputs, measured_code};
 use crate::experiment::single::left_out;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings, socket_address};
-use crate::peer::installed::{client_version, python_clients};
-use crate::peer::redis::Redis;
-use crate::peer::swift::{AccessLog, Swift};
-use crate::platform::{Deployment, LambdaClient, activations_while, runtime_name, status};
-use crate::s3_door::S3Door;
-use crate::states_door::StatesDoor;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::peer::installed::{client_version, python_clients};
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::peer::swift::{AccessLog, Swift};
+use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::platform::{Deployment, LambdaClient, activations_while, runtime_name, status};
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::states_door::StatesDoor;
 
 /// The bucket of Swift and Redis themselves, and that of Nigh in front of the same Swift.
 const BUCKET: &str = "pipelines";
@@ -74,7 +75,7 @@ impl Stage {
     /// Starts the servers and notes them in `machine`. What is not installed is told to `say` and left out; Swift must be
     /// there.
     pub(super) async fn set(python: &Path, machine: &mut Machine, say: impl Fn(String)) -> Result<Self, LabError> {
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let log = AccessLog::listen().map_err(|error| LabError::Node(format!("Swift's log: {error}")))?;
         let swift = Swift::start_with_log(&work.path().join("swift"), &log)?;
         machine.add_peer(&swift);
@@ -120,7 +121,7 @@ impl Stage {
     pub(super) fn made(&self, file: &str) -> Result<Vec<u8>, LabError> {
         let folder = self.work.path().join("inputs");
         make_inputs(&self.python, &folder, &[file])?;
-        std::fs::read(folder.join(file)).map_err(|error| LabError::file(folder.join(file), &error))
+        std::fs::read(folder.join(file)).at(folder.join(file))
     }
 
     /// Puts an object where `scenario` reads it: for Nigh into Swift, behind its back.

@@ -9,8 +9,8 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::LabError;
-use crate::bench::made_up::failed;
-use crate::experiment::measured_sizes::size;
+use crate::instrument::made_up::failed;
+use crate::instrument::measured_sizes::size;
 
 /// What is told of it in the report.
 pub(super) const ABOUT: &str = "made up: each function is the first of a chain of three; 1 to 300 inputs each; a model of \

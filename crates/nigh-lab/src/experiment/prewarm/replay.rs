@@ -15,8 +15,8 @@ use nigh_terms::{BucketName, FunctionName, Monotonic, Namespace};
 
 use super::applications::{Application, Object, RunObjects, Start, bucket};
 use crate::LabError;
-use crate::bench::made_up::failed;
-use crate::experiment::simulated_copies::SimulatedCopies;
+use crate::instrument::made_up::failed;
+use crate::instrument::simulated_copies::SimulatedCopies;
 
 /// Objects that are brought at a time, as the memory does.
 const LANES: usize = 4;

@@ -20,7 +20,7 @@ use super::outcome::Outcome;
 use super::processors::Processors;
 use super::workload::{Arrival, Workload};
 use crate::LabError;
-use crate::experiment::simulated_copies::SimulatedCopies;
+use crate::instrument::simulated_copies::SimulatedCopies;
 
 /// Processors of a node.
 pub(super) const PROCESSORS: u16 = 8;

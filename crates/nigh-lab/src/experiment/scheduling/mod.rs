@@ -26,8 +26,9 @@ use self::recorded_runs::RecordedRun;
 use self::report::{Report, Row};
 use self::workload::Workload;
 use crate::LabError;
-use crate::machine::Machine;
-use crate::recorded_invocations;
+use crate::instrument::machine::Machine;
+use crate::instrument::recorded_invocations;
+use crate::instrument::report::print_report;
 
 const SIZES: [u16; 4] = [3, 10, 30, 100];
 const QUICK_SIZES: [u16; 2] = [3, 10];
@@ -66,7 +67,7 @@ enum Part {
 impl SchedulingArgs {
     pub(super) fn run(&self, machine: Machine, json: bool) -> Result<(), LabError> {
         let report = self.report(machine)?;
-        super::llc::print_report(&report, || report.text(), json)
+        print_report(&report, || report.text(), json)
     }
 
     fn report(&self, machine: Machine) -> Result<Report, LabError> {

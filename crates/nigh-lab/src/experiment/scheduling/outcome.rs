@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::stats::Sample;
+use crate::instrument::stats::Sample;
 
 /// What is counted while it is played.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use rand::Rng as _;
 use rand::rngs::StdRng;
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// Where the project keeps them.
 pub(super) const STORED: &str = "data/azure-functions-2019/200_runs.csv";
@@ -35,7 +36,7 @@ impl RecordedRun {
 
 /// All of them, in the order of the file.
 pub(super) fn read_runs(path: &Path) -> Result<Vec<RecordedRun>, LabError> {
-    let text = std::fs::read_to_string(path).map_err(|error| LabError::file(path, &error))?;
+    let text = std::fs::read_to_string(path).at(path)?;
     let line = |line: &str| -> Option<RecordedRun> {
         let numbers: Vec<f64> = line.split(',').skip(1).map(|cell| cell.trim().parse().ok()).collect::<Option<_>>()?;
         let [quarter, half, most, nearly_all, memory] = numbers[..] else { return None };

@@ -1,13 +1,13 @@
 //! The report: every figure, the ranking that the weights were settled by, and a node under pressure.
 
-use comfy_table::{Table, presets};
 use nigh_schedule::scheduler::Weights;
 use serde::Serialize;
 
 use super::contenders::{CONTENDERS, SETTLED};
 use super::outcome::Figures;
 use super::pressure::{self, PressureRow, PressureSummary};
-use crate::machine::Machine;
+use crate::instrument::machine::Machine;
+use crate::instrument::table::table_of;
 
 /// One weighting under one workload on one cluster.
 #[derive(Debug, Serialize)]
@@ -77,17 +77,7 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut ranking = Table::new();
-        ranking.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-            "weighting",
-            "mean",
-            "p99",
-            "both",
-            "local",
-            "cold",
-            "failed",
-            "imbalance",
-        ]);
+        let mut ranking = table_of("weighting | mean | p99 | both | local | cold | failed | imbalance");
         for one in &self.ranking {
             ranking.add_row([
                 one.weighting.to_owned(),
@@ -100,21 +90,9 @@ impl Report {
                 format!("{:.2}", one.imbalance_most),
             ]);
         }
-        let mut rows = Table::new();
-        rows.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-            "workload",
-            "nodes",
-            "weighting",
-            "invocations",
-            "mean ms",
-            "p99 ms",
-            "stretch",
-            "local",
-            "cold",
-            "queued",
-            "failed",
-            "imbalance",
-        ]);
+        let mut rows = table_of(
+            "workload | nodes | weighting | invocations | mean ms | p99 ms | stretch | local | cold | queued | failed | imbalance",
+        );
         for Row { workload, nodes, weighting, figures } in &self.rows {
             rows.add_row([
                 (*workload).to_owned(),

@@ -9,7 +9,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp, Zipf};
 
 use super::recorded_runs::RecordedRun;
-use crate::experiment::measured_sizes::size;
+use crate::instrument::measured_sizes::size;
 
 /// The part of a cluster's processors that runs take; starts, fetches and bursts come on top.
 const LOAD: f64 = 0.6;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use nigh_terms::ByteSize;
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// Its processes may take so long to be gone when it is removed.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
@@ -135,7 +136,7 @@ pub(super) fn python_inside(group: &MemoryGroup, python: &Path, path: &Path) -> 
     let procs = group.procs();
     let text = format!("#!/bin/sh\necho $$ > '{}' || exit 1\nexec '{}' \"$@\"\n", procs.display(), python.display());
     let file = File::options().write(true).create_new(true).mode(0o700).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| LabError::file(path, &error))
+    file.and_then(|mut file| file.write_all(text.as_bytes())).at(path)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use comfy_table::{Table, presets};
 use http::Method;
-use indicatif::ProgressBar;
 use nigh_terms::ByteSize;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -22,18 +21,19 @@ use rand::seq::SliceRandom as _;
 use serde::Serialize;
 
 use self::memory_group::{MemoryGroup, python_inside};
-use super::demo::bar;
-use super::llc;
-use super::sample_function::{MEASURED_HANDLER, SampleFunction};
 use crate::LabError;
-use crate::bench::made_up::Filled;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::made_up::Filled;
+use crate::instrument::node_under_test::{NodeUnderTest, python, settings};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
+use crate::instrument::stats::Sample;
 use crate::load::run::Answered;
 use crate::load::stage::read_input;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, python, settings};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::s3_door::S3Door;
-use crate::stats::Sample;
 
 const FUNCTION: &str = "wand_sepia";
 const BUCKET: &str = "shrink-impact";
@@ -162,9 +162,9 @@ impl ShrinkImpactArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let rounds = if self.quick { 3 } else { self.rounds };
         let sizes = if self.quick { &SIZES[1..3] } else { &SIZES[..] };
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let mut stage = Stage::set(&project, sizes).await?;
-        let progress = ProgressBar::new((sizes.len() * usize::from(rounds)) as u64).with_style(bar());
+        let progress = progress::bar((sizes.len() * usize::from(rounds)) as u64);
         let mut random = StdRng::seed_from_u64(SEED);
         let (mut rows, mut failed) = (Vec::new(), 0);
         for &size in sizes {
@@ -212,7 +212,7 @@ impl ShrinkImpactArgs {
             failed,
             rows,
         };
-        llc::print_report(&report, || text(&report), json)
+        print_report(&report, || text(&report), json)
     }
 }
 
@@ -275,7 +275,7 @@ impl Stage {
             missing: format!("the sample function {FUNCTION}"),
             hint: "run this in the project's folder; each folder of functions/ is one",
         })?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let group = MemoryGroup::make(&format!("nigh-shrink-impact-{}", std::process::id()))?;
         let node = NodeUnderTest::start(work.path(), &settings(None, &python))?;
         let door = S3Door { signer: node.signer("s3"), address: node.s3()? };

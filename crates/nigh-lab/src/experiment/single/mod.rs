@@ -19,19 +19,20 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use self::report::{Report, rows};
 use self::rounds::{Cell, RoundLimits};
 use self::scenario::Scenario;
 use self::stage::Stage;
-use super::demo::{bar, stop_on_interrupt};
-use super::sample_function::SampleFunction;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::node_under_test::python;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::python;
+use crate::instrument::progress;
+use crate::instrument::report::{print_report, write_page};
+use crate::instrument::sample_function::SampleFunction;
 
 /// OFC's own six functions on ImageMagick.
 const FUNCTIONS: [&str; 6] = ["wand_blur", "wand_denoise", "wand_edge", "wand_resize", "wand_rotate", "wand_sepia"];
@@ -77,20 +78,20 @@ struct Asked {
 
 impl SingleArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let functions = self.functions(&SampleFunction::read_all(&project.join("functions"))?)?;
         let sizes = chosen("size", &self.sizes, &SIZES, if self.quick { QUICK_SIZES } else { SIZES.len() })?;
         let limits = self.limits();
 
-        let progress = ProgressBar::new((functions.len() * sizes.len()) as u64).with_style(bar());
+        let progress = progress::bar((functions.len() * sizes.len()) as u64);
         progress.enable_steady_tick(Duration::from_millis(500));
         progress.set_message("starting Swift, Redis and Nigh");
         let stage = Stage::set(&project, &python, &mut machine, |said| progress.println(said))?;
         let kept = self.kept(Asked { limits, scenarios: stage.scenarios() })?;
         stage.upload(&sizes).await?;
 
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let mut cells = Vec::new();
         for function in &functions {
             let mut cast = None;
@@ -118,9 +119,9 @@ impl SingleArgs {
         progress.finish_and_clear();
         let report = Report::new(machine, limits, rows(&cells));
         if let Some(path) = &self.html {
-            super::write_page(path, &page::page(&report)?)?;
+            write_page(path, &page::page(&report)?)?;
         }
-        super::llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         kept.map_or(Ok(()), KeptProgress::finish)
     }
 

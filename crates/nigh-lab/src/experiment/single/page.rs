@@ -3,8 +3,8 @@
 use super::report::{HEAD, Report, Row};
 use super::scenario::Scenario;
 use crate::LabError;
-use crate::experiment::llc::chart::{escape, figure, page as whole_page, table};
-use crate::experiment::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stacked_bars};
+use crate::instrument::chart::{escape, figure, page as whole_page, table};
+use crate::instrument::stacked_bars::{EXTRACT, LOAD, StackedBar, TRANSFORM, stacked_bars};
 
 /// A bar that is longer than Swift's by more is cut.
 const SHOWN_MAX: f64 = 1.6;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::experiment::single::report::{rows, tests::cell};
     use crate::experiment::single::rounds::RoundLimits;
-    use crate::machine::Machine;
+    use crate::instrument::machine::Machine;
 
     #[test]
     fn a_page_has_a_chart_a_function_the_conditions_and_every_row() {

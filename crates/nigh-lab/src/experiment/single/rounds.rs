@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::scenario::Scenario;
 use super::stage::{Cast, Stage, WARM_UP_SIZE, input_key};
 use crate::LabError;
-use crate::platform::Reads;
+use crate::instrument::platform::Reads;
 
 /// The order of the scenarios is the same in every run.
 const SEED: u64 = 7;

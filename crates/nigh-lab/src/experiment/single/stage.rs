@@ -10,17 +10,18 @@ use tempfile::TempDir;
 
 use super::scenario::Scenario;
 use crate::LabError;
-use crate::cpu_time;
-use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings, socket_address};
-use crate::peer::bare_runtime::BareRuntime;
-use crate::peer::installed::{client_version, python_clients};
-use crate::peer::redis::Redis;
-use crate::peer::swift::Swift;
-use crate::peer::{Peer, PeerError};
-use crate::platform::{Deployment, LambdaClient, runtime_name};
-use crate::s3_door::S3Door;
+use crate::instrument::cpu_time;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::peer::bare_runtime::BareRuntime;
+use crate::instrument::peer::installed::{client_version, python_clients};
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::peer::swift::Swift;
+use crate::instrument::peer::{Peer, PeerError};
+use crate::instrument::platform::{Deployment, LambdaClient, runtime_name};
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 
 const BUCKET: &str = "single-stage";
 /// The input of invocations that do not count.
@@ -54,7 +55,7 @@ impl Stage {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let swift = Swift::start(&work.path().join("swift"))?;
         machine.add_peer(&swift);
         let redis = left_out(Redis::start(&work.path().join("redis")), &say)?;

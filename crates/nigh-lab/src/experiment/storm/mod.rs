@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use comfy_table::{Table, presets};
-use indicatif::ProgressBar;
 use nigh_check::storm::{Breach, LeftOut, StormEnd, Strikes, shrink, storm, traced};
 use serde::{Deserialize, Serialize};
 
 use self::weakened::left_out_by_name;
-use super::llc::print_report;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
-use crate::peer::installed::cache_folder;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::peer::installed::cache_folder;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// Storms of a part. A run that is cut off loses at most these.
 const PART_SEEDS: u64 = 50;
@@ -171,18 +171,15 @@ impl StormArgs {
         print_report(&report, || text(&report), json)?;
         match report.broken {
             0 => Ok(()),
-            broken => Err(LabError::Storm { broken }),
+            broken => Err(broken_storms(broken)),
         }
     }
 
     fn play(&self, machine: Machine) -> Result<Report, LabError> {
         let Self { from, seeds, .. } = *self;
         let path = self.progress.clone().unwrap_or_else(|| cache_folder().with_file_name("storm.state"));
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| LabError::file(folder, &error))?;
-        }
         let kept: KeptProgress<Asked, PartOutcome> = KeptProgress::open(&path, Asked { from, seeds })?;
-        let bar = ProgressBar::new(seeds).with_style(super::bar()).with_message("storms");
+        let bar = progress::bar(seeds).with_message("storms");
         let parts: Vec<u64> = (0..seeds.div_ceil(PART_SEEDS)).collect();
         let outcomes = in_parallel(&parts, |part| {
             let (first, last) = (part * PART_SEEDS, seeds.min((part + 1) * PART_SEEDS));
@@ -243,10 +240,14 @@ impl StormArgs {
         };
         print_report(&told, || told.text(), json)?;
         match told.broken {
-            Some(_) if left_out == LeftOut::Nothing => Err(LabError::Storm { broken: 1 }),
+            Some(_) if left_out == LeftOut::Nothing => Err(broken_storms(1)),
             _ => Ok(()),
         }
     }
+}
+
+fn broken_storms(count: u64) -> LabError {
+    LabError::Found(format!("{count} storms break a promise"))
 }
 
 /// One storm as it is told.
@@ -276,8 +277,7 @@ impl One {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["fault", "strikes"]);
+    let mut table = table_of("fault | strikes");
     for (kind, count) in &report.faults_by_kind {
         table.add_row([kind.clone(), count.to_string()]);
     }

@@ -2,17 +2,17 @@
 
 use std::time::Instant;
 
-use comfy_table::{Table, presets};
-use indicatif::ProgressBar;
 use nigh_check::storm::{Duty, LeftOut, storm};
 use nigh_check::weakenings;
 use serde::Serialize;
 
 use super::breach_name;
 use crate::LabError;
-use crate::experiment::llc::print_report;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// One that was left out.
 #[derive(Debug, Serialize)]
@@ -51,7 +51,7 @@ pub(super) fn left_out_by_name(name: &str) -> Result<LeftOut, LabError> {
 /// Leaves each out, and prints how many of `seeds` storms it takes.
 pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabError> {
     let all = all();
-    let bar = ProgressBar::new(all.len() as u64).with_style(crate::experiment::bar()).with_message("left out");
+    let bar = progress::bar(all.len() as u64).with_message("left out");
     let weakened = in_parallel(&all, |(rule, left_out)| {
         let began = Instant::now();
         let found = (0..seeds).find_map(|seed| storm(seed, *left_out).violation.map(|violation| (seed, violation)));
@@ -71,8 +71,7 @@ pub(super) fn run(machine: Machine, seeds: u64, json: bool) -> Result<(), LabErr
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["left out", "breaks", "seeds", "s"]);
+    let mut table = table_of("left out | breaks | seeds | s");
     for Weakened { rule, seeds, breaks, seconds, .. } in &report.weakened {
         let seeds = seeds.map_or_else(|| format!("not in {}", report.seeds_max), |seeds| seeds.to_string());
         table.add_row([rule.clone(), breaks.clone(), seeds, format!("{seconds:.1}")]);

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Played;
 use super::pipeline::Pipeline;
 use crate::LabError;
-use crate::peer::bare_runtime::BareRuntime;
+use crate::instrument::peer::bare_runtime::BareRuntime;
 
 /// The stages' handler.
 pub(super) const STAGE_HANDLER: &str = "measured.stage";

@@ -20,11 +20,12 @@ use nigh_terms::{BucketName, Namespace, ObjectKey, ShardId};
 use super::pipeline::IN_MEMORY;
 use super::{BUCKET, Played};
 use crate::LabError;
-use crate::node_under_test::socket_address;
-use crate::platform::{Deployment, LambdaClient};
-use crate::s3_door::S3Door;
-use crate::settled_cluster::settled;
-use crate::sign::Signer;
+use crate::instrument::node_under_test::socket_address;
+use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::programs;
+use crate::instrument::s3_door::S3Door;
+use crate::instrument::settled_cluster::settled;
+use crate::instrument::sign::Signer;
 
 pub(super) const NODES: u8 = 3;
 /// How long a node may take to be well, and to drain.
@@ -60,7 +61,7 @@ impl ClusterSide {
         set: Vec<String>,
     ) -> Result<Self, LabError> {
         let failed = |error: &dyn std::fmt::Display| LabError::Node(format!("the cluster {protocol}: {error}"));
-        let program = std::env::current_exe().map_err(|error| failed(&error))?;
+        let program = programs::nigh()?;
         let set = set.into_iter().chain([format!("cluster.coherence={protocol}")]).collect();
         let nats_server = nats_server.to_owned();
         let relays = Vec::new();

@@ -1,5 +1,5 @@
 //! `nigh experiment workflows`: Apta's six workflows of real functions on three nodes, under Nigh's coherence protocol and
-//! under compared ones (docs/design/comparison.md), beside an uncached S3 server and Redis; and what a function pays
+//! under those it is compared with (docs/comparison.md), beside an uncached S3 server and Redis; and what a function pays
 //! whose input lies on another node.
 //!
 //! In each round every side runs the workflow once, in an order of the round's own, each run on objects of its own. The
@@ -19,7 +19,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use self::pipeline::Pipeline;
@@ -28,12 +27,14 @@ use self::report::Report;
 use self::rounds::Cell;
 use self::side::Side;
 use self::sides::Sides;
-use super::demo::{bar, stop_on_interrupt};
-use super::sample_function::SampleFunction;
 use crate::LabError;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::node_under_test::python;
+use crate::instrument::error::Tried;
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::python;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::sample_function::SampleFunction;
 
 /// The one bucket of all sides.
 const BUCKET: &str = "workflows";
@@ -82,7 +83,7 @@ enum Part {
 
 impl WorkflowsArgs {
     pub(super) async fn run(self, mut machine: Machine, json: bool) -> Result<(), LabError> {
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         let python = python()?;
         let pipelines = Pipeline::read_all(&project.join("functions/pipelines"))?;
         let parts = self.parts(&pipelines)?;
@@ -90,12 +91,12 @@ impl WorkflowsArgs {
         let kept: Option<KeptProgress<Asked, Part>> =
             self.progress.as_deref().map(|path| KeptProgress::open(path, Asked { rounds })).transpose()?;
 
-        let progress = ProgressBar::new(parts.len() as u64).with_style(bar());
+        let progress = progress::bar(parts.len() as u64);
         progress.enable_steady_tick(Duration::from_millis(500));
         progress.set_message("starting the clusters");
         let wanted: &[Side] = if parts == [REMOTE_HIT] { &[Side::S3, Side::Nigh] } else { &Side::ALL };
         let sides = Sides::start(&python, wanted, &mut machine, |said| progress.println(said)).await?;
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let mut done = Vec::new();
         let mut failed = None;
         for part in &parts {
@@ -142,7 +143,7 @@ impl WorkflowsArgs {
             }
         }
         let report = Report::new(machine, rounds, &cells, &distances);
-        super::llc::print_report(&report, || report.text(), json)?;
+        print_report(&report, || report.text(), json)?;
         kept.map_or(Ok(()), KeptProgress::finish)
     }
 

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// A workflow: steps one after another, each of stages that run at the same time.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,7 +75,7 @@ impl Pipeline {
         for entry in std::fs::read_dir(folder).map_err(missing)?.flatten() {
             let path = entry.path().join("pipeline.toml");
             let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let mut pipeline: Self = toml::from_str(&text).map_err(|error| LabError::file(&path, &error))?;
+            let mut pipeline: Self = toml::from_str(&text).at(&path)?;
             pipeline.folder = entry.path();
             pipelines.insert(pipeline.name.clone(), pipeline);
         }

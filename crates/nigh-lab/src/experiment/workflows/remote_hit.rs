@@ -13,8 +13,8 @@ use super::cluster_side::{self, ClusterSide};
 use super::side::Side;
 use super::sides::Sides;
 use crate::LabError;
-use crate::experiment::sample_function::{MEASURED_HANDLER, SampleFunction};
-use crate::platform::{Deployment, admin_document};
+use crate::instrument::platform::{Deployment, admin_document};
+use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 
 /// The functions and an input of each: from those that hardly work to those that hardly read.
 const PLAYED: [(&str, &str); 7] = [

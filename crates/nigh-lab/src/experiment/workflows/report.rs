@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::remote_hit::Distance;
 use super::rounds::{Cell, Run};
 use super::side::Side;
-use crate::machine::Machine;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::{Estimate, Sample};
 
 /// The same resamples for the same runs.
 const SEED: u64 = 13;

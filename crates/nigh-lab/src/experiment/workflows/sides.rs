@@ -15,14 +15,15 @@ use super::pipeline::Pipeline;
 use super::side::Side;
 use super::{BUCKET, Played};
 use crate::LabError;
-use crate::experiment::pipeline_inputs::{make_inputs, measured_code};
 use crate::experiment::single::left_out;
-use crate::machine::Machine;
-use crate::node_under_test::{NodeUnderTest, settings};
-use crate::peer::installed::{client_version, python_clients};
-use crate::peer::redis::Redis;
-use crate::platform::{Deployment, activations_while, runtime_name};
-use crate::s3_door::S3Door;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, settings};
+use crate::instrument::peer::installed::{client_version, python_clients};
+use crate::instrument::peer::redis::Redis;
+use crate::instrument::pipeline_inputs::{make_inputs, measured_code};
+use crate::instrument::platform::{Deployment, activations_while, runtime_name};
+use crate::instrument::s3_door::S3Door;
 
 /// Records that are looked at to see where stages ran.
 const RECORDS_MAX: usize = 200;
@@ -48,7 +49,7 @@ impl Sides {
         machine: &mut Machine,
         say: impl Fn(String),
     ) -> Result<Self, LabError> {
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let inputs = work.path().join("inputs");
         make_inputs(python, &inputs, &[])?;
         let nats_server = find_nats_server().ok_or_else(|| LabError::Missing {
@@ -74,7 +75,7 @@ impl Sides {
             uncached.insert(section.to_owned(), table.into());
         }
         let folder = work.path().join("s3");
-        std::fs::create_dir(&folder).map_err(|error| LabError::file(&folder, &error))?;
+        std::fs::create_dir(&folder).at(&folder)?;
         let s3 = NodeUnderTest::start(&folder, &uncached)?;
         let mut clusters = BTreeMap::new();
         for &side in wanted {
@@ -127,7 +128,7 @@ impl Sides {
         let mut inputs = BTreeMap::new();
         for input in &pipeline.inputs {
             let path = self.inputs.join(&input.file);
-            inputs.insert(input.name.clone(), std::fs::read(&path).map_err(|error| LabError::file(&path, &error))?);
+            inputs.insert(input.name.clone(), std::fs::read(&path).at(&path)?);
         }
         let mut cast = Cast { sides: self, pipeline, inputs, bare: BTreeMap::new(), furnished: Vec::new() };
         for side in self.present().into_iter().filter(|side| side.cluster() == *side) {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::inputs::MadeUp;
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 const PROGRAM: &str = include_str!("make_inputs.py");
 
@@ -39,7 +40,7 @@ impl InputMaker {
     /// Starts it, with its program and its files in `folder`.
     pub(super) fn start(python: &Path, folder: &Path) -> Result<Self, LabError> {
         let program = folder.join("make_inputs.py");
-        std::fs::write(&program, PROGRAM).map_err(|error| LabError::file(&program, &error))?;
+        std::fs::write(&program, PROGRAM).at(&program)?;
         let mut child = Command::new(python)
             .arg(&program)
             .env("OMP_NUM_THREADS", "1")
@@ -47,7 +48,7 @@ impl InputMaker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| LabError::file(python, &error))?;
+            .at(python)?;
         let piped = child.stdin.take().zip(child.stdout.take());
         let (asks, answers) = piped.ok_or_else(|| LabError::file(python, &"it has no pipes"))?;
         Ok(Self { child, asks: Some(asks), answers: BufReader::new(answers), file: folder.join("made") })
@@ -67,8 +68,8 @@ impl InputMaker {
             Ok(Answer::Failed { error }) => return Err(failed(error)),
             Err(error) => return Err(failed(format!("{error} in {line:?}"))),
         };
-        let bytes = std::fs::read(&self.file).map_err(|error| LabError::file(&self.file, &error))?;
-        std::fs::remove_file(&self.file).map_err(|error| LabError::file(&self.file, &error))?;
+        let bytes = std::fs::read(&self.file).at(&self.file)?;
+        std::fs::remove_file(&self.file).at(&self.file)?;
         Ok(Made { bytes, features })
     }
 }

@@ -1,5 +1,5 @@
 //! `nigh profile memory`: the sample functions invoked on made-up inputs of all sizes, and of each invocation what was known
-//! before it and the memory it needed (docs/design/learning.md, data/function-memory).
+//! before it and the memory it needed (docs/learning.md, data/function-memory).
 //!
 //! Every run is in a sandbox of a node of its own, as a tenant's would be, booked so large that none touches its limit. Rows
 //! are appended as they come, a session of each function in turn, so that what was recorded is balanced whenever it ends;
@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,8 +26,11 @@ use self::plan::{planned, session};
 use self::recording::{ROWS_MAX, Recording};
 use self::stage::{BOOKED_MB, Stage};
 use crate::LabError;
-use crate::experiment::{bar, llc, stop_on_interrupt};
-use crate::machine::Machine;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
 
 /// Beside the rows: how they were made.
 const MADE: &str = "made.json";
@@ -97,7 +99,7 @@ struct Recorder {
 impl MemoryArgs {
     pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
         let functions = self.choose()?;
-        let project = std::env::current_dir().map_err(|error| LabError::file(".", &error))?;
+        let project = std::env::current_dir().at(".")?;
         self.sign(&machine)?;
         let mut recorders = Vec::new();
         for &function in &functions {
@@ -109,14 +111,14 @@ impl MemoryArgs {
         let missing: u32 = recorders.iter().map(|one| self.rows.saturating_sub(one.recording.next())).sum();
         let mut failures = Vec::new();
         if missing > 0 {
-            let progress = ProgressBar::new(u64::from(missing)).with_style(bar());
+            let progress = progress::bar(u64::from(missing));
             let mut stage = Stage::set(&project, &functions).await?;
             self.record(&mut stage, &mut recorders, &mut failures, &progress).await?;
             progress.finish_and_clear();
         }
         let functions = recorders.into_iter().map(|one| one.done).collect();
         let report = Report { machine, out: self.out, seed: self.seed, functions, failures };
-        llc::print_report(&report, || text(&report), json)
+        print_report(&report, || text(&report), json)
     }
 
     fn choose(&self) -> Result<Vec<&'static Profiled>, LabError> {
@@ -131,7 +133,7 @@ impl MemoryArgs {
 
     /// Says beside the rows how they are made, if nobody has; another seed's rows are not mixed with them.
     fn sign(&self, machine: &Machine) -> Result<(), LabError> {
-        std::fs::create_dir_all(&self.out).map_err(|error| LabError::file(&self.out, &error))?;
+        std::fs::create_dir_all(&self.out).at(&self.out)?;
         let path = self.out.join(MADE);
         let wrong = |reason: &dyn std::fmt::Display| LabError::file(&path, reason);
         match std::fs::read(&path) {
@@ -157,7 +159,7 @@ impl MemoryArgs {
         failures: &mut Vec<String>,
         progress: &ProgressBar,
     ) -> Result<(), LabError> {
-        let stop = stop_on_interrupt();
+        let stop = progress::stop_on_interrupt();
         let (last, _) = session(self.rows - 1);
         for number in 0..=last {
             for one in recorders.iter_mut() {
@@ -226,10 +228,7 @@ impl MemoryArgs {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_header(["function", "recorded", "rows", "failed", "least MB", "most MB"]);
+    let mut table = table_of("function | recorded | rows | failed | least MB | most MB");
     let megabytes = |of: Option<f64>| of.map_or_else(|| "-".to_owned(), |megabytes| format!("{megabytes:.0}"));
     for done in &report.functions {
         table.add_row([

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::arguments::Profiled;
 use super::plan::{Arguments, Planned};
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 /// Rows of a file at most.
 pub(super) const ROWS_MAX: u32 = 10_000;
@@ -95,7 +96,7 @@ impl Recording {
     /// Appends a row; it is in the file when this returns.
     pub(super) fn append(&mut self, planned: &Planned, known: &Known, measured: &Measured) -> Result<(), LabError> {
         let line = line(self.function, planned, known, measured);
-        self.file.write_all(line.as_bytes()).map_err(|error| LabError::file(&self.path, &error))?;
+        self.file.write_all(line.as_bytes()).at(&self.path)?;
         self.next = planned.seq + 1;
         Ok(())
     }
@@ -141,7 +142,7 @@ fn field(value: Option<&Value>) -> String {
 }
 
 fn median(of: &[f64]) -> f64 {
-    crate::stats::Sample::new(of.to_vec()).median()
+    crate::instrument::stats::Sample::new(of.to_vec()).median()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
+use crate::instrument::error::Tried;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
@@ -25,7 +26,7 @@ impl SandboxGroup {
             missing: format!("the memory cgroup of sandbox {sandbox}"),
             hint: "measure memory as root, where cgroups are mounted at /sys/fs/cgroup",
         };
-        let processes = fs::read_dir("/proc").map_err(|error| LabError::file("/proc", &error))?;
+        let processes = fs::read_dir("/proc").at("/proc")?;
         let has_id = |folder: &PathBuf| {
             let environment = fs::read(folder.join("environ")).unwrap_or_default();
             memchr::memmem::find(&environment, sandbox.as_bytes()).is_some()
@@ -54,14 +55,14 @@ impl SandboxGroup {
     /// What is in use now, in bytes.
     pub(super) fn used(&self) -> Result<u64, LabError> {
         let path = self.folder.join(self.used);
-        let text = fs::read_to_string(&path).map_err(|error| LabError::file(&path, &error))?;
-        text.trim().parse().map_err(|error| LabError::file(&path, &error))
+        let text = fs::read_to_string(&path).at(&path)?;
+        text.trim().parse().at(&path)
     }
 
     /// Of that, files that the kernel can give up: not what lies in /tmp, which is memory.
     pub(super) fn page_cache(&self) -> Result<u64, LabError> {
         let path = self.folder.join("memory.stat");
-        let text = fs::read_to_string(&path).map_err(|error| LabError::file(&path, &error))?;
+        let text = fs::read_to_string(&path).at(&path)?;
         Ok(file_pages(&text))
     }
 }

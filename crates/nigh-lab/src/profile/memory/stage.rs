@@ -20,10 +20,11 @@ use super::plan::Planned;
 use super::recording::{Known, Measured};
 use super::sandbox_group::SandboxGroup;
 use crate::LabError;
-use crate::http_load::Connection;
-use crate::node_under_test::{self, NodeUnderTest};
-use crate::platform::{self, Deployment, LambdaClient};
-use crate::sign::Signer;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::Connection;
+use crate::instrument::node_under_test::{self, NodeUnderTest};
+use crate::instrument::platform::{self, Deployment, LambdaClient};
+use crate::instrument::sign::Signer;
 
 /// What each function books: the memory of one whole processor on Lambda.
 pub(super) const BOOKED_MB: u64 = 1769;
@@ -73,16 +74,16 @@ impl Stage {
     /// Starts a node and deploys the functions of the project's folder.
     pub(super) async fn set(project: &Path, functions: &[&'static Profiled]) -> Result<Self, LabError> {
         let python = node_under_test::python()?;
-        let work = tempfile::tempdir().map_err(|error| LabError::file(std::env::temp_dir(), &error))?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
         let node = NodeUnderTest::start(work.path(), &settings(&python))?;
         let mut lambda = LambdaClient::connect(&node)?.waiting(PATIENCE)?;
         for function in functions {
             let code = work.path().join("code").join(function.name);
-            std::fs::create_dir_all(&code).map_err(|error| LabError::file(&code, &error))?;
+            std::fs::create_dir_all(&code).at(&code)?;
             let source = project.join("functions").join(function.name).join("app.py");
-            std::fs::copy(&source, code.join("app.py")).map_err(|error| LabError::file(&source, &error))?;
+            std::fs::copy(&source, code.join("app.py")).at(&source)?;
             let instrument = code.join("nigh_measured.py");
-            std::fs::write(&instrument, INSTRUMENT).map_err(|error| LabError::file(&instrument, &error))?;
+            std::fs::write(&instrument, INSTRUMENT).at(&instrument)?;
             for name in names(function) {
                 let deployment = Deployment {
                     name: &name,

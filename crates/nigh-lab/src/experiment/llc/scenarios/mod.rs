@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_llc::{Casy, CasyLiteral, ClosLayout, Tolerance, Unpartitioned};
 use serde::{Deserialize, Serialize};
 
@@ -23,14 +22,16 @@ use self::outcome::{ByPolicy, Runs, ScenarioOutcome, Summary};
 use self::plan::Plan;
 use self::refit_binder::Fitted;
 use self::stage::{Play, Stage};
-use super::chart::{self, Series};
 use super::paper;
-use super::trace_library::TraceLibrary;
 use crate::LabError;
-use crate::experiment::write_page;
-use crate::kept_progress::KeptProgress;
-use crate::machine::Machine;
-use crate::parallel::in_parallel;
+use crate::instrument::chart::{self, Series};
+use crate::instrument::kept_progress::KeptProgress;
+use crate::instrument::machine::Machine;
+use crate::instrument::parallel::in_parallel;
+use crate::instrument::report::print_report;
+use crate::instrument::report::write_page;
+use crate::instrument::table::table_of;
+use crate::instrument::trace_library::TraceLibrary;
 
 /// What Nigh keeps its predictions to, so that with their errors nobody is slower by more than 1 %. Set on other draws
 /// and seeds than those of the plan.
@@ -113,7 +114,7 @@ impl ScenariosArgs {
         if let Some(path) = &html {
             write_page(path, &page(&report)?)?;
         }
-        super::print_report(&report, || summary_table(&report), json)?;
+        print_report(&report, || summary_table(&report), json)?;
         kept.map_or(Ok(()), Kept::finish)
     }
 
@@ -234,20 +235,8 @@ fn percent(part: f64) -> String {
 }
 
 fn summary_table(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "scenario",
-        "function",
-        "no CAT s",
-        "CASY",
-        "printed",
-        "Nigh",
-        "best",
-        "gain: CASY",
-        "printed",
-        "Nigh",
-        "best",
-    ]);
+    let mut table =
+        table_of("scenario | function | no CAT s | CASY | printed | Nigh | best | gain: CASY | printed | Nigh | best");
     for row in rows(report) {
         table.add_row(row);
     }

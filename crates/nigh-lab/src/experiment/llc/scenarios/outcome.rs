@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::stage::Play;
 use crate::LabError;
-use crate::stats::{Estimate, Sample};
+use crate::instrument::stats::{Estimate, Sample};
 
 /// From this part of the time on, the best gain is worth a share.
 const WORTH: f64 = 0.02;

@@ -11,8 +11,9 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use super::super::sizing::HERTZ;
 use crate::LabError;
+use crate::instrument::cache_sizing::HERTZ;
+use crate::instrument::error::Tried;
 
 /// Invocations of one scenario: each has a core.
 const INVOCATIONS_MAX: usize = 64;
@@ -75,7 +76,7 @@ impl Plan {
         let hint = "run this in the project's folder, or name the file with --plan";
         let text = std::fs::read_to_string(path)
             .map_err(|_| LabError::Missing { missing: path.display().to_string(), hint })?;
-        let plan: Self = toml::from_str(&text).map_err(|error| LabError::file(path, &error))?;
+        let plan: Self = toml::from_str(&text).at(path)?;
         plan.check().map_err(|reason| LabError::file(path, &reason))?;
         Ok(plan)
     }

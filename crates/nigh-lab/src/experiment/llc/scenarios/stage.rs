@@ -14,11 +14,11 @@ use nigh_sim::llc::{
 };
 use nigh_terms::{ClosId, Monotonic, WayMask, Ways};
 
-use super::super::sizing::{self, HERTZ, LINES_PER_WAY};
-use super::super::trace_library::TraceLibrary;
 use super::plan::{Plan, Scenario};
 use super::refit_binder::{Fitted, RefitBinder};
 use crate::LabError;
+use crate::instrument::cache_sizing::{self, HERTZ, LINES_PER_WAY};
+use crate::instrument::trace_library::TraceLibrary;
 
 /// One of table IV's functions, ready to run.
 pub(super) struct Kind {
@@ -56,9 +56,9 @@ impl Stage {
         };
         let mut models = BTreeMap::new();
         for (function, recordings) in &plan.training {
-            let rows = recordings.iter().map(|name| sizing::profiled(library.input(name)?, &config.timing));
+            let rows = recordings.iter().map(|name| cache_sizing::profiled(library.input(name)?, &config.timing));
             let rows = rows.collect::<Result<Vec<_>, _>>()?;
-            models.insert(function.as_str(), sizing::learn(function, rows.into_iter())?);
+            models.insert(function.as_str(), cache_sizing::learn(function, rows.into_iter())?);
         }
         let mut kinds = Vec::new();
         for (acronym, recording) in &plan.functions {
@@ -94,17 +94,18 @@ impl Kind {
         let input = library.input(recording)?;
         let length = plan.load.seconds_alone;
         // Instructions of that length by the recording's own time with all ways.
-        let whole_s = sizing::counted_curves(input, &config.timing)?.times.best().as_secs_f64();
+        let whole_s = cache_sizing::counted_curves(input, &config.timing)?.times.best().as_secs_f64();
         let part = (length / whole_s).min(1.0);
         let trace = library.trace(input, plan.load.sampling, (input.instructions as f64 * part) as u64)?;
         let passes = NonZeroU32::new((length / whole_s).round() as u32).unwrap_or(NonZeroU32::MIN);
-        let curves = sizing::simulated_curves(recording, &trace, config)?;
+        let curves = cache_sizing::simulated_curves(recording, &trace, config)?;
         let seconds = |ways| curves.times.micros(ways) / 1e6 * f64::from(passes.get());
         let unlearned =
             || failed(acronym, &"no model was trained for its function, or it lacks the feature it goes by");
         let model = models.get(input.function.as_str()).ok_or_else(unlearned)?;
-        let predicted =
-            model.predict(&sizing::version(&input.function), &sizing::sizing_input(input)).ok_or_else(unlearned)?;
+        let predicted = model
+            .predict(&cache_sizing::version(&input.function), &cache_sizing::sizing_input(input))
+            .ok_or_else(unlearned)?;
         let sharing = predicted
             .curves
             .as_ref()

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::experiment::scheduling::recorded_runs;
-    use crate::recorded_invocations;
+    use crate::instrument::recorded_invocations;
 
     /// The node asserts, at every event, that no more memory is taken than there is, and at the end, that every invocation
     /// ended or was refused.

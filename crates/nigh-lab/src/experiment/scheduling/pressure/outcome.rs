@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::node::WAIT_MAX_US;
-use crate::stats::Sample;
+use crate::instrument::stats::Sample;
 
 /// A run that is shorter counts as this long when slowdowns are taken, in microseconds: a millisecond that waits ten is
 /// no harm that anybody sees.

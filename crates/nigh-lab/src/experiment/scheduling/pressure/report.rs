@@ -1,6 +1,5 @@
 //! What is reported of a node under pressure.
 
-use comfy_table::{Table, presets};
 use nigh_terms::ByteSize;
 use serde::Serialize;
 
@@ -8,6 +7,7 @@ use super::node::{END_US, WAIT_MAX_US};
 use super::outcome::{PressureFigures, SHORTEST_RUN_US};
 use super::workload::{HELD_MIN, HELD_PERCENT, PROCESSORS, START_MS, Setting};
 use super::{CONTENDERS, ORACLE};
+use crate::instrument::table::table_of;
 
 /// One policy in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,19 +77,9 @@ fn over_oracle(policy: &'static str, rows: &[PressureRow]) -> OverOracle {
 
 /// The figures as a table.
 pub(in super::super) fn text(rows: &[PressureRow], summary: &PressureSummary) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "setting",
-        "policy",
-        "slowdown",
-        "over oracle",
-        "p50",
-        "p99",
-        "worst tenant",
-        "cold starts",
-        "refused",
-        "work of starts",
-    ]);
+    let mut table = table_of(
+        "setting | policy | slowdown | over oracle | p50 | p99 | worst tenant | cold starts | refused | work of starts",
+    );
     for row in rows {
         let of_policy = summary.slowdown_over_oracle.iter().find(|one| one.policy == row.policy);
         let ratio = of_policy.and_then(|one| one.by_setting.iter().find(|(setting, _)| *setting == row.setting));
@@ -107,8 +97,7 @@ pub(in super::super) fn text(rows: &[PressureRow], summary: &PressureSummary) ->
             format!("{:.3}", row.figures.starts_share),
         ]);
     }
-    let mut ranking = Table::new();
-    ranking.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(["policy", "slowdown over the oracle's"]);
+    let mut ranking = table_of("policy | slowdown over the oracle's");
     for one in &summary.slowdown_over_oracle {
         ranking.add_row([one.policy.to_owned(), format!("{:.2}", one.all)]);
     }

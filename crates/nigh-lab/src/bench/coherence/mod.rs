@@ -1,0 +1,151 @@
+//! What the coherence protocol's machines take: steps of one home, its directory's memory, a hit at a node, and a placement
+//! by the scheduler over a thousand nodes and ten million objects.
+//!
+//! The machines alone, on one processor: no network, no ledger, no bytes. Times are the processor's for this thread, so that
+//! what else the machine does is in none of them but by its caches. Beside each figure stands what bounds it: an object
+//! drawn from millions is in no cache of the processor, and an access to memory takes 80 to 100 ns.
+
+mod decision;
+mod directory;
+mod home_steps;
+mod local_hit;
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use serde::Serialize;
+
+use self::decision::DecisionRow;
+use self::directory::DirectoryRow;
+use self::home_steps::StepsRow;
+use self::local_hit::HitRow;
+use super::Asked;
+use crate::LabError;
+use crate::instrument::machine::Machine;
+
+/// What `nigh bench coherence` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct CoherenceLength {
+    /// Rounds of each measurement; the median is told
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
+    /// Objects of the largest measurements; the others have a tenth of them
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(10_000..=40_000_000))]
+    objects: u64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Length {
+    rounds: usize,
+    /// Of each round.
+    operations: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CoherenceReport {
+    machine: Machine,
+    steps: Vec<StepsRow>,
+    directory: Vec<DirectoryRow>,
+    decisions: Vec<DecisionRow>,
+    hits: Vec<HitRow>,
+    /// The figures that something is asked of, by name.
+    summary: BTreeMap<&'static str, f64>,
+    asked: BTreeMap<&'static str, Asked>,
+    /// What bounds each.
+    bound_by: BTreeMap<&'static str, &'static str>,
+}
+
+pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<CoherenceReport, LabError> {
+    let (many, fewer) = (length.objects, length.objects / 10);
+    let length = Length { rounds: length.rounds as usize, operations: (many / 10).clamp(1_000, 1_000_000) as usize };
+    // First: what the others give back to the heap would be used again and not be seen.
+    let directory = directory::run(&[fewer, many])?;
+    let steps = home_steps::run(&[1_000, fewer, many], length)?;
+    let decisions = decision::run(many, length.rounds);
+    let hits = local_hit::run(&[1_000, fewer], length)?;
+    let mut figures: Vec<(&'static str, f64, Asked, &'static str)> = Vec::new();
+    if let Some(row) = steps.iter().find(|row| row.objects == fewer && row.names == "numbers") {
+        let bound = "one or two accesses to memory a step of a million objects, 80 to 200 ns; hashing";
+        figures.push(("home_steps_per_second", row.per_second, Asked::AtLeast(2_000_000.0), bound));
+    }
+    if let Some(row) = directory.last() {
+        let bound = "40 bytes of an entry, a byte of the table, and the part of the table that is empty: 1/8 to 9/16";
+        figures.push(("directory_bytes_per_object", row.bytes_per_object, Asked::AtMost(128.0), bound));
+    }
+    if let Some(row) = decisions.last() {
+        let bound = "72 KB of the nodes' views read twice, and an access to memory for each input";
+        figures.push(("decision_p50_us", row.p50_us, Asked::AtMost(50.0), bound));
+        figures.push(("decision_p99_us", row.p99_us, Asked::AtMost(50.0), bound));
+    }
+    if let Some(row) = hits.last() {
+        let bound = "no message: the node's own table and coverage answer";
+        figures.push(("messages_per_local_hit", row.messages as f64, Asked::AtMost(0.0), bound));
+    }
+    Ok(CoherenceReport {
+        machine,
+        steps,
+        directory,
+        decisions,
+        hits,
+        summary: figures.iter().map(|(name, figure, ..)| (*name, *figure)).collect(),
+        asked: figures.iter().map(|(name, _, asked, _)| (*name, *asked)).collect(),
+        bound_by: figures.iter().map(|(name, .., bound)| (*name, *bound)).collect(),
+    })
+}
+
+/// The report for people.
+pub(super) fn text(report: &CoherenceReport) -> String {
+    let table = |header: &[&str], rows: Vec<Vec<String>>| {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
+        for row in rows {
+            table.add_row(row);
+        }
+        table.to_string()
+    };
+    let steps = report.steps.iter().map(|row| {
+        let figures = [format!("{:.0}", row.ns_per_step), format!("{:.2} M", row.per_second / 1e6)];
+        [vec![row.objects.to_string(), row.names.to_owned()], figures.into()].concat()
+    });
+    let directory = report.directory.iter().map(|row| {
+        vec![row.objects.to_string(), format!("{:.0}", row.bytes_per_object), format!("{:.1}", row.fill_seconds)]
+    });
+    let decisions = report.decisions.iter().map(|row| {
+        let times = [row.p50_us, row.p99_us].map(|us| format!("{us:.1}"));
+        [vec![row.nodes.to_string(), row.objects.to_string(), row.inputs.to_string()], times.into()].concat()
+    });
+    let hits = report.hits.iter().map(|row| {
+        vec![row.copies.to_string(), row.names.to_owned(), format!("{:.0}", row.ns), row.messages.to_string()]
+    });
+    let asked = report.asked.iter().map(|(name, asked)| {
+        let is = report.summary.get(name).copied().unwrap_or(f64::NAN);
+        format!("{name}: {is:.1}, asked {asked} ({})", report.bound_by.get(name).copied().unwrap_or_default())
+    });
+    [
+        table(&["home: objects", "named by", "ns a step", "steps a second"], steps.collect()),
+        table(&["directory: objects", "bytes an object", "filled in s"], directory.collect()),
+        table(&["placement: nodes", "objects", "inputs", "p50 us", "p99 us"], decisions.collect()),
+        table(&["hit: copies", "named by", "ns", "messages"], hits.collect()),
+    ]
+    .into_iter()
+    .chain(asked)
+    .collect::<Vec<_>>()
+    .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_run_has_every_figure_and_hits_send_nothing() {
+        let length = CoherenceLength { rounds: 1, objects: 10_000 };
+        let report = run(&length, Machine::read("nigh bench coherence".to_owned())).unwrap();
+        assert_eq!(report.summary.len(), 5, "{:?}", report.summary);
+        assert_eq!(report.summary["messages_per_local_hit"], 0.0);
+        assert!(report.steps.iter().all(|row| row.per_second > 1000.0), "{:?}", report.steps);
+        assert!(text(&report).contains("steps a second"));
+    }
+}

@@ -1,0 +1,361 @@
+//! Calls between processes beside what they stand on: a remote read by nigh-rpc, a hit in another node's memory, and the
+//! same bytes over bare TCP and over bare rustls, turn about.
+//!
+//! A hit is an object that its home has in memory and the reader's node has not: from the read until the node has it in a
+//! segment of its own, to be mapped by functions, and covers it. Before each round the node gives all copies up.
+//!
+//! Every side asks with a few bytes and receives as many as it asked for into memory that it keeps; what sends them has
+//! them in memory. The bare sides are a thread each, with blocking reads and writes and rustls' own buffers; ours has the
+//! command's runtime, both ends of it. The processor time is the whole process': both ends again.
+
+mod bare;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use clap::Args;
+use nigh_rpc::certificates::{Authority, CertificateError};
+use nigh_rpc::{
+    Call, ClientSettings, Credentials, Handler, Hello, Identity, Method, PeerAddress, Peers, Refusal, Reply, Role,
+    Security, ServerSettings, serve,
+};
+use nigh_terms::ByteSize;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use self::bare::{Bare, Tcp, Tls};
+use super::Asked;
+use super::members::{Members, Over};
+use crate::LabError;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
+
+const CLUSTER: &str = "bench";
+const DAYS: u32 = 2;
+const LOCALHOST: &str = "127.0.0.1";
+/// Sizes of what is read, and reads of each in a round.
+const SIZES: [(&str, usize, usize); 4] =
+    [("1kib", 1 << 10, 200), ("64kib", 64 << 10, 100), ("1mib", 1 << 20, 30), ("16mib", 16 << 20, 4)];
+const LARGEST: usize = 16 << 20;
+/// A read by nigh-rpc, and a hit, over the same by its bare peer.
+const ASKED: [(&str, Asked); 6] = [
+    ("tcp_hit_ratio_1mib", Asked::AtMost(1.3)),
+    ("tls_hit_ratio_1mib", Asked::AtMost(1.3)),
+    ("tcp_ratio_1mib", Asked::AtMost(1.3)),
+    ("tcp_ratio_16mib", Asked::AtMost(1.3)),
+    ("tls_ratio_1mib", Asked::AtMost(1.3)),
+    ("tls_ratio_16mib", Asked::AtMost(1.3)),
+];
+
+static READ: Method = Method { number: 1, name: "read", head_max: 8, body_max: 0 };
+
+/// How long.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RpcLength {
+    /// Rounds of each measurement; nigh-rpc and its bare peer take turns
+    #[arg(long, default_value_t = 25)]
+    rounds: usize,
+}
+
+/// One figure.
+#[derive(Debug, Serialize)]
+struct RpcRow {
+    /// `call`, or `hit` in another node's memory.
+    what: &'static str,
+    /// `tcp` or `tls`.
+    over: &'static str,
+    bytes: usize,
+    p50_us: f64,
+    p99_us: f64,
+    /// Of both ends, for each read.
+    cpu_us: f64,
+    bare_p50_us: f64,
+    bare_p99_us: f64,
+    bare_cpu_us: f64,
+    /// Medians of the rounds' ratios, ours over the bare one: of medians, and of processor time.
+    ratio: f64,
+    cpu_ratio: f64,
+}
+
+/// What the bench measures.
+#[derive(Debug, Serialize)]
+pub(super) struct RpcReport {
+    machine: Machine,
+    rows: Vec<RpcRow>,
+    summary: BTreeMap<String, f64>,
+    asked: BTreeMap<&'static str, Asked>,
+}
+
+fn failed(what: &str, reason: &dyn std::fmt::Display) -> LabError {
+    LabError::Request { what: what.to_owned(), reason: reason.to_string() }
+}
+
+/// The processor time of this process so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Answers with as many bytes as the head says.
+struct Serving {
+    bytes: Bytes,
+}
+
+#[async_trait]
+impl Handler for Serving {
+    fn method(&self, number: u16) -> Option<&'static Method> {
+        (number == READ.number).then_some(&READ)
+    }
+
+    async fn call(&self, call: Call<'_>) -> Result<Reply, Refusal> {
+        let length = call.head[..].try_into().map(u64::from_le_bytes).unwrap_or(u64::MAX);
+        let length = usize::try_from(length).ok().filter(|length| *length <= self.bytes.len());
+        let length = length.ok_or_else(|| Refusal::failed("more than there is"))?;
+        Ok(Reply { head: Bytes::new(), body: self.bytes.slice(..length).into() })
+    }
+}
+
+/// One of Nigh's that reads.
+#[async_trait]
+trait Reader: Send + Sync {
+    /// Nothing is read yet.
+    async fn begins(&self) {}
+
+    /// Reads the next `into.len()` bytes, there or into memory of its own: how long that takes.
+    async fn read(&self, number: usize, into: &mut [u8]) -> Result<Duration, LabError>;
+
+    /// True if what was read first, or into `into`, is what there is.
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError>;
+}
+
+/// A reader whose node is no home, and its home.
+struct Hit {
+    members: Members,
+}
+
+impl Hit {
+    async fn start(over: Over, bytes: usize, objects: usize) -> Result<Self, LabError> {
+        let room = ByteSize((2 * bytes * objects) as u64) + ByteSize::mib(64);
+        let members = Members::start(over, bytes as u64, room).await?;
+        members.bring(0, objects as u64, 0).await?;
+        Ok(Self { members })
+    }
+}
+
+#[async_trait]
+impl Reader for Hit {
+    async fn begins(&self) {
+        self.members.forget(1).await;
+    }
+
+    async fn read(&self, number: usize, _into: &mut [u8]) -> Result<Duration, LabError> {
+        self.members.fetch(1, number as u64).await
+    }
+
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError> {
+        let (here, there) = (self.members.bytes(1, 0)?, self.members.bytes(0, 0)?);
+        Ok(here.as_ref().is_some_and(|bytes| bytes.len() == into.len()) && here == there)
+    }
+}
+
+/// A caller, and its server in this process.
+struct Ours {
+    bytes: Bytes,
+    peers: Peers,
+    peer: PeerAddress,
+    _ending: tokio_util::sync::DropGuard,
+}
+
+impl Ours {
+    async fn start(bytes: &Bytes, securities: [Security; 2]) -> Result<Self, LabError> {
+        let [server, caller] = securities;
+        let listener = tokio::net::TcpListener::bind((LOCALHOST, 0)).await;
+        let listener = listener.map_err(|error| failed("listen", &error))?;
+        let address = listener.local_addr().map_err(|error| failed("listen", &error))?;
+        let handler = Arc::new(Serving { bytes: bytes.clone() });
+        let (ending, settings) = (CancellationToken::new(), ServerSettings::default());
+        tokio::spawn(serve(listener, hello("server")?, server, settings, handler, ending.clone()));
+        let peers = Peers::new(hello("caller")?, caller, ClientSettings::default());
+        let peer = PeerAddress { name: "server".into(), address: address.to_string().into(), incarnation: None };
+        Ok(Self { bytes: bytes.clone(), peers, peer, _ending: ending.drop_guard() })
+    }
+}
+
+#[async_trait]
+impl Reader for Ours {
+    async fn read(&self, _number: usize, into: &mut [u8]) -> Result<Duration, LabError> {
+        let begun = Instant::now();
+        let length = (into.len() as u64).to_le_bytes();
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        let answer = self.peers.call(&self.peer, &READ, &length, Bytes::new(), deadline).await;
+        let mut answer = answer.map_err(|error| failed("a call", &error))?;
+        answer.body.read_exact(into).await.map_err(|error| failed("an answer", &error))?;
+        Ok(begun.elapsed())
+    }
+
+    fn is_right(&self, into: &[u8]) -> Result<bool, LabError> {
+        Ok(into == &self.bytes[..into.len()])
+    }
+}
+
+fn identity(name: &str) -> Result<Identity, LabError> {
+    Identity::new(CLUSTER, Role::Node, name).map_err(|error| failed("a name", &error))
+}
+
+fn hello(name: &str) -> Result<Hello, LabError> {
+    Ok(Hello { identity: identity(name)?, incarnation: 1 })
+}
+
+/// Times of one side.
+#[derive(Default)]
+struct Side {
+    latencies_us: Vec<f64>,
+    cpu_us: Vec<f64>,
+}
+
+/// A round of one side.
+struct Round {
+    begun: Duration,
+    latencies_us: Vec<f64>,
+}
+
+impl Round {
+    fn begin() -> Self {
+        Self { begun: cpu_time(), latencies_us: Vec::new() }
+    }
+
+    fn timed(&mut self, took: Duration) {
+        self.latencies_us.push(took.as_secs_f64() * 1e6);
+    }
+
+    /// Its median and processor time for each read.
+    fn end(self, side: &mut Side) -> (f64, f64) {
+        let cpu = (cpu_time() - self.begun).as_secs_f64() * 1e6 / self.latencies_us.len() as f64;
+        let median = Sample::new(self.latencies_us.clone()).median();
+        side.latencies_us.extend(self.latencies_us);
+        side.cpu_us.push(cpu);
+        (median, cpu)
+    }
+}
+
+pub(super) async fn run(length: &RpcLength, machine: Machine) -> Result<RpcReport, LabError> {
+    let bytes = Bytes::from((0..LARGEST).map(|at| (at % 251) as u8).collect::<Vec<_>>());
+    let folder = tempfile::tempdir().at(std::env::temp_dir())?;
+    let refused = |error: CertificateError| failed("certificates", &error);
+    let authority = Authority::create(folder.path(), CLUSTER, DAYS).map_err(refused)?;
+    let issue = |name: &str| authority.issue(&identity(name)?, &[LOCALHOST.to_owned()], DAYS, false).map_err(refused);
+    let files = [issue("server")?, issue("caller")?];
+    let secured =
+        |files| Credentials::open(files).map(|credentials| Security::Tls(Arc::new(credentials))).map_err(refused);
+    let [server, caller] = files.clone();
+    let plain = Ours::start(&bytes, [Security::Plain, Security::Plain]).await?;
+    let secured = Ours::start(&bytes, [secured(server)?, secured(caller)?]).await?;
+    let (tcp, tls) = (Tcp::start(&bytes)?, Tls::start(&bytes, &files)?);
+    let rounds = length.rounds.max(1);
+    // On a thread of the runtime, as a node's calls are.
+    let rows = tokio::spawn(async move {
+        let (mut tcp, mut tls) = (tcp, tls);
+        let mut rows = Vec::new();
+        for (_, bytes, reads) in SIZES {
+            rows.push(compare(("call", "tcp"), (&plain, &mut tcp), bytes, reads, rounds).await?);
+            rows.push(compare(("call", "tls"), (&secured, &mut tls), bytes, reads, rounds).await?);
+            let hit = Hit::start(Over::Tcp, bytes, reads).await?;
+            rows.push(compare(("hit", "tcp"), (&hit, &mut tcp), bytes, reads, rounds).await?);
+            let hit = Hit::start(Over::Tls, bytes, reads).await?;
+            rows.push(compare(("hit", "tls"), (&hit, &mut tls), bytes, reads, rounds).await?);
+        }
+        Ok::<_, LabError>(rows)
+    });
+    let rows = rows.await.map_err(|error| failed("the bench", &error))??;
+    let named = |row: &RpcRow| SIZES.iter().find(|(_, bytes, _)| *bytes == row.bytes).map_or("", |(name, ..)| *name);
+    let summary = rows.iter().flat_map(|row| {
+        let of = if row.what == "hit" { "hit_" } else { "" };
+        let name = |what| format!("{}_{of}{what}_{}", row.over, named(row));
+        [(name("ratio"), row.ratio), (name("cpu_ratio"), row.cpu_ratio)]
+    });
+    Ok(RpcReport { machine, summary: summary.collect(), rows, asked: ASKED.into() })
+}
+
+/// The two sides turn about: a few reads of one, as many of the other.
+async fn compare(
+    (what, over): (&'static str, &'static str),
+    (ours, bare): (&impl Reader, &mut impl Bare),
+    bytes: usize,
+    reads: usize,
+    rounds: usize,
+) -> Result<RpcRow, LabError> {
+    let mut buffers = [vec![0; bytes], vec![0; bytes]];
+    let (mut own, mut other) = (Side::default(), Side::default());
+    let (mut ratios, mut cpu_ratios) = (Vec::new(), Vec::new());
+    // The first round warms up.
+    for at in 0..=rounds {
+        let [into, into_bare] = &mut buffers;
+        ours.begins().await;
+        let mut round = Round::begin();
+        for number in 0..reads {
+            round.timed(ours.read(number, into).await?);
+        }
+        let (here, cpu_here) = round.end(&mut own);
+        let mut round = Round::begin();
+        tokio::task::block_in_place(|| {
+            for _ in 0..reads {
+                let begun = Instant::now();
+                bare.read(into_bare)?;
+                round.timed(begun.elapsed());
+            }
+            Ok::<_, std::io::Error>(())
+        })
+        .map_err(|error| failed("a bare read", &error))?;
+        let (there, cpu_there) = round.end(&mut other);
+        if at == 0 {
+            (own, other) = (Side::default(), Side::default());
+        } else {
+            ratios.push(here / there);
+            cpu_ratios.push(cpu_here / cpu_there);
+        }
+    }
+    if !ours.is_right(&buffers[0])? {
+        return Err(failed("a read", &"other bytes were read than there are"));
+    }
+    let figures = |side: Side| {
+        let sample = Sample::new(side.latencies_us);
+        (sample.median(), sample.percentile(0.99), Sample::new(side.cpu_us).median())
+    };
+    let ((p50_us, p99_us, cpu_us), (bare_p50_us, bare_p99_us, bare_cpu_us)) = (figures(own), figures(other));
+    let (ratio, cpu_ratio) = (Sample::new(ratios).median(), Sample::new(cpu_ratios).median());
+    Ok(RpcRow { what, over, bytes, p50_us, p99_us, cpu_us, bare_p50_us, bare_p99_us, bare_cpu_us, ratio, cpu_ratio })
+}
+
+pub(super) fn text(report: &RpcReport) -> String {
+    let mut table = table_of(
+        "what | over | bytes | p50 us | p99 us | cpu us | bare p50 us | bare p99 us | bare cpu us | ratio | cpu ratio",
+    );
+    for row in &report.rows {
+        let own = [row.p50_us, row.p99_us, row.cpu_us];
+        let figures = own.into_iter().chain([row.bare_p50_us, row.bare_p99_us, row.bare_cpu_us]);
+        let mut cells = vec![row.what.to_owned(), row.over.to_owned(), row.bytes.to_string()];
+        cells.extend(figures.map(|value| format!("{value:.0}")));
+        cells.extend([row.ratio, row.cpu_ratio].map(|ratio| format!("{ratio:.2}")));
+        table.add_row(cells);
+    }
+    let machine = &report.machine;
+    let told = |(name, asked): (&&str, &Asked)| {
+        let value = report.summary.get(*name).copied().unwrap_or(f64::NAN);
+        format!("{name}: {value:.2} {asked}")
+    };
+    let summary: Vec<String> = report.asked.iter().map(told).collect();
+    format!(
+        "{table}\n{}\n{} x {}, load {}, Linux {}, {}",
+        summary.join("\n"),
+        machine.cores,
+        machine.cpu,
+        machine.load,
+        machine.kernel,
+        machine.date
+    )
+}

@@ -1,0 +1,363 @@
+//! The demonstration: a mixed load of real functions on real inputs, in rounds that take turns between
+//! (a) the functions directly against the store, with no platform at all, and (b) the same through Nigh.
+//!
+//! The store is real Swift where it is installed, Nigh stands in front of it; else it is Nigh's directory store,
+//! and then there is nothing to compare: times are printed, no improvement is claimed.
+
+mod page;
+mod report;
+mod side;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use http::Method;
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use self::report::{Report, Run, Side, summarize};
+use self::side::{DirectFunctions, Job, through_nigh};
+use crate::LabError;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::Connection;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python, settings, socket_address};
+use crate::instrument::peer::PeerError;
+use crate::instrument::peer::swift::Swift;
+use crate::instrument::phase_log::{PhasesMs, processor_ms};
+use crate::instrument::platform::{Deployment, LambdaClient, activations};
+use crate::instrument::progress;
+use crate::instrument::report::write_page;
+use crate::instrument::sample_function::SampleFunction;
+use crate::instrument::sign::Signer;
+use crate::instrument::table::table_of;
+
+const BUCKET: &str = "demo-bucket";
+/// The order of the load is the same in every run.
+const SEED: u64 = 3;
+pub(crate) const INSTRUMENT: (&str, &str) = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "nigh_phases=nigh_phases");
+
+/// What `nigh experiment demo` takes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Write the page with the charts to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Begin no further round after so many seconds
+    #[arg(long, default_value_t = 180)]
+    seconds: u64,
+    /// At least so many rounds of each side
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
+    /// Clients at once; each sends its next invocation when it has its answer
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    clients: u8,
+    /// Only these functions (names of folders in `functions/`)
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Do not use Swift even if it is installed
+    #[arg(long)]
+    without_swift: bool,
+}
+
+struct Store {
+    swift: Option<Swift>,
+}
+
+/// An S3 door that inputs are put through.
+struct Door {
+    signer: Signer,
+    address: SocketAddr,
+}
+
+impl Store {
+    /// Where inputs come in: Swift's own door, behind Nigh's back, so that Nigh's first read of each is a miss; the
+    /// directory store has none but Nigh's.
+    fn door(&self, node: &NodeUnderTest) -> Result<Door, LabError> {
+        let Some(swift) = &self.swift else {
+            return Ok(Door { signer: node.signer("s3"), address: node.s3()? });
+        };
+        Ok(Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? })
+    }
+}
+
+impl DemoArgs {
+    /// Keeps the mixture's functions, or those that were named: one that is not part of the mixture takes every input of
+    /// its kind.
+    fn choose(&self, functions: &mut Vec<SampleFunction>, inputs: &Path) -> Result<(), LabError> {
+        if let Some(unknown) = self.only.iter().find(|name| functions.iter().all(|function| function.name != **name)) {
+            let missing = format!("the sample function {unknown}");
+            return Err(LabError::Missing { missing, hint: "each folder of functions/ is one" });
+        }
+        if self.only.is_empty() {
+            functions.retain(|function| !function.demo.inputs.is_empty());
+        } else {
+            functions.retain(|function| self.only.contains(&function.name));
+        }
+        for function in functions.iter_mut().filter(|function| function.demo.inputs.is_empty()) {
+            function.demo.inputs = function.sweep(inputs)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let project = std::env::current_dir().at(".")?;
+        let python = python()?;
+        let mut functions = SampleFunction::read_all(&project.join("functions"))?;
+        let inputs = project.join(".deps/inputs");
+        self.choose(&mut functions, &inputs)?;
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
+
+        let progress = progress::spinner();
+        progress.enable_steady_tick(Duration::from_millis(120));
+        progress.set_message("starting the store");
+        let store = self.store(work.path(), &progress)?;
+        progress.set_message("starting Nigh");
+        let node = NodeUnderTest::start(work.path(), &settings(store.swift.as_ref().map(Swift::s3).as_ref(), &python))?;
+        progress.set_message("uploading the inputs");
+        upload(&store.door(&node)?, &functions, &inputs).await?;
+        progress.set_message("deploying the functions");
+        let mut codes = BTreeMap::new();
+        let mut lambda = LambdaClient::connect(&node)?;
+        for function in &functions {
+            let code = work.path().join("code").join(&function.name);
+            function.instrumented(&project.join("runtimes/python/nigh_phases"), &code)?;
+            lambda.deploy(&deployment(function, &code)).await?;
+            codes.insert(function.name.clone(), code);
+        }
+        drop(lambda);
+        progress.finish_and_clear();
+
+        let (runs, rounds, failed) = self.load(&functions, &node, &store, &codes, &python).await?;
+        let records = activations(&node, runs.len() + functions.len()).await?;
+        let summaries = summarize(&runs, &records);
+        let report = Report {
+            machine,
+            store: if store.swift.is_some() { "OpenStack Swift (s3api)" } else { "directory store" },
+            clients: self.clients.into(),
+            rounds,
+            failed,
+            summaries,
+            runs,
+        };
+        if let Some(path) = &self.html {
+            write_page(path, &page::page(&report)?)?;
+        }
+        print(&report, self.html.as_deref(), json)
+    }
+
+    fn store(&self, work: &Path, progress: &ProgressBar) -> Result<Store, LabError> {
+        if self.without_swift {
+            return Ok(Store { swift: None });
+        }
+        let folder = work.join("swift");
+        std::fs::create_dir(&folder).at(&folder)?;
+        match Swift::start(&folder) {
+            Ok(swift) => Ok(Store { swift: Some(swift) }),
+            Err(PeerError::NotInstalled { hint, .. }) => {
+                progress.println(format!("Swift is not installed ({hint}); using the directory store"));
+                Ok(Store { swift: None })
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Rounds of both sides until the time is up, each in its own order.
+    async fn load(
+        &self,
+        functions: &[SampleFunction],
+        node: &NodeUnderTest,
+        store: &Store,
+        codes: &BTreeMap<String, PathBuf>,
+        python: &Path,
+    ) -> Result<(Vec<Run>, usize, usize), LabError> {
+        let mut jobs: Vec<Job<'_>> = functions
+            .iter()
+            .flat_map(|function| {
+                function.demo.inputs.iter().map(move |input| Job {
+                    function,
+                    input,
+                    event: function.event(BUCKET, input),
+                })
+            })
+            .collect();
+        let mut requests = BTreeMap::new();
+        let lambda = LambdaClient::connect(node)?;
+        for job in &jobs {
+            let request = lambda.invocation(&job.function.name, &job.event).await?;
+            requests.insert((job.function.name.clone(), job.input.to_owned()), request);
+        }
+        let direct = store.swift.as_ref().map(|swift| DirectFunctions::new(self.clients, swift, codes, python));
+        let sides: &[Side] = if direct.is_some() { &[Side::Direct, Side::Nigh] } else { &[Side::Nigh] };
+
+        let progress = progress::bar(0);
+        let stop = progress::stop_on_interrupt();
+        let begin = Instant::now();
+        let mut random = StdRng::seed_from_u64(SEED);
+        let (mut runs, mut failed, mut round) = (Vec::new(), 0, 0);
+        while round < self.rounds || begin.elapsed() < Duration::from_secs(self.seconds) {
+            jobs.shuffle(&mut random);
+            for &side in sides {
+                progress.set_length(((round + 1) * sides.len() * jobs.len()) as u64);
+                progress.set_message(format!(
+                    "round {} {}",
+                    round + 1,
+                    if side == Side::Nigh { "through Nigh" } else { "direct" }
+                ));
+                let done = |job: &Job<'_>, took: Duration, log: &[String]| {
+                    progress.inc(1);
+                    Run {
+                        function: job.function.name.clone(),
+                        input: job.input.to_owned(),
+                        side,
+                        round,
+                        took_ms: took.as_secs_f64() * 1e3,
+                        phases_ms: PhasesMs::read(log.iter().map(String::as_str), took),
+                        processor_ms: processor_ms(log.iter().map(String::as_str)),
+                    }
+                };
+                let results = match (side, &direct) {
+                    (Side::Direct, Some(direct)) => clients(self.clients, &jobs, &stop, |client| {
+                        move |job: &Job<'_>| direct.run(client, job).map(|(took, log)| done(job, took, &log))
+                    }),
+                    _ => clients(self.clients, &jobs, &stop, |_| {
+                        let mut lambda = LambdaClient::connect(node);
+                        let (requests, done) = (&requests, &done);
+                        move |job: &Job<'_>| {
+                            through_nigh(&mut lambda, requests, job).map(|(took, log)| done(job, took, &log))
+                        }
+                    }),
+                };
+                for result in results {
+                    match result {
+                        Ok(run) => runs.push(run),
+                        Err(error) => {
+                            progress.println(error.to_string());
+                            failed += 1;
+                        }
+                    }
+                }
+                if stop.load(Ordering::Relaxed) {
+                    return Err(LabError::Interrupted { kept: "nothing is kept" });
+                }
+            }
+            round += 1;
+        }
+        progress.finish_and_clear();
+        Ok((runs, round, failed))
+    }
+}
+
+/// Works `jobs` off with `count` clients, each a thread with a worker of its own.
+fn clients<'a, W>(
+    count: u8,
+    jobs: &'a [Job<'a>],
+    stop: &AtomicBool,
+    worker: impl Fn(u8) -> W + Sync,
+) -> Vec<Result<Run, LabError>>
+where
+    W: FnMut(&Job<'a>) -> Result<Run, LabError>,
+{
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for client in 0..count {
+            let (next, results, worker) = (&next, &results, &worker);
+            scope.spawn(move || {
+                let mut work = worker(client);
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let result = work(job);
+                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn deployment<'a>(function: &'a SampleFunction, code: &'a Path) -> Deployment<'a> {
+    Deployment {
+        name: &function.name,
+        code,
+        handler: &function.handler,
+        memory_mb: function.memory_mb,
+        timeout_s: function.timeout_s,
+        environment: BTreeMap::from([(INSTRUMENT.0.to_owned(), INSTRUMENT.1.to_owned())]),
+    }
+}
+
+/// Puts every input into the store that both sides read.
+async fn upload(door: &Door, functions: &[SampleFunction], inputs: &Path) -> Result<(), LabError> {
+    let mut connection = Connection::open(door.address).of_node()?;
+    put(door, &mut connection, &format!("/{BUCKET}"), b"").await?;
+    let names: std::collections::BTreeSet<&String> =
+        functions.iter().flat_map(|function| &function.demo.inputs).collect();
+    for name in names {
+        let path = inputs.join(name);
+        let bytes = std::fs::read(&path).map_err(|_| LabError::Missing {
+            missing: path.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        })?;
+        put(door, &mut connection, &format!("/{BUCKET}/{name}"), &bytes).await?;
+    }
+    Ok(())
+}
+
+async fn put(door: &Door, connection: &mut Connection, path: &str, body: &[u8]) -> Result<(), LabError> {
+    let request = door.signer.signed(Method::PUT, door.address, path, &[], body).await?;
+    let sent = connection.exchange(&request);
+    sent.map(drop).map_err(|error| LabError::Request { what: format!("PUT {path}"), reason: error.to_string() })
+}
+
+#[expect(clippy::print_stdout, reason = "the report is the command's output")]
+fn print(report: &Report, page: Option<&Path>, json: bool) -> Result<(), LabError> {
+    if json {
+        let text = serde_json::to_string_pretty(report).at("report")?;
+        println!("{text}");
+        return Ok(());
+    }
+    let mut table = table_of(
+        "function |  | runs | p50 ms | p95 ms | extract | transform | load | hits | time, Nigh / direct | processor time of its work, Nigh / direct",
+    );
+    for summary in &report.summaries {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        table.add_row([
+            summary.function.clone(),
+            if summary.side == Side::Nigh { "Nigh".to_owned() } else { "direct".to_owned() },
+            summary.runs.to_string(),
+            format!("{:.1}", summary.p50_ms),
+            format!("{:.1}", summary.p95_ms),
+            percent(summary.extract),
+            percent(summary.transform),
+            percent(summary.load),
+            summary.hit_ratio.map_or_else(String::new, percent),
+            ratio(summary.ratio_to_direct),
+            ratio(summary.processor_ratio_to_direct),
+        ]);
+    }
+    println!("{table}");
+    println!(
+        "store: {}; {} clients, {} rounds, {} failed invocations",
+        report.store, report.clients, report.rounds, report.failed
+    );
+    if report.summaries.iter().all(|summary| summary.side == Side::Nigh) {
+        println!("There is no second store to compare with, so no improvement is claimed.");
+    }
+    let machine = &report.machine;
+    println!("{} x {}, load {}, Linux {}, {}", machine.cores, machine.cpu, machine.load, machine.kernel, machine.date);
+    if let Some(page) = page {
+        println!("charts: {}", page.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,415 @@
+//! Escape attempts: a hostile function in a whole node, once for each engine that works here, tries to get at what is
+//! not its own. None may succeed.
+//!
+//! A second function, which the node gives a way out to the network, tries what that could lead to.
+//!
+//! Beside it the same attempts are made without any walls, as far as that harms nobody: they succeed there, so that a
+//! refusal means a wall and not a mistake of the attempt.
+
+mod targets;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use nigh_node::client::{NETWORK_VARIABLE, OUTBOUND};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use self::targets::{MARK_VARIABLE, Targets};
+use crate::LabError;
+use crate::instrument::error::Tried;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::platform::{Deployment, LambdaClient};
+use crate::instrument::report::print_report;
+use crate::instrument::table::table_of;
+
+/// The attempts, each a function; see the head of the file.
+const ATTEMPTS: &str = include_str!("attempts.py");
+const ENGINES: [&str; 2] = ["runc", "process"];
+const ATTACKER: &str = "attacker";
+const VICTIM: &str = "victim";
+/// The attacker with a way out.
+const CONNECTED: &str = "connected";
+/// What it tries.
+const CONNECTED_ATTEMPTS: [&str; 6] = [
+    "doors_of_the_host",
+    "doors_of_another_sandbox",
+    "metadata_of_the_cloud",
+    "abstract_sockets",
+    "packets_past_the_stack",
+    "network_interfaces",
+];
+/// The addresses that a sandbox with a way out has around it: the tool's two, and those of all sandboxes.
+const AROUND: [&str; 3] = ["198.18.254.2", "198.18.254.3", "198.18.254.100"];
+/// The attacker's memory: more than its /tmp, so that it meets both limits.
+const MEMORY_MB: u64 = 1024;
+/// Lambda's /tmp, if a function says nothing else, and its files in Nigh.
+const TMP_BYTES: u64 = 512 << 20;
+const FILES_MAX: u64 = 40_000;
+const SHARED_BYTES: u64 = 64 << 20;
+/// What one sandbox may have, as in Lambda.
+const PROCESSES_MAX: u64 = 1024;
+const OPEN_FILES_MAX: u64 = 1024;
+/// The victim's own port, in its own network.
+const VICTIM_PORT: u16 = 9777;
+const VICTIM_SECONDS: u64 = 600;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// An attempt without walls that takes longer is ended.
+const CONTROL_SECONDS: &str = "60";
+const NOBODY: u32 = 65534;
+/// Of a detail, in the table for people.
+const DETAIL_CHARS: usize = 80;
+/// These may end with their sandbox where the wall stands: forked processes need memory too.
+const END_THE_SANDBOX: [&str; 2] = ["all_of_the_memory", "a_fork_bomb"];
+/// Succeeds if a target has ended.
+const ENDS_TARGETS: &str = "signals_to_other_processes";
+
+/// What `nigh experiment escape` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct EscapeArgs {
+    /// Only these engines: runc, process
+    #[arg(long, value_delimiter = ',', value_name = "ENGINE")]
+    engines: Vec<String>,
+    /// Only these attempts
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// Leave the attempts without walls out
+    #[arg(long)]
+    without_control: bool,
+}
+
+/// One attempt, and what came of it.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    /// The engine; `none` without walls.
+    engine: String,
+    attempt: String,
+    /// `refused`, `succeeded`, `not run`, or `broken`: the attempt itself went wrong.
+    outcome: String,
+    /// The system's reason, or what was got.
+    detail: String,
+}
+
+/// An engine that does not work here.
+#[derive(Debug, Serialize)]
+struct Absent {
+    engine: &'static str,
+    reason: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    attempts: usize,
+    succeeded: usize,
+    broken: usize,
+    rows: Vec<Row>,
+    /// The same attempts without walls.
+    control: Vec<Row>,
+    absent: Vec<Absent>,
+}
+
+/// What an attempt says.
+#[derive(Debug, Deserialize)]
+struct Said {
+    outcome: String,
+    detail: String,
+}
+
+/// An attempt as the file lists it.
+#[derive(Clone, Debug, Deserialize)]
+struct Listed {
+    attempt: String,
+    /// Who makes it without walls: `root`, `nobody`, or why nobody does.
+    control: String,
+}
+
+impl EscapeArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let python = python()?;
+        let mut targets = Targets::make()?;
+        let listed = self.choose(list(&python, &targets.code())?)?;
+        let engines =
+            ENGINES.iter().filter(|engine| self.engines.is_empty() || self.engines.iter().any(|one| one == *engine));
+        let (mut rows, mut control, mut absent) = (Vec::new(), Vec::new(), Vec::new());
+        for engine in engines {
+            let work = tempfile::tempdir().at(std::env::temp_dir())?;
+            let node = match NodeUnderTest::start(work.path(), &settings(engine, &python)) {
+                Ok(node) => node,
+                Err(error) => {
+                    absent.push(Absent { engine, reason: error.to_string() });
+                    continue;
+                }
+            };
+            if control.is_empty() && !self.without_control {
+                control = without_walls(&python, &mut targets, &node, &listed)?;
+            }
+            rows.extend(behind_walls(engine, &mut targets, &node, &listed, &mut absent).await?);
+        }
+        let count = |outcome: &str| rows.iter().filter(|row| row.outcome == outcome).count();
+        let (succeeded, broken) = (count("succeeded"), count("broken"));
+        let report = Report { machine, attempts: rows.len(), succeeded, broken, rows, control, absent };
+        print_report(&report, || text(&report), json)?;
+        match (report.attempts, succeeded, broken) {
+            (0, ..) => Err(LabError::Missing {
+                missing: "an engine that keeps functions apart".to_owned(),
+                hint: "the report says why each does not work",
+            }),
+            (_, 0, 0) => Ok(()),
+            _ => Err(LabError::Found(format!(
+                "{succeeded} escape attempts succeeded, and {broken} went wrong themselves"
+            ))),
+        }
+    }
+
+    fn choose(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, LabError> {
+        if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.attempt != **name)) {
+            let missing = format!("the attempt {unknown}");
+            return Err(LabError::Missing { missing, hint: "the report names all of them" });
+        }
+        listed.retain(|one| self.only.is_empty() || self.only.contains(&one.attempt));
+        Ok(listed)
+    }
+}
+
+fn settings(engine: &str, python: &Path) -> toml::Table {
+    let mut functions = toml::Table::new();
+    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    functions.insert("engine".to_owned(), engine.into());
+    functions.insert("network".to_owned(), "permitted".into());
+    let mut settings = toml::Table::new();
+    settings.insert("functions".to_owned(), functions.into());
+    // The victim runs on until it is ended.
+    settings.insert("drain".to_owned(), "1 s".into());
+    settings
+}
+
+fn list(python: &Path, code: &Path) -> Result<Vec<Listed>, LabError> {
+    let output = Command::new(python).arg(code.join("attempts.py")).arg("--list").output();
+    let output = output.at(python)?;
+    serde_json::from_slice(&output.stdout).map_err(|error| LabError::file(code.join("attempts.py"), &error))
+}
+
+/// Files of a node that a function must never read, and the folder they are in.
+fn state_of(node: &NodeUnderTest) -> (Vec<PathBuf>, PathBuf) {
+    let state = node.endpoints.admin_socket.parent().unwrap_or(Path::new("/")).to_owned();
+    let found = std::fs::read_dir(&state).into_iter().flatten().filter_map(Result::ok);
+    let files = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    (files.collect(), state)
+}
+
+/// An event of all that is the same, and what is not.
+fn merged(parts: [Value; 2]) -> Value {
+    let all = parts.into_iter().filter_map(|part| match part {
+        Value::Object(fields) => Some(fields),
+        _ => None,
+    });
+    Value::Object(all.flatten().collect())
+}
+
+/// The attempts as programs of the host.
+fn without_walls(
+    python: &Path,
+    targets: &mut Targets,
+    node: &NodeUnderTest,
+    listed: &[Listed],
+) -> Result<Vec<Row>, LabError> {
+    let (state_files, state) = state_of(node);
+    let mut rows = Vec::new();
+    for Listed { attempt, control } in listed {
+        let row = |outcome: &str, detail: String| Row {
+            engine: "none".to_owned(),
+            attempt: attempt.clone(),
+            outcome: outcome.to_owned(),
+            detail,
+        };
+        if !["root", "nobody"].contains(&control.as_str()) {
+            rows.push(row("not run", control.clone()));
+            continue;
+        }
+        targets.renew_canary()?;
+        let mut event = merged([targets.event(), targets.without_walls(&state_files, &state)]);
+        event["attempt"] = json!(attempt);
+        event["secret_sha256"] = json!(secret_of(node));
+        if control == "nobody" {
+            event["as"] = json!(NOBODY);
+        }
+        let mut command = Command::new("timeout");
+        command.arg(CONTROL_SECONDS).arg(python).arg(targets.code().join("attempts.py")).arg(event.to_string());
+        let output = command.output().at("timeout")?;
+        rows.push(match serde_json::from_slice::<Said>(&output.stdout) {
+            Ok(_) if attempt == ENDS_TARGETS && !targets.canary_lives() => {
+                row("succeeded", "the canary was ended".to_owned())
+            }
+            Ok(said) => row(&said.outcome, said.detail),
+            Err(_) => row("broken", String::from_utf8_lossy(&output.stderr).into_owned()),
+        });
+    }
+    targets.renew_canary()?;
+    Ok(rows)
+}
+
+/// The checksum of the secret key that owns everything of the node: by it a function can tell that it has found the key,
+/// and cannot have it from its own input.
+fn secret_of(node: &NodeUnderTest) -> String {
+    Sha256::digest(node.s3_access().secret_key.reveal().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The attempts as invocations, beside another function that runs.
+async fn behind_walls(
+    engine: &'static str,
+    targets: &mut Targets,
+    node: &NodeUnderTest,
+    listed: &[Listed],
+    absent: &mut Vec<Absent>,
+) -> Result<Vec<Row>, LabError> {
+    let mut client = LambdaClient::connect(node)?;
+    let code = targets.code();
+    for name in [ATTACKER, VICTIM] {
+        let marked = name == VICTIM;
+        let environment = if marked { vec![(MARK_VARIABLE.to_owned(), targets.mark.clone())] } else { Vec::new() };
+        client.deploy(&deployment(name, &code, environment.into_iter().collect())).await?;
+    }
+    let canaries = targets.marked();
+    let victim_socket = format!("{}-victim", targets.mark);
+    let victim = json!({
+        "attempt": "victim", "mark": targets.mark, "port": VICTIM_PORT, "abstract": victim_socket,
+        "seconds": VICTIM_SECONDS,
+    });
+    let victim = client.invocation(VICTIM, victim.to_string().as_bytes()).await?;
+    let mut victims_client = LambdaClient::connect(node)?;
+    // It is ended with the node; what it would have answered does not matter.
+    std::thread::spawn(move || drop(victims_client.send(VICTIM, &victim)));
+    let victims = await_victim(targets, &canaries)?;
+
+    let (state_files, _) = state_of(node);
+    let mut event = targets.event();
+    let mut abstract_sockets = vec![Value::from(targets.mark.clone()), Value::from(victim_socket)];
+    abstract_sockets.dedup();
+    event["abstract"] = json!(abstract_sockets);
+    let door = |port| json!(["127.0.0.1", port]);
+    let mut doors: Vec<Value> = event["host_ports"].as_array().cloned().unwrap_or_default();
+    doors.extend([node.s3()?.port(), node.lambda()?.port()].map(door));
+    event["host_ports"] = json!(doors);
+    let walled = json!({
+        "pids": targets.marked(),
+        "state_files": state_files,
+        "socket_files": [node.endpoints.admin_socket, node.endpoints.s3_socket],
+        "code": "/var/task",
+        "other_ports": [door(VICTIM_PORT)],
+        "data_door": "http://127.0.0.1:9000",
+        "secret_sha256": secret_of(node),
+        "processes_max": PROCESSES_MAX, "tmp_bytes": TMP_BYTES, "shared_bytes": SHARED_BYTES,
+        "files_max": FILES_MAX, "memory_bytes": MEMORY_MB << 20, "open_files_max": OPEN_FILES_MAX,
+    });
+    let event = merged([event, walled]);
+    let mut attack = Attack { engine, targets, victims: &victims, client };
+    let mut rows = attack.run(ATTACKER, listed.iter().map(|one| one.attempt.as_str()), &event, "").await?;
+    let of_connected = listed.iter().map(|one| one.attempt.as_str()).filter(|one| CONNECTED_ATTEMPTS.contains(one));
+    let environment = BTreeMap::from([(NETWORK_VARIABLE.to_owned(), OUTBOUND.to_owned())]);
+    match attack.client.deploy(&deployment(CONNECTED, &code, environment)).await {
+        Ok(_) => {
+            let event = connected_event(event, &attack.targets.loopback_ports());
+            rows.extend(attack.run(CONNECTED, of_connected, &event, "_with_a_way_out").await?);
+        }
+        Err(error) => absent.push(Absent { engine, reason: format!("functions have no way out: {error}") }),
+    }
+    Ok(rows)
+}
+
+/// What a function with a way out is told: it may reach what listens for others, and nothing that is the host's own or
+/// another sandbox's.
+fn connected_event(mut event: Value, loopback: &[u16]) -> Value {
+    let at = |hosts: &[&str], ports: &[u16]| -> Vec<Value> {
+        hosts.iter().flat_map(|host| ports.iter().map(move |port| json!([host, port]))).collect()
+    };
+    let own_doors = event["host_ports"].as_array().cloned().unwrap_or_default();
+    let own_doors = own_doors.into_iter().filter(|door| door[0] == "127.0.0.1");
+    event["host_ports"] = own_doors.chain(at(&AROUND, loopback)).collect();
+    let own = targets::own_address();
+    let around: Vec<&str> = AROUND.into_iter().chain(["127.0.0.1"]).chain(own.as_deref()).collect();
+    event["other_ports"] = at(&around, &[VICTIM_PORT]).into();
+    event
+}
+
+/// Attempts as invocations of a function, beside those that must not notice.
+struct Attack<'a> {
+    engine: &'static str,
+    targets: &'a mut Targets,
+    victims: &'a [u32],
+    client: LambdaClient,
+}
+
+impl Attack<'_> {
+    /// Has `function` make the attempts, which the report names with `suffix`.
+    async fn run(
+        &mut self,
+        function: &str,
+        attempts: impl Iterator<Item = &str>,
+        event: &Value,
+        suffix: &str,
+    ) -> Result<Vec<Row>, LabError> {
+        let Self { engine, targets, victims, client } = self;
+        let mut rows = Vec::new();
+        for attempt in attempts {
+            let mut event = event.clone();
+            event["attempt"] = json!(attempt);
+            let request = client.invocation(function, event.to_string().as_bytes()).await?;
+            let answer = client.send(function, &request)?;
+            let text = String::from_utf8_lossy(&answer.payload).into_owned();
+            let (mut outcome, mut detail) = match serde_json::from_slice::<Said>(&answer.payload) {
+                Ok(said) => (said.outcome, said.detail),
+                Err(_) if END_THE_SANDBOX.contains(&attempt) && answer.function_error.is_some() => {
+                    ("refused".to_owned(), text)
+                }
+                Err(_) => ("broken".to_owned(), text),
+            };
+            let all_live =
+                targets.canary_lives() && victims.iter().all(|pid| Path::new(&format!("/proc/{pid}")).exists());
+            if !all_live {
+                (outcome, detail) = ("succeeded".to_owned(), "a process of somebody else was ended".to_owned());
+            }
+            rows.push(Row { engine: (*engine).to_owned(), attempt: format!("{attempt}{suffix}"), outcome, detail });
+        }
+        Ok(rows)
+    }
+}
+
+fn deployment<'a>(name: &'a str, code: &'a Path, environment: BTreeMap<String, String>) -> Deployment<'a> {
+    Deployment { name, code, handler: "attempts.handler", memory_mb: MEMORY_MB, timeout_s: 900, environment }
+}
+
+/// The victim's processes, as the host sees them. Who is not root does not see them, and waits for nothing.
+fn await_victim(targets: &Targets, canaries: &[u32]) -> Result<Vec<u32>, LabError> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        let victims: Vec<u32> = targets.marked().into_iter().filter(|pid| !canaries.contains(pid)).collect();
+        if !victims.is_empty() {
+            return Ok(victims);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Ok(victims);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(LabError::Node(format!("the function {VICTIM} does not run after {} s", PATIENCE.as_secs())))
+}
+
+fn text(report: &Report) -> String {
+    let mut table = table_of("engine | attempt | outcome | detail");
+    for row in report.rows.iter().chain(&report.control) {
+        let detail: String = row.detail.chars().take(DETAIL_CHARS).collect();
+        table.add_row([row.engine.clone(), row.attempt.replace('_', " "), row.outcome.clone(), detail]);
+    }
+    let mut lines = vec![table.to_string()];
+    let absent = |one: &Absent| format!("{} does not work here: {}", one.engine, one.reason);
+    lines.extend(report.absent.iter().map(absent));
+    let Report { attempts, succeeded, broken, .. } = report;
+    lines.push(format!("{attempts} attempts, {succeeded} succeeded, {broken} broken"));
+    lines.join("\n")
+}

@@ -1,0 +1,493 @@
+//! Functions that lie about what they need, beside a tenant who does not: what that tenant notices of each lie.
+//!
+//! One tenant's function takes memory at random, leaks, bursts, forks, fills what looks like a disk, floods the cache;
+//! another's reads, computes and writes all the while. Harm is an invocation of the honest one that fails, answers what
+//! is wrong, or takes far longer than beside a neighbour who honestly computes as much; and a node that gives more
+//! memory than it has. What becomes of the liar is printed and does not count.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
+
+use crate::LabError;
+use crate::instrument::error::Tried;
+use crate::instrument::http_load::Connection;
+use crate::instrument::machine::Machine;
+use crate::instrument::node_under_test::{self, NodeUnderTest, python};
+use crate::instrument::platform::{self, Deployment, LambdaClient};
+use crate::instrument::progress;
+use crate::instrument::report::print_report;
+use crate::instrument::stats::Sample;
+use crate::instrument::table::table_of;
+
+/// The lies, each a function; see the head of the file.
+const LIES: &str = include_str!("liar.py");
+const LIAR: &str = "liar";
+const HONEST: &str = "honest";
+const BUCKET: &str = "lies";
+const INPUT: &str = "input";
+const INPUT_BYTES: usize = 256 << 10;
+/// How often the honest function goes over its input: some milliseconds of work.
+const TURNS: u32 = 10;
+/// What the liar books, and the honest function.
+const LIAR_MB: u64 = 256;
+const HONEST_MB: u64 = 256;
+/// The node's memory for sandboxes: two liars, two honest ones, and one more.
+const FUNCTIONS_MB: u64 = 5 * LIAR_MB;
+const CACHE_MB: u64 = 64;
+const LIAR_CLIENTS: usize = 2;
+const TIMEOUT_S: u64 = 20;
+/// So long each lie is told, unless asked otherwise.
+const SECONDS: f64 = 5.0;
+/// An honest invocation is late beyond the greater of these: an amount, and a multiple of the median beside a neighbour
+/// that honestly computes.
+const LATE: Duration = Duration::from_secs(1);
+const LATE_TIMES: f64 = 10.0;
+/// The node's figures are looked at so often.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What `nigh experiment lies` takes.
+#[derive(Clone, Debug, Args)]
+pub(super) struct LiesArgs {
+    /// Only these lies
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// How long each lie is told
+    #[arg(long, default_value_t = SECONDS, value_name = "S")]
+    seconds: f64,
+}
+
+/// A lie as its file lists it.
+#[derive(Clone, Debug, Deserialize)]
+struct Listed {
+    lie: String,
+    what: String,
+}
+
+/// What became of the liar.
+#[derive(Clone, Debug, Default, Serialize)]
+struct LiarsFate {
+    invocations: usize,
+    answered: usize,
+    /// Ends that were no answers, by their kind.
+    ended: BTreeMap<String, usize>,
+}
+
+/// What the honest tenant saw.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Seen {
+    invocations: usize,
+    failed: usize,
+    wrong: usize,
+    late: usize,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// The first that was harmed.
+    first: Option<String>,
+}
+
+/// One lie, and what came of it.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    lie: String,
+    what: String,
+    liar: LiarsFate,
+    honest: Seen,
+    /// The honest median over that beside a neighbour who honestly computes.
+    slower: f64,
+    /// Looks at the node that found it over its memory.
+    over_budget: usize,
+    /// Failed, wrong or late invocations of the honest tenant, and looks that found the node over its memory.
+    harm_to_others: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    machine: Machine,
+    seconds: f64,
+    /// The honest function alone.
+    alone: Seen,
+    /// Beside two more of its kind, of the other tenant.
+    beside_honest: Seen,
+    /// Later than this is late, in milliseconds.
+    late_ms: f64,
+    rows: Vec<Row>,
+    harm_to_others: usize,
+}
+
+impl LiesArgs {
+    pub(super) async fn run(self, machine: Machine, json: bool) -> Result<(), LabError> {
+        let stage = Stage::set().await?;
+        let handle = Handle::current();
+        let report = tokio::task::spawn_blocking(move || self.tell_all(&stage, machine, &handle)).await;
+        let report = report.of_node()??;
+        print_report(&report, || text(&report), json)?;
+        let harm = report.harm_to_others;
+        if harm == 0 {
+            Ok(())
+        } else {
+            Err(LabError::Found(format!("{harm} times an honest tenant, or the node, was harmed by another's lies")))
+        }
+    }
+
+    fn tell_all(self, stage: &Stage, machine: Machine, handle: &Handle) -> Result<Report, LabError> {
+        let listed = self.choose(stage.list()?)?;
+        let length = Duration::try_from_secs_f64(self.seconds).unwrap_or(Duration::from_secs(1));
+        // What a first run brings is nobody's harm.
+        stage.honest_for(length / 2, handle)?;
+        let alone = stage.beside(None, length, f64::INFINITY, handle)?.honest;
+        let honest_work = |round: usize| stage.honest_event(&format!("other-{round}"));
+        let beside_honest = stage.beside(Some((HONEST, &honest_work)), length, f64::INFINITY, handle)?.honest;
+        let late_ms = (LATE_TIMES * beside_honest.p50_ms).max(LATE.as_secs_f64() * 1e3);
+        let progress = progress::bar(listed.len() as u64);
+        let mut rows = Vec::new();
+        for Listed { lie, what } in listed {
+            progress.set_message(lie.clone());
+            let event = |round: usize| lying_event(&lie, round);
+            let Told { liar, honest, over_budget } = stage.beside(Some((LIAR, &event)), length, late_ms, handle)?;
+            let harm_to_others = honest.failed + honest.wrong + honest.late + over_budget;
+            let slower = honest.p50_ms / beside_honest.p50_ms;
+            rows.push(Row { lie, what, liar, honest, slower, over_budget, harm_to_others });
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        let harm = rows.iter().map(|row| row.harm_to_others).sum();
+        Ok(Report { machine, seconds: self.seconds, alone, beside_honest, late_ms, rows, harm_to_others: harm })
+    }
+
+    fn choose(&self, mut listed: Vec<Listed>) -> Result<Vec<Listed>, LabError> {
+        if let Some(unknown) = self.only.iter().find(|name| listed.iter().all(|one| one.lie != **name)) {
+            let missing = format!("the lie {unknown}");
+            return Err(LabError::Missing { missing, hint: "the report names all of them" });
+        }
+        listed.retain(|one| self.only.is_empty() || self.only.contains(&one.lie));
+        Ok(listed)
+    }
+}
+
+/// What a lie is called with; strange where that is the lie.
+fn lying_event(lie: &str, round: usize) -> Value {
+    let mut event = json!({"lie": lie, "round": round, "bucket": BUCKET, "size": round % 7});
+    if lie == "strange_arguments" {
+        arguments(&mut event, round);
+    }
+    event
+}
+
+/// Arguments that no model was made for.
+fn arguments(event: &mut Value, round: usize) {
+    match round % 6 {
+        0 => event["text"] = "x".repeat(1 << 20).into(),
+        1 => event["number"] = json!(1e308),
+        2 => event["NaN"] = "NaN".into(),
+        3 => (0..5000).for_each(|at| event[format!("argument {at}")] = json!(at)),
+        4 => event["deep"] = (0..100).fold(json!(1), |inner, _| json!([inner])),
+        _ => event["every time another"] = format!("{:x}", rand::random::<u128>()).into(),
+    }
+}
+
+/// A node with two tenants.
+struct Stage {
+    node: Arc<NodeUnderTest>,
+    work: tempfile::TempDir,
+    digest: String,
+}
+
+/// What came of one lie.
+struct Told {
+    liar: LiarsFate,
+    honest: Seen,
+    over_budget: usize,
+}
+
+impl Stage {
+    async fn set() -> Result<Self, LabError> {
+        let work = tempfile::tempdir().at(std::env::temp_dir())?;
+        let code = work.path().join("code");
+        std::fs::create_dir(&code).at(&code)?;
+        let file = code.join("liar.py");
+        std::fs::write(&file, LIES).at(&file)?;
+        let node = Arc::new(NodeUnderTest::start(work.path(), &settings(&python()?))?);
+        let input: Vec<u8> = (0..INPUT_BYTES).map(|at| (at * at % 251) as u8).collect();
+        for tenant in [HONEST, LIAR] {
+            let signer = node.signer_of(tenant, "s3")?;
+            let server = node.s3()?;
+            let mut connection = Connection::open(server).of_node()?;
+            for (path, body) in [(format!("/{BUCKET}"), &[][..]), (format!("/{BUCKET}/{INPUT}"), &input[..])] {
+                let request = signer.signed(Method::PUT, server, &path, &[], body).await?;
+                let failed = |reason: String| LabError::Request { what: path.clone(), reason };
+                let (head, _) = connection.fetch(&request).map_err(|error| failed(error.to_string()))?;
+                if !head.starts_with("HTTP/1.1 200") {
+                    return Err(failed(head));
+                }
+            }
+            let mut client = LambdaClient::connect_as(&node, tenant)?;
+            let functions = [(HONEST, "liar.honest", HONEST_MB), (LIAR, "liar.handler", LIAR_MB)];
+            for (name, handler, memory_mb) in functions {
+                let environment = BTreeMap::new();
+                let deployment =
+                    Deployment { name, code: &code, handler, memory_mb, timeout_s: TIMEOUT_S, environment };
+                client.deploy(&deployment).await?;
+            }
+        }
+        let mut digest = Sha256::new();
+        (0..=TURNS).for_each(|_| digest.update(&input));
+        let digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { node, work, digest })
+    }
+
+    /// The lies, as the file says them.
+    fn list(&self) -> Result<Vec<Listed>, LabError> {
+        let file = self.work.path().join("code/liar.py");
+        let python = python()?;
+        let output = std::process::Command::new(&python).arg(&file).env("AWS_DEFAULT_REGION", "none").output();
+        let output = output.at(&python)?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|error| LabError::file(&file, &format!("{error}: {}", String::from_utf8_lossy(&output.stderr))))
+    }
+
+    fn honest_event(&self, output: &str) -> Value {
+        json!({"bucket": BUCKET, "input": INPUT, "output": output, "turns": TURNS, "digest": self.digest})
+    }
+
+    /// What the honest tenant sees for `length` while the other's `function` is called with events by round.
+    fn beside(
+        &self,
+        other: Option<(&str, &(dyn Fn(usize) -> Value + Sync))>,
+        length: Duration,
+        late_ms: f64,
+        handle: &Handle,
+    ) -> Result<Told, LabError> {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let liars: Vec<_> = (0..LIAR_CLIENTS)
+                .filter_map(|client| other.map(|other| (client, other)))
+                .map(|(client, (function, event))| {
+                    let over = &over;
+                    scope.spawn(move || self.lie(function, &|round| event(round * LIAR_CLIENTS + client), over, handle))
+                })
+                .collect();
+            let watch = scope.spawn(|| self.watch(&over));
+            let calls = self.honest_for(length, handle);
+            over.store(true, Ordering::Release);
+            let panicked = |_| LabError::Node("a thread of the experiment ended early".to_owned());
+            let mut liar = LiarsFate::default();
+            for one in liars {
+                liar.add(one.join().map_err(panicked)??);
+            }
+            let over_budget = watch.join().map_err(panicked)??;
+            Ok(Told { liar, honest: Seen::of(&calls?, late_ms), over_budget })
+        })
+    }
+
+    /// Calls the honest function again and again; how long each took in milliseconds, and what was wrong with it.
+    fn honest_for(&self, length: Duration, handle: &Handle) -> Result<Vec<(f64, Harm)>, LabError> {
+        let mut client = LambdaClient::connect_as(&self.node, HONEST)?;
+        let event = self.honest_event("output").to_string();
+        let request = handle.block_on(client.invocation(HONEST, event.as_bytes()))?;
+        let (begin, mut calls) = (Instant::now(), Vec::new());
+        while begin.elapsed() < length {
+            let began = Instant::now();
+            let answer = client.send(HONEST, &request);
+            let took = began.elapsed().as_secs_f64() * 1e3;
+            let harm = match answer {
+                Err(error) => Harm::Failed(error.to_string()),
+                Ok(answer) => match serde_json::from_slice::<Value>(&answer.payload) {
+                    Ok(said) if said["digest"] == self.digest.as_str() && said["again"] == self.digest.as_str() => {
+                        Harm::None
+                    }
+                    Ok(said) if answer.function_error.is_none() && said.get("digest").is_some() => {
+                        Harm::Wrong(said.to_string())
+                    }
+                    _ => Harm::Failed(String::from_utf8_lossy(&answer.payload).into_owned()),
+                },
+            };
+            if matches!(harm, Harm::Failed(_)) {
+                // A connection that broke is not used again.
+                client = LambdaClient::connect_as(&self.node, HONEST)?;
+            }
+            calls.push((took, harm));
+        }
+        Ok(calls)
+    }
+
+    fn lie(
+        &self,
+        function: &str,
+        event: &dyn Fn(usize) -> Value,
+        over: &AtomicBool,
+        handle: &Handle,
+    ) -> Result<LiarsFate, LabError> {
+        let mut client = LambdaClient::connect_as(&self.node, LIAR)?;
+        let mut fate = LiarsFate::default();
+        for round in 0.. {
+            if over.load(Ordering::Acquire) {
+                break;
+            }
+            let request = handle.block_on(client.invocation(function, event(round).to_string().as_bytes()))?;
+            fate.invocations += 1;
+            match client.send(function, &request) {
+                Ok(answer) if answer.function_error.is_none() && !answer.id.is_empty() => fate.answered += 1,
+                Ok(answer) => {
+                    let said: Value = serde_json::from_slice(&answer.payload).unwrap_or_default();
+                    let kind = said["errorType"].as_str().or(said["Type"].as_str()).unwrap_or("refused").to_owned();
+                    *fate.ended.entry(kind).or_default() += 1;
+                }
+                Err(error) => {
+                    *fate.ended.entry(error.to_string()).or_default() += 1;
+                    client = LambdaClient::connect_as(&self.node, LIAR)?;
+                }
+            }
+        }
+        Ok(fate)
+    }
+}
+
+/// What was wrong with an honest invocation.
+enum Harm {
+    None,
+    Failed(String),
+    Wrong(String),
+}
+
+impl Stage {
+    /// Looks at the node until `over`: how often it had given more memory than it has.
+    fn watch(&self, over: &AtomicBool) -> Result<usize, LabError> {
+        let mut exceeded = 0;
+        while !over.load(Ordering::Acquire) {
+            let status = platform::admin_document(&self.node.endpoints.admin_socket, "/status")?;
+            exceeded += usize::from(gives_too_much(&status));
+            std::thread::sleep(LOOK);
+        }
+        Ok(exceeded)
+    }
+}
+
+/// True if the node's status shows more given than there is: copies beyond the cache's budget; or, where the node lends
+/// what sandboxes do not use, grants and what the cache takes of it beyond what is booked and the cache's own.
+fn gives_too_much(status: &Value) -> bool {
+    let of = |section: &str, field: &str| status[section][field].as_u64();
+    let cache = of("cache", "kept").zip(of("cache", "budget")).is_some_and(|(kept, budget)| kept > budget);
+    let given = of("memory", "granted").zip(of("memory", "cache_takes"));
+    let lent = given
+        .zip(of("memory", "booked"))
+        .is_some_and(|((granted, cache_takes), booked)| granted + cache_takes > booked + (CACHE_MB << 20));
+    cache || lent
+}
+
+impl LiarsFate {
+    fn add(&mut self, other: Self) {
+        self.invocations += other.invocations;
+        self.answered += other.answered;
+        for (kind, count) in other.ended {
+            *self.ended.entry(kind).or_default() += count;
+        }
+    }
+}
+
+impl Seen {
+    fn of(calls: &[(f64, Harm)], late_ms: f64) -> Self {
+        let times = Sample::new(calls.iter().map(|(took, _)| *took).collect());
+        let late = |took: f64| took > late_ms;
+        let count = |is: fn(&Harm) -> bool| calls.iter().filter(|(_, harm)| is(harm)).count();
+        let first = calls.iter().find_map(|(took, harm)| match harm {
+            Harm::None => late(*took).then(|| format!("took {took:.0} ms")),
+            Harm::Failed(why) => Some(format!("failed: {why}")),
+            Harm::Wrong(said) => Some(format!("answered {said}")),
+        });
+        Self {
+            invocations: calls.len(),
+            failed: count(|harm| matches!(harm, Harm::Failed(_))),
+            wrong: count(|harm| matches!(harm, Harm::Wrong(_))),
+            late: calls.iter().filter(|(took, harm)| matches!(harm, Harm::None) && late(*took)).count(),
+            p50_ms: times.median(),
+            p99_ms: times.percentile(0.99),
+            first,
+        }
+    }
+}
+
+fn settings(python: &Path) -> toml::Table {
+    let mut settings = node_under_test::settings(None, python);
+    let of = |entries: &[(&str, String)]| -> toml::Table {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()
+    };
+    if let Some(functions) = settings.get_mut("functions").and_then(toml::Value::as_table_mut) {
+        functions.extend(of(&[("memory", format!("{FUNCTIONS_MB} MiB"))]));
+    }
+    settings.insert("cache".to_owned(), of(&[("bytes", format!("{CACHE_MB} MiB"))]).into());
+    let tenants = [HONEST, LIAR].map(|tenant| (tenant.to_owned(), toml::Table::new().into()));
+    settings.insert("namespaces".to_owned(), toml::Table::from_iter(tenants).into());
+    settings
+}
+
+fn text(report: &Report) -> String {
+    let mut table =
+        table_of("lie | told | answered | honest | failed | wrong | late | p50 ms | p99 ms | slower | over budget");
+    for row in &report.rows {
+        let Row { lie, liar, honest, slower, over_budget, .. } = row;
+        table.add_row([
+            lie.replace('_', " "),
+            liar.invocations.to_string(),
+            liar.answered.to_string(),
+            honest.invocations.to_string(),
+            honest.failed.to_string(),
+            honest.wrong.to_string(),
+            honest.late.to_string(),
+            format!("{:.1}", honest.p50_ms),
+            format!("{:.1}", honest.p99_ms),
+            format!("{slower:.2}"),
+            over_budget.to_string(),
+        ]);
+    }
+    let Report { alone, beside_honest, late_ms, harm_to_others, .. } = report;
+    let medians = format!(
+        "the honest function alone {:.1} ms, beside two of its kind {:.1} ms (slower = over that); late beyond {late_ms:.0} ms",
+        alone.p50_ms, beside_honest.p50_ms
+    );
+    format!("{table}\n{medians}\nharm to others: {harm_to_others}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harm_is_what_fails_is_wrong_or_is_far_too_late() {
+        let calls = [(10.0, Harm::None), (12.0, Harm::None), (2000.0, Harm::None), (5.0, Harm::Failed("x".to_owned()))];
+        let seen = Seen::of(&calls, 1000.0);
+        assert_eq!((seen.invocations, seen.failed, seen.wrong, seen.late), (4, 1, 0, 1));
+        assert_eq!(seen.first.as_deref(), Some("took 2000 ms"));
+        assert_eq!(Seen::of(&calls, f64::INFINITY).late, 0);
+    }
+
+    #[test]
+    fn a_node_gives_too_much_by_its_cache_or_by_what_it_lends() {
+        let status = |kept: u64, granted: u64, cache_takes: u64| {
+            json!({
+                "cache": { "kept": kept, "budget": 10 },
+                "memory": { "granted": granted << 20, "cache_takes": cache_takes << 20, "booked": 512 << 20, "cache_own": 64 << 20 },
+            })
+        };
+        assert!(!gives_too_much(&status(10, 500, 76)));
+        assert!(gives_too_much(&status(11, 500, 76)));
+        assert!(gives_too_much(&status(10, 501, 76)));
+        assert!(!gives_too_much(&json!({ "cache": { "kept": 1, "budget": 10 }, "memory": null })));
+    }
+
+    #[test]
+    fn strange_arguments_differ_and_other_lies_have_none() {
+        let strange = |round| lying_event("strange_arguments", round).to_string();
+        assert!(strange(0).len() > 1 << 20 && strange(5) != strange(11));
+        assert!(lying_event("leak", 0).to_string().len() < 100);
+    }
+}

@@ -1,0 +1,244 @@
+//! A real Nigh for a bench or experiment: `nigh up` in a process of its own, with its state in a folder of its own.
+//!
+//! It is recorded as the peers are: should a run be killed, the next one ends it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nigh_node::credentials::{self, Credentials};
+use nigh_node::endpoints::Endpoints;
+use nigh_node::state_folder::StatePaths;
+use rustix::process::{Pid, Signal};
+
+use crate::LabError;
+use crate::instrument::error::Tried;
+use crate::instrument::peer::S3Access;
+use crate::instrument::peer::started::{StartedProcesses, TOKEN, new_token};
+use crate::instrument::programs;
+use crate::instrument::sign::Signer;
+
+/// How long it may take to start, and to stop.
+const START: Duration = Duration::from_secs(30);
+const STOP: Duration = Duration::from_secs(15);
+
+/// A running node; stopped when dropped.
+#[derive(Debug)]
+pub struct NodeUnderTest {
+    child: Child,
+    /// By which the record knows it.
+    token: String,
+    /// Where it listens.
+    pub endpoints: Endpoints,
+    credentials: Credentials,
+}
+
+impl NodeUnderTest {
+    /// Starts `nigh up` with its state in `folder`; `settings` is TOML beside what a test always sets.
+    ///
+    /// # Errors
+    /// If it does not start; the end of its log is in the reason.
+    pub fn start(folder: &Path, settings: &toml::Table) -> Result<Self, LabError> {
+        configure(folder, settings)?;
+        Self::start_again(folder)
+    }
+
+    /// Starts the node of `folder`, which `configure` or `start` has made and which does not run.
+    ///
+    /// # Errors
+    /// As `start`.
+    pub fn start_again(folder: &Path) -> Result<Self, LabError> {
+        let program = programs::nigh()?;
+        let (state, config) = (folder.join("state"), folder.join("nigh.toml"));
+        let log_path = folder.join("nigh.log");
+        let log = std::fs::File::create(&log_path).at(&log_path)?;
+        let output = log.try_clone().at(&log_path)?;
+        let token = new_token();
+        let mut child = Command::new(program)
+            .env(TOKEN, &token)
+            .arg("up")
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(log)
+            .spawn()
+            .of_node()?;
+        if let Err(error) = StartedProcesses::of_this_user().add("Nigh", "nigh", child.id(), &token, folder) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(LabError::Node(format!("it cannot be recorded: {error}")));
+        }
+        Self::wait_for(child, token, &StatePaths::new(&state), &log_path)
+    }
+
+    fn wait_for(mut child: Child, token: String, paths: &StatePaths, log: &Path) -> Result<Self, LabError> {
+        let begin = Instant::now();
+        let reason = loop {
+            // A killed one leaves where it listened.
+            if let Ok(endpoints) = Endpoints::read(paths)
+                && endpoints.pid == child.id()
+                && let Ok(credentials) = credentials::read(&paths.credentials(), endpoints.namespace.as_str())
+            {
+                return Ok(Self { child, token, endpoints, credentials });
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                break format!("it ended with {status}");
+            }
+            if begin.elapsed() > START {
+                let _ = child.kill();
+                let _ = child.wait();
+                break format!("it did not listen within {} s", START.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let text = std::fs::read_to_string(log).unwrap_or_default();
+        let last: Vec<&str> = text.lines().rev().take(5).collect();
+        Err(LabError::Node(format!("{reason}: {}", last.into_iter().rev().collect::<Vec<_>>().join(" | "))))
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        // Both fail only if it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Where the S3 door listens.
+    ///
+    /// # Errors
+    /// If its endpoint is no address.
+    pub fn s3(&self) -> Result<SocketAddr, LabError> {
+        socket_address(&self.endpoints.s3)
+    }
+
+    /// Where the Lambda door listens.
+    ///
+    /// # Errors
+    /// If its endpoint is no address.
+    pub fn lambda(&self) -> Result<SocketAddr, LabError> {
+        socket_address(&self.endpoints.lambda)
+    }
+
+    /// Its S3 door, for a client.
+    #[must_use]
+    pub fn s3_access(&self) -> S3Access {
+        S3Access {
+            endpoint: self.endpoints.s3.clone(),
+            access_key: self.credentials.access_key.as_str().to_owned(),
+            secret_key: self.credentials.secret_key.clone(),
+            region: self.endpoints.region.clone(),
+        }
+    }
+
+    /// Signs for one of its doors, `s3` or `lambda`, as another tenant: a namespace that the settings name.
+    ///
+    /// # Errors
+    /// If the node has no key of it.
+    pub fn signer_of(&self, namespace: &str, service: &'static str) -> Result<Signer, LabError> {
+        let state = self.endpoints.admin_socket.parent().unwrap_or(Path::new("/"));
+        let keys = credentials::read(&StatePaths::new(state).credentials(), namespace).of_node()?;
+        Ok(Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal()))
+    }
+
+    /// Signs for one of its doors: `s3` or `lambda`.
+    #[must_use]
+    pub fn signer(&self, service: &'static str) -> Signer {
+        let keys = &self.credentials;
+        Signer::new(service, &self.endpoints.region, keys.access_key.as_str(), keys.secret_key.reveal())
+    }
+}
+
+/// Settings of a node whose functions run by `python`, and whose store is `s3` if there is one, else a directory.
+#[must_use]
+pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
+    let mut settings = toml::Table::new();
+    let mut functions = toml::Table::new();
+    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
+    settings.insert("functions".to_owned(), functions.into());
+    settings.extend(s3.map(settings_of_store).unwrap_or_default());
+    settings
+}
+
+/// Settings of a node whose store is `s3`.
+#[must_use]
+pub fn settings_of_store(s3: &S3Access) -> toml::Table {
+    let entries = [
+        ("kind", "s3"),
+        ("endpoint", &s3.endpoint),
+        ("region", &s3.region),
+        ("access_key", &s3.access_key),
+        ("secret_key", s3.secret_key.reveal()),
+    ];
+    let table: toml::Table = entries.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    toml::Table::from_iter([("store".to_owned(), table.into())])
+}
+
+/// Writes the settings of the node in `folder`, with its state in there and doors on free ports; `settings` is TOML
+/// beside these.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn configure(folder: &Path, settings: &toml::Table) -> Result<(), LabError> {
+    let state = folder.join("state");
+    let mut all = settings.clone();
+    all.insert("state".to_owned(), state.to_string_lossy().into_owned().into());
+    for door in ["s3", "lambda"] {
+        let door = all.entry(door).or_insert_with(|| toml::Table::new().into());
+        if let Some(door) = door.as_table_mut() {
+            door.insert("listen".to_owned(), "127.0.0.1:0".into());
+        }
+    }
+    let config = folder.join("nigh.toml");
+    // It may hold a store's secret; a node refuses a file that others can read.
+    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&config);
+    private.and_then(|mut file| file.write_all(all.to_string().as_bytes())).at(&config)
+}
+
+/// The address in `http://address`.
+pub(crate) fn socket_address(endpoint: &str) -> Result<SocketAddr, LabError> {
+    let text = endpoint.strip_prefix("http://").unwrap_or(endpoint);
+    text.parse().map_err(|error| LabError::Node(format!("{endpoint}: {error}")))
+}
+
+/// The Python of `make deps`.
+///
+/// # Errors
+/// If it is not there.
+pub fn python() -> Result<PathBuf, LabError> {
+    let path = std::env::current_dir().unwrap_or_default().join(".deps/python/bin/python3");
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(LabError::Missing {
+            missing: path.display().to_string(),
+            hint: "run `make deps` in the project's folder first",
+        })
+    }
+}
+
+impl Drop for NodeUnderTest {
+    fn drop(&mut self) {
+        // One that has ended and been waited for has given its number back.
+        if matches!(self.child.try_wait(), Ok(None))
+            && let Some(pid) = Pid::from_raw(self.child.id() as i32)
+        {
+            let _ = rustix::process::kill_process(pid, Signal::TERM);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < STOP && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.kill();
+        StartedProcesses::of_this_user().remove(&self.token, self.child.id());
+    }
+}
