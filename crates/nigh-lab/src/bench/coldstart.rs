@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::platform::{Deployment, LambdaClient, activations, status};
 use crate::instrument::stats::Sample;
@@ -166,13 +166,10 @@ fn candidate(
     prewarm: &str,
 ) -> Result<Candidate, LabError> {
     std::fs::create_dir(folder).at(folder)?;
-    let mut functions = toml::Table::new();
-    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
-    functions.insert("engine".to_owned(), engine.into());
-    functions.insert("prewarm".to_owned(), prewarm.into());
+    let mut settings = settings(None, python);
     // No sandbox has to end for another.
-    functions.insert("keep_alive".to_owned(), "5 s".into());
-    let settings = [("functions".to_owned(), functions.into())].into_iter().collect();
+    let own = [("functions.engine", engine), ("functions.prewarm", prewarm), ("functions.keep_alive", "5 s")];
+    set(&mut settings, &own);
     let node = NodeUnderTest::start(folder, &settings)?;
     let lambda = LambdaClient::connect(&node)?;
     Ok(Candidate {

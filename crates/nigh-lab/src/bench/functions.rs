@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::node_under_test::{NodeUnderTest, python, set, settings};
 use crate::instrument::platform::{Deployment, LambdaClient, zip_folder};
 use crate::instrument::stats::Sample;
 
@@ -72,12 +72,10 @@ pub(super) async fn run(many: &Many, machine: Machine) -> Result<ManyReport, Lab
     let code = folder.path().join("code");
     std::fs::create_dir(&code).and_then(|()| std::fs::write(code.join("app.py"), HANDLER)).at(&code)?;
     let archive = zip_folder(&code)?;
-    let mut functions = toml::Table::new();
-    functions.insert("python".to_owned(), python()?.to_string_lossy().into_owned().into());
+    let mut settings = settings(None, &python()?);
     // A cold start then is the same whenever it comes.
-    functions.insert("prewarm".to_owned(), "off".into());
-    let node =
-        NodeUnderTest::start(folder.path(), &[("functions".to_owned(), functions.into())].into_iter().collect())?;
+    set(&mut settings, &[("functions.prewarm", "off")]);
+    let node = NodeUnderTest::start(folder.path(), &settings)?;
     let mut took = create(&node, &code, &archive, 0..1).await?;
     drop(node);
     let (node, one) = restart(folder.path(), 0).await?;

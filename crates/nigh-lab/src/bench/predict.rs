@@ -17,6 +17,7 @@ use super::Asked;
 use crate::LabError;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample as Measured;
+use crate::instrument::table::grid;
 
 /// Rows that are fitted to, and predictions of a round.
 const ROWS: u64 = 500;
@@ -193,27 +194,20 @@ fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
 
 /// The report for people.
 pub(super) fn text(report: &PredictReport) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY).set_header([
-        "model",
-        "predict p50 ns",
-        "p99 ns",
-        "with features p50 ns",
-        "p99 ns",
-        "fit of 500 ms",
-        "model",
-    ]);
-    for one in &report.learners {
-        table.add_row([
-            one.learner.clone(),
-            format!("{:.0}", one.predict_p50_ns),
-            format!("{:.0}", one.predict_p99_ns),
-            format!("{:.0}", one.with_features_p50_ns),
-            format!("{:.0}", one.with_features_p99_ns),
-            format!("{:.2}", one.fit500_ms),
-            ByteSize(one.model_bytes as u64).to_string(),
-        ]);
-    }
+    let table = grid(
+        ["model", "predict p50 ns", "p99 ns", "with features p50 ns", "p99 ns", "fit of 500 ms", "model"],
+        report.learners.iter().map(|one| {
+            [
+                one.learner.clone(),
+                format!("{:.0}", one.predict_p50_ns),
+                format!("{:.0}", one.predict_p99_ns),
+                format!("{:.0}", one.with_features_p50_ns),
+                format!("{:.0}", one.with_features_p99_ns),
+                format!("{:.2}", one.fit500_ms),
+                ByteSize(one.model_bytes as u64).to_string(),
+            ]
+        }),
+    );
     let asked = report.asked.iter().map(|(name, asked)| {
         let is = report.summary.get(name).copied().unwrap_or(f64::NAN);
         format!("{name}: {is:.1}, asked {asked}")

@@ -169,6 +169,23 @@ pub fn settings(s3: Option<&S3Access>, python: &Path) -> toml::Table {
     settings
 }
 
+/// Sets settings, each by its table and name: `("cache.bytes", "64 MiB")`.
+pub(crate) fn set(settings: &mut toml::Table, values: &[(&str, &str)]) {
+    for (name, value) in values {
+        let mut table = &mut *settings;
+        let mut names = name.split('.').peekable();
+        while let Some(name) = names.next() {
+            if names.peek().is_none() {
+                table.insert(name.to_owned(), (*value).into());
+                break;
+            }
+            let inner = table.entry(name).or_insert_with(|| toml::Table::new().into());
+            let Some(inner) = inner.as_table_mut() else { break };
+            table = inner;
+        }
+    }
+}
+
 /// Settings of a node whose store is `s3`.
 #[must_use]
 pub fn settings_of_store(s3: &S3Access) -> toml::Table {
@@ -240,5 +257,19 @@ impl Drop for NodeUnderTest {
         }
         self.kill();
         StartedProcesses::of_this_user().remove(&self.token, self.child.id());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_set_beside_those_of_their_table() {
+        let mut all = settings(None, Path::new("/python"));
+        set(&mut all, &[("functions.memory", "1 GiB"), ("drain", "1 s"), ("cache.bytes", "1 MiB")]);
+        assert_eq!(all["functions"]["python"].as_str(), Some("/python"));
+        assert_eq!((all["functions"]["memory"].as_str(), all["drain"].as_str()), (Some("1 GiB"), Some("1 s")));
+        assert_eq!(all["cache"]["bytes"].as_str(), Some("1 MiB"));
     }
 }

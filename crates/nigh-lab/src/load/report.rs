@@ -1,6 +1,5 @@
 //! What a load says: a row a tenant, and one of all. Pure.
 
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::run::{Answered, Run};
@@ -8,6 +7,7 @@ use super::settings::LoadSettings;
 use super::tenants::Tenant;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::plain_grid;
 
 /// What is sent so much later than due counts as late.
 const LATE_MS: f64 = 20.0;
@@ -132,25 +132,11 @@ impl LoadReport {
     }
 
     pub(crate) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header([
-            "tenant",
-            "MB",
-            "runs",
-            "failed",
-            "late",
-            "p50 ms",
-            "p95",
-            "p99",
-            "E/T/L ms",
-            "cold",
-            "hits %",
-            "billed GB-s",
-            "used",
-        ]);
-        for row in self.tenants.iter().chain([&self.all]) {
-            table.add_row(row.cells());
-        }
+        let table = plain_grid(
+            "tenant | MB | runs | failed | late | p50 ms | p95 | p99 | E/T/L ms | cold | hits % | billed GB-s | used"
+                .split(" | "),
+            self.tenants.iter().chain([&self.all]).map(|row| row.cells()),
+        );
         let left = self.scheduled.saturating_sub(self.all.invocations);
         let ended = if self.interrupted { format!("\ninterrupted: {left} were not sent") } else { String::new() };
         let failure = self.all.first_failure.as_ref().map_or_else(String::new, |why| format!("\nfirst failure: {why}"));

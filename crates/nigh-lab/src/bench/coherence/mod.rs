@@ -13,7 +13,6 @@ mod local_hit;
 use std::collections::BTreeMap;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use self::decision::DecisionRow;
@@ -23,6 +22,7 @@ use self::local_hit::HitRow;
 use super::Asked;
 use crate::LabError;
 use crate::instrument::machine::Machine;
+use crate::instrument::table::grid;
 
 /// What `nigh bench coherence` takes.
 #[derive(Clone, Debug, Args)]
@@ -98,11 +98,7 @@ pub(super) fn run(length: &CoherenceLength, machine: Machine) -> Result<Coherenc
 /// The report for people.
 pub(super) fn text(report: &CoherenceReport) -> String {
     let table = |header: &[&str], rows: Vec<Vec<String>>| {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
-        for row in rows {
-            table.add_row(row);
-        }
+        let table = grid(header.iter().copied(), rows);
         table.to_string()
     };
     let steps = report.steps.iter().map(|row| {

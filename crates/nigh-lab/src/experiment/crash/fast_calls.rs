@@ -1,4 +1,4 @@
-//! The calls of the experiment that go by the fast path (docs/fast-path.md): puts, by memory of the node's from 64 KiB
+//! The experiment's calls by the fast path (docs/design/fast-path.md): puts, by memory of the node's from 64 KiB
 //! on, and gets, which see that memory. What is known after them is told as of S3 calls.
 
 use std::path::PathBuf;

@@ -21,7 +21,7 @@ use super::store_behind::Behind;
 use super::{BUCKET, CLIENTS, DETAILS_MAX, Store};
 use crate::LabError;
 use crate::instrument::fault_proxy::plan::{Fault, Plan, Rule};
-use crate::instrument::node_under_test::{NodeUnderTest, configure, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, configure, set, socket_address};
 
 /// How long the node may take to bring everything to the store at the end.
 const PUSHED_WITHIN: Duration = Duration::from_secs(180);
@@ -248,18 +248,11 @@ impl Lives {
     fn start(&mut self) -> Result<(), LabError> {
         self.remembers = self.draw.random_bool(0.75);
         let mut settings = self.service.as_ref().map(Service::settings).unwrap_or_default();
-        let mut writes = toml::Table::new();
-        writes.insert("mode".to_owned(), if self.remembers { "lazy" } else { "through" }.into());
-        writes.insert("delay".to_owned(), format!("{} ms", self.draw.random_range(1..800)).into());
-        writes.insert("journal_max".to_owned(), JOURNAL.into());
-        settings.insert("writes".to_owned(), writes.into());
-        let mut cache = toml::Table::new();
-        cache.insert("bytes".to_owned(), CACHE.into());
-        settings.insert("cache".to_owned(), cache.into());
+        let mode = if self.remembers { "lazy" } else { "through" };
+        let delay = format!("{} ms", self.draw.random_range(1..800));
+        set(&mut settings, &[("writes.mode", mode), ("writes.delay", &delay), ("writes.journal_max", JOURNAL)]);
         // The cache is to stay that small.
-        let mut memory = toml::Table::new();
-        memory.insert("grants".to_owned(), "off".into());
-        settings.insert("memory".to_owned(), memory.into());
+        set(&mut settings, &[("cache.bytes", CACHE), ("memory.grants", "off")]);
         configure(&self.folder, &settings)?;
         let began = Instant::now();
         self.node = Some(NodeUnderTest::start_again(&self.folder)?);

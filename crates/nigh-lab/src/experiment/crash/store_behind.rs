@@ -10,7 +10,7 @@ use super::history::Seen;
 use super::s3_calls::{Caller, Door};
 use crate::LabError;
 
-/// The end of an object's file; docs/directory-store.md draws it.
+/// The end of an object's file; docs/design/directory-store.md draws it.
 const FOOTER: usize = 40;
 const MAGIC: &[u8; 8] = b"NIGHOBJ\n";
 

@@ -23,7 +23,7 @@ use self::targets::{MARK_VARIABLE, Targets};
 use crate::LabError;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, python};
+use crate::instrument::node_under_test::{self, NodeUnderTest, python, set};
 use crate::instrument::platform::{Deployment, LambdaClient};
 use crate::instrument::report::print_report;
 use crate::instrument::table::table_of;
@@ -178,14 +178,9 @@ impl EscapeArgs {
 }
 
 fn settings(engine: &str, python: &Path) -> toml::Table {
-    let mut functions = toml::Table::new();
-    functions.insert("python".to_owned(), python.to_string_lossy().into_owned().into());
-    functions.insert("engine".to_owned(), engine.into());
-    functions.insert("network".to_owned(), "permitted".into());
-    let mut settings = toml::Table::new();
-    settings.insert("functions".to_owned(), functions.into());
+    let mut settings = node_under_test::settings(None, python);
     // The victim runs on until it is ended.
-    settings.insert("drain".to_owned(), "1 s".into());
+    set(&mut settings, &[("functions.engine", engine), ("functions.network", "permitted"), ("drain", "1 s")]);
     settings
 }
 

@@ -1,5 +1,5 @@
 //! `nigh experiment fabric`: Apta's timing study (DSN 2023, figures 2, 8, 9 and 10) on a simulated fabric, Nigh's protocol
-//! beside the paper's configurations. What is modelled and what is fitted: docs/fabric.md.
+//! beside the paper's configurations. What is modelled and what is fitted: docs/design/fabric.md.
 
 mod calibration;
 mod consistency;

@@ -9,7 +9,7 @@ use crate::instrument::chart::{self, Series};
 
 const ABOUT: &str = "Six workflows on three compute servers and a memory server, simulated: Apta's timing study (DSN 2023) \
                      with Nigh's protocol beside it. Computing is fitted, one number a workflow; nothing else is fitted \
-                     to these bars (docs/fabric.md).";
+                     to these bars (docs/design/fabric.md).";
 
 pub(super) fn page(report: &Report) -> Result<String, LabError> {
     let (head, rows) = report.speedups();

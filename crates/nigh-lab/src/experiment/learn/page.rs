@@ -1,13 +1,12 @@
 //! The report as text and as a page with the paper's figures.
 
-use comfy_table::{Table, presets};
-
 use super::contenders::{J48_OURS, J48_OURS_NEXT, LINTREE, LINTREE_POINT};
 use super::figures::{Maturation, MemoryPoint, SizeSpread};
 use super::verdict::Verdict;
 use super::{MeanScore, Report};
 use crate::LabError;
 use crate::instrument::chart::{self, Series};
+use crate::instrument::table::grid;
 
 /// OFC's table 1: width in MB, learner, exact and exact-or-over in percent.
 const PAPER: [(u64, &str, f64, f64); 12] = [
@@ -131,14 +130,7 @@ fn about(report: &Report) -> String {
 }
 
 pub(super) fn text(report: &Report) -> String {
-    let table = |head: &[&str], rows: Vec<Vec<String>>| {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(head.iter().copied());
-        for row in rows {
-            table.add_row(row);
-        }
-        table
-    };
+    let table = |head: &[&str], rows: Vec<Vec<String>>| grid(head.iter().copied(), rows);
     let mean = table(&MEAN_HEAD, report.mean.iter().map(|mean| mean_cells(report, mean)).collect());
     let verdicts = table(&VERDICT_HEAD, report.verdicts.iter().map(verdict_cells).collect());
     let spreads = table(&SPREAD_HEAD, spread_rows(report));

@@ -418,13 +418,8 @@ impl Seen {
 
 fn settings(python: &Path) -> toml::Table {
     let mut settings = node_under_test::settings(None, python);
-    let of = |entries: &[(&str, String)]| -> toml::Table {
-        entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()
-    };
-    if let Some(functions) = settings.get_mut("functions").and_then(toml::Value::as_table_mut) {
-        functions.extend(of(&[("memory", format!("{FUNCTIONS_MB} MiB"))]));
-    }
-    settings.insert("cache".to_owned(), of(&[("bytes", format!("{CACHE_MB} MiB"))]).into());
+    let (memory, cache) = (format!("{FUNCTIONS_MB} MiB"), format!("{CACHE_MB} MiB"));
+    node_under_test::set(&mut settings, &[("functions.memory", &memory), ("cache.bytes", &cache)]);
     let tenants = [HONEST, LIAR].map(|tenant| (tenant.to_owned(), toml::Table::new().into()));
     settings.insert("namespaces".to_owned(), toml::Table::from_iter(tenants).into());
     settings

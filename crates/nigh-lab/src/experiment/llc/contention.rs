@@ -5,7 +5,6 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_sim::llc::{Classes, Job, JobId, MachineConfig, Passes, ReplayTrace, SampleRate, SimTime, simulate};
 use nigh_terms::ClosId;
 use serde::Serialize;
@@ -21,6 +20,7 @@ use crate::instrument::parallel::in_parallel;
 use crate::instrument::progress;
 use crate::instrument::report::publish;
 use crate::instrument::stats::{Estimate, Sample};
+use crate::instrument::table::grid;
 use crate::instrument::trace_library::TraceLibrary;
 
 /// One line in so many is simulated: what the sampled recordings hold.
@@ -147,11 +147,7 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
-    for row in &report.rows {
-        table.add_row(cells(row));
-    }
+    let table = grid(HEAD, report.rows.iter().map(cells));
     format!("{table}\nThe paper's section III says \"decrease\" and means increase; its inputs are not named.\n")
 }
 

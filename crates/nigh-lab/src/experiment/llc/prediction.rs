@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_llc::{Axis, ModelKind, Prediction, SizingModel, TrainedRange, TrainingRow, TrainingRows};
 use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
@@ -19,6 +18,7 @@ use crate::instrument::cache_sizing::{self, RULE};
 use crate::instrument::chart::{self, Series};
 use crate::instrument::machine::Machine;
 use crate::instrument::report::publish;
+use crate::instrument::table::grid;
 use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
 /// What the time with the predicted ways may be of that with all.
@@ -220,11 +220,7 @@ fn judgement(report: &Report) -> String {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
-    for row in &report.rows {
-        table.add_row(cells(row));
-    }
+    let table = grid(HEAD, report.rows.iter().map(cells));
     format!(
         "{table}\n(profiled): beyond the trained sizes, the platform marks it and profiles it.\n{}\n",
         judgement(report)

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_sim::llc::CoreTiming;
 use nigh_terms::Ways;
 use serde::Serialize;
@@ -15,6 +14,7 @@ use crate::instrument::cache_sizing;
 use crate::instrument::chart::{self, Series};
 use crate::instrument::machine::Machine;
 use crate::instrument::report::publish;
+use crate::instrument::table::grid;
 use crate::instrument::trace_library::{CURVE_WAYS, Role, TraceLibrary};
 
 /// What `nigh experiment llc-sensitivity` takes.
@@ -90,11 +90,7 @@ fn head() -> Vec<String> {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(head());
-    for row in &report.rows {
-        table.add_row(cells(row));
-    }
+    let table = grid(head(), report.rows.iter().map(cells));
     let paper = report.paper.map(|(function, said)| format!("{function}: {said}")).join("; ");
     format!("{table}\nTime by ways over time with all. The paper's figure 2 in words: {paper}.\n")
 }

@@ -8,7 +8,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use nigh_llc::{CacheClass, RunCurves, TimeCurve, Tolerance, Work};
 use nigh_sim::llc::{CoreTiming, MachineConfig};
 use serde::Serialize;
@@ -20,6 +19,7 @@ use crate::instrument::chart::{self, Series};
 use crate::instrument::machine::Machine;
 use crate::instrument::parallel::in_parallel;
 use crate::instrument::report::publish;
+use crate::instrument::table::grid;
 use crate::instrument::trace_library::{RecordedInput, Role, TraceLibrary};
 
 /// What `nigh experiment llc-ways` takes.
@@ -171,11 +171,7 @@ fn comparison(report: &Report) -> String {
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(HEAD);
-    for row in &report.rows {
-        table.add_row(cells(row));
-    }
+    let table = grid(HEAD, report.rows.iter().map(cells));
     format!("{table}\n{}\n", comparison(report))
 }
 

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::node_look::{NodeLook, added_up, scalings};
@@ -14,6 +13,7 @@ use super::stage::Stretch;
 use super::verdict::{Paper, Verdict, verdicts};
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::Sample;
+use crate::instrument::table::plain_grid;
 use crate::load::booking::BookingProfile;
 use crate::load::report::{hit_ratio, sum};
 use crate::load::run::{Answered, Run};
@@ -264,11 +264,7 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(HEAD);
-        for row in &self.rows {
-            table.add_row(row.cells());
-        }
+        let table = plain_grid(HEAD, self.rows.iter().map(|row| row.cells()));
         let mut text = table.to_string();
         for (name, figure) in self.table_2() {
             let _ = write!(text, "\n{name}: {figure}");

@@ -77,11 +77,11 @@ impl Application {
 
     /// Its state machine as it is run.
     pub(super) fn definition(&self) -> Result<Arc<Definition>, LabError> {
-        let wrong = |problems: Vec<workflow::Problem>| {
+        let wrong = |problems: Vec<nigh_workflow::Problem>| {
             let reason = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             LabError::file(self.folder.join("machine.asl.json"), &reason)
         };
-        workflow::read(&self.machine).map(Arc::new).map_err(wrong)
+        nigh_workflow::read(&self.machine).map(Arc::new).map_err(wrong)
     }
 
     /// The state machine's name.

@@ -22,7 +22,7 @@ use crate::LabError;
 use crate::experiment::single::left_out;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, set, settings, socket_address};
 use crate::instrument::peer::installed::{client_version, python_clients};
 use crate::instrument::peer::redis::Redis;
 use crate::instrument::peer::swift::{AccessLog, Swift};
@@ -91,13 +91,10 @@ impl Stage {
             }
         }
         let mut settings = settings(Some(&swift.s3()), python);
-        let own = [("cache", "bytes", CACHE), ("cache", "object_max", OBJECT_MAX), ("functions", "memory", FUNCTIONS)];
-        for (table, name, value) in own {
-            let table = settings.entry(table).or_insert_with(|| toml::Table::new().into());
-            if let Some(table) = table.as_table_mut() {
-                table.insert(name.to_owned(), value.into());
-            }
-        }
+        set(
+            &mut settings,
+            &[("cache.bytes", CACHE), ("cache.object_max", OBJECT_MAX), ("functions.memory", FUNCTIONS)],
+        );
         let node = NodeUnderTest::start(work.path(), &settings)?;
         let swift_door = S3Door { signer: swift.s3().signer(), address: socket_address(swift.endpoint())? };
         for bucket in [BUCKET, NIGH_BUCKET] {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use http::Method;
 use nigh_terms::ByteSize;
 use rand::SeedableRng as _;
@@ -32,6 +31,7 @@ use crate::instrument::report::print_report;
 use crate::instrument::s3_door::S3Door;
 use crate::instrument::sample_function::{MEASURED_HANDLER, SampleFunction};
 use crate::instrument::stats::Sample;
+use crate::instrument::table::plain_grid;
 use crate::load::run::Answered;
 use crate::load::stage::read_input;
 
@@ -416,33 +416,28 @@ fn invoke(runtime: &mut BareRuntime, event: &[u8], size: &str) -> Result<Answere
 }
 
 fn text(report: &Report) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header([
-        "input",
-        "scenario",
-        "runs",
-        "MB",
-        "scaling us",
-        "p95",
-        "limit us",
-        "handler ms",
-        "overhead",
-        "slower",
-    ]);
-    for row in &report.rows {
-        table.add_row([
-            row.input.to_owned(),
-            row.scenario.name().to_owned(),
-            row.runs.to_string(),
-            format!("{} to {}", row.from_mb, row.to_mb),
-            format!("{:.0}", row.scaling_us),
-            format!("{:.0}", row.scaling_p95_us),
-            format!("{:.1}", row.limit_us),
-            format!("{:.1}", row.run_ms),
-            format!("{:.2} %", row.overhead * 100.0),
-            format!("{:+.1} % ({:+.1} to {:+.1})", row.slower * 100.0, row.slower_low * 100.0, row.slower_high * 100.0),
-        ]);
-    }
+    let table = plain_grid(
+        "input | scenario | runs | MB | scaling us | p95 | limit us | handler ms | overhead | slower".split(" | "),
+        report.rows.iter().map(|row| {
+            [
+                row.input.to_owned(),
+                row.scenario.name().to_owned(),
+                row.runs.to_string(),
+                format!("{} to {}", row.from_mb, row.to_mb),
+                format!("{:.0}", row.scaling_us),
+                format!("{:.0}", row.scaling_p95_us),
+                format!("{:.1}", row.limit_us),
+                format!("{:.1}", row.run_ms),
+                format!("{:.2} %", row.overhead * 100.0),
+                format!(
+                    "{:+.1} % ({:+.1} to {:+.1})",
+                    row.slower * 100.0,
+                    row.slower_low * 100.0,
+                    row.slower_high * 100.0
+                ),
+            ]
+        }),
+    );
     let Report { overhead, overhead_before, overhead_asked, ofc_overhead, failed, met, machine, .. } = report;
     format!(
         "{table}\noverhead with copies evicted while it runs, most of a size: {:.2} %, asked <= {} %: {} (all before it: \

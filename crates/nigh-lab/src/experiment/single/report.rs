@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::rounds::{Cell, RoundLimits, Run};
 use super::scenario::Scenario;
 use crate::instrument::machine::Machine;
 use crate::instrument::stats::{Estimate, Sample};
+use crate::instrument::table::plain_grid;
 
 /// The same resamples for the same runs.
 const SEED: u64 = 11;
@@ -97,11 +97,7 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(HEAD);
-        for row in &self.rows {
-            table.add_row(row.cells());
-        }
+        let table = plain_grid(HEAD, self.rows.iter().map(|row| row.cells()));
         let mut text = table.to_string();
         for overall in &self.overall {
             let _ = write!(text, "\n{}", overall.sentence());

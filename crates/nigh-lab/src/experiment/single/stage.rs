@@ -13,7 +13,7 @@ use crate::LabError;
 use crate::instrument::cpu_time;
 use crate::instrument::error::Tried;
 use crate::instrument::machine::Machine;
-use crate::instrument::node_under_test::{NodeUnderTest, settings, socket_address};
+use crate::instrument::node_under_test::{NodeUnderTest, set, settings, socket_address};
 use crate::instrument::peer::bare_runtime::BareRuntime;
 use crate::instrument::peer::installed::{client_version, python_clients};
 use crate::instrument::peer::redis::Redis;
@@ -69,13 +69,7 @@ impl Stage {
             }
         }
         let mut settings = settings(Some(&swift.s3()), python);
-        let budgets = [("cache", "bytes", CACHE), ("functions", "memory", FUNCTIONS)];
-        for (table, name, value) in budgets {
-            let table = settings.entry(table).or_insert_with(|| toml::Table::new().into());
-            if let Some(table) = table.as_table_mut() {
-                table.insert(name.to_owned(), value.into());
-            }
-        }
+        set(&mut settings, &[("cache.bytes", CACHE), ("functions.memory", FUNCTIONS)]);
         let node = NodeUnderTest::start(work.path(), &settings)?;
         let of_swift = swift.processes();
         let of_nigh = [&[node.pid()], of_swift.as_slice()].concat();

@@ -1,5 +1,5 @@
 //! `nigh experiment workflows`: Apta's six workflows of real functions on three nodes, under Nigh's coherence protocol and
-//! under those it is compared with (docs/comparison.md), beside an uncached S3 server and Redis; and what a function pays
+//! under compared ones (docs/design/comparison.md), beside an uncached S3 server and Redis; and what a function pays
 //! whose input lies on another node.
 //!
 //! In each round every side runs the workflow once, in an order of the round's own, each run on objects of its own. The

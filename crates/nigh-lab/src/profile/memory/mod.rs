@@ -1,5 +1,5 @@
 //! `nigh profile memory`: the sample functions invoked on made-up inputs of all sizes, and of each invocation what was known
-//! before it and the memory it needed (docs/learning.md, data/function-memory).
+//! before it and the memory it needed (docs/design/learning.md, data/function-memory).
 //!
 //! Every run is in a sandbox of a node of its own, as a tenant's would be, booked so large that none touches its limit. Rows
 //! are appended as they come, a session of each function in turn, so that what was recorded is balanced whenever it ends;
