@@ -73,12 +73,17 @@ impl ChecksumAlgorithm {
 
 /// A checksum in the making.
 pub enum Hasher {
+    /// One of the CRCs.
     Crc(ChecksumAlgorithm, crc_fast::Digest),
+    /// SHA-1.
     Sha1(Sha1),
+    /// SHA-256.
     Sha256(Sha256),
 }
 
 impl Hasher {
+    /// Of no bytes.
+    #[must_use]
     pub fn new(algorithm: ChecksumAlgorithm) -> Self {
         match (algorithm, algorithm.crc()) {
             (_, Some(crc)) => Self::Crc(algorithm, crc_fast::Digest::new(crc)),
@@ -87,6 +92,7 @@ impl Hasher {
         }
     }
 
+    /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Crc(_, digest) => digest.update(bytes),
@@ -95,6 +101,8 @@ impl Hasher {
         }
     }
 
+    /// The checksum, most significant byte first.
+    #[must_use]
     pub fn finish(self) -> Vec<u8> {
         match self {
             Self::Crc(algorithm, digest) => algorithm.crc_bytes(digest.finalize()),
@@ -108,6 +116,7 @@ impl Hasher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     pub(crate) md5: [u8; 16],
+    /// The checksum that was claimed, or asked for.
     pub checksum: Option<Checksum>,
 }
 

@@ -14,7 +14,9 @@ const BATCH_MIN: usize = 16;
 /// The store's next keys are wanted: up to `limit` behind `after`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
+    /// Keys behind this one; all if absent.
     pub after: Option<String>,
+    /// At most so many.
     pub limit: usize,
 }
 

@@ -19,6 +19,12 @@ pub struct Md5(NonNull<EVP_MD_CTX>);
 // SAFETY: the context is this value's own, and the library binds it to no thread.
 unsafe impl Send for Md5 {}
 
+impl Default for Md5 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Md5 {
     /// Of no bytes.
     pub fn new() -> Self {

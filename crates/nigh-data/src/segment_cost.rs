@@ -10,14 +10,20 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// Both together.
+    #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes + other.bytes, segments: self.segments + other.segments }
     }
 
+    /// Without `other`, and never below zero.
+    #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(other.bytes), segments: self.segments.saturating_sub(other.segments) }
     }
 
+    /// Whether it is no more than `room`.
+    #[must_use]
     pub const fn fits(self, room: Self) -> bool {
         self.bytes <= room.bytes && self.segments <= room.segments
     }

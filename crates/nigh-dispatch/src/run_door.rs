@@ -6,11 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use nigh_engine::{PresentMember, Registry};
 use nigh_functions::function::FunctionSource;
-use nigh_invoke::invocation::{EventAttempt, InvokeError, InvokeRequest, Invoked, Next};
+use nigh_invoke::invocation::{EventAttempt, InvokeRequest, Next};
 use nigh_invoke::run_dispatched::RunDispatched;
 use nigh_protocol::{GateRefusal, Member};
 use nigh_rpc::{Body, Call, Refusal, RefusalKind, Reply};

@@ -24,12 +24,21 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(30);
 /// Why there is no body.
 #[derive(Debug, Error)]
 pub enum BodyError {
+    /// Longer than its limit.
     #[error("the body has {received} bytes, {limit} are allowed")]
-    TooLarge { received: u64, limit: u64 },
+    TooLarge {
+        /// Bytes received so far, or announced.
+        received: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// It did not arrive in time.
     #[error("the request's body did not come within 300 seconds")]
     TimedOut,
+    /// The connection failed.
     #[error("the body broke off: {0}")]
     Broken(hyper::Error),
+    /// Other bodies take all the room.
     #[error("too many large requests are under way; try again later")]
     NoRoom,
 }

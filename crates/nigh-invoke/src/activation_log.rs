@@ -112,7 +112,6 @@ fn read(record: &[u8]) -> Option<Activation> {
 mod tests {
     use nigh_engine::{Retention, StateFile};
     use nigh_schedule::test_support::activation;
-    use nigh_terms::{ByteSize, Timestamp, Token};
 
     use super::*;
 

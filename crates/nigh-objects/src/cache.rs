@@ -23,7 +23,6 @@ use crate::eviction::{Chosen, DEFAULT_DOUBTFUL, Facts, Order, Origin, Slot, Slot
 use crate::holdings::{ChangeLog, HoldingChange, HoldingsCursor, HoldingsPage, Stand};
 use crate::kept::Kept;
 use crate::shards::Shards;
-use crate::stamps::Stamped as _;
 
 /// What counts against the budget beside copies and reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
