@@ -1,7 +1,7 @@
 //! What invocations see of each other, and of what clients outside write, wherever they run and whoever owns their dispatch.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_invoke::invocation::{Invoke as _, Next};
 use nigh_terms::FunctionName;
@@ -15,7 +15,11 @@ async fn an_invocation_sees_what_its_predecessor_wrote_at_another_node() {
     let test = "an_invocation_sees_what_its_predecessor_wrote_at_another_node";
     let Some(processes) = Processes::start(test).await else { return };
     let mut nodes = BTreeSet::new();
-    for round in 0..40 {
+    let begin = Instant::now();
+    let mut round = 0;
+    // Where nodes report late, the one that covers has all of them for a while.
+    while round < 40 || nodes.len() < 3 {
+        assert!(begin.elapsed() < PATIENCE, "only {nodes:?} had any");
         let value = format!("round {round}");
         // Each function has its own order of nodes.
         let writer = format!("f{}", round % 7);
@@ -25,8 +29,8 @@ async fn an_invocation_sees_what_its_predecessor_wrote_at_another_node() {
             processes.invoke(["c1", "c2", "n0", "n2"][round % 4], &reader, json!({"do": "get", "key": "k"})).await;
         assert_eq!(read["value"], value, "wrote at {wrote}, read at {read}");
         nodes.extend([wrote["node"].to_string(), read["node"].to_string()]);
+        round += 1;
     }
-    assert_eq!(nodes.len(), 3, "all nodes had some: {nodes:?}");
     assert_eq!(processes.owners(), ["c1"], "the others have handed theirs on");
     processes.end().await;
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::isolation::runc;
-use crate::platform::{Node, python};
+use crate::platform::{Node, python, wait_for};
 
 /// A handler that knows nothing of Nigh but what it asks the hook at the end.
 const HANDLER: &str = r#"
@@ -114,6 +114,12 @@ fn says(node: &Node, name: &str) -> (Value, String) {
     (said, start)
 }
 
+/// How many prewarmed sandboxes wait for a function.
+fn stems_ready(node: &Node) -> u64 {
+    let status = node.json(["status"]);
+    status["stems"].as_array().unwrap().iter().map(|stems| stems["ready"].as_u64().unwrap()).sum()
+}
+
 #[test]
 fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
     let test = "a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not";
@@ -124,6 +130,9 @@ fn a_function_s_boto3_goes_the_fast_way_under_each_engine_prewarmed_or_not() {
         node.ok(["objects", "mb", "nigh://data"]);
         let mut seen: Vec<String> = Vec::new();
         for number in 0..STARTS_MAX {
+            if number > 0 {
+                wait_for("a prewarmed sandbox", || stems_ready(&node) > 0);
+            }
             let (said, start) = says(&node, &format!("function-{number}"));
             if said["address"].is_null() {
                 println!("SKIPPED: {test}: sandboxes have no network of their own here");
@@ -188,7 +197,7 @@ fn what_a_sandbox_holds_is_taken_off_its_limit_and_with_what_it_uses_is_no_more_
     let now = limits(&node, BOOKED);
     assert!(now.contains(&(BOOKED - held)), "{held} of {BOOKED} are held: {now:?}");
     node.ok(["invoke", "holder", "\"let go\""]);
-    crate::platform::wait_for("what was let go to be the sandbox's again", || limits(&node, BOOKED).contains(&BOOKED));
+    wait_for("what was let go to be the sandbox's again", || limits(&node, BOOKED).contains(&BOOKED));
     assert_eq!(node.json(["status"])["fast_path"]["held"], json!(0));
     let again = node.json(["invoke", "holder", &event])["payload"]["views"].as_u64().unwrap();
     assert!(again >= 3, "{again}");
